@@ -1,0 +1,24 @@
+"""Readers of what the libraries keep in Redis, behind one contract (`base.py`)."""
+
+from __future__ import annotations
+
+from recovery.backends.base import QueueReader
+from recovery.backends.bull.read import BullReader
+from recovery.backends.bullmq.read import BullMQReader
+from recovery.backends.bullmq.versions import MARKER_KEY
+from recovery.domain.counts import Flavour, Library
+
+_BULL = BullReader()
+_MARKED = BullMQReader(may_have_markers=True)
+_BULLMQ = BullMQReader(may_have_markers=False)
+
+
+def reader(flavour: Flavour) -> QueueReader:
+    """The reader that knows this flavour's keys; for an unknown one, the reader that knows most of them.
+
+    Where several generations may be at work, it is the one that takes care of the oldest.
+    """
+    if flavour.library is Library.BULL:
+        return _BULL
+    is_new = flavour.major is not None and flavour.major >= MARKER_KEY and not flavour.mixed
+    return _BULLMQ if is_new else _MARKED

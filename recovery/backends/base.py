@@ -1,0 +1,112 @@
+"""What a backend promises: plans that the snapshot can batch, and reads of one queue.
+
+A backend never opens a connection of its own: it is given one, and it says beforehand what it will ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from recovery.domain.counts import Flavour, QueueSample
+from recovery.domain.jobs import Family, Found, Job, JobRow, LogPage, Page, SchedulerRow, State
+from recovery.domain.refs import QueueRef
+
+Command = tuple[bytes | str | int, ...]
+Replies = Sequence[Any]  # one entry a command; a refused command is an exception *in* the list
+
+LIST_LIMIT = 100  # rows a page at most: what a person can look through
+TEXT_LIMIT = 64 * 1024  # bytes of one payload before "load all"
+LOAD_LIMIT = 8 * 1024 * 1024  # bytes of "load all": a browser tab still holds that
+LINE_LIMIT = 300  # characters of a one-line summary
+CHILD_LIMIT = 100  # relatives listed on a job page
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What this flavour and version can do; the pages ask this, never the class."""
+
+    states: tuple[State, ...]  # the tabs, in the order a person reads them
+    schedulers: bool
+    families: bool
+    metrics: bool
+    names_workers: bool  # `pb`
+    global_concurrency: bool
+    global_limit: bool
+
+
+class Wire(Protocol):
+    """Sends a batch to wherever the keys live (single, Sentinel, Cluster) in one round trip a node."""
+
+    def call(self, commands: Sequence[Command]) -> list[Any]:
+        """Replies in order. A command's own error is in the list; a dead store raises StoreError."""
+
+
+class QueueReader(Protocol):
+    """Reads queues of one library. Stateless: everything it needs comes in as arguments."""
+
+    def capabilities(self, flavour: Flavour) -> Capabilities: ...
+
+    # -- the snapshot: two plans a queue, batched over all queues by the collector
+
+    def sample_plan(self, ref: QueueRef) -> tuple[Command, ...]:
+        """What to ask every time. Fixed for a queue, so that the request is encoded once and kept."""
+
+    def sample(
+        self, ref: QueueRef, flavour: Flavour, replies: Replies, now: int
+    ) -> tuple[QueueSample, tuple[str, str]]:
+        """The sample, and the ids (oldest waiting, oldest active) whose times are still to be asked; "" for none."""
+
+    def age_plan(self, ref: QueueRef, id: str) -> Command:
+        """What to ask for a head's times: (timestamp, processedOn, delay)."""
+
+    # -- one queue
+
+    def page(
+        self,
+        wire: Wire,
+        ref: QueueRef,
+        state: State,
+        *,
+        cursor: str = "",
+        size: int = 25,
+        oldest_first: bool | None = None,
+    ) -> Page:
+        """A window of one state. `oldest_first` None: the order a person expects of that state.
+
+        That is newest first for finished jobs, oldest first for active ones, next to run first for the others.
+        """
+
+    def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:
+        """One job's row with its true state; raises JobMissing."""
+
+    def job(self, wire: Wire, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
+        """One job in full; raises JobMissing."""
+
+    def logs(self, wire: Wire, ref: QueueRef, id: str, *, start: int = 0, size: int = 200) -> LogPage: ...
+
+    def family(self, wire: Wire, ref: QueueRef, id: str) -> Family: ...
+
+    def schedulers(self, wire: Wire, ref: QueueRef, *, size: int = 100) -> tuple[SchedulerRow, ...]: ...
+
+    def metrics(
+        self, wire: Wire, ref: QueueRef, now: int, *, minutes: int
+    ) -> tuple[tuple[int | None, ...], tuple[int | None, ...]] | None:
+        """Completed and failed per minute, newest first; index 0 is the newest *closed* minute.
+
+        None: the workers keep no metrics.
+        """
+
+    def search(
+        self,
+        wire: Wire,
+        ref: QueueRef,
+        state: State,
+        *,
+        name: str = "",
+        data: str = "",
+        cursor: str = "",
+        budget: int = 1000,
+    ) -> Found:
+        """One bounded slice of a search: at most `budget` jobs are looked at; payloads are compared in the client."""

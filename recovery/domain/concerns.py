@@ -1,0 +1,173 @@
+"""What is wrong right now, in up to three sentences.
+
+Rules of truth: a sentence is said only when every fact in it is known. A queue that could not be read, or whose
+deployment does not answer, says nothing of itself. "No worker" needs two witnesses, because a worker may hide
+its name: none is listed, and nobody has run the stalled check lately. That a deployment is silent is told by the
+frame around every page, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from recovery.domain.ages import MINUTE, age
+from recovery.domain.counts import Counts, QueueSample, Snapshot
+from recovery.domain.refs import QueueRef
+
+CONCERN_LIMIT = 3  # more sentences are not read at 3 a.m.
+LATE_AFTER = 15 * MINUTE  # a job that waits longer than this is worth a sentence
+RATE_WINDOW = 60  # minutes over which a failure rate is taken
+RATE_FLOOR = 20  # finished jobs below which a rate says nothing
+RATE_ALARM = 0.5
+
+
+class Kind(IntEnum):
+    """What kind of trouble, gravest first; also the order of the sentences."""
+
+    ABANDONED = 1  # active jobs, and nobody to run or rescue them
+    UNATTENDED = 2  # jobs wait, and nobody takes them
+    FAILING = 3
+    PAUSED = 4
+    LATE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """One sentence: `lead` names what, `name` where, `rest` what it means. `others`: queues of the same kind."""
+
+    kind: Kind
+    lead: str
+    name: str
+    rest: str
+    queue: QueueRef
+    size: int  # how many jobs (or ms) it is about; the largest of a kind is told
+    others: int = 0
+
+    @property
+    def tone(self) -> str:
+        return "stuck" if self.kind is Kind.ABANDONED else "warn"
+
+
+def concerns(snapshot: Snapshot, *, limit: int = CONCERN_LIMIT) -> tuple[Concern, ...]:
+    """The gravest sentences about this snapshot, one a kind, the largest case of it told."""
+    kinds: dict[Kind, list[Concern]] = {}
+    for concern in _of_queues(snapshot):
+        kinds.setdefault(concern.kind, []).append(concern)
+    return tuple(_told(kinds[kind]) for kind in sorted(kinds))[:limit]
+
+
+def kind_of(sample: QueueSample, now: int) -> Kind | None:
+    """The gravest kind of trouble of one readable queue."""
+    return next((kind for kind, _ in _kinds(sample, now)), None)
+
+
+def ready(counts: Counts) -> int | None:
+    """Jobs that a worker could take now. A state that this library does not have counts as empty."""
+    if counts.waiting is None:
+        return None
+    return counts.waiting + (counts.prioritized or 0) + (counts.paused or 0)
+
+
+def failure_rate(sample: QueueSample) -> float | None:
+    """The part of the last hour's finished jobs that failed; None when unknown or when nothing finished."""
+    completed, failed = _finished(sample)
+    if completed is None or failed is None or not completed + failed:
+        return None
+    return failed / (completed + failed)
+
+
+def has_no_worker(sample: QueueSample) -> bool:
+    return sample.workers == 0 and sample.watchdog_ttl is None
+
+
+def _told(same: list[Concern]) -> Concern:
+    worst = max(same, key=lambda concern: concern.size)
+    return replace(worst, others=len(same) - 1)
+
+
+def _of_queues(snapshot: Snapshot) -> Iterator[Concern]:
+    silent = {deployment.name for deployment in snapshot.deployments if deployment.error}
+    for sample in snapshot.queues:
+        if sample.error or sample.ref.deployment in silent:
+            continue
+        for _, sentence in _kinds(sample, snapshot.taken_at):
+            yield sentence()
+            break  # one sentence a queue: its gravest
+
+
+def _kinds(sample: QueueSample, now: int) -> Iterator[tuple[Kind, Callable[[], Concern]]]:
+    backlog, active = ready(sample.counts) or 0, sample.counts.active or 0
+    if active and has_no_worker(sample):
+        yield Kind.ABANDONED, lambda: _abandoned(sample, active, backlog)
+    if backlog and has_no_worker(sample) and sample.is_paused is False:
+        yield Kind.UNATTENDED, lambda: _unattended(sample, backlog, now)
+    if _fails(sample):
+        yield Kind.FAILING, lambda: _failing(sample)
+    if backlog and sample.is_paused:
+        yield Kind.PAUSED, lambda: _paused(sample, backlog, now)
+    if sample.oldest_waiting_at is not None and now - sample.oldest_waiting_at > LATE_AFTER and not sample.is_paused:
+        yield Kind.LATE, lambda: _late(sample, backlog, now)
+
+
+def _abandoned(sample: QueueSample, active: int, backlog: int) -> Concern:
+    more = f" {backlog:,} more {_verb(backlog, 'wait')}." if backlog else ""
+    rest = f"and no worker is connected: nothing will rescue {'it' if active == 1 else 'them'}.{more}"
+    return _concern(Kind.ABANDONED, sample, f"{_jobs(active)} {'is' if active == 1 else 'are'} active in", rest, active)
+
+
+def _unattended(sample: QueueSample, backlog: int, now: int) -> Concern:
+    rest = f"and no worker is connected: nothing takes {'it' if backlog == 1 else 'them'}.{_oldest(sample, now)}"
+    return _concern(Kind.UNATTENDED, sample, f"{_jobs(backlog)} {_verb(backlog, 'wait')} in", rest, backlog)
+
+
+def _failing(sample: QueueSample) -> Concern:
+    completed, failed = _finished(sample)
+    total = (completed or 0) + (failed or 0)
+    rest = f"failed in the last hour: {failed:,} of {total:,}."
+    return _concern(Kind.FAILING, sample, f"{100 * (failed or 0) // total} % of the jobs of", rest, failed or 0)
+
+
+def _paused(sample: QueueSample, backlog: int, now: int) -> Concern:
+    rest = f"is paused while {_jobs(backlog)} {_verb(backlog, 'wait')}.{_oldest(sample, now)}"
+    return _concern(Kind.PAUSED, sample, "Queue", rest, backlog)
+
+
+def _late(sample: QueueSample, backlog: int, now: int) -> Concern:
+    waited = now - (sample.oldest_waiting_at or now)
+    busy = f" {sample.workers:,} worker{'s' * (sample.workers != 1)} for {_jobs(backlog)}." if sample.workers else ""
+    return _concern(Kind.LATE, sample, "The oldest job of", f"has waited for {age(waited)}.{busy}", waited)
+
+
+def _concern(kind: Kind, sample: QueueSample, lead: str, rest: str, size: int) -> Concern:
+    return Concern(kind, lead, sample.ref.label, rest, sample.ref, size)
+
+
+def _fails(sample: QueueSample) -> bool:
+    completed, failed = _finished(sample)
+    if completed is None or failed is None or completed + failed < RATE_FLOOR:
+        return False
+    return failed / (completed + failed) >= RATE_ALARM
+
+
+def _finished(sample: QueueSample) -> tuple[int | None, int | None]:
+    return _sum(sample.rates.completed), _sum(sample.rates.failed)
+
+
+def _sum(minutes: tuple[int | None, ...]) -> int | None:
+    """The sum over the window, of the minutes that are known; None when none is."""
+    known = [count for count in minutes[:RATE_WINDOW] if count is not None]
+    return sum(known) if known else None
+
+
+def _oldest(sample: QueueSample, now: int) -> str:
+    return "" if sample.oldest_waiting_at is None else f" The oldest since {age(now - sample.oldest_waiting_at)}."
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'s' * (count != 1)}"
+
+
+def _verb(count: int, verb: str) -> str:
+    return f"{verb}s" if count == 1 else verb

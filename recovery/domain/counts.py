@@ -1,0 +1,140 @@
+"""What all queues look like at one moment. None is always: unknown. It is never 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from recovery.domain.refs import QueueRef
+
+
+class Counts(NamedTuple):
+    """How many jobs are in each state. A tuple, because a snapshot makes a thousand of them."""
+
+    waiting: int | None = None
+    active: int | None = None
+    prioritized: int | None = None
+    delayed: int | None = None
+    waiting_children: int | None = None
+    completed: int | None = None
+    failed: int | None = None
+    paused: int | None = None  # the `paused` list of Bull and BullMQ ≤ 5
+
+    @property
+    def backlog(self) -> int | None:
+        """Jobs that a worker could take now, or could if the queue were not paused."""
+        parts = (self.waiting, self.prioritized, self.paused)
+        return None if None in parts else sum(part or 0 for part in parts)
+
+
+class Library(StrEnum):
+    BULL = "bull"
+    BULLMQ = "bullmq"
+    PRO = "bullmq-pro"
+    UNKNOWN = "unknown"
+
+
+class Flavour(NamedTuple):
+    """Which library keeps this queue, as far as Redis shows it.
+
+    `major` is that of the workers (they decide what the scripts do); `version` is what a producer wrote.
+    `evidence` lists what was seen, for the queue page. `read_only` holds the reason when actions are off.
+    """
+
+    library: Library = Library.UNKNOWN
+    major: int | None = None
+    version: str = ""
+    evidence: tuple[str, ...] = ()
+    read_only: str = ""
+    mixed: bool = False  # two generations at work on one queue
+    upto: int | None = None  # what is in Redis fits several majors: `major` is the lowest, this the highest
+
+    @property
+    def label(self) -> str:
+        names = {Library.BULL: "Bull", Library.BULLMQ: "BullMQ", Library.PRO: "BullMQ Pro"}
+        name = names.get(self.library, "unknown")
+        number = ".".join(self.version.split(".")[:2]) or (str(self.major) if self.major else "")
+        if self.upto and not self.version:
+            number = f"{self.major}–{self.upto}"
+        return f"{name} {number}".strip()
+
+
+class Rates(NamedTuple):
+    """Finished jobs per minute, newest minute first. `source`: "library", "recorded", or "" when unknown.
+
+    `left` counts jobs that went away: the only trace of finished ones where the application removes them at once.
+    """
+
+    completed: tuple[int | None, ...] = ()
+    failed: tuple[int | None, ...] = ()
+    source: str = ""
+    left: tuple[int | None, ...] = ()
+
+
+class QueueSample(NamedTuple):
+    """One queue at one moment."""
+
+    ref: QueueRef
+    flavour: Flavour = Flavour()
+    counts: Counts = Counts()
+    is_paused: bool | None = None
+    concurrency: int | None = None  # meta.concurrency, global
+    limit_max: int | None = None  # meta.max
+    limit_duration: int | None = None  # meta.duration, ms
+    limited_for: int | None = None  # ms left on the rate limiter's key
+    oldest_waiting_at: int | None = None
+    oldest_active_at: int | None = None
+    next_delayed_at: int | None = None
+    watchdog_ttl: int | None = None  # ms left on `stalled-check`; None: nobody has checked lately
+    workers: int | None = None  # None: we may not look
+    rates: Rates = Rates()
+    added: int | None = None  # the queue's own id counter: jobs ever added
+    error: str = ""  # why this queue could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker as CLIENT LIST shows it. `name` is "" when the application gave none."""
+
+    queue: QueueRef
+    name: str
+    address: str
+    age: int  # seconds connected
+    idle: int  # seconds since its last command
+    command: str
+    connection: str  # Redis's own client id
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentSample:
+    """One deployment at one moment: how it answered, and what it is."""
+
+    name: str
+    target: str  # password hidden
+    taken_at: int
+    took_ms: float = 0.0
+    commands: int = 0
+    error: str = ""  # empty: it answered
+    advice: str = ""
+    server: str = ""  # "Valkey 9.1.2", "Redis 7.0.15"
+    run_id: str = ""
+    workers_known: bool = True
+    warnings: tuple[str, ...] = ()  # eviction policy, replica, and the like
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All counts of all queues at one moment. A queue of a dead deployment keeps its last good sample."""
+
+    number: int
+    taken_at: int
+    deployments: tuple[DeploymentSample, ...]
+    queues: tuple[QueueSample, ...]
+    workers: tuple[Worker, ...] = ()
+
+    def queue(self, ref: QueueRef) -> QueueSample | None:
+        return next((sample for sample in self.queues if sample.ref == ref), None)
+
+    def deployment(self, name: str) -> DeploymentSample | None:
+        return next((sample for sample in self.deployments if sample.name == name), None)

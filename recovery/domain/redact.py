@@ -1,0 +1,118 @@
+"""Secrets taken out of what is shown: by the name of their key, and by what they look like.
+
+Values go through `value`, texts of any kind (error messages, log lines, JSON that was cut) through `text`.
+Both are bounded and neither raises: what cannot be judged is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from recovery.domain import secrets
+
+MARK = "[redacted]"
+DEPTH_LIMIT = 40  # deeper than people nest; what lies below is not shown
+NODE_LIMIT = 50_000  # values looked at in one payload; what comes after is not shown
+TEXT_LIMIT = 1_048_576  # characters judged in one text; what comes after is not shown
+_JSON_STARTS = ("{", "[", '"')
+# The shape {"name": "password", "value": "…"} of forms and headers.
+_NAME_KEYS = ("name", "key", "header", "field", "id")
+_VALUE_KEYS = frozenset(("value", "val", "content", "text", "values"))
+
+
+def value(given: Any) -> Any:
+    """The same value with its secrets replaced. Plain JSON types in, plain JSON types out."""
+    try:
+        return _Walk().value(given, 0)
+    except Exception:  # noqa: BLE001 -- a payload may be anything; when in doubt it stays hidden
+        return MARK
+
+
+def text(given: str) -> str:
+    """The same text with its secrets replaced; JSON inside it is understood, also when it is cut or escaped."""
+    try:
+        return _text(given)
+    except Exception:  # noqa: BLE001 -- as above
+        return MARK
+
+
+def payload(given: str) -> str:
+    """A JSON text by its structure where it is whole, by its looks where not."""
+    try:
+        parsed = json.loads(given) if given.lstrip().startswith(_JSON_STARTS) else None
+    except (ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, (dict, list, str)):
+        return _json(value(parsed))
+    return text(given)
+
+
+def member(name: str, given: str) -> str:
+    """What stands under a name: hidden whole where the name says that it is a secret."""
+    return MARK if secrets.is_secret_key(name) else payload(given)
+
+
+class _Walk:
+    """One pass over one value, counting what it looked at."""
+
+    def __init__(self) -> None:
+        self._left = NODE_LIMIT
+
+    def value(self, given: Any, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth > DEPTH_LIMIT:
+            return MARK
+        if isinstance(given, dict):
+            named = any(isinstance(given.get(key), str) and secrets.is_secret_key(given[key]) for key in _NAME_KEYS)
+            return {
+                self._key(key): MARK if named and key in _VALUE_KEYS else self._member(str(key), item, depth)
+                for key, item in given.items()
+            }
+        if isinstance(given, (list, tuple)):
+            return self._items(given, depth)
+        if isinstance(given, str):
+            return self._string(given, depth)
+        if isinstance(given, (int, float)) and not isinstance(given, bool):
+            return MARK if secrets.is_card(str(given)) else given
+        return given if given is None or isinstance(given, bool) else MARK
+
+    def _items(self, given: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
+        """Also the shape ["password", "…"] that headers come in."""
+        if len(given) == 2 and isinstance(given[0], str) and secrets.is_secret_key(given[0]):
+            return [given[0], MARK]
+        return [self.value(item, depth + 1) for item in given]
+
+    def _member(self, key: str, item: Any, depth: int) -> Any:
+        if item is None or isinstance(item, bool) or item in ("", [], {}):
+            return item
+        if secrets.is_secret_key(key) and not (secrets.is_counted(key) and _is_number(item)):
+            return MARK
+        return self.value(item, depth + 1)
+
+    def _key(self, key: Any) -> str:
+        return _text(str(key))
+
+    def _string(self, given: str, depth: int) -> str:
+        """A string that is JSON itself is opened: payloads are often wrapped twice."""
+        if given.lstrip().startswith(_JSON_STARTS[:2]):
+            try:
+                inner = json.loads(given)
+            except (ValueError, RecursionError):
+                return _text(given)
+            return _json(self.value(inner, depth + 1))
+        return _text(given)
+
+
+def _text(given: str) -> str:
+    head, rest = given[:TEXT_LIMIT], given[TEXT_LIMIT:]
+    return secrets.masked(head, MARK) + (f"… {len(rest):,} more characters are not shown" if rest else "")
+
+
+def _json(given: Any) -> str:
+    """Half of a surrogate pair is legal in JSON and nowhere else."""
+    return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, (int, float)) and not isinstance(item, bool)

@@ -1,0 +1,107 @@
+"""Names of things: how a queue and a job are called in Redis, in a URL and on the screen.
+
+Redis keys are any bytes. Inside the program they are str decoded with `surrogateescape`, so that every
+byte survives the round trip; `shown` makes them fit for a screen, `slug` makes them fit for one URL segment.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:{}")
+_ESCAPE = re.compile(r"~([0-9A-F]{2})")
+_EMPTY = "~"
+_CONTROL = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+# Characters that turn the reading direction or hide: an id must not be able to look like another one.
+_INVISIBLE = dict.fromkeys((*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF), 0xFFFD)
+
+
+def text(raw: bytes) -> str:
+    """Bytes of a key or an id as str, losing nothing."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def raw(name: str) -> bytes:
+    """The inverse of `text`."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def shown(name: str) -> str:
+    """A name as a person may see it: undecodable bytes replaced, control characters made visible."""
+    return raw(name).decode("utf-8", "replace").translate(_CONTROL | _INVISIBLE)
+
+
+def slug(name: str) -> str:
+    """A name as one URL segment: plain characters stay readable, every other byte becomes ~HH."""
+    data = raw(name)
+    if not data:
+        return _EMPTY
+    if set(data) == {0x2E}:  # "." and ".." would be eaten by the browser
+        return "".join(f"~{byte:02X}" for byte in data)
+    return "".join(chr(byte) if byte in _PLAIN else f"~{byte:02X}" for byte in data)
+
+
+def unslug(segment: str) -> str:
+    """The inverse of `slug`; raises ValueError on a segment that `slug` cannot have made."""
+    if segment == _EMPTY:
+        return ""
+    data = bytearray()
+    for position, part in enumerate(_ESCAPE.split(segment)):
+        if position % 2:
+            data.append(int(part, 16))
+        elif "~" in part:
+            raise ValueError(f"not a name: {segment!r}")
+        else:
+            data += part.encode("utf-8")
+    name = text(bytes(data))
+    if slug(name) != segment:
+        raise ValueError(f"not a name: {segment!r}")
+    return name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueueRef:
+    """One queue: its deployment and its base, the key prefix with the queue's name (`bull:jobs`)."""
+
+    deployment: str
+    base: str
+
+    @property
+    def label(self) -> str:
+        return shown(self.base)
+
+    @property
+    def slug(self) -> str:
+        return slug(self.base)
+
+    def __str__(self) -> str:
+        return f"{self.deployment}/{self.base}"
+
+    @classmethod
+    def parse(cls, written: str, *, default: str = "main") -> QueueRef:
+        """`[DEPLOYMENT/]BASE` as it is written on the command line."""
+        deployment, slash, base = written.partition("/")
+        return cls(deployment, base) if slash else cls(default, written)
+
+    def job(self, id: str) -> JobRef:
+        return JobRef(self, id)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobRef:
+    """One job of one queue."""
+
+    queue: QueueRef
+    id: str
+
+    @property
+    def label(self) -> str:
+        return shown(self.id)
+
+    @property
+    def slug(self) -> str:
+        return slug(self.id)
+
+    def __str__(self) -> str:
+        return f"{self.queue}#{self.id}"

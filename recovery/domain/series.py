@@ -1,0 +1,221 @@
+"""Finished jobs over time: minutes from the libraries' own metrics, rings of recorded cells, buckets of a chart.
+
+A minute is a number here: milliseconds since 1970 divided by 60,000. None is always: not known. It is never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+MINUTE = 60_000
+DAY = 24 * 60  # minutes
+POINTS = 240  # of one chart: more than that no screen can tell apart
+HOURS = (1, 4, 12, 24, 168)  # the ranges a chart offers
+SPARK = 60  # minutes of a sparkline
+_STEPS = (1, 2, 3, 5, 6, 10, 15, 20, 30, 60, 120, 180, 360, 720, 1440)  # minutes a bucket may hold; all divide a day
+_CELL = Struct(">IIII")
+_NONE = 0xFFFFFFFF
+
+
+class Tally(NamedTuple):
+    """What finished in one stretch of time. `left`: jobs that went away, finished and removed or removed by hand."""
+
+    completed: int | None = None
+    failed: int | None = None
+    left: int | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.completed is None and self.failed is None and self.left is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is known to have happened."""
+        return not (self.completed or self.failed or self.left)
+
+    def or_else(self, other: Tally) -> Tally:
+        """Gaps of this one filled from the other."""
+        return Tally(*(theirs if ours is None else ours for ours, theirs in zip(self, other, strict=True)))
+
+    def at_least(self, other: Tally) -> Tally:
+        """The larger of both where both are known: for sources that may miss something and never invent."""
+        pairs = zip(self, other, strict=True)
+        return Tally(*(max((value for value in pair if value is not None), default=None) for pair in pairs))
+
+
+UNKNOWN = Tally()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One bucket of a chart; `at_ms` is where it starts."""
+
+    at_ms: int
+    completed: int | None
+    failed: int | None
+    left: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`source`: "library", "recorded", "kept" (counted from the finished jobs still there), or "" for nothing."""
+
+    points: tuple[Point, ...]
+    step_ms: int
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The closed buckets of a chart: they start at multiples of the step, so that they stay put while time goes on."""
+
+    start: int  # minute
+    step: int  # minutes
+    size: int  # buckets
+
+    @classmethod
+    def of(cls, hours: int, now: int) -> Window:
+        step = next(step for step in _STEPS if hours * 60 <= step * POINTS)
+        end = now // MINUTE // step * step
+        size = hours * 60 // step
+        return cls(end - size * step, step, size)
+
+    @property
+    def end(self) -> int:
+        """The first minute that is no longer in it."""
+        return self.start + self.size * self.step
+
+    def span(self, index: int) -> tuple[int, int]:
+        """A bucket in milliseconds, the end not included."""
+        start = (self.start + index * self.step) * MINUTE
+        return start, start + self.step * MINUTE
+
+    def points(self, tallies: Sequence[Tally]) -> tuple[Point, ...]:
+        return tuple(Point((self.start + i * self.step) * MINUTE, *tally) for i, tally in enumerate(tallies))
+
+    def fold(self, cells: Mapping[int, Tally], unit: int = 1) -> list[Tally]:
+        """Cells of `unit` minutes, by the number of their period, summed to one tally a bucket."""
+        first, width = self.start // unit, self.step // unit
+        rows = ([cells.get(first + bucket * width + i, UNKNOWN) for i in range(width)] for bucket in range(self.size))
+        return [total(row) for row in rows]
+
+
+def total(parts: Sequence[Tally]) -> Tally:
+    """The sum of what is known; unknown when less than half of it is, because a sum of little looks like a slump."""
+    return Tally(*(_sum(column) for column in zip(*parts, strict=True)))
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and 2 * len(known) >= len(values) else None
+
+
+def library_minutes(
+    points: Sequence[int], *, count: int, prev_ts: int, prev_count: int, now: int, minutes: int
+) -> tuple[int | None, ...]:
+    """Bull's and BullMQ's metrics list as one value a minute, newest first; index 0 is the newest closed minute.
+
+    The list starts with the minute before that of `prev_ts`. The minute of `prev_ts` itself is still open in Redis
+    (`count - prev_count`), and everything after it was idle: the libraries write only when a job finishes.
+    What lies beyond the end of the list is unknown: it was trimmed, or nobody measured yet.
+    """
+    newest = now // MINUTE - 1
+    opened = prev_ts // MINUTE
+    return tuple(_library_minute(newest - back, opened, points, count - prev_count) for back in range(minutes))
+
+
+def _library_minute(minute: int, opened: int, points: Sequence[int], latest: int) -> int | None:
+    if minute > opened:
+        return 0
+    if minute == opened:
+        return max(0, latest)
+    index = opened - 1 - minute
+    return points[index] if index < len(points) else None
+
+
+def by_minute(
+    now: int, completed: Sequence[int | None], failed: Sequence[int | None], left: Sequence[int | None] = ()
+) -> dict[int, Tally]:
+    """Columns that run from the newest closed minute backwards, as tallies by minute."""
+    newest = now // MINUTE - 1
+    size = max(len(completed), len(failed), len(left))
+    columns = [(*column, *(None,) * (size - len(column))) for column in (completed, failed, left)]
+    return {newest - back: Tally(*row) for back, row in enumerate(zip(*columns, strict=True))}
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A string in Redis used as a circle of cells of 16 bytes.
+
+    Each cell carries the number of its period, so one that is left over from an earlier round is recognised and
+    ignored, and nothing ever has to be cleared.
+    """
+
+    unit: int  # minutes a cell
+    cells: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.unit}m"
+
+    def period(self, minute: int) -> int:
+        return minute // self.unit
+
+    def offset(self, period: int) -> int:
+        """Where the cell of a period lies, in bytes."""
+        return period % self.cells * _CELL.size
+
+    def spans(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
+        if last - first + 1 >= self.cells:
+            return [(0, self.cells * _CELL.size - 1)]
+        start, stop = self.offset(first), self.offset(last) + _CELL.size - 1
+        if start < stop:
+            return [(start, stop)]
+        return [(start, self.cells * _CELL.size - 1), (0, stop)]
+
+    def read(self, raw: bytes, first: int, last: int) -> dict[int, Tally]:
+        """The cells in these bytes that belong to the periods first to last. A torn last cell is left out."""
+        whole = len(raw) - len(raw) % _CELL.size
+        return {
+            period: Tally(*(None if value == _NONE else value for value in values))
+            for period, *values in _CELL.iter_unpack(raw[:whole])
+            if first <= period <= last
+        }
+
+    def pieces(self, first: int, tallies: Sequence[Tally]) -> Iterator[tuple[int, bytes]]:
+        """Where to write these cells in a row, and what: in two pieces when they go over the end."""
+        cells = [_cell(period, tally) for period, tally in enumerate(tallies, first)][-self.cells :]
+        start = self.offset(first + len(tallies) - len(cells))
+        until_end = self.cells - start // _CELL.size
+        for offset, piece in ((start, cells[:until_end]), (0, cells[until_end:])):
+            if piece:
+                yield offset, b"".join(piece)
+
+
+def _cell(period: int, tally: Tally) -> bytes:
+    return _CELL.pack(period, *(_NONE if value is None else min(value, _NONE - 1) for value in tally))
+
+
+# A day of minutes and a week of ten minutes each, and one bucket of a chart more: the oldest bucket that is still
+# drawn must not be overwritten by the newest. Together 39 KB a queue.
+MINUTES = Ring(unit=1, cells=DAY + 6)
+TENS = Ring(unit=10, cells=7 * DAY // 10 + 6)
+
+
+def newest_first(cells: Mapping[int, Tally], now: int, minutes: int = SPARK) -> Iterator[Tally]:
+    """The last closed minutes, newest first, gaps as unknown."""
+    newest = now // MINUTE - 1
+    return (cells.get(newest - back, UNKNOWN) for back in range(minutes))
+
+
+def trimmed(values: Iterable[int | None]) -> tuple[int | None, ...]:
+    """Without the unknown end: nothing known is no column at all."""
+    column = list(values)
+    while column and column[-1] is None:
+        column.pop()
+    return tuple(column)

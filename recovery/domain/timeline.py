@@ -1,0 +1,108 @@
+"""What is known of a job's life, in order: read from its fields and its lock, nothing guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recovery.domain.ages import age, took
+from recovery.domain.jobs import Job, JobRow, State
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step. `at` None: it happened (or will), and nobody wrote down when."""
+
+    what: str
+    at: int | None = None
+    detail: str = ""
+    state: str = ""
+    is_ahead: bool = False
+
+
+def timeline(job: Job, now: int, *, reason: str) -> tuple[Event, ...]:
+    """The steps oldest first; what lies ahead comes last. `reason` is the error as the reader may see it."""
+    row = job.row
+    steps = [Event("Added", row.added_at, _added(row), "waiting")]
+    if row.state is State.DELAYED or (row.delay and row.processed_at is None):
+        steps.append(_delayed(row, now))
+    if row.processed_at is not None:
+        steps.append(Event(_started(row), row.processed_at, _waited(row), "active"))
+    if failures := len(job.stack) - (row.state is State.FAILED):
+        steps.append(Event(f"Failed {_times(failures)}, and was tried again", None, "", "failed"))
+    if row.stalls:
+        steps.append(Event(f"Stalled {_times(row.stalls)}", None, "its lock ran out while it was active", "stuck"))
+    if row.state.is_finished:
+        steps.append(_finished(row, reason))
+    elif row.processed_at is not None and row.state is not State.ACTIVE:
+        steps.append(Event(*_back(row), row.state.value))
+    if row.state is State.ACTIVE:
+        steps.append(_now(row, now))
+    return tuple(steps)
+
+
+def _added(row: JobRow) -> str:
+    parts = []
+    if row.priority:
+        parts.append(f"priority {row.priority:,}")
+    if row.scheduler:
+        parts.append("by its scheduler")
+    if row.parent:
+        parts.append("as a child")
+    return ", ".join(parts)
+
+
+def _delayed(row: JobRow, now: int) -> Event:
+    is_ahead = row.state is State.DELAYED
+    due = row.due_at if row.due_at is not None else (row.added_at or 0) + row.delay if row.added_at else None
+    wait = f"in {age(due - now)}" if is_ahead and due is not None and due > now else ""
+    overdue = "due, and not moved to waiting yet" if is_ahead and due is not None and due <= now else ""
+    return Event("Runs again" if is_ahead and row.attempts else "Due", due, wait or overdue, "delayed", is_ahead)
+
+
+def _started(row: JobRow) -> str:
+    attempt = row.starts or row.attempts
+    return f"Started, attempt {attempt:,}" if attempt > 1 else "Started"
+
+
+def _waited(row: JobRow) -> str:
+    parts = [f"by {row.worker}"] if row.worker else []
+    if row.added_at is not None and row.processed_at is not None:
+        waited = row.processed_at - row.added_at - (row.delay if row.attempts <= 1 else 0)
+        if waited >= 0 and row.attempts <= 1:
+            parts.append(f"after {took(waited)} in line")
+    return ", ".join(parts)
+
+
+def _finished(row: JobRow, reason: str) -> Event:
+    ran = ""
+    if row.finished_at is not None and row.processed_at is not None and row.finished_at >= row.processed_at:
+        ran = f"after {took(row.finished_at - row.processed_at)}"
+    what = "Completed" if row.state is State.COMPLETED else "Failed"
+    return Event(what, row.finished_at, f"{ran}: {reason}" if ran and reason else ran or reason, row.state.value)
+
+
+def _back(row: JobRow) -> tuple[str, None, str]:
+    """It ran before and is in line again: an attempt failed, it stalled, or somebody sent it back."""
+    left = max(0, row.attempts_limit - row.attempts)
+    return "Sent back", None, f"to {row.state.value}; {left:,} of {row.attempts_limit:,} attempts left"
+
+
+def _now(row: JobRow, now: int) -> Event:
+    if row.processed_at is None:
+        return Event("Taken from the line, not started yet", None, lock_words(row), "active")
+    return Event(f"Running for {age(now - row.processed_at)}", None, lock_words(row), "active")
+
+
+def lock_words(row: JobRow) -> str:
+    """The lock in words, for rows and the timeline alike."""
+    if not row.lock_known:
+        return "lock unknown: we may not look"
+    if row.lock is None:
+        return "no lock"
+    if row.lock.ttl is None:
+        return "lock that never ends"
+    return f"lock ends in {age(row.lock.ttl)} unless it is renewed"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else "twice" if count == 2 else f"{count:,} times"

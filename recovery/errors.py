@@ -1,0 +1,104 @@
+"""The one exception tree. Raised in the engine, caught at three places: backend, scanner run, web edge.
+
+UnstallError
+├── ConfigError            the configuration cannot be used; holds every problem at once
+├── StoreError             a store did not answer as it should; `target` never holds a password
+│   ├── Unreachable        refused, reset, no such host, hung up
+│   ├── TimedOut           accepted, and then silence
+│   ├── AccessDenied       wrong password, or an ACL that is too small (`command` says for what)
+│   ├── TlsMismatch        TLS on one side only, or a certificate that does not fit
+│   ├── NotReady           LOADING, MASTERDOWN, CLUSTERDOWN: it will answer later
+│   ├── ReadOnlyStore      a write met a replica
+│   └── Garbled            an answer of the wrong shape
+├── Missing                what was asked for is not there (any more)
+│   ├── DeploymentMissing
+│   ├── QueueMissing
+│   └── JobMissing
+└── Unsupported            this flavour or version cannot do it; the text says why
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class UnstallError(Exception):
+    """Anything we raise on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the configuration: where, what, and what would be right."""
+
+    key: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.problem} {self.remedy}"
+
+
+class ConfigError(UnstallError):
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class StoreError(UnstallError):
+    """`target` is the address as a person may see it; `advice` says what to look at first."""
+
+    advice = "Look at the store's own log."
+
+    def __init__(self, target: str, reason: str, *, command: str = "") -> None:
+        self.target = target
+        self.reason = reason
+        self.command = command
+        super().__init__(f"{target}: {reason}")
+
+
+class Unreachable(StoreError):
+    advice = "Is it running, and are host and port right? A firewall or a wrong network looks the same."
+
+
+class TimedOut(StoreError):
+    advice = "It accepts connections but does not answer: a long script, swapping, or a stopped process."
+
+
+class AccessDenied(StoreError):
+    advice = "Check user and password, and what the ACL grants (docs/redis-acl.md has the least that is needed)."
+
+
+class TlsMismatch(StoreError):
+    advice = "Use rediss:// where the server speaks TLS, redis:// where it does not; check the certificate's name."
+
+
+class NotReady(StoreError):
+    advice = "It is loading its data, or lost its master. It usually comes back by itself."
+
+
+class ReadOnlyStore(StoreError):
+    advice = "This is a replica. Point the URL at the master, or use Sentinel."
+
+
+class Garbled(StoreError):
+    advice = "Is this really a Redis or a Valkey? A proxy in between may not know the command."
+
+
+class Missing(UnstallError):
+    """What was asked for is not there (any more)."""
+
+
+class DeploymentMissing(Missing):
+    pass
+
+
+class QueueMissing(Missing):
+    pass
+
+
+class JobMissing(Missing):
+    pass
+
+
+class Unsupported(UnstallError):
+    """This flavour or version cannot do it; the text says why."""
