@@ -1,0 +1,18 @@
+"""What the operator configured, read once from TOML and the environment into frozen values."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from recovery.config.loading import load
+from recovery.config.urls import hidden
+from recovery.config.values import Address, Config, Deployment, Login, Mode, Tls
+
+__all__ = ["Address", "Config", "Deployment", "Login", "Mode", "Tls", "current", "hidden", "load"]
+
+
+@cache
+def current() -> Config:
+    """The configuration of this process; `current.cache_clear()` makes the next call read it again."""
+    return load(os.environ)

@@ -1,0 +1,88 @@
+"""From the TOML file and the environment to one Config, or to every problem at once.
+
+1. Read UNSTALL_CONFIG (default: unstall.toml when there is one).
+2. Lay the environment over it: UNSTALL_REDIS_URL adds the deployment `main`, UNSTALL_STATE_URL and
+   UNSTALL_ENVIRONMENT win over the file.
+3. Build the values, collecting problems; look for combinations that cannot be.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recovery.config import rules
+from recovery.config.readers import Problems, read_table, refuse_misspelled, secret
+from recovery.config.schema import INTERVALS, ROOT
+from recovery.config.stores import Source, read_deployment, read_state
+from recovery.config.values import Config
+from recovery.errors import ConfigError
+
+DEFAULT_FILE = "unstall.toml"
+ENVIRONMENT_LIMIT = 24  # characters: it stands in the page's frame beside the logo
+
+
+def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config:
+    """The whole configuration; raises ConfigError with every problem."""
+    problems = Problems()
+    refuse_misspelled(environ, problems)
+    folder, written = _file(environ, directory or Path.cwd(), problems)
+    root = read_table(written, ROOT, "", folder, problems)
+    intervals = read_table(root["intervals"] or {}, INTERVALS, "intervals.", folder, problems)
+    config = Config(
+        deployments=_deployments(environ, root, folder, problems),
+        state=_state(environ, root, folder, problems),
+        environment=_environment(environ, root, problems),
+        collect_every=intervals["collect"],
+        discover_every=intervals["discover"],
+    )
+    rules.check(config, environ, problems)
+    if problems.found:
+        raise ConfigError(tuple(problems.found))
+    return config
+
+
+def _file(environ: Mapping[str, str], directory: Path, problems: Problems) -> tuple[Path, Mapping[str, Any]]:
+    named = environ.get("UNSTALL_CONFIG", "")
+    path = directory / Path(named or DEFAULT_FILE).expanduser()
+    if not named and not path.exists():
+        return directory, {}
+    try:
+        return path.parent, tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        problems.add(
+            "UNSTALL_CONFIG", f"names {path}, which cannot be read: {error.strerror}.", "Write the path of a file."
+        )
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problems.add(str(path), f"is not TOML: {error}.", "Mend that line; texts stand in quotes.")
+    return path.parent, {}
+
+
+def _deployments(environ: Mapping[str, str], root: Mapping[str, Any], folder: Path, problems: Problems) -> Any:
+    sources = [
+        Source(f"deployments[{number}].", table, folder) for number, table in enumerate(root["deployments"] or (), 1)
+    ]
+    url = secret(environ, "UNSTALL_REDIS_URL", problems)
+    if url:
+        sources.insert(0, Source("", {"name": "main", "url": url}, folder, url_key="UNSTALL_REDIS_URL"))
+    built = [read_deployment(source, problems) for source in sources]
+    return tuple(deployment for deployment in built if deployment)
+
+
+def _state(environ: Mapping[str, str], root: Mapping[str, Any], folder: Path, problems: Problems) -> Any:
+    url = secret(environ, "UNSTALL_STATE_URL", problems)
+    if url:
+        return read_state(Source("", {"url": url}, folder, url_key="UNSTALL_STATE_URL"), problems)
+    written = root["state"]
+    return read_state(Source("state.", written, folder), problems) if isinstance(written, dict) else None
+
+
+def _environment(environ: Mapping[str, str], root: Mapping[str, Any], problems: Problems) -> str:
+    in_environ = environ.get("UNSTALL_ENVIRONMENT", "")
+    name: str = in_environ or root["environment"]
+    if len(name) > ENVIRONMENT_LIMIT or not name.isprintable():
+        key = "UNSTALL_ENVIRONMENT" if in_environ else "environment"
+        problems.add(key, "does not fit the page's frame.", f"Write at most {ENVIRONMENT_LIMIT} printable characters.")
+    return name

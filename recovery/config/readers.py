@@ -1,0 +1,134 @@
+"""Typed readers of a TOML table and of the environment: they collect every problem instead of stopping at one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recovery.config.schema import SECRETS, VARIABLES, Key, Kind
+from recovery.errors import Problem
+
+SECRET_LIMIT = 64 * 1024  # bytes of a secret's file: more is a wrong path
+_CLOSE = 0.8  # how alike two names must be for "did you mean"
+_PREFIX = "UNSTALL_"
+
+
+@dataclass(slots=True)
+class Problems:
+    """The problems found so far."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, key: str, problem: str, remedy: str) -> None:
+        self.found.append(Problem(key, problem, remedy))
+
+
+def read_table(
+    written: Mapping[str, Any], keys: Iterable[Key], where: str, folder: Path, problems: Problems
+) -> dict[str, Any]:
+    """Every key of the table with its value or its default. `where` stands before the key's name in a problem."""
+    known = {key.name: key for key in keys}
+    for name in written:
+        if name not in known:
+            problems.add(f"{where}{name}", "is not a setting.", _did_you_mean(name, known))
+    return {
+        name: _value(key, written[name], f"{where}{name}", folder, problems) if name in written else key.default
+        for name, key in known.items()
+    }
+
+
+def _value(key: Key, written: Any, where: str, folder: Path, problems: Problems) -> Any:
+    if not _fits(key.kind, written):
+        problems.add(where, f"is {_described(written)}.", f"Write {key.kind}.")
+        return key.default
+    if key.kind is Kind.NUMBER:
+        return _bounded(key, float(written), where, problems)
+    if key.kind is Kind.NAMES:
+        return tuple(written)
+    if key.kind is Kind.FILE:
+        return _readable(written, where, folder, problems)
+    return written
+
+
+def _fits(kind: Kind, written: Any) -> bool:
+    match kind:
+        case Kind.TEXT | Kind.FILE:
+            return isinstance(written, str)
+        case Kind.NUMBER:
+            return isinstance(written, int | float) and not isinstance(written, bool)
+        case Kind.FLAG:
+            return isinstance(written, bool)
+        case Kind.NAMES:
+            return isinstance(written, list) and all(isinstance(name, str) and name for name in written)
+        case Kind.TABLE:
+            return isinstance(written, dict)
+        case Kind.TABLES:
+            return isinstance(written, list) and all(isinstance(table, dict) for table in written)
+
+
+def _described(written: Any) -> str:
+    """The kind of what was written, never the value: it may be a secret in the wrong place."""
+    names = {str: "a text", bool: "a true or false", int: "a number", float: "a number", dict: "a table"}
+    if isinstance(written, list):
+        return "a list of something else"
+    return names.get(type(written), "a date or a time")
+
+
+def _bounded(key: Key, number: float, where: str, problems: Problems) -> float:
+    if key.low <= number <= key.high:
+        return number
+    problems.add(where, f"is {number:g}.", f"Write a number from {key.low:g} to {key.high:g}.")
+    return float(key.default) if isinstance(key.default, int | float) else key.low
+
+
+def _readable(written: str, where: str, folder: Path, problems: Problems) -> str:
+    path = folder / Path(written).expanduser()
+    try:
+        with path.open("rb"):
+            return str(path)
+    except OSError as error:
+        problems.add(where, f"names {path}, which cannot be read: {error.strerror}.", "Write the path of a file.")
+        return ""
+
+
+def secret_file(path: str, where: str, problems: Problems) -> str:
+    """A secret out of its file, without the newline that an editor left; "" after a problem."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            content = file.read(SECRET_LIMIT + 1)
+    except OSError as error:
+        problems.add(where, f"names {path}, which cannot be read: {error.strerror}.", "Write the path of a file.")
+        return ""
+    secret = content.decode("utf-8", "replace").strip("\r\n")
+    if not secret or len(content) > SECRET_LIMIT or "\n" in secret:
+        problems.add(where, f"names {path}, which does not hold one line.", "Put the secret alone into the file.")
+        return ""
+    return secret
+
+
+def secret(environ: Mapping[str, str], name: str, problems: Problems) -> str:
+    """The variable, or the content of the file that NAME_FILE names; "" when neither is set."""
+    value, path = environ.get(name, "").strip(), environ.get(f"{name}_FILE", "").strip()
+    if value and path:
+        problems.add(f"{name}_FILE", f"is set, and {name} too.", "Set one of the two.")
+    if value or not path:
+        return value
+    return secret_file(path, f"{name}_FILE", problems)
+
+
+def refuse_misspelled(environ: Mapping[str, str], problems: Problems) -> None:
+    """Names that look like one of ours but are not. Names that look like nothing of ours are left alone."""
+    known = {*VARIABLES, *(f"{name}_FILE" for name in SECRETS)}
+    for name in sorted(environ.keys() - known):
+        close = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE) if name.startswith(_PREFIX) else []
+        if close and close[0] not in environ:
+            problems.add(name, "is not a setting.", f"Did you mean {close[0]}?")
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    known = tuple(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]}?" if close else f"Known here: {', '.join(known)}."

@@ -1,0 +1,95 @@
+"""Every setting there is, as data: what the readers accept and what docs/configuration.md has to explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What may stand behind a key, in the words of the error message."""
+
+    TEXT = "a text in quotes"
+    NUMBER = "a number"
+    FLAG = "true or false"
+    NAMES = 'a list of texts, like ["a", "b"]'
+    FILE = "the path of a file that can be read"
+    TABLE = "a table"
+    TABLES = "a list of tables, each beginning with [[name]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the TOML file. `low` and `high` bound numbers."""
+
+    name: str
+    kind: Kind = Kind.TEXT
+    default: str | float | bool | tuple[str, ...] = ""
+    low: float = 0.0
+    high: float = 0.0
+
+
+# A store that needs longer than ten seconds for a read is down for all that an operator cares;
+# below 50 ms a garbage collection on either side would look like an outage.
+_TIMEOUT = Key("timeout", Kind.NUMBER, 0.5, low=0.05, high=10.0)
+
+_STORE = (
+    Key("url"),
+    Key("url_file", Kind.FILE),
+    Key("username"),
+    Key("password"),
+    Key("password_file", Kind.FILE),
+    _TIMEOUT,
+    Key("tls_ca", Kind.FILE),
+    Key("tls_certificate", Kind.FILE),
+    Key("tls_key", Kind.FILE),
+    Key("tls_verify", Kind.FLAG, default=True),
+)
+
+DEPLOYMENT = (
+    Key("name"),
+    Key("label"),
+    *_STORE,
+    Key("sentinel_username"),
+    Key("sentinel_password"),
+    Key("sentinel_password_file", Kind.FILE),
+    Key("queues", Kind.NAMES, ()),
+    Key("prefixes", Kind.NAMES, ()),
+    Key("read_only", Kind.FLAG, default=False),
+)
+STATE = _STORE
+INTERVALS = (
+    # Faster than twice a second nobody can read; slower than a minute it is no live view any more.
+    Key("collect", Kind.NUMBER, 2.0, low=0.5, high=60.0),
+    Key("discover", Kind.NUMBER, 60.0, low=5.0, high=3600.0),
+)
+ROOT = (
+    Key("environment"),
+    Key("deployments", Kind.TABLES),
+    Key("state", Kind.TABLE),
+    Key("intervals", Kind.TABLE),
+)
+TABLES = {"": ROOT, "deployments": DEPLOYMENT, "state": STATE, "intervals": INTERVALS}
+
+# Variables that this package reads, then those of the web process and of the children of `up`.
+# All are here, so that a slip of the pen in any of them is found.
+VARIABLES = (
+    "UNSTALL_REDIS_URL",
+    "UNSTALL_STATE_URL",
+    "UNSTALL_CONFIG",
+    "UNSTALL_ENVIRONMENT",
+    "UNSTALL_SECRET_KEY",
+    "UNSTALL_DATA_DIR",
+    "UNSTALL_BIND",
+    "UNSTALL_ALLOWED_HOSTS",
+    "UNSTALL_TRUSTED_ORIGINS",
+    "UNSTALL_TRUSTED_PROXIES",
+    "UNSTALL_SESSION_DAYS",
+    "UNSTALL_STATIC_DIR",
+    "UNSTALL_DEBUG",
+    "UNSTALL_LOG_LEVEL",
+    "UNSTALL_SERVER_ID",
+    "DATABASE_URL",
+)
+# These may come from a file instead, whose path is in NAME_FILE.
+SECRETS = ("UNSTALL_REDIS_URL", "UNSTALL_STATE_URL", "UNSTALL_SECRET_KEY", "DATABASE_URL")

@@ -1,0 +1,138 @@
+"""One table of the file (or one URL of the environment) to one Deployment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recovery.config.readers import Problems, read_table, secret_file
+from recovery.config.schema import DEPLOYMENT, STATE
+from recovery.config.urls import BadUrl, Place, parse, with_login
+from recovery.config.values import Deployment, Login, Mode, Tls
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")  # it stands in addresses of pages and in DEPLOYMENT/BASE
+_TLS_KEYS = ("tls_ca", "tls_certificate", "tls_key")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a store is described. `url_key` is set when it is one variable of the environment."""
+
+    where: str
+    written: Mapping[str, Any]
+    folder: Path
+    url_key: str = ""
+
+    def key(self, name: str) -> str:
+        return self.url_key or f"{self.where}{name}"
+
+
+def read_deployment(source: Source, problems: Problems) -> Deployment | None:
+    """The deployment, or None when its URL is of no use; the problems say why."""
+    values = read_table(source.written, DEPLOYMENT, source.where, source.folder, problems)
+    name = _name(source, values["name"], problems)
+    store = _store(source, values, name, problems)
+    sentinel_password = _secret(source, values, "sentinel_password", problems)
+    if store is None:
+        return None
+    if store.mode is not Mode.SENTINEL and (values["sentinel_username"] or sentinel_password):
+        problems.add(
+            source.key("sentinel_password"), "is set, but the URL names no Sentinel.", "Remove it, or mend the URL."
+        )
+    return _replaced(
+        store,
+        label=values["label"] or name,
+        sentinel_login=Login(values["sentinel_username"], sentinel_password),
+        queues=values["queues"],
+        prefixes=values["prefixes"],
+        read_only=values["read_only"],
+    )
+
+
+def read_state(source: Source, problems: Problems) -> Deployment | None:
+    """The store of our own, shaped like a deployment named `state`."""
+    values = read_table(source.written, STATE, source.where, source.folder, problems)
+    store = _store(source, values, "state", problems)
+    if store is not None and store.mode is not Mode.SINGLE:
+        problems.add(
+            source.key("url"),
+            f"is a {store.mode.value.title()}, but what we keep lives in one server.",
+            "Write redis://, rediss:// or unix://; losing it loses no job and no audit entry.",
+        )
+    return store
+
+
+def _replaced(store: Deployment, **changes: Any) -> Deployment:
+    return Deployment(**{name: getattr(store, name) for name in Deployment.__slots__} | changes)
+
+
+def _name(source: Source, name: str, problems: Problems) -> str:
+    if not _NAME.fullmatch(name):
+        problem = f"is {name!r}." if name else "is missing."
+        problems.add(
+            source.key("name"), problem, "Write up to 40 of a–z, 0–9, - and _, beginning with a letter or digit."
+        )
+    return name
+
+
+def _store(source: Source, values: Mapping[str, Any], name: str, problems: Problems) -> Deployment | None:
+    url = _secret(source, values, "url", problems)
+    password = _secret(source, values, "password", problems)
+    if not url:
+        if "url_file" not in source.written and isinstance(source.written.get("url", ""), str):
+            problems.add(source.key("url"), "is missing.", "Write url or url_file.")
+        return None
+    try:
+        place = parse(url)
+    except BadUrl as error:
+        problems.add(source.key("url"), error.problem, error.remedy)
+        return None
+    login = _login(source, values, place, password, problems)
+    return Deployment(
+        name=name,
+        label=name,
+        mode=place.mode,
+        url=with_login(url, login) if password else url,
+        nodes=place.nodes,
+        database=place.database,
+        login=login,
+        tls=_tls(source, values, place, problems),
+        sentinel_master=place.master,
+        timeout=values["timeout"],
+    )
+
+
+def _secret(source: Source, values: Mapping[str, Any], name: str, problems: Problems) -> str:
+    value, path = str(values[name]), str(values[f"{name}_file"])
+    if value and path:
+        problems.add(source.key(f"{name}_file"), f"is set, and {name} too.", "Set one of the two.")
+    if value or not path:
+        return value
+    return secret_file(path, source.key(f"{name}_file"), problems)
+
+
+def _login(source: Source, values: Mapping[str, Any], place: Place, password: str, problems: Problems) -> Login:
+    username = values["username"]
+    if place.login and (username or password):
+        problems.add(source.key("password"), "is set, but the URL has a login too.", "Keep it in one of the two.")
+    if username and not password and not place.login:
+        problems.add(source.key("username"), "is set without a password.", "Add password or password_file.")
+    return Login(username, password) if password else place.login
+
+
+def _tls(source: Source, values: Mapping[str, Any], place: Place, problems: Problems) -> Tls | None:
+    tls = Tls(values["tls_ca"], values["tls_certificate"], values["tls_key"], values["tls_verify"])
+    if not place.encrypted:
+        for key in (*_TLS_KEYS, "tls_verify"):
+            if key in source.written:
+                problems.add(source.key(key), "is set, but the URL asks for no TLS.", "Write rediss:// in the URL.")
+        return None
+    if bool(tls.certificate) != bool(tls.key):
+        missing = "tls_key" if tls.certificate else "tls_certificate"
+        problems.add(source.key(missing), "is missing.", "A client certificate needs both, and its key.")
+    if tls.ca and not tls.verify:
+        problems.add(source.key("tls_ca"), "is set, but tls_verify is false.", "Remove one of the two.")
+    return tls

@@ -1,0 +1,122 @@
+"""The configuration as frozen values: what the other rooms see of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from recovery.errors import DeploymentMissing
+
+PRODUCTION_NAMES = frozenset({"production", "prod", "live"})
+
+
+class Mode(StrEnum):
+    """How the servers of a deployment hang together."""
+
+    SINGLE = "single"
+    SENTINEL = "sentinel"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where one server listens: a host and a port, or the path of a unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.password)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How to speak TLS. Empty paths: the system's certificates, and none of our own."""
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One place where queues live. `nodes` are its servers; with Sentinel they are the sentinels."""
+
+    name: str
+    label: str
+    mode: Mode
+    url: str = field(repr=False)
+    nodes: tuple[Address, ...]
+    database: int = 0
+    login: Login = Login()
+    tls: Tls | None = None
+    sentinel_master: str = ""
+    sentinel_login: Login = Login()
+    queues: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    read_only: bool = False
+    timeout: float = 0.5
+
+    @property
+    def target(self) -> str:
+        """The address as a person may see it: no password, no options."""
+        return self.target_of(*self.nodes) + self._tail
+
+    def target_of(self, *nodes: Address) -> str:
+        """The same for some of the servers, for an error that one of them caused."""
+        user = f"{self.login.username}@" if self.login.username else ""
+        return f"{self._scheme}://{user}{','.join(str(node) for node in nodes)}"
+
+    @property
+    def _scheme(self) -> str:
+        if self.nodes[0].path:
+            return "unix"
+        scheme = "rediss" if self.tls else "redis"
+        return scheme if self.mode is Mode.SINGLE else f"{scheme}+{self.mode}"
+
+    @property
+    def _tail(self) -> str:
+        if self.nodes[0].path:
+            return f"?db={self.database}" if self.database else ""
+        master = f"/{self.sentinel_master}" if self.sentinel_master else ""
+        return f"{master}/{self.database}" if self.mode is not Mode.CLUSTER else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that is configured. `state` is the store of our own, shaped like a deployment."""
+
+    deployments: tuple[Deployment, ...] = ()
+    state: Deployment | None = None
+    environment: str = ""
+    collect_every: float = 2.0
+    discover_every: float = 60.0
+
+    @property
+    def state_url(self) -> str | None:
+        """With its password: for opening it and for handing it to a child process, never for showing."""
+        return self.state.url if self.state else None
+
+    @property
+    def environment_is_production(self) -> bool:
+        return self.environment.lower() in PRODUCTION_NAMES
+
+    def deployment(self, name: str) -> Deployment:
+        for deployment in self.deployments:
+            if deployment.name == name:
+                return deployment
+        known = ", ".join(deployment.name for deployment in self.deployments) or "none"
+        raise DeploymentMissing(f"There is no deployment named {name!r}. Configured: {known}.")

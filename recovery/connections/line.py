@@ -1,0 +1,221 @@
+"""One connection to one server: connects, logs in, sends bytes, and lets hiredis parse what comes back.
+
+We connect ourselves and not through redis-py, because every step stands under one deadline: resolving the name,
+connecting, TLS, the login, the first answer. A server that accepts and stays silent costs that long and no more.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import hiredis
+import redis
+
+from recovery.config import Address, Login
+from recovery.connections import dialing, faults
+from recovery.connections.encoded import Chunk, Command, chunked
+from recovery.errors import AccessDenied, Garbled, StoreError, TimedOut, TlsMismatch, Unreachable
+
+RECEIVE = 128 * 1024  # bytes a receive: a chunk of small replies fits, and hiredis copies it once
+PACE = 1024 * 1024  # bytes that earn another `timeout`: a big answer may take longer, a dripping one may not
+REPLY_LIMIT = 256 * 1024 * 1024  # bytes a chunk: beyond that something asks for what it should not
+_OTHER = {False: "it does not speak TLS here", True: "it speaks TLS here"}  # by: did we speak plainly?
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How to open a line: the same for all servers of a deployment."""
+
+    login: Login
+    database: int
+    context: ssl.SSLContext | None
+    timeout: float
+    connect: float
+    needs_master: bool = False
+    doubts_silence: bool = True  # after silence, look whether the server speaks the other protocol
+
+
+class Line:
+    """Not for two threads at once; the pool sees to that. After any exception it must be closed."""
+
+    __slots__ = ("_buffer", "_deadline", "_header", "_reader", "_refused", "_socket", "_timeout", "target")
+
+    def __init__(self, connected: socket.socket, target: str, timeout: float) -> None:
+        self._socket = connected
+        self._timeout = timeout
+        self._deadline = 0.0
+        self._buffer = bytearray(RECEIVE)
+        self._refused = False
+        self._reader = hiredis.Reader(replyError=self._refuse)
+        self.target = target
+
+    @classmethod
+    def open(cls, address: Address, terms: Terms, target: str) -> Line:
+        """Connected, logged in, and answered once; raises StoreError."""
+        deadline = time.monotonic() + terms.connect
+        plain = dialing.dial(address, target, deadline, terms.connect)
+        try:
+            connected = dialing.secure(plain, address, terms.context, deadline) if terms.context else plain
+        except OSError as error:
+            plain.close()
+            raise _diagnosed(error, address, terms, target) from error
+        line = cls(connected, target, terms.timeout)
+        try:
+            line._greet(terms, deadline)
+        except BaseException as error:
+            line.close()
+            if isinstance(error, StoreError) and _is_other_protocol(error, address, terms):
+                raise TlsMismatch(target, _OTHER[terms.context is None]) from error
+            raise
+        return line
+
+    def _greet(self, terms: Terms, deadline: float) -> None:
+        commands = _greeting(terms)
+        self._introduce(commands, deadline)
+        for command, reply in zip(commands, self._replies(deadline), strict=True):
+            if isinstance(reply, redis.ResponseError):
+                _judge_greeting(command, reply, self.target)
+            elif command[0] == "ROLE" and reply[0] != b"master":
+                raise Unreachable(self.target, "it was the master and is one no longer")
+
+    def _introduce(self, commands: list[Command], deadline: float) -> None:
+        """With TLS 1.3 we are done before the server has judged our certificate: its refusal is still to be read."""
+        try:
+            self._send(chunked(commands)[0], deadline)
+        except Unreachable:
+            self._replies(deadline)
+            raise
+
+    def exchange(self, chunks: Iterable[Chunk]) -> list[Any]:
+        """Every reply in order; the next chunk is sent when the last one is answered."""
+        return list(chain.from_iterable(self.parts(chunks)))
+
+    def parts(self, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
+        """The replies chunk by chunk: while the caller looks at one, the server works on the next."""
+        following = iter(chunks)
+        chunk = next(following, None)
+        if chunk:
+            self.post(chunk)
+        while chunk:
+            replies = self.collect()
+            chunk = next(following, None)
+            if chunk:
+                self.post(chunk)
+            yield replies
+            self._deadline = time.monotonic() + self._timeout  # the caller's time is not the server's
+
+    def post(self, chunk: Chunk) -> None:
+        self._deadline = time.monotonic() + self._timeout
+        self._send(chunk, self._deadline)
+
+    def collect(self) -> list[Any]:
+        """The replies to what was posted last; raises StoreError when one of them condemns the whole store."""
+        replies = self._replies(self._deadline)
+        if self._refused:
+            self._refused = False
+            for reply in replies:
+                fault = isinstance(reply, redis.ResponseError) and faults.store_wide(reply, self.target)
+                if fault:
+                    raise fault
+        return replies
+
+    def _send(self, chunk: Chunk, deadline: float) -> None:
+        # A list's header before the replies: hiredis then collects them all in C and hands out one list.
+        self._reader.feed(b"*%d\r\n" % chunk.replies)
+        try:
+            self._socket.settimeout(_left(deadline))
+            self._socket.sendall(chunk.sent)
+        except OSError as error:
+            raise faults.from_system(error, self.target, limit=self._timeout) from error
+
+    def _replies(self, deadline: float) -> list[Any]:
+        received = 0
+        try:
+            while (replies := self._reader.gets()) is False:
+                self._socket.settimeout(_left(deadline + received / PACE * self._timeout))
+                size = self._socket.recv_into(self._buffer)
+                if not size:
+                    raise Unreachable(self.target, "it closed the connection")
+                received += size
+                if received > REPLY_LIMIT:
+                    raise Garbled(self.target, f"more than {REPLY_LIMIT // PACE} MiB in one answer")
+                self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type] # any buffer will do
+        except OSError as error:
+            raise faults.from_system(error, self.target, limit=self._timeout) from error
+        except hiredis.ProtocolError as error:
+            raise Garbled(self.target, "the answer is not Redis's protocol") from error
+        found: list[Any] = replies
+        return found
+
+    def _refuse(self, message: str) -> redis.ResponseError:
+        self._refused = True
+        return faults.refusal(message)
+
+    def is_usable(self) -> bool:
+        """Still open and silent. Costs a microsecond; it spares the next call a connection that died in the pool."""
+        return not dialing.has_news(self._socket)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _greeting(terms: Terms) -> list[Command]:
+    """AUTH when there is a login, SELECT when it is not number 0, and a PING that makes any server speak."""
+    commands: list[Command] = []
+    if terms.login:
+        names = (terms.login.username,) if terms.login.username else ()
+        commands.append(("AUTH", *names, terms.login.password))
+    if terms.database:
+        commands.append(("SELECT", terms.database))
+    commands.append(("PING",))
+    if terms.needs_master:
+        commands.append(("ROLE",))
+    return commands
+
+
+def _judge_greeting(command: Command, refused: redis.ResponseError, target: str) -> None:
+    """Raises, unless an ACL merely refuses PING or ROLE: those are no reads that anybody needs."""
+    fault = faults.store_wide(refused, target)
+    if fault:
+        raise fault
+    word, rest = str(command[0]), command[-1]
+    if word == "AUTH":
+        raise AccessDenied(target, f"the login was refused: {refused}", command=word)
+    denied = refused.status_code == "NOPERM"
+    if word == "SELECT":
+        if denied:
+            raise AccessDenied(target, f"the user may not choose database {rest!r}", command=word)
+        raise StoreError(target, f"there is no database {rest!r}: {refused}", command=word)
+    if not denied:
+        raise StoreError(target, str(refused), command=word)
+
+
+def _diagnosed(error: OSError, address: Address, terms: Terms, target: str) -> StoreError:
+    fault = faults.from_system(error, target, limit=terms.connect)
+    return TlsMismatch(target, _OTHER[False]) if _is_other_protocol(fault, address, terms) else fault
+
+
+def _is_other_protocol(fault: StoreError, address: Address, terms: Terms) -> bool:
+    """After a hang-up or noise, would the server talk if we had (or had not) spoken TLS?
+
+    Silence is doubted only under TLS: a plain server waits for the end of a line that our hello may lack, while
+    one that speaks TLS hangs up on plain words at once.
+    """
+    if isinstance(fault, TimedOut) and not (terms.context and terms.doubts_silence):
+        return False
+    if not isinstance(fault, Unreachable | Garbled | TimedOut):
+        return False
+    return dialing.speaks_plain(address) if terms.context else dialing.speaks_tls(address)

@@ -1,0 +1,63 @@
+"""Our own state store through redis-py, whose defaults would wait ten seconds for a silent server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from recovery.config import Config, Deployment
+from recovery.connections.dialing import CONNECT_LIMIT
+from recovery.errors import ConfigError, Problem
+
+
+def state_of(config: Config) -> Deployment:
+    """Where our own things are kept; raises ConfigError when nobody said."""
+    if config.state is None:
+        raise ConfigError(
+            (
+                Problem(
+                    "UNSTALL_STATE_URL",
+                    "is not set.",
+                    "Name a Redis or a Valkey of our own, or start everything with `manage.py up`, which brings one.",
+                ),
+            )
+        )
+    return config.state
+
+
+def options(state: Deployment) -> dict[str, Any]:
+    """Keyword arguments of a redis-py connection: RESP2, no library name (an ACL may refuse it), bounded waits."""
+    address, tls = state.nodes[0], state.tls
+    place = {"path": address.path} if address.path else {"host": address.host, "port": address.port}
+    chosen: dict[str, Any] = {
+        **place,
+        "db": state.database,
+        "username": state.login.username or None,
+        "password": state.login.password or None,
+        "socket_timeout": state.timeout,
+        "socket_connect_timeout": CONNECT_LIMIT,
+        "protocol": 2,
+        "driver_info": None,
+    }
+    if tls:
+        chosen |= {
+            "ssl_ca_certs": tls.ca or None,
+            "ssl_certfile": tls.certificate or None,
+            "ssl_keyfile": tls.key or None,
+            "ssl_cert_reqs": "required" if tls.verify else "none",
+        }
+    return chosen
+
+
+def client(state: Deployment) -> redis.Redis:
+    """A thread-safe client; it connects when first used."""
+    connection_class: type[redis.Connection] | type[redis.UnixDomainSocketConnection] = redis.Connection
+    if state.nodes[0].path:
+        connection_class = redis.UnixDomainSocketConnection
+    elif state.tls:
+        connection_class = redis.SSLConnection
+    pool = redis.ConnectionPool(connection_class=connection_class, retry=Retry(NoBackoff(), 0), **options(state))
+    return redis.Redis.from_pool(pool)

@@ -1,0 +1,80 @@
+"""Every connection of this process, one wire a deployment, made when first asked for."""
+
+from __future__ import annotations
+
+import threading
+
+import redis
+
+from recovery import config as configuration
+from recovery.config import Config, Deployment, Mode
+from recovery.connections import redispy
+from recovery.connections.cluster import ClusterWire
+from recovery.connections.sentinel import SentinelWire
+from recovery.connections.wire import SingleWire, Wire
+
+_WIRES: dict[Mode, type[Wire]] = {
+    Mode.SINGLE: SingleWire,
+    Mode.SENTINEL: SentinelWire,
+    Mode.CLUSTER: ClusterWire,
+}
+_lock = threading.Lock()
+_current: Registry | None = None
+
+
+class Registry:
+    """Thread-safe. Making one opens nothing."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._wires: dict[str, Wire] = {}
+        self._state: redis.Redis | None = None
+        self._lock = threading.Lock()
+
+    def wire(self, deployment_name: str) -> Wire:
+        """Raises DeploymentMissing for a name that is not configured."""
+        with self._lock:
+            wire = self._wires.get(deployment_name)
+            if wire is None:
+                wire = self._wires[deployment_name] = open_wire(self.config.deployment(deployment_name))
+            return wire
+
+    def state(self) -> redis.Redis:
+        """The state store; raises ConfigError when none is configured."""
+        with self._lock:
+            if self._state is None:
+                self._state = redispy.client(redispy.state_of(self.config))
+            return self._state
+
+    def close(self) -> None:
+        with self._lock:
+            wires, self._wires = self._wires, {}
+            state, self._state = self._state, None
+        for wire in wires.values():
+            wire.close()
+        if state is not None:
+            state.close()
+
+
+def open_wire(deployment: Deployment) -> Wire:
+    """A wire of its own, as the deployment's mode asks; it connects when first used."""
+    return _WIRES[deployment.mode](deployment)
+
+
+def registry() -> Registry:
+    """The registry of this process, from its configuration; raises ConfigError."""
+    global _current  # noqa: PLW0603 - one set of connections a process, and it has to live somewhere
+    with _lock:
+        if _current is None:
+            _current = Registry(configuration.current())
+        return _current
+
+
+def reset() -> None:
+    """Closes everything and forgets the configuration: after a fork, and between tests."""
+    global _current
+    with _lock:
+        old, _current = _current, None
+        configuration.current.cache_clear()
+    if old is not None:
+        old.close()
