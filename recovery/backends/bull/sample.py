@@ -1,0 +1,63 @@
+"""One Bull queue at one moment: what to ask every time, and what the answers mean."""
+
+from __future__ import annotations
+
+from recovery.backends.base import Command, Replies
+from recovery.backends.bull.keys import BullKeys
+from recovery.backends.shared import decode
+from recovery.backends.shared.oldest import oldest, only, problem
+from recovery.domain.counts import Counts, Flavour, QueueSample
+from recovery.domain.refs import QueueRef, text
+
+_WAITING, _ACTIVE, _PAUSED, _DELAYED, _COMPLETED, _FAILED = range(6)
+_FLAG, _TAIL, _PAUSED_TAIL, _RUNNING, _DUE, _WATCHDOG, _LIMITER, _ADDED = range(6, 14)
+
+
+def plan(base: str) -> tuple[Command, ...]:
+    """A thousand queues ask this every two seconds, so each command is one that something on the screen needs."""
+    keys = BullKeys(base)
+    return (
+        (b"LLEN", keys.wait),
+        (b"LLEN", keys.active),
+        (b"LLEN", keys.paused),
+        (b"ZCARD", keys.delayed),
+        (b"ZCARD", keys.completed),
+        (b"ZCARD", keys.failed),
+        (b"EXISTS", keys.paused_flag),
+        (b"LINDEX", keys.wait, -1),
+        (b"LINDEX", keys.paused, -1),
+        (b"LINDEX", keys.active, -1),
+        (b"ZRANGE", keys.delayed, 0, 0, b"WITHSCORES"),
+        (b"PTTL", keys.watchdog),
+        (b"PTTL", keys.limiter),
+        (b"GET", keys.counter),
+    )
+
+
+def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample, tuple[str, str]]:
+    """Bull has no prioritized jobs apart from the waiting ones, and no children: those are 0, not unknown."""
+    due = decode.pairs(replies[_DUE])
+    flag = decode.count(replies[_FLAG])
+    running = only(replies[_RUNNING])
+    sample = QueueSample(
+        ref=ref,
+        flavour=flavour,
+        counts=Counts(
+            waiting=decode.count(replies[_WAITING]),
+            active=decode.count(replies[_ACTIVE]),
+            prioritized=0,
+            delayed=decode.count(replies[_DELAYED]),
+            waiting_children=0,
+            completed=decode.count(replies[_COMPLETED]),
+            failed=decode.count(replies[_FAILED]),
+            paused=decode.count(replies[_PAUSED]),
+        ),
+        is_paused=None if flag is None else flag > 0,
+        limited_for=decode.remaining(replies[_LIMITER]),
+        next_delayed_at=decode.due(decode.score(due[0][1])) if due else None,
+        watchdog_ttl=decode.remaining(replies[_WATCHDOG]),
+        added=decode.integer(replies[_ADDED]),
+        error=problem(replies),
+    )
+    first = oldest((only(replies[_TAIL]), only(replies[_PAUSED_TAIL])))
+    return sample, (first, text(running) if running else "")

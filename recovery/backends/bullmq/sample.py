@@ -1,0 +1,95 @@
+"""One BullMQ queue at one moment: what to ask every time, and what the answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recovery.backends.base import Command, Replies
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.versions import LAYOUT
+from recovery.backends.shared import decode
+from recovery.backends.shared.oldest import oldest, only, problem
+from recovery.domain.counts import Counts, Flavour, QueueSample
+from recovery.domain.refs import QueueRef, text
+
+_WAITING, _ACTIVE = 0, 1
+_COUNTS = slice(2, 8)  # the rest of them, in the order of `Counts`
+_META, _TAIL, _PAUSED_TAIL, _FIRST, _RUNNING, _DUE, _WATCHDOG, _LIMITER, _ADDED, _HEAD = range(8, 18)
+
+
+def plan(base: str, *, with_head: bool) -> tuple[Command, ...]:
+    """A thousand queues ask this every two seconds, so each command is one that something on the screen needs.
+
+    `with_head`: BullMQ ≤ 4 may keep a marker at the head of `wait`. Nothing here is above O(log n).
+    """
+    keys = BullMQKeys(base)
+    asked: tuple[Command, ...] = (
+        (b"LLEN", keys.wait),
+        (b"LLEN", keys.active),
+        (b"ZCARD", keys.prioritized),
+        (b"ZCARD", keys.delayed),
+        (b"ZCARD", keys.waiting_children),
+        (b"ZCARD", keys.completed),
+        (b"ZCARD", keys.failed),
+        (b"LLEN", keys.paused),
+        (b"HMGET", keys.meta, b"paused", b"concurrency", b"max", b"duration"),
+        (b"LRANGE", keys.wait, -2, -1),
+        (b"LINDEX", keys.paused, -1),
+        (b"ZRANGE", keys.prioritized, 0, 0),
+        (b"LINDEX", keys.active, -1),
+        (b"ZRANGE", keys.delayed, 0, 0, b"WITHSCORES"),
+        (b"PTTL", keys.watchdog),
+        (b"PTTL", keys.limiter),
+        (b"GET", keys.counter),
+    )
+    return (*asked, (b"LINDEX", keys.wait, 0)) if with_head else asked
+
+
+def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample, tuple[str, str]]:
+    waiting, next_waiting = _waiting(replies)
+    paused, concurrency, limit, duration = decode.fields(replies[_META], 4)
+    due = decode.pairs(replies[_DUE])
+    active, running = _active(replies)
+    sample = QueueSample(
+        ref=ref,
+        flavour=flavour,
+        counts=Counts(waiting, active, *map(decode.count, replies[_COUNTS])),
+        is_paused=None if isinstance(replies[_META], Exception) else paused is not None,
+        concurrency=decode.integer(concurrency),
+        limit_max=decode.integer(limit),
+        limit_duration=decode.integer(duration),
+        limited_for=decode.remaining(replies[_LIMITER]),
+        next_delayed_at=decode.due(decode.score(due[0][1])) if due else None,
+        watchdog_ttl=decode.remaining(replies[_WATCHDOG]),
+        added=decode.integer(replies[_ADDED]),
+        error=problem(replies),
+    )
+    first = oldest((next_waiting, only(replies[_PAUSED_TAIL]), only(replies[_FIRST])))
+    return sample, (first, text(running or b""))
+
+
+def _waiting(replies: Replies) -> tuple[int | None, bytes | None]:
+    """How many jobs wait, and which runs next, markers left out.
+
+    A marker is only ever pushed into an empty `wait`; it ends at the tail, or at the head when jobs jump the queue.
+    """
+    length = decode.count(replies[_WAITING])
+    tail = decode.items(replies[_TAIL])
+    jobs = [id for id in tail if not LAYOUT.is_marker(id)]
+    markers = len(tail) - len(jobs)
+    if length is not None and length > len(tail) and len(replies) > _HEAD:
+        markers += _is_marker(replies[_HEAD])
+    return length if length is None else max(0, length - markers), jobs[-1] if jobs else None
+
+
+def _active(replies: Replies) -> tuple[int | None, bytes | None]:
+    """How many jobs run, and the oldest. A worker of BullMQ ≤ 4 that is about to drop a marker has it here."""
+    length, oldest_active = decode.count(replies[_ACTIVE]), only(replies[_RUNNING])
+    if oldest_active is None or not LAYOUT.is_marker(oldest_active):
+        return length, oldest_active
+    return length and length - 1, None
+
+
+def _is_marker(reply: Any) -> bool:
+    id = decode.octets(reply)
+    return id is not None and LAYOUT.is_marker(id)

@@ -1,0 +1,52 @@
+"""A job's full key (`prefix:queue:id`) as queue and id. All three parts may hold colons, so the store is asked.
+
+A queue that ever had a job has a counter, the string `<base>:id`; that tells where the base ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from recovery.backends.base import Command, Wire
+from recovery.backends.shared import decode
+from recovery.backends.shared.keys import Keys
+from recovery.domain.refs import JobRef, QueueRef, raw, text
+
+_COLONS = 12  # looked at in one key; what holds more was not made by a library
+_MOST_ASKED = 500  # counters in one go: a hundred children with ids of their own kind
+
+
+def split(
+    wire: Wire, own: QueueRef, keys: Sequence[bytes], hints: Mapping[bytes, str] | None = None
+) -> dict[bytes, JobRef | None]:
+    """Each key's job; None for one that fits no queue. `hints`: bases that are known to be right."""
+    possible = {key: _bases(key) for key in keys}
+    wanted = dict.fromkeys(base for bases in possible.values() for base in bases)
+    queues = _queues(wire, list(wanted)[:_MOST_ASKED])
+    return {key: _job(own, key, (hints or {}).get(key), bases, queues) for key, bases in possible.items()}
+
+
+def _bases(key: bytes) -> list[bytes]:
+    """Every way to cut it, the longest base first. A base holds a colon itself: the one behind its prefix."""
+    cuts = [at for at, byte in enumerate(key) if byte == ord(":")][1 : _COLONS + 1]
+    return [key[:at] for at in reversed(cuts)]
+
+
+def _queues(wire: Wire, bases: Sequence[bytes]) -> set[bytes]:
+    """Those that have a counter. TYPE, because a scheduler may be called `id` and is a hash."""
+    asked: list[Command] = [(b"TYPE", Keys(text(base)).counter) for base in bases]
+    replies = wire.call(asked) if asked else []
+    return {base for base, reply in zip(bases, replies, strict=True) if decode.octets(reply) == b"string"}
+
+
+def _job(own: QueueRef, key: bytes, hint: str | None, bases: Iterable[bytes], queues: set[bytes]) -> JobRef | None:
+    """A queue that exists; else the queue at hand, when the key starts like it."""
+    near = raw(own.base)
+    found = [base for base in bases if base in queues]
+    if hint is not None:
+        found = [raw(hint)]
+    elif not found and key.startswith(near + b":"):
+        found = [near]
+    if not found or not key.startswith(found[0] + b":"):
+        return None
+    return QueueRef(own.deployment, text(found[0])).job(text(key[len(found[0]) + 1 :]))

@@ -1,0 +1,181 @@
+"""Which library keeps a queue, and which generation: signs weighed against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from recovery.backends import signs
+from recovery.backends.base import Command, Replies, Wire
+from recovery.backends.bull.keys import BullKeys
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.shared import decode
+from recovery.backends.signs import JOB_FIELDS, Sign, Weight
+from recovery.domain.counts import Flavour, Library, Worker
+from recovery.domain.refs import shown
+
+_ID_DIGITS = 32  # a counter is short; a long string under this name is no queue's
+_DEFAULT = ("bull:", "{bull}:")
+_JOBS_READ = 4  # the newest of each kind tell the generation; more would tell the same
+_TYPES = {
+    "wait": b"list",
+    "active": b"list",
+    "paused": b"list",
+    "completed": b"zset",
+    "failed": b"zset",
+    "delayed": b"zset",
+}
+_NAMES = (
+    *("id", "meta", *_TYPES, "events", "waiting_children", "prioritized", "pc", "marker", "metrics", "watchdog"),
+    *("paused_flag", "limited", "tail", "head", "oldest_active", "last_completed", "last_failed", "first_delayed"),
+)
+_HEADS = ("oldest_active", "last_failed", "last_completed", "tail", "first_delayed")
+
+PRO = "BullMQ Pro keeps grouped jobs in keys that are not public, so nothing here is changed."
+HIDDEN = "The ACL hides the keys that tell Bull from BullMQ, so nothing here is changed."
+
+
+def detect_plan(base: str) -> tuple[Command, ...]:
+    """What to ask of a base that may be a queue; in the order of `_NAMES`. Nothing above O(log n)."""
+    keys, bull = BullMQKeys(base), BullKeys(base)
+    return (
+        (b"GETRANGE", keys.counter, 0, _ID_DIGITS),
+        (b"HMGET", keys.meta, b"version", b"opts.maxLenEvents", b"paused"),
+        *((b"TYPE", keys.named(name.encode())) for name in _TYPES),
+        (b"EXISTS", keys.events),
+        (b"EXISTS", keys.waiting_children),
+        (b"EXISTS", keys.prioritized),
+        (b"EXISTS", keys.priority_counter),
+        (b"TYPE", keys.marker),
+        (b"EXISTS", keys.metrics(b"completed")),
+        (b"EXISTS", keys.watchdog),
+        (b"EXISTS", bull.paused_flag),
+        (b"EXISTS", bull.limited),
+        (b"LRANGE", keys.wait, -2, -1),
+        (b"LINDEX", keys.wait, 0),
+        (b"LINDEX", keys.active, -1),
+        (b"ZREVRANGE", keys.completed, 0, 0),
+        (b"ZREVRANGE", keys.failed, 0, 0),
+        (b"ZRANGE", keys.delayed, 0, 0),
+    )
+
+
+def closer_plan(base: str, replies: Replies) -> tuple[Command, ...]:
+    """A few of its jobs, whose fields tell more."""
+    seen = _seen(replies)
+    ids = dict.fromkeys(id for name in _HEADS for id in decode.items(_listed(seen[name])) if not id.startswith(b"0:"))
+    return tuple((b"HMGET", BullMQKeys(base).job(id), *JOB_FIELDS) for id in islice(ids, _JOBS_READ))
+
+
+def identify(wire: Wire, bases: Sequence[str], workers: Mapping[str, Sequence[Worker]]) -> list[Flavour | None]:
+    """The flavours of many bases in two round trips; None where there is no queue."""
+    first = _chunks(wire, [detect_plan(base) for base in bases])
+    closer = _chunks(wire, [closer_plan(base, replies) for base, replies in zip(bases, first, strict=True)])
+    return [
+        detect(replies, workers.get(base, ()), jobs=jobs, base=base)
+        for base, replies, jobs in zip(bases, first, closer, strict=True)
+    ]
+
+
+def detect(replies: Replies, workers: Sequence[Worker], *, jobs: Replies = (), base: str = "") -> Flavour | None:
+    """What the answers to `detect_plan` (and `closer_plan`) say; None: this is not a queue."""
+    seen = _seen(replies)
+    if not _is_queue(seen, workers, base):
+        return None
+    written = decode.prose(decode.fields(seen["meta"], 3)[0])
+    found = [*signs.of_workers(workers), *signs.of_keys(seen), *signs.of_jobs(jobs)]
+    found += [sign for sign in (signs.of_version(written), signs.of_pause(seen)) if sign is not None]
+    if written and not signs.version(written):
+        return _foreign(written, found)
+    if not any(sign.library is not Library.UNKNOWN for sign in found):
+        return _without_signs(seen, found)
+    if not any(sign.library is Library.BULLMQ for sign in found):
+        return _bull(seen, found)
+    return _bullmq(found, signs.version(written))
+
+
+def _is_queue(seen: Mapping[str, Any], workers: Sequence[Worker], base: str) -> bool:
+    """Its own writing in `meta`, a worker, or keys of the right types beside the counter.
+
+    A counter alone is any program's (`user:id`), and yet all that is left of an idle Bull queue; so it counts only
+    under the prefix that the libraries take by default.
+    """
+    if "::relay" in base:  # messages between BullMQ workers, no jobs
+        return False
+    version, events_limit, _ = decode.fields(seen["meta"], 3)
+    if version is not None or events_limit is not None or workers:
+        return True
+    counter = decode.octets(seen["id"])
+    kinds = {name: decode.octets(seen[name]) for name in _TYPES}
+    if (
+        not counter
+        or not counter.isdigit()
+        or any(kind not in (None, b"none", _TYPES[name]) for name, kind in kinds.items())
+    ):
+        return False
+    has_more = any(decode.count(seen[name]) for name in ("events", "watchdog", "paused_flag"))
+    return has_more or any(kind == _TYPES[name] for name, kind in kinds.items()) or base.startswith(_DEFAULT)
+
+
+def _foreign(written: str, found: Sequence[Sign]) -> Flavour:
+    is_pro = written.startswith("bullmq-pro")
+    reason = PRO if is_pro else f"meta.version is {shown(written)[:80]}, not a BullMQ we know: nothing here is changed."
+    evidence = (f"meta.version = {shown(written)[:80]}", *(sign.text for sign in found))
+    return Flavour(Library.PRO if is_pro else Library.UNKNOWN, None, "", evidence, reason)
+
+
+def _without_signs(seen: Mapping[str, Any], found: Sequence[Sign]) -> Flavour:
+    """BullMQ always leaves `meta` or `events`; where neither is, it is Bull, unless we may not look."""
+    if any(isinstance(seen[name], Exception) for name in ("meta", "events")):
+        return Flavour(evidence=tuple(sign.text for sign in found), read_only=HIDDEN)
+    return _bull(seen, [*found, signs.bull("neither meta nor events, which BullMQ always writes → Bull")])
+
+
+def _bull(seen: Mapping[str, Any], found: Sequence[Sign]) -> Flavour:
+    evidence = [sign.text for sign in found]
+    if decode.count(seen["metrics"]):
+        return Flavour(Library.BULL, signs.BULL[1], "", (*evidence, "metrics → Bull ≥ 4.7"))
+    return Flavour(Library.BULL, signs.BULL[0], "", tuple(evidence), upto=signs.BULL[1])
+
+
+def _bullmq(found: Sequence[Sign], version: str) -> Flavour:
+    """The heaviest signs narrow the majors first; of equals, the lower ones: an action must suit the oldest at work."""
+    low, high, is_mixed = signs.OLDEST, signs.ANY, False
+    ordered = sorted(found, key=lambda sign: (-sign.weight, sign.high))
+    for sign in ordered:
+        if sign.library is Library.BULL:
+            is_mixed = True
+        elif sign.high < low or sign.low > high:
+            is_mixed = is_mixed or sign.weight > Weight.LEFT_BEHIND
+        else:
+            low, high = max(low, sign.low), min(high, sign.high)
+    newest = max(low, min(high, signs.NEWEST))
+    return Flavour(
+        Library.BULLMQ,
+        None if (low, newest) == (signs.OLDEST, signs.NEWEST) else low,
+        version,
+        tuple(sign.text for sign in ordered),
+        f"BullMQ {low} is newer than what is known here: nothing is changed." if low > signs.NEWEST else "",
+        is_mixed,
+        newest if newest > low else None,
+    )
+
+
+def _seen(replies: Replies) -> dict[str, Any]:
+    """Answers by name. TYPE and LINDEX come as bytes or str, depending on the client."""
+    return {
+        name: decode.octets(reply) if isinstance(reply, str) else reply
+        for name, reply in zip(_NAMES, replies, strict=True)
+    }
+
+
+def _listed(reply: Any) -> Any:
+    return reply if isinstance(reply, (list, tuple)) else [reply]
+
+
+def _chunks(wire: Wire, plans: Sequence[tuple[Command, ...]]) -> list[Replies]:
+    """All plans in one batch, the answers cut to where they belong."""
+    commands = [command for plan in plans for command in plan]
+    answers = iter(wire.call(commands) if commands else ())
+    return [tuple(islice(answers, len(plan))) for plan in plans]

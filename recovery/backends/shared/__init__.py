@@ -1,0 +1,1 @@
+"""What the readers of Bull and BullMQ have in common."""

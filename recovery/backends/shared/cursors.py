@@ -1,0 +1,55 @@
+"""Where the next page starts, as text for a URL. A cursor comes back from outside: what cannot be read is the start."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+from recovery.domain.refs import raw, slug, text, unslug
+
+_OFFSET = re.compile(r"[0-9]{1,12}")
+
+
+class Spot(NamedTuple):
+    """The last job shown of a sorted set, or with `is_back` the first one, to turn back from."""
+
+    score: float
+    id: bytes
+    is_back: bool = False
+
+    def __str__(self) -> str:
+        return f"{'b' if self.is_back else 'f'},{self.score!r},{slug(text(self.id))}"
+
+
+class Offset(NamedTuple):
+    """How far from its end a list was read, and the last job shown, to find the place again when it has moved."""
+
+    rows: int
+    anchor: bytes = b""
+
+    def __str__(self) -> str:
+        return f"o,{self.rows},{slug(text(self.anchor))}"
+
+
+def spot(cursor: str) -> Spot | None:
+    kind, score, id = _parts(cursor)
+    try:
+        at = float(score)
+    except ValueError:
+        return None
+    return Spot(at, id, kind == "b") if kind in ("f", "b") and not math.isnan(at) else None
+
+
+def offset(cursor: str) -> Offset:
+    kind, count, anchor = _parts(cursor)
+    return Offset(int(count), anchor) if kind == "o" and _OFFSET.fullmatch(count) else Offset(0)
+
+
+def _parts(cursor: str) -> tuple[str, str, bytes]:
+    kind, _, rest = cursor.partition(",")
+    middle, _, id = rest.partition(",")
+    try:
+        return kind, middle, raw(unslug(id)) if id else b""
+    except ValueError:
+        return "", "", b""

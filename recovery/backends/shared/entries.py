@@ -1,0 +1,30 @@
+"""What a page of ids is, before their jobs are read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """An id, and in a sorted set its score."""
+
+    id: bytes
+    score: float | None = None
+
+
+class Wish(NamedTuple):
+    """Which page: from where, how long, and from which end."""
+
+    cursor: str
+    size: int
+    ascending: bool
+    margin: int = 0  # ids read beyond it on both sides, to find the place again
+
+
+class Window(NamedTuple):
+    """Some ids of a state; `total` None: the store would not say."""
+
+    entries: tuple[Entry, ...] = ()
+    total: int | None = None
+    next: str = ""
+    previous: str = ""

@@ -1,0 +1,93 @@
+"""A page of a list. Jobs are pushed on the left and popped on the right, so both ends move.
+
+The cursor holds the last id shown. When it is no longer where it was, the list is searched for it near that place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from recovery.backends.base import Command, Wire
+from recovery.backends.shared import decode
+from recovery.backends.shared.cursors import Offset, offset
+from recovery.backends.shared.entries import Entry, Window, Wish
+from recovery.backends.shared.layout import Place, Scene
+from recovery.domain.jobs import State
+
+# How far past its old place an id is looked for: 10,000 steps are 0.4 ms of the server's time.
+SLACK = 10_000
+# The list moves again between finding the place and reading it: so many ids more are read on both sides, each time.
+_MARGINS = (100, 1000)
+
+
+class _Look(NamedTuple):
+    """What one read of a list gave, from `start` on. `is_sure`: a whole page that follows the id shown last."""
+
+    start: int
+    ids: list[bytes]
+    total: int | None
+    is_last: bool
+    is_sure: bool
+
+
+def window(wire: Wire, scene: Scene, place: Place, wish: Wish) -> Window:
+    start = offset(wish.cursor)
+    look = _look(wire, scene, place.key(scene.keys), start, wish)
+    for margin in _MARGINS:
+        if look.is_sure:
+            break
+        start = _found_again(wire, scene, place, start, from_tail=wish.ascending)
+        look = _look(wire, scene, place.key(scene.keys), start, wish._replace(margin=margin))
+    return _window(scene, look, wish.size)
+
+
+def _look(wire: Wire, scene: Scene, key: bytes, start: Offset, wish: Wish) -> _Look:
+    """One id more in front, to know the place again, and one behind, to know whether there is more."""
+    first = max(0, start.rows - 1 - wish.margin) if start.anchor else start.rows
+    count = start.rows - first + wish.size + 1 + wish.margin
+    part = _slice(key, first, count, from_tail=wish.ascending)
+    length, tail, found = wire.call([(b"LLEN", key), (b"LRANGE", key, -2, -1), part])
+    ids = decode.items(found)
+    if wish.ascending:
+        ids.reverse()
+    is_known = start.anchor in ids
+    skip = ids.index(start.anchor) + 1 if is_known else start.rows - first
+    markers = sum(map(scene.layout.is_marker, decode.items(tail)))
+    total = decode.count(length)
+    is_last = len(ids) < count
+    is_whole = is_last or len(ids) - skip > wish.size
+    is_sure = not start.anchor or (is_known and is_whole)
+    return _Look(first + skip, ids[skip:], total and total - markers, is_last, is_sure)
+
+
+def _slice(key: bytes, first: int, count: int, *, from_tail: bool) -> Command:
+    if from_tail:
+        return b"LRANGE", key, -(first + count), -(first + 1)
+    return b"LRANGE", key, first, first + count - 1
+
+
+def _found_again(wire: Wire, scene: Scene, place: Place, start: Offset, *, from_tail: bool) -> Offset:
+    """Where the page starts now. Without LPOS (Redis < 6.0.6) the old offset has to do."""
+    key, rank = place.key(scene.keys), -1 if from_tail else 1
+    length, index = wire.call(
+        [(b"LLEN", key), (b"LPOS", key, start.anchor, b"RANK", rank, b"MAXLEN", start.rows + SLACK)]
+    )
+    if isinstance(index, Exception) or not isinstance(length, int):
+        return Offset(start.rows)
+    if index is not None:
+        return Offset(length - index if from_tail else index + 1, start.anchor)
+    # Workers take from the tail. When the last one shown is gone from there, so are all that stood before it.
+    is_taken = from_tail and place.state in (State.WAITING, State.PAUSED)
+    return Offset(0 if is_taken else start.rows)
+
+
+def _window(scene: Scene, look: _Look, size: int) -> Window:
+    start = look.start
+    shown = look.ids[:size]
+    has_more = len(look.ids) > size or (bool(shown) and not look.is_last)
+    return Window(
+        tuple(Entry(id) for id in shown if not scene.layout.is_marker(id)),
+        look.total,
+        str(Offset(start + len(shown), shown[-1])) if has_more else "",
+        str(Offset(max(0, start - size))) if start else "",
+    )

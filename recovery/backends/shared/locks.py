@@ -1,0 +1,29 @@
+"""Who holds an active job, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recovery.backends.base import Command
+from recovery.backends.shared import decode
+from recovery.backends.shared.keys import Keys
+from recovery.domain.jobs import Lock
+
+_TOKEN_BYTES = 256  # a token is a uuid and a counter; whatever else stands there need not be read whole
+WIDTH = 2
+
+
+def ask(keys: Keys, id: bytes) -> tuple[Command, Command]:
+    """The token first: a lock that ends in between is then seen as gone, not as one without an end."""
+    key = keys.lock(id)
+    return (b"GETRANGE", key, 0, _TOKEN_BYTES - 1), (b"PTTL", key)
+
+
+def read(token: Any, ttl: Any) -> tuple[Lock | None, bool]:
+    """The lock, and whether we may know of it."""
+    value, left = decode.octets(token), decode.count(ttl)
+    if value is None or left is None:
+        return None, False
+    if not value or left == -2:
+        return None, True
+    return Lock(decode.name(value), left if left >= 0 else None), True

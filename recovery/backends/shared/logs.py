@@ -1,0 +1,36 @@
+"""The lines a job wrote with `job.log`, oldest first."""
+
+from __future__ import annotations
+
+from recovery.backends.base import Wire
+from recovery.backends.shared import decode
+from recovery.domain.jobs import LogPage
+
+PAGE = 1000  # lines at most in one read
+# A list entry comes whole or not at all, and its length cannot be asked. So lines are read a few at a time, and no
+# more of them once this many bytes have come; each is then cut to what a person reads.
+PAGE_BYTES = 1024 * 1024
+_STEP = 50
+LINE = 4000  # characters
+
+
+def read(wire: Wire, key: bytes, start: int, size: int) -> LogPage:
+    start, size = max(0, start), max(1, min(size, PAGE))
+    (length,) = wire.call([(b"LLEN", key)])
+    lines: list[bytes] = []
+    weight = 0
+    while len(lines) < size and weight < PAGE_BYTES:
+        first = start + len(lines)
+        step = min(_STEP, size - len(lines))
+        more = decode.items(wire.call([(b"LRANGE", key, first, first + step - 1)])[0])
+        lines += more
+        weight += sum(map(len, more))
+        if len(more) < step:
+            break
+    return LogPage(tuple(map(_line, lines)), start, decode.count(length))
+
+
+def _line(raw: bytes) -> str:
+    # A character has up to four bytes: cut before decoding, so that a huge line costs no huge string.
+    written = raw[: LINE * 4].decode("utf-8", "replace")
+    return written if len(written) <= LINE and len(raw) <= LINE * 4 else written[:LINE] + "…"

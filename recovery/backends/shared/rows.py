@@ -1,0 +1,157 @@
+"""Rows of a list: named fields of each job, and no more bytes than a screen has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recovery.backends.base import Command, Wire
+from recovery.backends.shared import decode, locks
+from recovery.backends.shared.entries import Entry
+from recovery.backends.shared.layout import Scene
+from recovery.backends.shared.payloads import Budget, fetch, lengths
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import text
+
+# A row shows 300 characters of a text. One of more than 16 KB is not fetched for that, and a page of a hundred rows
+# moves 2 MB at most, however long the errors and results are.
+TEXT_BYTES = 16 * 1024
+PAGE_BYTES = 2 * 1024 * 1024
+
+NUMBERS = (
+    *(b"timestamp", b"processedOn", b"finishedOn", b"delay", b"priority"),
+    *(b"atm", b"attemptsMade", b"ats", b"stc", b"stalledCounter"),
+)
+# In the order in which the page's budget is spent: what tells the job first, what it carried last.
+TEXTS = (b"name", b"opts", b"pb", b"rjk", b"parentKey", b"failedReason", b"progress", b"returnvalue")
+_SIZES = (*TEXTS, b"data")
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A job while it is being read."""
+
+    entry: Entry
+    numbers: Mapping[bytes, Any]
+    sizes: Mapping[bytes, Any]
+    lock: tuple[Any, Any] | None
+    missing: bool
+    texts: dict[bytes, Any] = field(default_factory=dict)
+
+
+def read(wire: Wire, scene: Scene, state: State, entries: Sequence[Entry]) -> list[JobRow]:
+    """Two round trips for all of them: numbers and lengths, then the texts that fit."""
+    drafts = _drafts(wire, scene, state, entries)
+    budget = Budget(PAGE_BYTES, TEXT_BYTES)
+    wanted = [tuple(budget.affordable(TEXTS, [draft.sizes[name] for name in TEXTS])) for draft in drafts]
+    asked = [(draft, names) for draft, names in zip(drafts, wanted, strict=True) if names]
+    if asked:
+        replies = wire.call([fetch(scene.keys.job(draft.entry.id), names) for draft, names in asked])
+        for (draft, names), reply in zip(asked, replies, strict=True):
+            draft.texts = dict(zip(names, decode.fields(reply, len(names)), strict=True))
+    return [_row(scene, state, draft) for draft in drafts]
+
+
+def _drafts(wire: Wire, scene: Scene, state: State, entries: Sequence[Entry]) -> list[_Draft]:
+    with_lock = state is State.ACTIVE
+    width = 1 + len(_SIZES) + (locks.WIDTH if with_lock else 0)
+    commands = [command for entry in entries for command in _ask(scene, entry.id, with_lock=with_lock)]
+    replies = wire.call(commands) if commands else []
+    return [_draft(entry, replies[at * width : (at + 1) * width]) for at, entry in enumerate(entries)]
+
+
+def _ask(scene: Scene, id: bytes, *, with_lock: bool) -> tuple[Command, ...]:
+    key = scene.keys.job(id)
+    asked = (fetch(key, NUMBERS), *lengths(key, _SIZES))
+    return (*asked, *locks.ask(scene.keys, id)) if with_lock else asked
+
+
+def _draft(entry: Entry, replies: Sequence[Any]) -> _Draft:
+    numbers, rest = replies[0], replies[1:]
+    sizes, lock = rest[: len(_SIZES)], rest[len(_SIZES) :]
+    return _Draft(
+        entry,
+        dict(zip(NUMBERS, decode.fields(numbers, len(NUMBERS)), strict=True)),
+        dict(zip(_SIZES, sizes, strict=True)),
+        (lock[0], lock[1]) if lock else None,
+        is_missing(numbers, sizes),
+    )
+
+
+def is_missing(numbers: Any, sizes: Sequence[Any]) -> bool:
+    """No job hash, or what a removed job left of it: a counter or an error, and neither name, data nor time."""
+    if decode.is_wrong_type(numbers):
+        return True
+    if isinstance(numbers, Exception):
+        return False
+    by_name = dict(zip(_SIZES, sizes, strict=True))
+    return decode.fields(numbers, len(NUMBERS))[0] is None and by_name[b"name"] == 0 and by_name[b"data"] == 0
+
+
+def _row(scene: Scene, state: State, draft: _Draft) -> JobRow:
+    number = {name.decode(): decode.integer(value) for name, value in draft.numbers.items()}
+    lock, lock_known = locks.read(*draft.lock) if draft.lock else (None, True)
+    row = JobRow(
+        ref=scene.ref.job(text(draft.entry.id)),
+        state=state,
+        added_at=decode.moment(draft.numbers[b"timestamp"]),
+        processed_at=decode.moment(draft.numbers[b"processedOn"]),
+        finished_at=decode.moment(draft.numbers[b"finishedOn"]),
+        due_at=decode.due(draft.entry.score) if state is State.DELAYED else None,
+        delay=number["delay"] or 0,
+        priority=number["priority"] or 0,
+        attempts=_first(number["atm"], number["attemptsMade"]) or 0,
+        starts=number["ats"],
+        stalls=_first(number["stc"], number["stalledCounter"]) or 0,
+        data_size=decode.count(draft.sizes[b"data"]),
+        lock=lock,
+        lock_known=lock_known,
+        missing=draft.missing,
+    )
+    if state.is_finished and row.finished_at is None:
+        # Bull < 4.12.6 writes no finishedOn when it fails a stalled job; the score is the same moment.
+        row = replace(row, finished_at=decode.moment(_whole(draft.entry.score)))
+    return _with_texts(row, draft)
+
+
+def _with_texts(row: JobRow, draft: _Draft) -> JobRow:
+    limit = decode.mapping(draft.texts.get(b"opts")).get("attempts")
+    return replace(
+        row,
+        name=_name(draft, b"name"),
+        worker=_name(draft, b"pb"),
+        scheduler=_name(draft, b"rjk"),
+        parent=_name(draft, b"parentKey"),
+        attempts_limit=limit if type(limit) is int and limit > 0 else 1,
+        reason=decode.first_line(_prose(draft, b"failedReason")),
+        progress=_empty_as_nothing(decode.line(_prose(draft, b"progress"))),
+        result=decode.line(_prose(draft, b"returnvalue")),
+    )
+
+
+def _name(draft: _Draft, field: bytes) -> str:
+    return decode.name(draft.texts[field]) if field in draft.texts else _unread(draft, field)
+
+
+def _prose(draft: _Draft, field: bytes) -> str:
+    return decode.prose(draft.texts[field]) if field in draft.texts else _unread(draft, field)
+
+
+def _unread(draft: _Draft, field: bytes) -> str:
+    """Empty when there is nothing; its size when it did not fit."""
+    size = decode.count(draft.sizes[field])
+    return decode.too_long(size) if size else ""
+
+
+def _empty_as_nothing(progress: str) -> str:
+    """Both libraries write 0 from the start."""
+    return "" if progress in ("0", "{}") else progress
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _whole(score: float | None) -> int | None:
+    return int(score) if score is not None and abs(score) < decode.LAST_MOMENT else None

@@ -1,0 +1,110 @@
+"""One job: its row with its true state, and everything its hash holds, as far as it fits on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from recovery.backends.base import LOAD_LIMIT, Command, Wire
+from recovery.backends.shared import decode, membership, pages, rows
+from recovery.backends.shared.entries import Entry
+from recovery.backends.shared.layout import Scene
+from recovery.backends.shared.payloads import Budget, fetch, lengths
+from recovery.domain.jobs import Job, JobRow, Text
+from recovery.domain.refs import text
+from recovery.errors import JobMissing
+
+# A job hash has about twenty fields. One with more was not written by a library, and is read by the known names.
+FIELD_LIMIT = 200
+# In the order in which the page's bytes are spent.
+_FIRST = (b"data", b"opts", b"failedReason", b"returnvalue", b"stacktrace")
+_KNOWN = (*_FIRST, *rows.TEXTS[2:], *rows.NUMBERS, b"name", b"parent", b"deid", b"defa", b"retriedOn")
+_SUFFIXES = (b"dependencies", b"processed", b"failed", b"unsuccessful")
+
+
+def row(wire: Wire, scene: Scene, id: bytes) -> JobRow:
+    """The row as it is, after at most three looks at a job that moves between them."""
+    found = _look(wire, scene, id)
+    for _ in range(2):
+        if found is not None:
+            break
+        found = _look(wire, scene, id)
+    if found is None:
+        raise JobMissing(f"{scene.ref.job(text(id)).label} is not in {scene.ref.label} any more.")
+    return found
+
+
+def _look(wire: Wire, scene: Scene, id: bytes) -> JobRow | None:
+    """None when it moved meanwhile, or is not there: neither as a hash nor as an id in any list."""
+    where = membership.find(wire, scene, id)
+    (found,) = rows.read(wire, scene, where.state, [Entry(id, where.score)])
+    place = scene.layout.place(where.state)
+    if place is None:
+        return None if found.missing else found
+    settled = pages.settled(wire, scene, place, [found])
+    return settled[0] if settled else None
+
+
+def job(wire: Wire, scene: Scene, id: bytes, limit: int) -> Job:
+    found = row(wire, scene, id)
+    shown = _fields(wire, scene.keys.job(id), min(limit, LOAD_LIMIT))
+    log_count, *relatives = wire.call([(b"LLEN", scene.keys.logs(id)), *_relatives(scene, id)])
+    nothing = Text("", 0)
+    return Job(
+        row=found,
+        data=shown.get(b"data", nothing),
+        options=shown.get(b"opts", nothing),
+        result=shown.get(b"returnvalue", nothing),
+        reason=_written(shown, b"failedReason"),
+        stack=_stack(_written(shown, b"stacktrace")),
+        fields=tuple((text(name), value) for name, value in sorted(shown.items())),
+        log_count=decode.count(log_count),
+        dedup=_written(shown, b"deid"),
+        deferred_failure=_written(shown, b"defa"),
+        has_children=any(decode.count(reply) for reply in relatives),
+    )
+
+
+def _fields(wire: Wire, key: bytes, limit: int) -> dict[bytes, Text]:
+    """Every field by name; those that are too long with their size only."""
+    names = _names(wire, key)
+    sizes = wire.call(lengths(key, names)) if names else []
+    affordable = tuple(Budget(LOAD_LIMIT, limit).affordable(names, sizes))
+    values = wire.call([fetch(key, affordable)])[0] if affordable else ()
+    texts = dict(zip(affordable, decode.fields(values, len(affordable)), strict=True))
+    return {name: _text(texts.get(name), size) for name, size in zip(names, sizes, strict=True)}
+
+
+def _names(wire: Wire, key: bytes) -> tuple[bytes, ...]:
+    (size,) = wire.call([(b"HLEN", key)])
+    if not decode.count(size):
+        return ()
+    present = decode.items(wire.call([(b"HKEYS", key)])[0]) if size <= FIELD_LIMIT else list(_KNOWN)
+    return tuple(sorted(present, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)))
+
+
+def _text(value: Any, size: Any) -> Text:
+    """It may have grown since its length was asked."""
+    raw = decode.octets(value)
+    return Text("", decode.count(size) or 0) if raw is None else Text(decode.prose(raw), len(raw))
+
+
+def _written(shown: Mapping[bytes, Text], name: bytes) -> str:
+    """A text field in full, or what stands in its place."""
+    value = shown.get(name)
+    if value is None:
+        return ""
+    return value.value if value.value or not value.size else decode.too_long(value.size)
+
+
+def _stack(written: str) -> tuple[str, ...]:
+    """One entry an attempt. What is no JSON array of texts is shown as it stands."""
+    value = decode.from_json(written)
+    if not isinstance(value, list):
+        return (written,) if written else ()
+    return tuple(entry if isinstance(entry, str) else repr(entry) for entry in value)
+
+
+def _relatives(scene: Scene, id: bytes) -> tuple[Command, ...]:
+    suffixes = _SUFFIXES if scene.layout.has_families else ()
+    return tuple((b"EXISTS", scene.keys.named(id + b":" + suffix)) for suffix in suffixes)
