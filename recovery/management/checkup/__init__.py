@@ -1,0 +1,31 @@
+"""The doctor's rounds: everything that is configured is tried, and each finding says what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery import config as configuration
+from recovery.connections.registry import Registry
+from recovery.errors import ConfigError
+from recovery.management.checkup import home, queues, state
+from recovery.management.checkup.findings import Finding, Level, wrong
+
+__all__ = ["Finding", "Level", "examine"]
+
+
+def examine() -> Iterator[Finding]:
+    """Finding by finding, so that a slow store does not hold back what is known already. Raises nothing."""
+    yield from home.variables()
+    yield from home.data_directory()
+    yield from home.database()
+    try:
+        config = configuration.current()
+    except ConfigError as error:
+        yield from (wrong("configuration", f"{one.key} {one.problem}", one.remedy) for one in error.problems)
+        return
+    registry = Registry(config)
+    try:
+        yield from state.store(registry)
+        yield from queues.deployments(registry)
+    finally:
+        registry.close()

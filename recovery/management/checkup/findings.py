@@ -1,0 +1,39 @@
+"""What the doctor found: of what, how bad, in one sentence, and what would be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recovery.errors import StoreError
+
+
+class Level(StrEnum):
+    GOOD = "ok"
+    WARNING = "warning"  # it works, and something is missing or dangerous
+    WRONG = "wrong"  # it does not work
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    about: str
+    level: Level
+    says: str
+    remedy: str = ""
+
+
+def good(about: str, says: str) -> Finding:
+    return Finding(about, Level.GOOD, says)
+
+
+def warning(about: str, says: str, remedy: str) -> Finding:
+    return Finding(about, Level.WARNING, says, remedy)
+
+
+def wrong(about: str, says: str, remedy: str) -> Finding:
+    return Finding(about, Level.WRONG, says, remedy)
+
+
+def silent(about: str, error: StoreError) -> Finding:
+    """A store that does not answer."""
+    return wrong(about, f"{error.target}: {error.reason}.", error.advice)

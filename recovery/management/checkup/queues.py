@@ -1,0 +1,101 @@
+"""The deployments: do they answer, as what, may we read all that we need, and is there a queue?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from recovery.config import Deployment
+from recovery.connections.registry import Registry
+from recovery.connections.wire import Wire
+from recovery.domain.refs import shown
+from recovery.errors import StoreError
+from recovery.management.checkup import rights
+from recovery.management.checkup.findings import Finding, good, silent, warning
+from recovery.scanners.discover import Discoverer
+from recovery.scanners.roster import Roster
+from recovery.scanners.search import configured
+from recovery.scanners.vitals import vitals
+
+_SKEW_S = 5  # seconds two clocks may differ before "since" and "in" on the pages mislead
+
+
+def deployments(registry: Registry) -> Iterator[Finding]:
+    if not registry.config.deployments:
+        remedy = "Set UNSTALL_REDIS_URL, or write [[deployments]]; until then `manage.py up` shows a demo."
+        yield warning("deployments", "None is configured.", remedy)
+    for deployment in registry.config.deployments:
+        yield from _deployment(registry, deployment)
+
+
+def _deployment(registry: Registry, deployment: Deployment) -> Iterator[Finding]:
+    about = f"deployment {deployment.name}"
+    wire = registry.wire(deployment.name)
+    try:
+        yield from _server(about, wire)
+        yield from rights.missing(about, wire, deployment)
+        yield from _queues(about, registry, deployment)
+    except StoreError as error:
+        yield silent(about, error)
+
+
+def _server(about: str, wire: Wire) -> Iterator[Finding]:
+    started = time.perf_counter()
+    wire.each_node(("PING",))
+    took = (time.perf_counter() - started) * 1000
+    seen = vitals(wire.each_node(("INFO",)))
+    yield good(about, f"{wire.target} answers in {took:.1f} ms: {seen.server or 'it does not tell what it is'}.")
+    for says in seen.warnings:
+        yield warning(about, says, _remedy(says))
+    yield from _clock(about, wire)
+
+
+def _remedy(says: str) -> str:
+    if says.startswith("maxmemory-policy"):
+        return "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file."
+    return "Point the URL at the master, or name the Sentinels: redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB."
+
+
+def _clock(about: str, wire: Wire) -> Iterator[Finding]:
+    for node, reply in wire.each_node(("TIME",)).items():
+        if isinstance(reply, Exception):
+            continue  # an ACL may refuse it, and nothing else needs it
+        ahead = int(reply[0]) - time.time()
+        if abs(ahead) > _SKEW_S:
+            word = "ahead of" if ahead > 0 else "behind"
+            says = f"The clock of {node} is {abs(ahead):.0f} s {word} ours: ages and delays are wrong by that much."
+            yield warning(about, says, "Let both machines keep their clocks by NTP.")
+
+
+def _queues(about: str, registry: Registry, deployment: Deployment) -> Iterator[Finding]:
+    """A search of its own, which writes nothing."""
+    alone = Registry(replace(registry.config, deployments=(deployment,)))
+    roster = Roster()
+    try:
+        Discoverer(alone, roster, remembers=False).run(int(time.time() * 1000))
+    finally:
+        alone.close()
+    found = {known.ref.base for known in roster.listing(deployment.name).queues}
+    there = _present(registry.wire(deployment.name), found)
+    for base in sorted(set(configured(deployment)) - there):
+        remedy = f"Look at the name and the prefix in `queues` of [[deployments]] {deployment.name}."
+        yield warning(about, f"Of the configured queue {shown(base)} there is nothing yet.", remedy)
+    if there:
+        yield good(about, f"{len(there):,} queue{'s' * (len(there) > 1)} found.")
+    else:
+        remedy = "Look at the database number and at `prefixes`, or name the queues in `queues`."
+        yield warning(about, "No queue was found.", remedy)
+
+
+def _present(wire: Wire, bases: set[str]) -> set[str]:
+    """Configured queues are listed before anything of them exists: every library writes at least one of these keys."""
+    ordered = sorted(bases)
+    parts = ("meta", "id", "wait", "active", "delayed", "completed", "failed")
+    counts = wire.call([("EXISTS", f"{base}:{part}") for base in ordered for part in parts])
+    size = len(parts)
+    return {
+        base
+        for place, base in enumerate(ordered)
+        if any(count == 1 for count in counts[place * size : (place + 1) * size])
+    }

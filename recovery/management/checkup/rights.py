@@ -1,0 +1,88 @@
+"""What the user of a deployment may do, found out by trying: each command once, on a key that does not exist.
+
+ACL DRYRUN would say the same, but a user who may only read may not call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import redis
+
+from recovery.config import Deployment
+from recovery.connections.wire import Command, Wire
+from recovery.management.checkup.findings import Finding, good, warning, wrong
+
+_KEY = "unstall:doctor"  # behind the prefix, where an ACL that names prefixes lets us look
+_GRANT = "Grant what docs/redis-acl.md lists."
+_OLD = "It is too old or a proxy does not pass it on: Redis 6.2 or Valkey is needed."
+
+# Every command that reading uses. Without one of them a column or a tab stays unknown.
+_READS: tuple[tuple[str | int, ...], ...] = (
+    ("EXISTS",),
+    ("TYPE",),
+    ("PTTL",),
+    ("GET",),
+    ("GETRANGE", 0, 1),
+    ("LLEN",),
+    ("LINDEX", -1),
+    ("LRANGE", 0, 0),
+    ("LPOS", "x"),
+    ("ZCARD",),
+    ("ZCOUNT", 0, 1),
+    ("ZRANGE", 0, 0),
+    ("ZREVRANGE", 0, 0),
+    ("ZRANK", "x"),
+    ("ZREVRANK", "x"),
+    ("ZSCORE", "x"),
+    ("SCARD",),
+    ("SSCAN", 0),
+    ("HGET", "x"),
+    ("HMGET", "x"),
+    ("HLEN",),
+    ("HKEYS",),
+    ("HSTRLEN", "x"),
+    ("HRANDFIELD", 1),
+)
+# Commands about the server, and what is missing without them.
+_EXTRAS: dict[Command, str] = {
+    ("CLIENT", "LIST"): "who works on what stays unknown",
+    ("INFO",): "version, role and eviction policy stay unknown",
+    ("SCAN", 0, "COUNT", 1): "queues are found by their workers or by their configured names only",
+}
+
+
+def missing(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
+    """Raises StoreError."""
+    yield from _reads(about, wire, deployment)
+    for command, loss in _EXTRAS.items():
+        refused = next((reply for reply in wire.each_node(command).values() if isinstance(reply, Exception)), None)
+        if refused is not None:
+            yield warning(about, f"{_name(command)} is refused: {loss}.", _remedy(refused))
+
+
+def _reads(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
+    prefix = deployment.prefixes[0] if deployment.prefixes else "bull"
+    replies = wire.call([(word, f"{prefix}:{_KEY}", *rest) for word, *rest in _READS])
+    refused = {
+        str(command[0]): reply
+        for command, reply in zip(_READS, replies, strict=True)
+        if isinstance(reply, redis.ResponseError)
+    }
+    if not refused:
+        yield good(about, "Everything that reading needs is allowed.")
+        return
+    by_remedy: dict[str, list[str]] = {}
+    for word, reply in refused.items():
+        by_remedy.setdefault(_remedy(reply), []).append(word)
+    for remedy, words in by_remedy.items():
+        yield wrong(about, f"Refused on keys under {prefix}: {', '.join(words)}.", remedy)
+
+
+def _name(command: Command) -> str:
+    return " ".join(str(part) for part in command[:2] if isinstance(part, str) and part.isupper())
+
+
+def _remedy(refused: Exception) -> str:
+    denied = isinstance(refused, redis.exceptions.NoPermissionError)
+    return _GRANT if denied else _OLD

@@ -1,0 +1,60 @@
+"""The state store: reachable, writable, and apart from the queues, whatever names they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.config import Deployment
+from recovery.connections import faults
+from recovery.connections.registry import Registry
+from recovery.connections.state import DOCTOR
+from recovery.errors import StoreError
+from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
+
+ABOUT = "state store"
+_PROBE_S = 5  # seconds our probe lives, should we die before we remove it
+
+
+def store(registry: Registry) -> Iterator[Finding]:
+    state = registry.config.state
+    if state is None:
+        remedy = "Set UNSTALL_STATE_URL for processes that are started one by one; `manage.py up` brings a store."
+        yield warning(ABOUT, "None is configured.", remedy)
+        return
+    try:
+        run_id = _probed(registry)
+    except StoreError as error:
+        yield silent(ABOUT, error)
+        return
+    yield good(ABOUT, f"{state.target} can be written.")
+    yield from _neighbours(registry, state, run_id)
+
+
+def _probed(registry: Registry) -> str:
+    """Written, removed again, and asked who it is; "" when it does not tell."""
+    client = registry.state()
+    with faults.guarded(client):
+        client.set(DOCTOR, b"1", ex=_PROBE_S)
+        client.delete(DOCTOR)
+        return str(client.info("server").get("run_id", ""))
+
+
+def _neighbours(registry: Registry, state: Deployment, run_id: str) -> Iterator[Finding]:
+    for deployment in registry.config.deployments:
+        if not run_id or run_id not in _run_ids(registry, deployment.name):
+            continue
+        if deployment.database == state.database:
+            remedy = "Use another server, or another database number: nothing is written beside queues."
+            yield wrong(ABOUT, f"It is the very place of the queues of {deployment.name}.", remedy)
+        else:
+            remedy = "Better a server of its own: one that is full or stopped then takes only one of the two."
+            yield warning(ABOUT, f"It shares its server with the queues of {deployment.name}.", remedy)
+
+
+def _run_ids(registry: Registry, name: str) -> set[str]:
+    try:
+        replies = registry.wire(name).each_node(("INFO", "server"))
+    except StoreError:
+        return set()  # told among the deployments
+    lines = (line for reply in replies.values() if isinstance(reply, bytes) for line in reply.decode().splitlines())
+    return {line.partition(":")[2] for line in lines if line.startswith("run_id:")}

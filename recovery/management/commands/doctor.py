@@ -1,0 +1,61 @@
+"""Checks every configured thing, and says what is wrong and what would be right."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from recovery.management.checkup import Finding, Level, examine
+
+_WIDTH = len(Level.WARNING) + 2
+
+
+class Command(BaseCommand):
+    help = "Check everything that is configured. Exit status: 0, or 1 when something is wrong."
+    requires_system_checks = ()  # they are among the findings
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="for scripts")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        findings = self._as_json() if options["json"] else self._as_text()
+        if any(finding.level is Level.WRONG for finding in findings):
+            raise SystemExit(1)
+
+    def _as_json(self) -> list[Finding]:
+        findings = list(examine())
+        is_well = all(finding.level is not Level.WRONG for finding in findings)
+        rows = [asdict(finding) for finding in findings]
+        self.stdout.write(json.dumps({"ok": is_well, "findings": rows}, indent=2))
+        return findings
+
+    def _as_text(self) -> list[Finding]:
+        findings: list[Finding] = []
+        for about, group in groupby(_kept(examine(), findings), key=lambda finding: finding.about):
+            self.stdout.write(f"{about}")
+            for finding in group:
+                self.stdout.write(f"  {finding.level:<{_WIDTH}}{finding.says}")
+                if finding.remedy:
+                    self.stdout.write(f"  {'':<{_WIDTH}}→ {finding.remedy}")
+        self.stdout.write(_summary(findings))
+        return findings
+
+
+def _kept(findings: Iterable[Finding], kept: list[Finding]) -> Iterator[Finding]:
+    for finding in findings:
+        kept.append(finding)
+        yield finding
+
+
+def _summary(findings: list[Finding]) -> str:
+    wrong = sum(finding.level is Level.WRONG for finding in findings)
+    warnings = sum(finding.level is Level.WARNING for finding in findings)
+    if not wrong and not warnings:
+        return "\nAll is well."
+    return f"\n{wrong} wrong, {warnings} to look at."

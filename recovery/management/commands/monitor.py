@@ -1,0 +1,19 @@
+"""`manage.py monitor`: the same as `python -m recovery.monitor`, for those who have the whole project at hand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from recovery.monitor.agent import run
+
+
+class Command(BaseCommand):
+    help = "Sample this server's CPU, load and memory, and write them into the state store."
+    requires_system_checks = ()  # it needs neither the database nor the deployments
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        sys.exit(run(os.environ))

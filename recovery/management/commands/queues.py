@@ -1,0 +1,121 @@
+"""All queues as they are now, read directly: needs neither a scheduler nor a state store."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.config import current
+from recovery.connections.registry import Registry
+from recovery.domain.counts import DeploymentSample, QueueSample, Snapshot
+from recovery.domain.refs import shown
+from recovery.errors import ConfigError
+from recovery.scanners.collect import Collector
+from recovery.scanners.discover import Discoverer
+from recovery.scanners.roster import Roster
+
+WRONG_CALL = 2
+UNREACHABLE = 4
+_COLUMNS = ("waiting", "prioritized", "paused", "active", "delayed", "waiting_children", "completed", "failed")
+
+
+class Command(BaseCommand):
+    help = "List all queues with their counts. Exit status: 0, 2 for a wrong call, 4 when a store does not answer."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="for scripts")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        try:
+            config = current()
+        except ConfigError as error:
+            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        registry = Registry(config)
+        try:
+            snapshot = _look(registry)
+        finally:
+            registry.close()
+        self.stdout.write(_json(snapshot) if options["json"] else _table(snapshot))
+        silent = [deployment for deployment in snapshot.deployments if deployment.error]
+        if silent:
+            raise CommandError("\n".join(map(_trouble, silent)), returncode=UNREACHABLE)
+
+
+def _look(registry: Registry) -> Snapshot:
+    """Discovers everything, then counts once."""
+    now = int(time.time() * 1000)
+    roster = Roster()
+    Discoverer(registry, roster, remembers=False).run(now)
+    collector = Collector(registry, roster)
+    try:
+        return collector.look(now)
+    finally:
+        collector.close()
+
+
+def _trouble(deployment: DeploymentSample) -> str:
+    return f"{deployment.name} ({deployment.target}) does not answer: {deployment.error}. {deployment.advice}"
+
+
+def _json(snapshot: Snapshot) -> str:
+    """`base` keeps every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    return json.dumps(
+        {
+            "taken_at": snapshot.taken_at,
+            "deployments": [
+                {"name": one.name, "target": one.target, "server": one.server, "error": one.error or None}
+                for one in snapshot.deployments
+            ],
+            "queues": [_row(sample) for sample in snapshot.queues],
+        },
+        indent=2,
+    )
+
+
+def _row(sample: QueueSample) -> dict[str, Any]:
+    return {
+        "deployment": sample.ref.deployment,
+        "base": sample.ref.base,
+        "library": str(sample.flavour.library),
+        "version": sample.flavour.version or None,
+        **sample.counts._asdict(),
+        "is_paused": sample.is_paused,
+        "workers": sample.workers,
+        "oldest_waiting_at": sample.oldest_waiting_at,
+        "oldest_active_at": sample.oldest_active_at,
+        "error": sample.error or None,
+    }
+
+
+def _table(snapshot: Snapshot) -> str:
+    head = ["queue", "library", *(name.replace("_", "-") for name in _COLUMNS), "workers", ""]
+    rows = [head, *map(_cells, snapshot.queues)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = [_line(row, widths) for row in rows]
+    return "\n".join(lines) if snapshot.queues else "No queues were found."
+
+
+def _cells(sample: QueueSample) -> list[str]:
+    numbers = [getattr(sample.counts, name) for name in _COLUMNS]
+    name = f"{sample.ref.deployment}/{shown(sample.ref.base)}"
+    remark = sample.error or ("paused" if sample.is_paused else "")
+    # What a readable queue does not have, its library does not know; anything else is unknown.
+    nothing = "?" if sample.error else "–"
+    written = [nothing if number is None else f"{number:,}" for number in numbers]
+    hands = "?" if sample.workers is None else f"{sample.workers:,}"
+    return [name, sample.flavour.label, *written, hands, shown(remark)]
+
+
+def _line(cells: Sequence[str], widths: Iterable[int]) -> str:
+    """Names to the left, numbers to the right."""
+    columns = enumerate(zip(cells, widths, strict=True))
+    last = len(cells) - 1
+    return "  ".join(
+        cell.ljust(width) if index in (0, 1, last) else cell.rjust(width) for index, (cell, width) in columns
+    ).rstrip()

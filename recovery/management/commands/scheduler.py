@@ -1,0 +1,27 @@
+"""The scheduler process: collects, discovers and records until a signal ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.config import current
+from recovery.connections.redispy import state_of
+from recovery.errors import ConfigError
+from recovery.scheduler.run import run
+
+WRONG_CALL = 2
+
+
+class Command(BaseCommand):
+    help = "Run the scanners that feed the pages. Ends in order on SIGTERM; a second signal exits at once."
+    requires_system_checks = ()
+
+    def handle(self, *_: Any, **__: Any) -> None:
+        try:
+            config = current()
+            state_of(config)
+        except ConfigError as error:
+            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        run(config)

@@ -1,0 +1,121 @@
+"""`manage.py up`: everything on one machine, from one command, ended by one Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connections
+
+from recovery import config
+from recovery.processes.address import Address
+from recovery.processes.box import Box, NotStarted, Plan, Stopped
+from recovery.processes.claim import Taken
+from recovery.processes.supervisor import WRONG_CALL, WronglyCalled
+
+OWNER_ONLY = 0o700
+
+
+class Command(BaseCommand):
+    help = "Start everything on this machine: web, scheduler, monitor, a Valkey for the state, and a demo if need be."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        plan = self._plan()
+        box = Box(plan, self._say)
+        try:
+            box.open()
+            os.environ.update(box.urls)
+            os.environ.setdefault("UNSTALL_LOG_LEVEL", "warning")  # a terminal is no place for what goes well
+            config.current.cache_clear()
+            self._prepare()
+            box.start(with_demo=plan.plays and self._has_demo())
+            self.stdout.write(self._welcome(plan))
+            box.tend()
+            self.stdout.write("Ending everything. Another Ctrl-C does not wait for it.")
+        except Taken as other:
+            raise CommandError(self._taken(plan, other.holder), returncode=WRONG_CALL) from None
+        except WronglyCalled as name:
+            raise CommandError(f"{name} cannot work like this.", returncode=WRONG_CALL) from None
+        except DatabaseError as error:
+            raise CommandError(f"The database cannot be used (DATABASE_URL): {error}") from None
+        except NotStarted as reason:
+            raise CommandError(f"Unstall did not start: {reason}.") from None
+        except Stopped:
+            pass
+        finally:
+            box.close()
+
+    def _plan(self) -> Plan:
+        try:
+            address = Address.parse(settings.BIND)
+        except ValueError as problem:
+            raise CommandError(f"UNSTALL_BIND: {problem}", returncode=WRONG_CALL) from None
+        if why := address.taken():
+            raise CommandError(
+                f"Nothing can listen on {settings.BIND}: {why}. Is Unstall running already? "
+                f"Otherwise choose another port: UNSTALL_BIND={address.host}:{address.port + 1}",
+                returncode=WRONG_CALL,
+            )
+        directory = Path(settings.DATA_DIR)
+        directory.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
+        directory.chmod(OWNER_ONLY)
+        return Plan(
+            directory=directory,
+            manage=Path(settings.BASE_DIR) / "manage.py",
+            address=address,
+            embeds=config.current().state is None,
+            plays=not config.current().deployments,
+        )
+
+    def _prepare(self) -> None:
+        """Brings the database up to date; nothing of ours keeps a connection while it waits."""
+        call_command("migrate", interactive=False, verbosity=0)
+        connections.close_all()
+
+    def _has_demo(self) -> bool:
+        if importlib.util.find_spec("bullmq"):
+            return True
+        self._say("demo", "left out, because the Python package bullmq is not installed (extra `demo`)")
+        return False
+
+    def _welcome(self, plan: Plan) -> str:
+        origin = settings.TRUSTED_ORIGINS[0] if settings.TRUSTED_ORIGINS else plan.address.url
+        path, what = _first_link(), "Open this to become the first admin (it works once, for 24 hours):"
+        if not path:
+            path, what = "/", "Unstall is ready:"
+        watched = "the demo; set UNSTALL_REDIS_URL to watch a Redis of yours" if plan.plays else _targets()
+        return f"\n{what}\n\n    {origin}{path}\n\nWatching {watched}. Ctrl-C ends everything.\n"
+
+    def _say(self, name: str, line: str) -> None:
+        """One line of a child's; a terminal that is gone must not stop the children."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{name:<9} | {line}\n")
+            sys.stderr.flush()
+
+    def _taken(self, plan: Plan, holder: str) -> str:
+        who = f"process {holder}" if holder else "another process"
+        return f"{plan.directory} is in use by {who}. Stop that one, or choose another: UNSTALL_DATA_DIR=…"
+
+
+def _first_link() -> str:
+    """The path of a one-time link; "" when there is an admin already. The command belongs to the face, not to us."""
+    written = StringIO()
+    try:
+        call_command("first-link", stdout=written)
+    except CommandError:
+        return ""
+    finally:
+        connections.close_all()
+    return written.getvalue().strip()
+
+
+def _targets() -> str:
+    return ", ".join(deployment.target for deployment in config.current().deployments)

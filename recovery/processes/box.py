@@ -1,0 +1,116 @@
+"""Everything on one box: Valkey for the state, web, scheduler, monitor, and the demo when there is nothing to watch.
+
+Start: 1. claim the data directory, 2. Valkey, 3. what the caller prepares (migrations), 4. the processes,
+5. wait until the web answers. Stop: the processes in their order, Valkey last, so that all of them can still save.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recovery.processes.address import Address
+from recovery.processes.child import Command, Say
+from recovery.processes.claim import claim
+from recovery.processes.embedded import NAME as VALKEY
+from recovery.processes.embedded import QUEUES_DB, STATE_DB, Embedded
+from recovery.processes.signals import Ending
+from recovery.processes.supervisor import Supervisor
+
+ORDER = ("web", "scheduler", "monitor", "demo")  # of the end; nobody new comes in first
+LOOK_EVERY = 0.25  # seconds between two looks at the children
+CLAIM_PATIENCE = 10.0  # seconds for the Valkey of somebody who was killed to save and end
+START_PATIENCE = 60.0  # seconds for the web to answer; a slow disk imports slowly
+KILLED = 1
+
+
+class NotStarted(Exception):
+    """The text says what did not come up."""
+
+
+class Stopped(Exception):
+    """Somebody asked to end while we were still starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What this box is for."""
+
+    directory: Path
+    manage: Path
+    address: Address
+    embeds: bool
+    plays: bool
+
+
+class Box:
+    def __init__(self, plan: Plan, say: Say) -> None:
+        self._plan = plan
+        self._supervisor = Supervisor(say)
+        self._embedded: Embedded | None = None
+        self.ending = Ending(self._insisted)
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """What the processes must find in their environment to use our Valkey; known once it is there."""
+        if self._embedded is None:
+            return {}
+        state = {"UNSTALL_STATE_URL": self._embedded.url(STATE_DB)} if self._plan.embeds else {}
+        queues = {"UNSTALL_REDIS_URL": self._embedded.url(QUEUES_DB)} if self._plan.plays else {}
+        return state | queues
+
+    def open(self) -> None:
+        """Claims the directory and brings Valkey up."""
+        self.ending.listen()
+        lock = claim(self._plan.directory / "up.lock", patience=CLAIM_PATIENCE, given_up=self.ending.wait)
+        if not (self._plan.embeds or self._plan.plays):
+            return
+        self._embedded = Embedded(self._plan.directory, lock)
+        self._supervisor.start(self._embedded.command)
+        if not self._embedded.wait(self.ending.wait):
+            self._checkpoint()
+            raise NotStarted(f"Valkey did not start; {self._plan.directory / 'valkey.log'} says why")
+
+    def start(self, *, with_demo: bool) -> None:
+        self._checkpoint()
+        for name in ("web", "scheduler", "monitor"):
+            self._supervisor.start(self._own(name, [str(self._plan.manage), name]))
+        if with_demo and self._embedded:
+            self._supervisor.start(self._own("demo", ["-m", "recovery.demo", self._embedded.url(QUEUES_DB)]))
+        self._until(lambda: self._plan.address.answers("/healthz"))
+
+    def tend(self) -> None:
+        """Until somebody asks to end."""
+        while not self.ending.wait(LOOK_EVERY):
+            self._supervisor.tend()
+
+    def close(self) -> None:
+        self._supervisor.stop((*ORDER, VALKEY))
+        if self._embedded:
+            self._embedded.forget()
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(int(START_PATIENCE / LOOK_EVERY)):
+            if condition():
+                return
+            if self.ending.wait(LOOK_EVERY):
+                raise Stopped
+            self._supervisor.tend()
+        raise NotStarted(f"the web process did not answer within {START_PATIENCE:g} s")
+
+    def _checkpoint(self) -> None:
+        if self.ending.asked:
+            raise Stopped
+
+    def _own(self, name: str, arguments: Sequence[str]) -> Command:
+        return Command(name, [sys.executable, *arguments])
+
+    def _insisted(self) -> None:
+        """A second signal: nothing is saved, nothing is left."""
+        self._supervisor.kill()
+        if self._embedded:
+            self._embedded.forget()
+        os._exit(KILLED)

@@ -1,0 +1,48 @@
+"""A directory that one process at a time may use, and the children that it hands its claim to."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+class Taken(Exception):
+    """Somebody else has it; `holder` is what they wrote into the file."""
+
+    def __init__(self, holder: str) -> None:
+        self.holder = holder
+        super().__init__(holder)
+
+
+def claim(path: Path, *, patience: float, given_up: Callable[[float], bool]) -> int:
+    """The descriptor of the locked file; the claim ends when the last process that has it ends.
+
+    Waits when the holder is gone: whoever was killed may have left a child that is still saving.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            if _lives(holder) or time.monotonic() > deadline or given_up(0.1):
+                os.close(descriptor)
+                raise Taken(holder) from None
+        else:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            return descriptor
+
+
+def _lives(holder: str) -> bool:
+    try:
+        os.kill(int(holder), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:  # it lives, as another user
+        return True
+    return True

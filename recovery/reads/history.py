@@ -1,0 +1,145 @@
+"""Finished jobs of one queue over hours and days, and in plain words where the numbers come from.
+
+Three sources know of the past. Each misses something and none counts too much, so where two know the larger is right:
+1. the libraries' metrics, when the workers keep them: not the jobs that the stalled check failed;
+2. our own record, made once a minute: not the time when the scheduler was not running;
+3. the finished jobs still kept in Redis: not what was removed, retried or trimmed since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import cast
+
+import redis
+
+from recovery.backends import reader
+from recovery.connections import faults, state
+from recovery.connections.registry import Registry, registry
+from recovery.domain.counts import Flavour
+from recovery.domain.refs import QueueRef
+from recovery.domain.series import DAY, MINUTE, MINUTES, SPARK, TENS, UNKNOWN, Ring, Series, Tally, Window, by_minute
+from recovery.errors import UnstallError
+from recovery.reads import kept
+
+_LIBRARY = "Counted by the workers. Jobs that the stalled check failed and jobs removed by hand are not in it."
+_RECORDED = "Recorded by Unstall once a minute. Gaps are times when it was not running or could not read the queue."
+_KEPT = "Counted from the finished jobs that are still in Redis. Removed and retried ones are missing."
+_FILLED = "What the workers did not count is filled in from Unstall’s own record and from finished jobs still in Redis."
+_LEFT = (
+    "Jobs are removed as soon as they finish, so completed and failed cannot be told apart: "
+    "“left” counts the jobs that went away."
+)
+_NOTHING = "Nothing is known yet: the workers keep no metrics, no finished jobs are kept, and nothing was recorded."
+
+
+def series(
+    ref: QueueRef, flavour: Flavour, hours: int, *, now: int | None = None, stores: Registry | None = None
+) -> Series:
+    """At most 240 closed buckets, oldest first. A store that does not answer leaves gaps, and the note says so."""
+    past = _Past(stores or registry(), ref, flavour, int(time.time() * 1000) if now is None else now, hours)
+    recorded, library = past.recorded(), past.library()
+    known = [one.at_least(other) for one, other in zip(library, recorded, strict=True)]
+    remains = past.kept(known)
+    tallies = [one.or_else(other) for one, other in zip(known, remains, strict=True)]
+    parts = {"library": library, "recorded": recorded, "kept": remains}
+    source = next((name for name, part in parts.items() if _knows(part)), "")
+    notes = _notes(source, _knows(recorded) or _knows(remains), tallies)
+    window = past.window
+    return Series(window.points(tallies), window.step * MINUTE, source, " ".join([*notes, *past.troubles]))
+
+
+def recent(
+    store: redis.Redis, refs: Sequence[QueueRef], now: int, *, minutes: int = SPARK
+) -> dict[QueueRef, dict[int, Tally]]:
+    """The recorded minutes of many queues in one round trip; raises StoreError."""
+    newest = now // MINUTE - 1
+    return cells(store, MINUTES, refs, newest - minutes + 1, newest)
+
+
+def cells(
+    store: redis.Redis, ring: Ring, refs: Sequence[QueueRef], first: int, last: int
+) -> dict[QueueRef, dict[int, Tally]]:
+    """The recorded cells of the periods first to last; a queue that nothing was recorded of has none."""
+    spans = ring.spans(first, last)
+    with faults.guarded(store):
+        pipeline = store.pipeline(transaction=False)
+        for ref in refs:
+            for start, stop in spans:
+                pipeline.getrange(state.history(ref, ring.name), start, stop)
+        parts = cast("list[bytes]", pipeline.execute())
+    width = len(spans)
+    strings = (b"".join(parts[index : index + width]) for index in range(0, len(parts), width))
+    return {ref: ring.read(string, first, last) for ref, string in zip(refs, strings, strict=True)}
+
+
+class _Past:
+    """One queue's past, asked of each source in turn; what went wrong is kept as sentences."""
+
+    def __init__(self, stores: Registry, ref: QueueRef, flavour: Flavour, now: int, hours: int) -> None:
+        self._stores = stores
+        self._ref = ref
+        self._flavour = flavour
+        self._now = now
+        self.window = Window.of(hours, now)
+        self.troubles: list[str] = []
+        self._is_silent = False
+
+    def recorded(self) -> list[Tally]:
+        window = self.window
+        ring = MINUTES if window.size * window.step <= DAY else TENS
+        first, last = ring.period(window.start), ring.period(window.end) - 1
+        try:
+            found = cells(self._stores.state(), ring, [self._ref], first, last)
+        except UnstallError as error:
+            self.troubles.append(f"What was recorded could not be read: {error}.")
+            return self._nothing()
+        return window.fold(found[self._ref], ring.unit)
+
+    def library(self) -> list[Tally]:
+        try:
+            found = reader(self._flavour).metrics(
+                self._stores.wire(self._ref.deployment),
+                self._ref,
+                self._now,
+                minutes=self._now // MINUTE - self.window.start,
+            )
+        except UnstallError as error:
+            self._is_silent = True
+            self.troubles.append(f"The queue’s own store could not be asked: {error}.")
+            return self._nothing()
+        return self.window.fold(by_minute(self._now, *found)) if found else self._nothing()
+
+    def kept(self, known: Sequence[Tally]) -> list[Tally]:
+        """The gaps of what is known, counted from the jobs that are still there."""
+        gaps = [index for index, tally in enumerate(known) if tally.completed is None or tally.failed is None]
+        filled = self._nothing()
+        if not gaps or self._is_silent:
+            return filled
+        spans = [self.window.span(index) for index in gaps]
+        try:
+            replies = self._stores.wire(self._ref.deployment).call(list(kept.plan(self._ref, spans)))
+        except UnstallError as error:
+            self.troubles.append(f"The queue’s own store could not be asked: {error}.")
+            return filled
+        for index, tally in zip(gaps, kept.tallies(spans, replies), strict=True):
+            filled[index] = tally
+        return filled
+
+    def _nothing(self) -> list[Tally]:
+        return [UNKNOWN] * self.window.size
+
+
+def _knows(tallies: Sequence[Tally]) -> bool:
+    return not all(tally.is_unknown for tally in tallies)
+
+
+def _notes(source: str, is_filled: bool, tallies: Sequence[Tally]) -> list[str]:
+    texts = {"library": _LIBRARY, "recorded": _RECORDED, "kept": _KEPT, "": _NOTHING}
+    notes = [texts[source]]
+    if source == "library" and is_filled:
+        notes.append(_FILLED)
+    if any(tally.left and tally.completed is None for tally in tallies):
+        notes.append(_LEFT)
+    return notes

@@ -1,0 +1,33 @@
+"""One job's page: the job in full, its own logs, its family, and where an id is."""
+
+from __future__ import annotations
+
+from recovery.backends.base import LOAD_LIMIT, TEXT_LIMIT
+from recovery.domain.jobs import Family, Job, JobRow, LogPage
+from recovery.reads.lists import Queue
+from recovery.reads.shared import windows
+
+LOG_LINES = 200  # what is read of a job's own log at once
+
+
+def job(queue: Queue, id: str, *, whole: bool = False) -> Job:
+    """Raises JobMissing. The whole may be megabytes: it is read for the one who asked, and not kept."""
+    if whole:
+        return queue.reader.job(queue.wire, queue.ref, id, limit=LOAD_LIMIT)
+    return windows.get(("job", queue.ref, id), lambda: queue.reader.job(queue.wire, queue.ref, id, limit=TEXT_LIMIT))
+
+
+def row(queue: Queue, id: str) -> JobRow:
+    """The job's row with its true state; raises JobMissing."""
+    return windows.get(("row", queue.ref, id), lambda: queue.reader.row(queue.wire, queue.ref, id))
+
+
+def logs(queue: Queue, id: str, *, start: int = 0) -> LogPage:
+    return windows.get(
+        ("logs", queue.ref, id, start),
+        lambda: queue.reader.logs(queue.wire, queue.ref, id, start=start, size=LOG_LINES),
+    )
+
+
+def family(queue: Queue, id: str) -> Family:
+    return windows.get(("family", queue.ref, id), lambda: queue.reader.family(queue.wire, queue.ref, id))

@@ -1,0 +1,100 @@
+"""One queue's page: where the queue is, what its library can do, and windows of its lists, shared between viewers."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from recovery.backends import reader
+from recovery.backends.base import LIST_LIMIT, Capabilities, QueueReader, Wire
+from recovery.backends.flavours import identify
+from recovery.connections.registry import registry
+from recovery.domain.counts import Flavour, QueueSample, Snapshot, Worker
+from recovery.domain.jobs import JobRow, Page, SchedulerRow, State
+from recovery.domain.refs import QueueRef
+from recovery.errors import QueueMissing
+from recovery.reads.shared import windows
+
+SIZES = (25, 50, 100)
+LOCK_DEFAULT = 30_000  # ms; what both libraries use when nobody says otherwise
+LOCKS_KEPT = 4096  # queues whose longest lock is remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue that was found. `sample` is None when no snapshot has it yet."""
+
+    ref: QueueRef
+    flavour: Flavour
+    sample: QueueSample | None = None
+
+    @property
+    def wire(self) -> Wire:
+        return registry().wire(self.ref.deployment)
+
+    @property
+    def reader(self) -> QueueReader:
+        return reader(self.flavour)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.reader.capabilities(self.flavour)
+
+
+def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
+    """From the snapshot; a queue that is too new for it is looked at directly. Raises QueueMissing."""
+    sample = snapshot.queue(ref) if snapshot else None
+    if sample is not None:
+        return Queue(ref, sample.flavour, sample)
+    wire = registry().wire(ref.deployment)
+    flavour = windows.get(("flavour", ref), lambda: identify(wire, [ref.base], {})[0])
+    if flavour is None:
+        raise QueueMissing(f"There is no queue {ref.label} in the deployment {ref.deployment}.")
+    return Queue(ref, flavour)
+
+
+def window(queue: Queue, state: State, *, cursor: str = "", size: int = SIZES[0]) -> Page:
+    """A page of one list; the same window is read once a second, however many look at it."""
+    size = min(size, LIST_LIMIT)
+    return windows.get(
+        ("page", queue.ref, state, cursor, size),
+        lambda: queue.reader.page(queue.wire, queue.ref, state, cursor=cursor, size=size),
+    )
+
+
+def schedulers(queue: Queue) -> tuple[SchedulerRow, ...]:
+    return windows.get(("schedulers", queue.ref), lambda: queue.reader.schedulers(queue.wire, queue.ref))
+
+
+def workers(queue: Queue, snapshot: Snapshot | None) -> tuple[Worker, ...] | None:
+    """The workers of this queue; None when we may not look."""
+    if snapshot is None or queue.sample is None or queue.sample.workers is None:
+        return None
+    return tuple(worker for worker in snapshot.workers if worker.queue == queue.ref)
+
+
+def count_of(sample: QueueSample, state: State) -> int | None:
+    """How many jobs are in this state, as the snapshot knows."""
+    return getattr(sample.counts, state.name.lower(), None)
+
+
+class LongestLocks:
+    """The longest TTL seen on a lock of each queue: the nearest to the lock's length that Redis tells."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._longest: OrderedDict[QueueRef, int] = OrderedDict()
+
+    def seen(self, ref: QueueRef, rows: tuple[JobRow, ...]) -> int:
+        """Takes these rows in; the longest so far, at least the libraries' default."""
+        here = max((row.lock.ttl for row in rows if row.lock and row.lock.ttl), default=0)
+        with self._lock:
+            longest = max(here, self._longest.pop(ref, LOCK_DEFAULT))
+            self._longest[ref] = longest
+            if len(self._longest) > LOCKS_KEPT:
+                self._longest.popitem(last=False)
+        return longest
+
+
+longest_locks = LongestLocks()

@@ -1,0 +1,277 @@
+"""The queue table: one snapshot in, the rows that match a query out, worst first unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from urllib.parse import urlencode
+
+from recovery.domain.concerns import Kind, failure_rate, kind_of, ready
+from recovery.domain.counts import DeploymentSample, QueueSample, Snapshot
+from recovery.reads import filters
+
+CHUNK = 100  # rows rendered at once: three screens of a large monitor
+GROUP_DELIMITERS = (":", "-", ".", "_", "/")
+
+
+class Column(StrEnum):
+    """What the table can be sorted by."""
+
+    WORST = "worst"
+    NAME = "name"
+    STATE = "state"
+    WAITING = "waiting"
+    ACTIVE = "active"
+    DELAYED = "delayed"
+    FAILED = "failed"
+    OLDEST = "oldest"
+    WORKERS = "workers"
+    WATCHDOG = "watchdog"
+    RATE = "rate"
+    FAILING = "failing"
+
+    @property
+    def falls_first(self) -> bool:
+        """Numbers are wanted largest first; names, workers and the watchdog's time left smallest first."""
+        return self not in (Column.NAME, Column.WORKERS, Column.WATCHDOG)
+
+
+_COLUMNS = {column.value: column for column in Column}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What the address of the page asks for."""
+
+    filter: str = ""
+    sort: Column = Column.WORST
+    falling: bool = True
+    group: str = ""
+    start: int = 0
+
+    @classmethod
+    def parse(cls, params: Mapping[str, str]) -> Query:
+        """From the URL; what is not understood falls back to the default, because a link must always open."""
+        written = params.get("sort", "")
+        name = written.removeprefix("-")
+        sort = _COLUMNS.get(name, Column.WORST)
+        start = params.get("from", "")
+        group = params.get("group", "")
+        return cls(
+            filter=params.get("q", "").strip()[: filters.FILTER_LIMIT],
+            sort=sort,
+            falling=written.startswith("-") if name in _COLUMNS else sort.falls_first,
+            group=group if group in GROUP_DELIMITERS else "",
+            start=int(start) // CHUNK * CHUNK if start.isascii() and start.isdigit() and len(start) < 7 else 0,
+        )
+
+    def url(self) -> str:
+        """The query string of this page, without what is the default."""
+        sort = f"{'-' * self.falling}{self.sort.value}"
+        parts = {
+            "q": self.filter,
+            "sort": "" if self.sort is Column.WORST and self.falling else sort,
+            "group": self.group,
+            "from": str(self.start) if self.start else "",
+        }
+        written = urlencode({key: value for key, value in parts.items() if value})
+        return f"?{written}" if written else "?"
+
+    def by(self, column: Column) -> Query:
+        """The query that a click on this column's head asks for."""
+        falling = not self.falling if column is self.sort else column.falls_first
+        return replace(self, sort=column, falling=falling, start=0)
+
+    def at(self, start: int) -> Query:
+        return replace(self, start=start)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One queue of the table. `reason` is why its numbers are old or missing; "" when they are good."""
+
+    sample: QueueSample
+    kind: Kind | None
+    ready: int | None
+    failing: float | None
+    rate: int | None  # jobs finished in the newest closed minute
+    reason: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over what is known. `unknown`: queues that could not be read and are in no sum."""
+
+    waiting: int | None
+    active: int | None
+    delayed: int | None
+    failed: int | None
+    workers: int | None
+    paused: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """One chunk of the table, and what stands above it."""
+
+    rows: tuple[Row, ...]
+    matched: int
+    total: int
+    totals: Totals
+    problem: str = ""
+
+    def following(self, query: Query) -> int | None:
+        """Where the next chunk starts; None after the last."""
+        after = query.start + CHUNK
+        return after if after < self.matched else None
+
+
+def view(snapshot: Snapshot, query: Query) -> Overview:
+    """O(n log n) in the queues once a snapshot and query; no store is asked."""
+    rows, totals = _judged(snapshot)
+    chosen = filters.parse(query.filter)
+    matching = [row for row in rows if chosen.holds(row.sample)] if chosen.terms else list(rows)
+    ordered = _grouped(_sorted(matching, query), query.group)
+    return Overview(
+        rows=tuple(ordered[query.start : query.start + CHUNK]),
+        matched=len(matching),
+        total=len(rows),
+        totals=totals,
+        problem=chosen.problem,
+    )
+
+
+@lru_cache(maxsize=2)  # the newest snapshot, and the one that a request in flight still holds
+def _judge(rows: _Identity) -> tuple[tuple[Row, ...], Totals]:
+    snapshot = rows.snapshot
+    found = {deployment.name: deployment for deployment in snapshot.deployments}
+    judged = tuple(_row(queue, found.get(queue.ref.deployment), snapshot.taken_at) for queue in snapshot.queues)
+    return judged, _totals(judged)
+
+
+def _judged(snapshot: Snapshot) -> tuple[tuple[Row, ...], Totals]:
+    return _judge(_Identity(snapshot))
+
+
+class _Identity:
+    """A snapshot compared by identity: hashing a thousand tuples would cost more than judging them."""
+
+    __slots__ = ("snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def __hash__(self) -> int:
+        return id(self.snapshot)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.snapshot is self.snapshot
+
+
+def _row(sample: QueueSample, deployment: DeploymentSample | None, now: int) -> Row:
+    reason = sample.error or (deployment.error if deployment else "")
+    return Row(
+        sample=sample,
+        kind=None if reason else kind_of(sample, now),
+        ready=ready(sample.counts),
+        failing=failure_rate(sample),
+        rate=_rate(sample),
+        reason=reason,
+    )
+
+
+def _rate(sample: QueueSample) -> int | None:
+    completed, failed = sample.rates.completed[:1], sample.rates.failed[:1]
+    if not completed or not failed or completed[0] is None or failed[0] is None:
+        return None
+    return completed[0] + failed[0]
+
+
+def _totals(rows: Sequence[Row]) -> Totals:
+    good = [row for row in rows if not row.reason]
+    samples = [row.sample for row in good]
+    return Totals(
+        waiting=_sum(row.ready for row in good),
+        active=_sum(sample.counts.active for sample in samples),
+        delayed=_sum(sample.counts.delayed for sample in samples),
+        failed=_sum(sample.counts.failed for sample in samples),
+        workers=_sum(sample.workers for sample in samples),
+        paused=sum(sample.is_paused is True for sample in samples),
+        unknown=len(rows) - len(good),
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum of what is known; None when nothing is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+# -- order
+
+
+def _sorted(rows: list[Row], query: Query) -> list[Row]:
+    """Unknown comes last whichever way the column is sorted. Equal ones stand by name, so that nothing jumps."""
+    rows.sort(key=lambda row: (row.sample.ref.base, row.sample.ref.deployment))
+    if query.sort is Column.NAME:
+        return rows[::-1] if query.falling else rows
+    key = _KEYS[query.sort]
+    known = [row for row in rows if key(row) is not None]
+    unknown = [row for row in rows if key(row) is None]
+    known.sort(key=lambda row: key(row) or 0, reverse=query.falling)
+    return known + unknown
+
+
+def _worst(row: Row) -> float:
+    """Trouble by its kind, what cannot be read after the gravest; then the fuller queues, in steps that keep still."""
+    backlog, failed, active = row.ready or 0, row.sample.counts.failed or 0, row.sample.counts.active or 0
+    steps = 16 * failed.bit_length() + backlog.bit_length() + (active > 0)
+    grave = 0.0 if row.kind is None else 10 - row.kind
+    if row.sample.error:
+        grave = 10 - Kind.ABANDONED - 0.5
+    return grave * 1000 + steps
+
+
+def _all(row: Row) -> int | None:
+    counts = row.sample.counts
+    parts = (row.ready, counts.active, counts.delayed, counts.waiting_children, counts.failed)
+    return None if row.ready is None else sum(part or 0 for part in parts)
+
+
+_KEYS: dict[Column, Callable[[Row], float | None]] = {
+    Column.WORST: _worst,
+    Column.STATE: _all,
+    Column.WAITING: lambda row: row.ready,
+    Column.ACTIVE: lambda row: row.sample.counts.active,
+    Column.DELAYED: lambda row: row.sample.counts.delayed,
+    Column.FAILED: lambda row: row.sample.counts.failed,
+    # The largest age first: the smallest time.
+    Column.OLDEST: lambda row: None if row.sample.oldest_waiting_at is None else -row.sample.oldest_waiting_at,
+    Column.WORKERS: lambda row: row.sample.workers,
+    Column.WATCHDOG: lambda row: row.sample.watchdog_ttl,
+    Column.RATE: lambda row: row.rate,
+    Column.FAILING: lambda row: row.failing,
+}
+
+
+# -- groups
+
+
+def _grouped(rows: list[Row], delimiter: str) -> list[Row]:
+    """Rows of one group stand together; the groups stand in the order of their first rows."""
+    if not delimiter:
+        return rows
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        name = group_of(row.sample.ref.label, delimiter)
+        groups.setdefault(name, []).append(replace(row, group=name))
+    return [row for group in groups.values() for row in group]
+
+
+def group_of(label: str, delimiter: str) -> str:
+    """The part of a name before its last part: `bull:mail:eu` by ":" is `bull:mail`; "" when there is no delimiter."""
+    return label.rpartition(delimiter)[0]

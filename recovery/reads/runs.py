@@ -1,0 +1,53 @@
+"""The run history of a queue: finished jobs of both outcomes, newest first, page by page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recovery.domain.jobs import JobRow, Page, State
+from recovery.reads import lists
+from recovery.reads.lists import Queue
+
+_BETWEEN = "!"  # stands in neither cursor
+_END = "-"  # this outcome has no more
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    rows: tuple[JobRow, ...]
+    total: int | None
+    next: str = ""
+
+
+def window(queue: Queue, *, cursor: str = "", size: int = lists.SIZES[0]) -> Runs:
+    """A page of each outcome, merged by when they finished. Each keeps a cursor behind its last row that was shown."""
+    good_cursor, _, bad_cursor = cursor.partition(_BETWEEN)
+    good = _page(queue, State.COMPLETED, good_cursor, size)
+    bad = _page(queue, State.FAILED, bad_cursor, size)
+    rows = sorted((*good.rows, *bad.rows), key=_end, reverse=True)[:size]
+    cursors = [_rest(queue, good, rows, good_cursor), _rest(queue, bad, rows, bad_cursor)]
+    return Runs(tuple(rows), _total(good, bad), "" if cursors == [_END, _END] else _BETWEEN.join(cursors))
+
+
+def _page(queue: Queue, state: State, cursor: str, size: int) -> Page:
+    if cursor == _END:
+        return Page((), 0)
+    return lists.window(queue, state, cursor=cursor, size=size)
+
+
+def _end(row: JobRow) -> int:
+    return row.finished_at or 0
+
+
+def _rest(queue: Queue, page: Page, shown: list[JobRow], start: str) -> str:
+    """Where this outcome goes on: behind its last row that is shown."""
+    taken = sum(row.state is page.rows[0].state for row in shown) if page.rows else 0
+    if taken == len(page.rows):
+        return page.next or _END
+    if not taken:
+        return start
+    return lists.window(queue, page.rows[0].state, cursor=start, size=taken).next or _END
+
+
+def _total(good: Page, bad: Page) -> int | None:
+    return None if good.total is None or bad.total is None else good.total + bad.total

@@ -1,0 +1,150 @@
+"""Finding jobs: by id at once in any number of queues, by name or data slice by slice in one queue.
+
+A slice is one request's worth of work and holds no state: whoever stops asking has stopped the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from recovery.connections.registry import registry
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import raw
+from recovery.errors import Missing, StoreError
+from recovery.reads import jobs, lists
+from recovery.reads.lists import Queue
+from recovery.reads.shared import windows
+
+EXAMINED_LIMIT = 100_000  # jobs one search looks at: more is a task for a database
+FOUND_LIMIT = 500  # rows one search shows: who finds more needs a better word
+NAME_BUDGET = 2_000  # jobs a slice: names are short, some 20 ms in the store
+DATA_BUDGET = 400  # jobs a slice: payloads are compared here, up to 64 KB each
+TERM_LIMIT = 200  # characters of a term
+ID_HITS = 50  # queues whose job of this id is shown; small numbers exist in every queue
+_BETWEEN = "!"  # stands in no reader's cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Jobs of one id. `silent`: deployments that did not answer, so that nobody believes in a false nothing."""
+
+    rows: tuple[JobRow, ...]
+    searched: int
+    silent: tuple[str, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is looked for in one queue; `states` in this order."""
+
+    states: tuple[State, ...]
+    name: str = ""
+    data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One slice: what it found, and how far the whole search has come. `next` is "" when it is over."""
+
+    rows: tuple[JobRow, ...]
+    examined: int
+    found: int
+    skipped: int
+    next: str = ""
+    stopped: str = ""  # why it ended early
+
+    @property
+    def progress(self) -> str:
+        """What the next request hands back to go on counting."""
+        return f"{self.examined}.{self.found}.{self.skipped}"
+
+
+def by_id(id: str, queues: Sequence[Queue]) -> Hits:
+    """One EXISTS a queue, in one round trip a deployment; then the row of each that has it."""
+    rows: list[JobRow] = []
+    silent: list[str] = []
+    hits = 0
+    ordered = sorted(queues, key=lambda queue: queue.ref)
+    for deployment, group in groupby(ordered, key=lambda queue: queue.ref.deployment):
+        try:
+            having = _having(id, deployment, list(group))
+            hits += len(having)
+            rows += _rows(id, having[: max(0, ID_HITS - len(rows))])
+        except StoreError:
+            silent.append(deployment)
+    return Hits(tuple(rows), len(queues), tuple(silent), max(0, hits - ID_HITS))
+
+
+def _having(id: str, deployment: str, queues: list[Queue]) -> list[Queue]:
+    keys = tuple(raw(f"{queue.ref.base}:{id}") for queue in queues)
+    wire = registry().wire(deployment)
+    found = windows.get(("exists", deployment, keys), lambda: wire.call([("EXISTS", key) for key in keys]))
+    return [queue for queue, exists in zip(queues, found, strict=True) if exists == 1]
+
+
+def _rows(id: str, queues: Iterable[Queue]) -> list[JobRow]:
+    rows = []
+    for queue in queues:
+        try:
+            rows.append(jobs.row(queue, id))
+        except Missing:  # a key of the queue's own, or gone meanwhile
+            continue
+    return rows
+
+
+def look(queue: Queue, terms: Terms, *, cursor: str = "", progress: str = "") -> Slice:
+    """The next slice. A state that is through hands over to the following one."""
+    examined, found, skipped = _counted(progress)
+    index, inner = _place(cursor, terms)
+    if examined >= EXAMINED_LIMIT or found >= FOUND_LIMIT or index >= len(terms.states):
+        return Slice((), examined, found, skipped, "", _limit(examined, found))
+    budget = min(DATA_BUDGET if terms.data else NAME_BUDGET, EXAMINED_LIMIT - examined)
+    state = terms.states[index]
+    part = queue.reader.search(
+        queue.wire, queue.ref, state, name=terms.name, data=terms.data, cursor=inner, budget=budget
+    )
+    rows = part.rows[: FOUND_LIMIT - found]
+    examined, found = examined + part.examined, found + len(rows)
+    stopped = _limit(examined, found)
+    following = "" if stopped else _following(index, part.next, terms)
+    return Slice(rows, examined, found, skipped + part.skipped, following, stopped)
+
+
+def total(queue: Queue, terms: Terms) -> int | None:
+    """How many jobs the search is about, as the snapshot counts them; None when one state is unknown."""
+    if queue.sample is None:
+        return None
+    counts = [lists.count_of(queue.sample, state) for state in terms.states]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _following(index: int, inner: str, terms: Terms) -> str:
+    if inner:
+        return f"{index}{_BETWEEN}{inner}"
+    return f"{index + 1}{_BETWEEN}" if index + 1 < len(terms.states) else ""
+
+
+def _place(cursor: str, terms: Terms) -> tuple[int, str]:
+    """Which state, and the reader's own cursor in it. A cursor comes back from outside: garbage is the start."""
+    index, _, inner = cursor.partition(_BETWEEN)
+    if not index.isascii() or not index.isdigit() or len(index) > 3:
+        return 0, ""
+    return min(int(index), len(terms.states)), inner
+
+
+def _counted(progress: str) -> tuple[int, int, int]:
+    parts = progress.split(".")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        return 0, 0, 0
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def _limit(examined: int, found: int) -> str:
+    if found >= FOUND_LIMIT:
+        return f"Stopped at {FOUND_LIMIT:,} jobs found. A longer word finds fewer."
+    if examined >= EXAMINED_LIMIT:
+        return f"Stopped after {EXAMINED_LIMIT:,} jobs. What lies beyond was not looked at."
+    return ""

@@ -1,0 +1,75 @@
+"""The sparkline's minutes: from the workers' own metrics where they keep some, else from what we recorded.
+
+A minute is read once, some seconds after it closed, and the queues take turns: a thousand of them take ten ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from recovery.backends.base import Command
+from recovery.backends.shared import metrics
+from recovery.backends.shared.keys import Keys
+from recovery.domain.counts import Rates
+from recovery.domain.refs import QueueRef
+from recovery.domain.series import MINUTE, SPARK, Tally, newest_first, trimmed
+
+Recorded = Callable[[Sequence[QueueRef], int], Mapping[QueueRef, Mapping[int, Tally]]]
+
+SETTLE_MS = 8_000  # after a minute closed: the recorder writes first, and the workers' clocks differ a little
+TURN = 100  # queues a tick: 400 short commands, less than a millisecond of the server's time
+
+
+class Pace:
+    """Of one deployment; not shared between threads."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self._read: dict[QueueRef, int] = {}
+        self._rates: dict[QueueRef, Rates] = {}
+
+    def of(self, ref: QueueRef) -> Rates:
+        return self._rates.get(ref, Rates())
+
+    def due(self, refs: Iterable[QueueRef], now: int) -> list[QueueRef]:
+        """Whose newest minute has not been read: those never read first, then in the order of their last turn."""
+        settled = (now - SETTLE_MS) // MINUTE
+        waiting = [ref for ref in refs if self._read.get(ref, -1) < settled]
+        return sorted(waiting, key=lambda ref: self._read.get(ref, -1))[:TURN]
+
+    def keep(self, refs: Iterable[QueueRef]) -> None:
+        """Forget all other queues."""
+        kept = set(refs)
+        self._read = {ref: minute for ref, minute in self._read.items() if ref in kept}
+        self._rates = {ref: rates for ref, rates in self._rates.items() if ref in kept}
+
+    def learn(self, refs: Sequence[QueueRef], replies: Sequence[Any], now: int) -> None:
+        """The answers to `plan`; queues without metrics are looked up among the recorded."""
+        silent = []
+        for index, ref in enumerate(refs):
+            self._read[ref] = now // MINUTE
+            rates = _of_library(replies[index * metrics.COMMANDS : (index + 1) * metrics.COMMANDS], now)
+            if rates is None:
+                silent.append(ref)
+            else:
+                self._rates[ref] = rates
+        if silent:
+            recorded = self._recorded(silent, now)
+            self._rates.update((ref, _of_record(recorded.get(ref, {}), now)) for ref in silent)
+
+
+def plan(refs: Iterable[QueueRef]) -> list[Command]:
+    return [command for ref in refs for command in metrics.plan(Keys(ref.base), SPARK)]
+
+
+def _of_library(replies: Sequence[Any], now: int) -> Rates | None:
+    """None when the workers keep no metrics."""
+    found = metrics.columns(replies, now, SPARK)
+    return None if found is None else Rates(trimmed(found[0]), trimmed(found[1]), "library")
+
+
+def _of_record(cells: Mapping[int, Tally], now: int) -> Rates:
+    columns = zip(*newest_first(cells, now), strict=True)
+    completed, failed, left = (trimmed(column) for column in columns)
+    return Rates(completed, failed, "recorded" if cells else "", left)

@@ -1,0 +1,116 @@
+"""The queues we know: discovery writes them, collecting reads them, the state store keeps them over a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import cast
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.refs import QueueRef, raw, text
+
+_FRESH = 5 * 60_000  # ms that a remembered "last seen" may lag: not worth a write each minute
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One queue as discovery last saw it."""
+
+    ref: QueueRef
+    flavour: Flavour
+    first_seen: int
+    last_seen: int
+    is_configured: bool = False  # listed even when nothing of it is in Redis yet
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All known queues of one deployment. `version` changes when a queue or a flavour does."""
+
+    version: int = 0
+    queues: tuple[Known, ...] = ()
+    left_out: int = 0  # found, but beyond the limit
+    trouble: str = ""  # why the keyspace could not be searched
+
+
+class Roster:
+    """Shared by the scanners of one process; a reader always gets a whole listing."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._listings: dict[str, Listing] = {}
+        self._hints: dict[str, frozenset[str]] = {}
+        self._stored: dict[QueueRef, Known] = {}
+
+    def listing(self, deployment: str) -> Listing:
+        return self._listings.get(deployment, Listing())
+
+    def replace(self, deployment: str, queues: Iterable[Known], *, left_out: int = 0, trouble: str = "") -> None:
+        ordered = tuple(sorted(queues, key=lambda known: known.ref.base))
+        with self._lock:
+            before = self.listing(deployment)
+            same = [(known.ref, known.flavour) for known in before.queues] == [
+                (known.ref, known.flavour) for known in ordered
+            ]
+            self._listings[deployment] = Listing(before.version + (not same), ordered, left_out, trouble)
+
+    def hint(self, deployment: str, bases: Iterable[str]) -> None:
+        """Somebody saw workers of these queues: those that are unknown are worth a look soon."""
+        self._hints[deployment] = frozenset(bases)
+
+    def hints(self, deployment: str) -> frozenset[str]:
+        return self._hints.get(deployment, frozenset())
+
+    # -- the state store
+
+    def load(self, store: redis.Redis, deployment: str) -> None:
+        """What an earlier process knew, so that a restart shows all queues at once; raises StoreError."""
+        with faults.guarded(store):
+            rows = cast("dict[bytes, bytes]", store.hgetall(state.found(deployment)))
+        queues = [known for base, row in rows.items() if (known := _known(deployment, base, row))]
+        self._stored.update((known.ref, known) for known in queues)
+        self.replace(deployment, queues)
+
+    def save(self, store: redis.Redis, deployment: str) -> None:
+        """Writes what changed since the last time; raises StoreError."""
+        listing = self.listing(deployment)
+        refs = {known.ref for known in listing.queues}
+        gone = [ref for ref in self._stored if ref.deployment == deployment and ref not in refs]
+        news = [known for known in listing.queues if self._is_news(known)]
+        if not gone and not news:
+            return
+        with faults.guarded(store):
+            pipeline = store.pipeline(transaction=False)
+            if gone:
+                pipeline.hdel(state.found(deployment), *(raw(ref.base) for ref in gone))
+            if news:
+                pipeline.hset(state.found(deployment), mapping={raw(known.ref.base): _row(known) for known in news})
+            pipeline.execute()
+        self._stored.update((known.ref, known) for known in news)
+        for ref in gone:
+            del self._stored[ref]
+
+    def _is_news(self, known: Known) -> bool:
+        stored = self._stored.get(known.ref)
+        if stored is None or known.last_seen - stored.last_seen > _FRESH:
+            return True
+        return replace(stored, last_seen=known.last_seen) != known
+
+
+def _row(known: Known) -> str:
+    return json.dumps([known.flavour, known.first_seen, known.last_seen, known.is_configured], separators=(",", ":"))
+
+
+def _known(deployment: str, base: bytes, row: bytes) -> Known | None:
+    """None for a row that another version wrote: discovery will find that queue again."""
+    try:
+        (library, major, version, evidence, *rest), first_seen, last_seen, is_configured = json.loads(row)
+        flavour = Flavour(Library(library), major, version, tuple(evidence), *rest)
+        return Known(QueueRef(deployment, text(base)), flavour, int(first_seen), int(last_seen), bool(is_configured))
+    except (ValueError, TypeError):
+        return None

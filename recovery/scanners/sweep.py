@@ -1,0 +1,125 @@
+"""The background SCAN of one deployment: in slices, so that no other client waits for it, and never KEYS.
+
+Two passes over each master: strings named `…:id` and hashes named `…:meta`. Every queue has at least one of them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.backends.base import Command
+from recovery.connections.wire import Wire
+from recovery.domain.refs import raw, text
+
+COUNT = 1000  # keys a call looks at: 1 ms of the server at worst; 10,000 would be 7 ms
+SLICE = 0.05  # seconds of calls in a row
+CANDIDATES = 20_000  # held at most: a keyspace may hold millions of keys that end in `:id` and belong to no queue
+
+_GLOB = re.compile(rb"([*?\[\]\\^-])")
+_RELAY = b"::relay:"  # BullMQ ≥ 6.4 keeps messages there: no queue
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    suffix: bytes
+    type: bytes
+
+
+_KINDS = (_Kind(b":id", b"string"), _Kind(b":meta", b"hash"))
+
+
+class Sweep:
+    """One deployment's; it keeps its place between slices."""
+
+    def __init__(self, prefixes: Sequence[str] = ()) -> None:
+        self._prefixes = tuple(raw(prefix) for prefix in prefixes)
+        self._by_type = True  # Redis ≥ 6
+        self._todo: list[_Kind] = []
+        self._cursors: dict[str, bytes] = {}
+        self.found: set[str] = set()
+        self.spent = 0.0  # seconds of calls in this pass
+        self.is_cut = False  # more candidates than are held
+        self.refusal = ""  # why this deployment cannot be searched
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._todo)
+
+    def begin(self) -> None:
+        self._todo = list(_KINDS)
+        self._cursors = {}
+        self.found = set()
+        self.spent = 0.0
+        self.is_cut = False
+
+    def abandon(self) -> None:
+        self._todo = []
+
+    def slice(self, wire: Wire) -> None:
+        """Goes on for a moment; raises StoreError."""
+        started = time.monotonic()
+        while self._todo and time.monotonic() - started < SLICE:
+            self._step(wire, self._todo[0])
+        self.spent += time.monotonic() - started
+
+    def _step(self, wire: Wire, kind: _Kind) -> None:
+        """One call on each master that is not through."""
+        replies = self._ask(wire, kind)
+        refusals = [reply for reply in replies.values() if isinstance(reply, Exception)]
+        if refusals:
+            self._refused(refusals[0])
+            return
+        for node, (cursor, keys) in replies.items():
+            self._cursors[node] = cursor
+            self._find(keys, kind)
+        if all(cursor == b"0" for cursor in self._cursors.values()):
+            self._todo.pop(0)
+            self._cursors = {}
+
+    def _ask(self, wire: Wire, kind: _Kind) -> dict[str, Any]:
+        cursors = self._cursors or dict.fromkeys(wire.nodes(), b"0")
+        fresh = not self._cursors
+        return {
+            node: wire.at(node, [self._command(kind, cursor)])[0]
+            for node, cursor in cursors.items()
+            if fresh or cursor != b"0"
+        }
+
+    def _command(self, kind: _Kind, cursor: bytes) -> Command:
+        only = (b"TYPE", kind.type) if self._by_type else ()
+        return (b"SCAN", cursor, b"MATCH", self._pattern(kind), b"COUNT", COUNT, *only)
+
+    def _pattern(self, kind: _Kind) -> bytes:
+        """Several prefixes are told apart here: a pass for each would cost the server as much as one for all."""
+        head = escaped(self._prefixes[0]) + b":" if len(self._prefixes) == 1 else b""
+        return head + b"*" + kind.suffix
+
+    def _refused(self, reply: Exception) -> None:
+        """An old Redis does not know TYPE: the pass starts anew without it. An ACL that forbids SCAN ends the sweep."""
+        if self._by_type and "syntax" in str(reply).lower():
+            self._by_type = False
+            self._cursors = {}
+        else:
+            self.refusal = str(reply)
+            self._todo = []
+
+    def _find(self, keys: Iterable[bytes], kind: _Kind) -> None:
+        for key in keys:
+            base = key.removesuffix(kind.suffix)
+            if base and base != key and _RELAY not in key and self._is_wanted(base):
+                if len(self.found) >= CANDIDATES:
+                    self.is_cut = True
+                    return
+                self.found.add(text(base))
+
+    def _is_wanted(self, base: bytes) -> bool:
+        return not self._prefixes or any(base.startswith(prefix + b":") for prefix in self._prefixes)
+
+
+def escaped(prefix: bytes) -> bytes:
+    """A prefix that MATCH takes literally."""
+    return _GLOB.sub(rb"\\\1", prefix)

@@ -1,0 +1,79 @@
+"""Writes recorded minutes into the rings of the state store, and sums them up when ten of them are full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.domain.refs import QueueRef
+from recovery.domain.series import MINUTES, TENS, UNKNOWN, Ring, Tally, total
+from recovery.reads import history
+
+KEEP_S = 8 * 86_400  # a queue that is gone is forgotten by itself when its last cell is a week old
+BATCH = 1_000  # writes in one request: 20 KB, and the store serves others in between
+
+
+class Strip(NamedTuple):
+    """Cells in a row, the first one's period given."""
+
+    ref: QueueRef
+    first: int
+    tallies: tuple[Tally, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.tallies) - 1
+
+
+class Tape:
+    """Collects the strips of one run."""
+
+    def __init__(self, store: redis.Redis) -> None:
+        self._store = store
+        self._strips: list[Strip] = []
+
+    def add(self, strips: Iterable[Strip]) -> None:
+        self._strips += strips
+
+    def write(self) -> int:
+        """The minutes, then the tens that they complete; returns how many queues were written. Raises StoreError."""
+        self._put(MINUTES, self._strips)
+        self._put(TENS, self._tens())
+        return len({strip.ref for strip in self._strips})
+
+    def _tens(self) -> list[Strip]:
+        """Sums over all touched periods of ten minutes that have ended."""
+        newest = max((strip.last for strip in self._strips), default=0)
+        end = TENS.period(newest + 1)
+        starts: dict[int, set[QueueRef]] = {}
+        for strip in self._strips:
+            starts.setdefault(TENS.period(strip.first), set()).add(strip.ref)
+        return [
+            strip for first, refs in starts.items() if first < end for strip in self._summed(sorted(refs), first, end)
+        ]
+
+    def _summed(self, refs: list[QueueRef], first: int, end: int) -> Iterable[Strip]:
+        unit = TENS.unit
+        found = history.cells(self._store, MINUTES, refs, first * unit, end * unit - 1)
+        for ref, cells in found.items():
+            tallies = (
+                total([cells.get(period * unit + minute, UNKNOWN) for minute in range(unit)])
+                for period in range(first, end)
+            )
+            yield Strip(ref, first, tuple(tallies))
+
+    def _put(self, ring: Ring, strips: Iterable[Strip]) -> None:
+        rest = iter(strips)
+        while batch := list(islice(rest, BATCH)):
+            with faults.guarded(self._store):
+                pipeline = self._store.pipeline(transaction=False)
+                for ref, first, tallies in batch:
+                    for offset, cells in ring.pieces(first, tallies):
+                        pipeline.setrange(state.history(ref, ring.name), offset, cells)
+                for ref in {strip.ref for strip in batch}:
+                    pipeline.expire(state.history(ref, ring.name), KEEP_S)
+                pipeline.execute()

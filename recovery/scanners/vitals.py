@@ -1,0 +1,52 @@
+"""What a store says of itself: its name and version, its run id, and what is dangerous about how it is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from recovery.domain.refs import shown, text
+
+# Which field holds the version, by product. All of them also claim to be a Redis, so that one comes last.
+_PRODUCTS = (("valkey_version", "Valkey"), ("dragonfly_version", "Dragonfly"), ("redis_version", "Redis"))
+
+
+class Vitals(NamedTuple):
+    """Of the first node that answered; warnings are those of all nodes."""
+
+    server: str = ""
+    run_id: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def vitals(replies: Mapping[str, Any]) -> Vitals:
+    """From INFO of every node; a node that refused says nothing."""
+    nodes = {node: _fields(reply) for node, reply in replies.items() if isinstance(reply, bytes | str)}
+    if not nodes:
+        return Vitals()
+    first = next(iter(nodes.values()))
+    where = {node: f" ({node})" if len(nodes) > 1 else "" for node in nodes}
+    warnings = [warning + where[node] for node, fields in nodes.items() for warning in _warnings(fields)]
+    return Vitals(_server(first), first.get("run_id", ""), tuple(dict.fromkeys(warnings)))
+
+
+def _fields(reply: bytes | str) -> dict[str, str]:
+    lines = (text(reply) if isinstance(reply, bytes) else reply).splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+
+
+def _server(fields: Mapping[str, str]) -> str:
+    return next((f"{name} {shown(fields[key])}" for key, name in _PRODUCTS if fields.get(key)), "")
+
+
+def _warnings(fields: Mapping[str, str]) -> Iterator[str]:
+    policy = fields.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        yield (
+            f"maxmemory-policy is {shown(policy)}: under memory pressure locks and jobs are thrown away. "
+            "Queues need noeviction."
+        )
+    if fields.get("role") == "slave":
+        yield "This is a replica: what it shows may lag behind its master."
+        if fields.get("master_link_status") == "down":
+            yield "The replica has lost its master: its numbers stand still."

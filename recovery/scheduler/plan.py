@@ -1,0 +1,61 @@
+"""The table of scanners: what runs, how often, and when first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from recovery.config import Config
+from recovery.connections.registry import Registry
+from recovery.scanners.collect import Collector
+from recovery.scanners.discover import Discoverer
+from recovery.scanners.prune import Pruner
+from recovery.scanners.record import Recorder
+from recovery.scanners.roster import Roster
+
+DISCOVER_LOOK = 2.0  # seconds: discovery decides itself what is due, this only bounds how late it notices
+COLLECT_AFTER = 0.5  # seconds: discovery is through a small Redis by then, and the first snapshot is not empty
+RECORD_AFTER = 4  # seconds after a minute closed: the snapshot is newer than the minute by then
+PRUNE_EVERY = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One scanner. `run` takes the time in milliseconds."""
+
+    name: str
+    every: float  # seconds
+    run: Callable[[int], object]
+    jitter: float = 0.0
+    first: float = 0.0  # seconds after the start
+    second: int | None = None  # each minute at this second, instead of `every` since the start
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All entries. `stop` asks long runs to come to an end, `close` lets go of what is held when none is left."""
+
+    entries: tuple[Entry, ...]
+    stop: Callable[[], None]
+    close: Callable[[], None]
+
+
+def plan(config: Config, registry: Registry) -> Plan:
+    roster = Roster()
+    discoverer = Discoverer(registry, roster)
+    collector = Collector(registry, roster)
+    recorder = Recorder(registry, lambda: collector.newest)
+    pruner = Pruner(registry)
+
+    return Plan(
+        (
+            Entry("discover", DISCOVER_LOOK, discoverer.run),
+            Entry("collect", config.collect_every, collector.run, first=COLLECT_AFTER),
+            # Once soon after the start, so that what is kept in Redis is on the screen before the first minute is over.
+            Entry("record at start", 0, recorder.run, first=3 * config.collect_every),
+            Entry("record", 60, recorder.run, second=RECORD_AFTER),
+            Entry("prune", PRUNE_EVERY, pruner.run, jitter=60, first=60),
+        ),
+        discoverer.stop,
+        collector.close,
+    )

@@ -1,0 +1,46 @@
+"""One scanner's runs: what goes wrong is said once, not once a tick, and the next run goes on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from django.db import close_old_connections
+
+from recovery.errors import UnstallError
+
+log = logging.getLogger(__name__)
+
+
+class Rounds:
+    """Callable: one run."""
+
+    def __init__(self, name: str, run: Callable[[int], object], clock: Callable[[], float] = time.time) -> None:
+        self._name = name
+        self._run = run
+        self._clock = clock
+        self._trouble = ""
+
+    def __call__(self) -> None:
+        close_old_connections()
+        try:
+            self._run(int(self._clock() * 1000))
+        except UnstallError as error:
+            self._fail(str(error), None)
+        except Exception as error:  # noqa: BLE001 -- a scanner's edge: whatever it is, the next run goes on
+            self._fail(repr(error), error)
+        else:
+            self._succeed()
+        finally:
+            close_old_connections()
+
+    def _fail(self, trouble: str, error: Exception | None) -> None:
+        if trouble != self._trouble:
+            log.error("%s: %s", self._name, trouble, exc_info=error)
+        self._trouble = trouble
+
+    def _succeed(self) -> None:
+        if self._trouble:
+            log.info("%s: works again", self._name)
+        self._trouble = ""
