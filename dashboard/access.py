@@ -1,0 +1,74 @@
+"""Who may do what: three roles, and the mark that a view asks for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
+
+
+class Role(StrEnum):
+    """From least to most. Each may do what those before it may."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        return list(Role).index(self)
+
+    @property
+    def may(self) -> str:
+        return _MAY[self]
+
+    def allows(self, needed: Role) -> bool:
+        return self.rank >= needed.rank
+
+
+_MAY = {
+    Role.VIEWER: "sees queues and jobs, with payloads redacted",
+    Role.OPERATOR: "sees payloads and acts on single jobs",
+    Role.ADMIN: "acts in bulk, sets policies, manages users",
+}
+
+
+def role_of(user: object) -> Role | None:
+    """The role of a person who is logged in; None for a stranger."""
+    if not getattr(user, "is_active", False):
+        return None
+    written = getattr(user, "role", "")
+    return next((role for role in Role if role.value == written), None)
+
+
+def allows(user: object, needed: Role) -> bool:
+    role = role_of(user)
+    return role is not None and role.allows(needed)
+
+
+def may_see_payloads(user: object) -> bool:
+    """Payloads may hold what their owners would not show to everybody who may watch a queue."""
+    return allows(user, Role.OPERATOR)
+
+
+def needs(role: Role) -> Callable[[View[P]], View[P]]:
+    """Refuses whoever has less than `role`. Without it a view is open to everybody who is logged in."""
+
+    def decorate(view: View[P]) -> View[P]:
+        @wraps(view)
+        def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+            if not allows(request.user, role):
+                raise PermissionDenied(f"This needs the role {role}.")
+            return view(request, *args, **kwargs)
+
+        guarded.needs = role  # type: ignore[attr-defined]  # read by the test that walks every URL
+        return guarded
+
+    return decorate

@@ -1,0 +1,68 @@
+"""The web process as one ASGI application: the streams of /live/ beside Django's pages, and what both live from.
+
+The lifespan starts the mirror and the hub, and ends them in the reverse order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+_pages = get_asgi_application()  # sets Django up; nothing that needs its apps may be imported before
+
+from dashboard.live import events  # noqa: E402
+from dashboard.live.hub import Hub  # noqa: E402
+from dashboard.live.image import Image  # noqa: E402
+from dashboard.live.mirror import Mirror  # noqa: E402
+from dashboard.live.stream import Receive, Scope, Send, Streams  # noqa: E402
+from recovery.connections import registry  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+# Django takes a thread and a database connection for every request in flight. When five hundred tabs ask in the
+# same second, more of them at once make all of them slower; those beyond wait here, where waiting costs nothing.
+PAGES_AT_ONCE = 16
+
+hub = Hub()
+_streams = Streams(hub)
+_places = asyncio.Semaphore(PAGES_AT_ONCE)
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+    elif scope["type"] == "websocket":
+        await send({"type": "websocket.close"})
+    elif scope["path"].startswith("/live/"):
+        await _streams(scope, receive, send)
+    else:
+        async with _places:
+            await _pages(scope, receive, send)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    await receive()
+    mirror = Mirror(_publish)
+    try:
+        hub.start()
+        await mirror.start()
+    except Exception as failure:
+        log.exception("the web process cannot start")
+        await send({"type": "lifespan.startup.failed", "message": str(failure)})
+        return
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await hub.close()
+    await mirror.stop()
+    registry.reset()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+def _publish(image: Image) -> None:
+    """One tick for all: built once, not once a stream."""
+    hub.publish(events.tick(image, int(time.time() * 1000)))

@@ -1,0 +1,147 @@
+"""Rows of the queue table as the words and numbers that stand in its cells.
+
+Plain dicts, filled before the template runs: a hundred rows of fifteen cells are rendered while somebody waits,
+and looking up attributes and running filters in the template would take most of that time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+
+from dashboard.charts.spark import bar, spark, states
+from recovery.domain.ages import age
+from recovery.domain.concerns import RATE_ALARM, Kind, has_no_worker
+from recovery.domain.counts import QueueSample
+from recovery.domain.refs import shown
+from recovery.reads.overview import Row
+
+Cells = dict[str, Any]
+UNKNOWN = "unknown"
+_TONES = {
+    Kind.ABANDONED: "stuck",
+    Kind.UNATTENDED: "warn",
+    Kind.FAILING: "warn",
+    Kind.PAUSED: "warn",
+    Kind.LATE: "warn",
+}
+
+
+def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
+    """Everything one row shows. `now` is the snapshot's moment: ages grow with the numbers, not ahead of them."""
+    sample, counts = row.sample, row.sample.counts
+    return {
+        "id": f"{sample.ref.deployment}-{sample.ref.slug}",
+        "url": reverse("queue", args=[sample.ref.deployment, sample.ref.base]),
+        "name": _name(row),
+        "group": row.group,
+        "sub": _sub(sample, with_deployment=with_deployment),
+        "paused": bool(sample.is_paused),
+        "tone": _row_tone(row),
+        "unread": sample.error,
+        "old": "" if sample.error else row.reason,
+        "bar": () if sample.error else bar(counts),
+        "bar_words": _bar_words(sample),
+        "waiting": _number(row.ready),
+        "active": _number(counts.active),
+        "delayed": _number(counts.delayed),
+        "failed": _number(counts.failed),
+        "failed_tone": "bad" if counts.failed and row.kind is Kind.FAILING else _tone(counts.failed),
+        "waiting_tone": _tone(row.ready),
+        "active_tone": _tone(counts.active),
+        "delayed_tone": _tone(counts.delayed),
+        "oldest": _oldest(row, now),
+        "oldest_tone": "bad" if row.kind is Kind.LATE else "" if sample.oldest_waiting_at else "zero",
+        "workers": _workers(sample),
+        "workers_tone": _workers_tone(sample),
+        "watchdog": _watchdog(sample),
+        "watchdog_tone": "stuck" if counts.active and has_no_worker(sample) else "zero" * (sample.watchdog_ttl is None),
+        "rate": _number(row.rate) if row.rate is not None else "",
+        "spark": spark(sample.rates),
+        "failing": UNKNOWN if row.failing is None and row.rate is None else _percent(row.failing),
+        "failing_tone": _failing_tone(row),
+    }
+
+
+def _row_tone(row: Row) -> str:
+    if row.reason:
+        return "unreadable"
+    if row.kind is None:
+        return ""
+    return "stuck" if row.kind is Kind.ABANDONED else "warn"
+
+
+def _name(row: Row) -> str:
+    """Inside a group the part that the group's head does not say already."""
+    label = row.sample.ref.label
+    return label[len(row.group) + 1 :] if row.group and label.startswith(row.group) else label
+
+
+def _sub(sample: QueueSample, *, with_deployment: bool) -> str:
+    parts = [sample.flavour.label]
+    if with_deployment:
+        parts.insert(0, shown(sample.ref.deployment))
+    if sample.limited_for:
+        parts.append("rate limited")
+    if sample.flavour.mixed:
+        parts.append("mixed generations")
+    return " · ".join(parts)
+
+
+def _bar_words(sample: QueueSample) -> str:
+    if sample.error:
+        return "states unknown"
+    known = [f"{count:,} {state}" for state, count in states(sample.counts) if count]
+    return ", ".join(known) or ("empty" if sample.counts.waiting is not None else "states unknown")
+
+
+def _number(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+def _tone(count: int | None) -> str:
+    return UNKNOWN if count is None else "" if count else "zero"
+
+
+def _oldest(row: Row, now: int) -> str:
+    if row.sample.oldest_waiting_at is not None:
+        return age(now - row.sample.oldest_waiting_at)
+    return "–" if row.ready == 0 else UNKNOWN
+
+
+def _workers(sample: QueueSample) -> str:
+    if sample.workers is None:
+        return UNKNOWN
+    return f"{sample.workers:,}" if sample.workers else "none"
+
+
+def _workers_tone(sample: QueueSample) -> str:
+    if sample.workers is None:
+        return UNKNOWN
+    if sample.workers:
+        return ""
+    return "stuck" if sample.counts.active and has_no_worker(sample) else "warn"
+
+
+def _watchdog(sample: QueueSample) -> str:
+    """The key's TTL is what is known: the check ran, and may run again when it ends."""
+    if sample.watchdog_ttl is not None:
+        return f"in {age(sample.watchdog_ttl)}"
+    if sample.error:
+        return UNKNOWN
+    return "nobody" if sample.workers == 0 else "not lately"
+
+
+def _percent(part: float | None) -> str:
+    if part is None:
+        return "–"
+    if 0 < part < 0.01:
+        return "< 1 %"
+    return f"{part * 100:.0f} %"
+
+
+def _failing_tone(row: Row) -> str:
+    if row.failing is None:
+        return UNKNOWN if row.rate is None else "zero"
+    return "bad" if row.failing >= RATE_ALARM else "" if row.failing else "zero"

@@ -1,0 +1,58 @@
+"""Completed and failed per bucket as a plotly figure: plain dicts, colours named and resolved in the browser.
+
+A colour is written `var:failed`; static/js/charts.js puts the token's value of the theme in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from recovery.domain.ages import age
+from recovery.domain.series import Point, Series
+
+Figure = dict[str, Any]
+
+
+def figure(series: Series) -> Figure:
+    """Two stacked step areas over time. An unknown bucket is null: plotly leaves a gap, never a zero."""
+    return {
+        "data": [
+            _trace(series, "completed", "completed", lambda point: point.completed),
+            _trace(series, "failed", "failed", lambda point: point.failed),
+        ],
+        "layout": {
+            "barmode": "stack",
+            "bargap": 0.12,
+            "hovermode": "x unified",
+            "showlegend": False,
+            "margin": {"l": 48, "r": 8, "t": 8, "b": 40},
+            "paper_bgcolor": "var:panel",
+            "plot_bgcolor": "var:panel",
+            "font": {"color": "var:muted", "size": 12},
+            "xaxis": {"type": "date", "gridcolor": "var:line", "linecolor": "var:line"},
+            "yaxis": {
+                "rangemode": "tozero",
+                "gridcolor": "var:line",
+                "zerolinecolor": "var:line",
+            },
+        },
+        "step": series.step_ms,
+        "note": series.note,
+    }
+
+
+def per(series: Series) -> str:
+    """What one bar stands for: `per minute`, `per 42 min`."""
+    return "per minute" if series.step_ms == 60_000 else f"per {age(series.step_ms)}"
+
+
+def _trace(series: Series, name: str, colour: str, value: Callable[[Point], int | None]) -> Figure:
+    return {
+        "type": "bar",
+        "name": name,
+        "x": [point.at_ms for point in series.points],
+        "y": [value(point) for point in series.points],
+        "marker": {"color": f"var:{colour}", "line": {"width": 0}},
+        "hovertemplate": "%{y:,}",
+    }

@@ -1,0 +1,142 @@
+"""What the frame around every page shows. Each part is worked out only when a template asks for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from dashboard.access import Role, allows, role_of
+from dashboard.live import mirror
+from dashboard.live.image import Health
+from recovery import config
+
+THEMES = ("system", "light", "dark")
+THEME_COOKIE = "unstall-theme"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One page of the navigation: a line here is all that a new page needs."""
+
+    title: str
+    route: str
+    section: tuple[str, ...]  # names of the routes that belong to it
+    keys: str
+    role: Role = Role.VIEWER
+
+    @property
+    def url(self) -> str:
+        return reverse(self.route)
+
+
+PAGES = (
+    Entry("Queues", "overview", ("overview", "queue", "job", "search"), "g q"),
+    Entry("Users", "users", ("users", "user-add", "user-role", "user-active", "user-link"), "g u", Role.ADMIN),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One true and important sentence above a page."""
+
+    tone: str  # stuck, warn, note
+    text: str
+    detail: str = ""
+    advice: str = ""
+
+
+class Frame:
+    """`frame` in every template."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+        self.now = int(time.time() * 1000)
+
+    @cached_property
+    def theme(self) -> str:
+        chosen = self._request.COOKIES.get(THEME_COOKIE, "")
+        return chosen if chosen in THEMES else THEMES[0]
+
+    @property
+    def themes(self) -> tuple[str, ...]:
+        return THEMES
+
+    @cached_property
+    def user(self) -> Any:
+        """None for a stranger, and on an error page that came before anybody was recognised."""
+        user = getattr(self._request, "user", None)
+        return user if role_of(user) else None
+
+    @cached_property
+    def pages(self) -> tuple[Entry, ...]:
+        return tuple(page for page in PAGES if allows(self.user, page.role))
+
+    @cached_property
+    def route(self) -> str:
+        match = self._request.resolver_match
+        return match.url_name or "" if match else ""
+
+    @cached_property
+    def config(self) -> config.Config:
+        return config.current()
+
+    @property
+    def is_production(self) -> bool:
+        return self.config.environment_is_production
+
+    @cached_property
+    def health(self) -> Health:
+        return mirror.health()
+
+    @cached_property
+    def taken_at(self) -> int | None:
+        snapshot = mirror.newest()
+        return snapshot.taken_at if snapshot else None
+
+    @cached_property
+    def deployment(self) -> str:
+        """The one this page is about, "" on pages about all."""
+        match = self._request.resolver_match
+        named = match.kwargs.get("deployment", "") if match else ""
+        return named or self._request.GET.get("deployment", "")
+
+    @cached_property
+    def notices(self) -> tuple[Notice, ...]:
+        """Of the whole house, worst first. The queues' own troubles are the pages' business."""
+        if self.user is None:
+            return ()
+        return (*self._scheduler(), *self._unreachable(), *self._read_only())
+
+    def _scheduler(self) -> tuple[Notice, ...]:
+        if not self.health.reason:
+            return ()
+        advice = "Every number below is as old as that. Start it with: manage.py scheduler"
+        return (Notice("warn", self.health.reason, advice="" if self.health.error else advice),)
+
+    def _unreachable(self) -> tuple[Notice, ...]:
+        snapshot = mirror.newest()
+        dead = [sample for sample in snapshot.deployments if sample.error] if snapshot else []
+        return tuple(
+            Notice(
+                "stuck",
+                f"{sample.name} does not answer. Trying again.",
+                f"{sample.target}: {sample.error}",
+                sample.advice,
+            )
+            for sample in dead
+        )
+
+    def _read_only(self) -> tuple[Notice, ...]:
+        names = [deployment.label or deployment.name for deployment in self.config.deployments if deployment.read_only]
+        if not names:
+            return ()
+        return (Notice("note", f"Read-only by configuration: {', '.join(names)}."),)
+
+
+def frame(request: HttpRequest) -> dict[str, Any]:
+    return {"frame": Frame(request)}

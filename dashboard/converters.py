@@ -1,0 +1,22 @@
+"""Names of Redis in a URL: any bytes as one readable segment."""
+
+from __future__ import annotations
+
+from django.urls import register_converter
+
+from recovery.domain.refs import slug, unslug
+
+
+class Name:
+    """`<name:base>`: a base or an id. What `slug` cannot have made is not a page."""
+
+    regex = r"[A-Za-z0-9_.:{}~-]+"
+
+    def to_python(self, value: str) -> str:
+        return unslug(value)
+
+    def to_url(self, value: str) -> str:
+        return slug(value)
+
+
+register_converter(Name, "name")

@@ -1,0 +1,106 @@
+"""Forms: what people may write, checked before anything reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth import password_validation
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, UsernameField
+from django.contrib.auth.validators import UnicodeUsernameValidator
+
+from dashboard.access import Role
+from dashboard.context import THEMES
+from dashboard.models import User
+
+_NAME_LIMIT = 150  # as long as Django's column
+
+
+class LoginForm(AuthenticationForm):
+    username = UsernameField(label="Name", widget=forms.TextInput(attrs={"autofocus": True}))
+    error_messages = {  # noqa: RUF012 - the base's own shape
+        "invalid_login": "Name and password do not fit together.",
+        "inactive": "Name and password do not fit together.",
+    }
+
+
+class ThemeForm(forms.Form):
+    theme = forms.ChoiceField(choices=[(theme, theme) for theme in THEMES])
+
+
+class NameField(UsernameField):
+    """A name that a person can have."""
+
+    def __init__(self) -> None:
+        super().__init__(label="Name", max_length=_NAME_LIMIT, validators=[UnicodeUsernameValidator()])
+
+
+class PersonForm(forms.Form):
+    """A new person, who chooses the password through a one-time link."""
+
+    username = NameField()
+    role = forms.ChoiceField(label="Role", choices=[(role.value, role.value) for role in Role])
+
+    def clean_username(self) -> str:
+        return _free(self.cleaned_data["username"])
+
+
+class RoleForm(forms.Form):
+    role = forms.ChoiceField(choices=[(role.value, role.value) for role in Role])
+
+
+class ActiveForm(forms.Form):
+    active = forms.BooleanField(required=False)
+
+
+class WelcomeForm(forms.Form):
+    """Name and password of somebody who came by a one-time link. `user` is None for the first admin."""
+
+    username = NameField()
+    password = forms.CharField(
+        label="Password",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 10 characters; not a common one, not your name.",
+    )
+
+    def __init__(self, *args: Any, user: User | None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._user = user
+        if user:
+            self.fields["username"].disabled = True
+            self.initial["username"] = user.username
+
+    def clean_username(self) -> str:
+        return self._user.username if self._user else _free(self.cleaned_data["username"])
+
+    def clean(self) -> dict[str, Any]:
+        told = super().clean() or {}
+        if "username" in told and "password" in told:
+            self._judge(told["username"], told["password"])
+        return told
+
+    def _judge(self, username: str, password: str) -> None:
+        try:
+            password_validation.validate_password(password, self._user or User(username=username))
+        except forms.ValidationError as error:
+            self.add_error("password", error)
+
+
+class OwnPasswordForm(PasswordChangeForm):
+    """The three fields as Django knows them, in our words."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["old_password"].label = "Password now"
+        self.fields["new_password1"].label = "New password"
+        self.fields["new_password1"].help_text = "At least 10 characters; not a common one, not your name."
+        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password2"].help_text = ""
+
+
+def _free(username: str) -> str:
+    """`Anna` and `anna` would be one person to everybody but the database."""
+    if User.objects.filter(username__iexact=username).exists():
+        raise forms.ValidationError("This name is taken.")
+    return username

@@ -1,0 +1,177 @@
+"""Who watches: the open event streams of this process, and the newest event for each of them.
+
+One slot a stream holds the newest event and nothing older, so a slow reader costs nothing and misses only
+what is out of date anyway. Publishing wakes the streams; it starts no task and no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from dashboard.live import events, session
+from dashboard.live.events import Ending
+from dashboard.live.session import Visitor
+
+log = logging.getLogger(__name__)
+
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
+
+PROCESS_LIMIT = 2000  # at some 75 KB a stream that is 150 MB; more belongs on a second web process
+PERSON_LIMIT = 40  # tabs of one person: more than anybody reads, less than fills the process
+BEAT_SECONDS = 15.0  # below the idle limit of common proxies (nginx 60 s, some balancers 30 s)
+RECHECK_SECONDS = 60.0  # a right that was taken away ends its streams within this time
+RECHECK_TURN = 5.0  # rights are asked in batches, one batch a turn
+LOOKUP_THREADS = 2  # sessions are looked up in these; one database connection each, closed after use
+PARTING_SECONDS = 1.0  # for a stream to take its farewell before it is cut
+
+
+class Full(Exception):
+    """No room for one more stream; the text says whose limit it is."""
+
+
+class Stream:
+    """One reader: a slot for the newest event, and a bell."""
+
+    __slots__ = ("_bell", "_departed", "_slot", "cut", "ending", "recheck_at", "visitor")
+
+    def __init__(self, visitor: Visitor, cut: Callable[[], None]) -> None:
+        self.visitor = visitor
+        self.cut = cut  # drops the connection at once, for a reader that takes nothing
+        self.ending: Ending | None = None
+        self.recheck_at = _next_check()
+        self._slot: bytes | None = None
+        self._departed = False
+        self._bell = asyncio.Event()
+
+    def offer(self, event: bytes) -> None:
+        self._slot = event
+        self._bell.set()
+
+    def end(self, ending: Ending) -> None:
+        """The server ends it."""
+        self.ending = ending
+        self._bell.set()
+
+    def depart(self) -> None:
+        """The reader has left."""
+        self._departed = True
+        self._bell.set()
+
+    async def next(self) -> bytes | None:
+        """The newest event, or a beat when nothing happened for a while; None when the stream is over."""
+        try:
+            async with asyncio.timeout(BEAT_SECONDS):
+                await self._bell.wait()
+        except TimeoutError:
+            return events.BEAT
+        self._bell.clear()
+        if self.ending or self._departed:
+            return None
+        event, self._slot = self._slot, None
+        return event or events.BEAT
+
+
+class Hub:
+    """All streams of this process. Used from its event loop only."""
+
+    def __init__(self) -> None:
+        self._streams: set[Stream] = set()
+        self._people: Counter[int] = Counter()
+        self._newest: bytes | None = None
+        self._lookups: ThreadPoolExecutor | None = None
+        self._checks: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def start(self) -> None:
+        self._closed = False
+        self._lookups = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="live-session")
+        self._checks = asyncio.create_task(self._check_for_ever(), name="live-rights")
+
+    async def close(self) -> None:
+        """End every stream with a farewell, and cut those that do not take it. May be called twice."""
+        self._closed = True
+        for stream in self._streams:
+            stream.end(Ending.RESTARTING)
+        if self._checks:
+            self._checks.cancel()
+        deadline = time.monotonic() + PARTING_SECONDS
+        while self._streams and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        for stream in tuple(self._streams):
+            stream.cut()
+        if self._lookups:
+            self._lookups.shutdown(wait=False, cancel_futures=True)
+
+    def publish(self, event: bytes) -> None:
+        self._newest = event
+        for stream in self._streams:
+            stream.offer(event)
+
+    async def visitor(self, cookies: str) -> Visitor | None:
+        """Who sends these cookies, if they may watch. Asked in a thread: the session is in the database."""
+        key = session.key(cookies)
+        if not key or self._closed:
+            return None
+        return await self._ask(session.visitor, key)
+
+    def open(self, visitor: Visitor, cut: Callable[[], None]) -> Stream:
+        """A new stream with the newest event in its slot. Raises Full."""
+        self._make_sure_of_room(visitor)
+        stream = Stream(visitor, cut)
+        self._streams.add(stream)
+        self._people[visitor.id] += 1
+        if self._newest:
+            stream.offer(self._newest)
+        return stream
+
+    def leave(self, stream: Stream) -> None:
+        self._streams.discard(stream)
+        self._people[stream.visitor.id] -= 1
+        if self._people[stream.visitor.id] <= 0:
+            del self._people[stream.visitor.id]
+
+    def _make_sure_of_room(self, visitor: Visitor) -> None:
+        if self._closed:
+            raise Full("This process is stopping.")
+        if len(self._streams) >= PROCESS_LIMIT:
+            raise Full(f"This process has {PROCESS_LIMIT} live pages open, its limit. Run one more web process.")
+        if self._people[visitor.id] >= PERSON_LIMIT:
+            raise Full(f"You have {PERSON_LIMIT} live pages open, the limit for one person. Close some tabs.")
+
+    async def _check_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(RECHECK_TURN)
+            try:
+                await self._check(time.monotonic())
+            except Exception:  # any failure of the database or the session store; the next turn asks again
+                log.exception("cannot re-check who may watch")
+
+    async def _check(self, now: float) -> None:
+        """End the streams whose right is gone."""
+        due = [stream for stream in self._streams if stream.recheck_at <= now]
+        if not due:
+            return
+        gone = await self._ask(session.gone, frozenset(stream.visitor.session for stream in due))
+        for stream in due:
+            stream.recheck_at = _next_check()
+            if stream.visitor.session in gone:
+                stream.end(Ending.SIGNED_OUT)
+
+    async def _ask(self, question: Callable[[Key], Answer], key: Key) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._lookups, question, key)
+
+
+def _next_check() -> float:
+    """Jittered, so that a thousand streams of one restart are not asked in one batch."""
+    return time.monotonic() + RECHECK_SECONDS * random.uniform(0.7, 1.0) - RECHECK_TURN  # noqa: S311 -- jitter

@@ -1,0 +1,78 @@
+"""What the mirror shows: the newest snapshot, and how far it can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recovery.domain.counts import Snapshot
+from recovery.errors import StoreError
+from recovery.reads import snapshots
+
+MISSED_COLLECTS = 3  # one late snapshot is no news, three are
+LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How good the newest snapshot is. None is: not known."""
+
+    snapshot_age_ms: int | None = None
+    error: str = ""  # why no newer one can be read, in a sentence; empty: the state store answers
+    failing_since_ms: int | None = None
+    scheduler_alive: bool | None = None
+    stale: bool = True
+
+    @property
+    def reason(self) -> str:
+        """Why the numbers are old, in a sentence; empty when they are not."""
+        if not self.stale:
+            return ""
+        if self.error:
+            return self.error
+        if self.scheduler_alive is False:
+            return "The scheduler is not running."
+        return "No snapshot was taken yet." if self.snapshot_age_ms is None else "The scheduler takes no snapshots."
+
+
+class Image:
+    """The newest snapshot and the last failure. Written by one task or thread, read by any."""
+
+    def __init__(self, collect_every: float) -> None:
+        self.snapshot: Snapshot | None = None
+        self._raw: bytes | None = None
+        self._stale_after_ms = max(LEAST_STALE_MS, int(collect_every * 1000 * MISSED_COLLECTS))
+        self._error = ""
+        self._failing_since_ms: int | None = None
+        self._scheduler_alive: bool | None = None
+
+    def take(self, raw: bytes | None, *, scheduler_alive: bool) -> None:
+        """A good answer of the state store. One that holds no snapshot leaves the last one standing."""
+        if raw is not None and raw != self._raw:
+            self.snapshot = snapshots.decode(raw)
+            self._raw = raw
+        self._scheduler_alive = scheduler_alive
+        self._error, self._failing_since_ms = "", None
+
+    def fail(self, failure: Exception, now_ms: int) -> None:
+        """No newer one can be read; the last snapshot stands."""
+        self._error = _sentence(failure)
+        self._failing_since_ms = self._failing_since_ms or now_ms
+        self._scheduler_alive = None
+
+    def health(self, now_ms: int) -> Health:
+        age = None if self.snapshot is None else max(0, now_ms - self.snapshot.taken_at)
+        return Health(
+            snapshot_age_ms=age,
+            error=self._error,
+            failing_since_ms=self._failing_since_ms,
+            scheduler_alive=self._scheduler_alive,
+            stale=age is None or age > self._stale_after_ms,
+        )
+
+
+def _sentence(failure: Exception) -> str:
+    if isinstance(failure, StoreError):
+        return f"The state store does not answer: {failure}"
+    if isinstance(failure, snapshots.OtherVersion):
+        return "The scheduler is of another version than this web process. Update and restart both."
+    return f"The newest snapshot cannot be read: {failure}"

@@ -1,0 +1,162 @@
+"""The newest snapshot in the memory of this process; pages and streams read it here and nowhere else.
+
+In a web process one asyncio task keeps it: it subscribes to the state store's channel, and asks by itself
+every two seconds in case a message was lost. In any other process (a management command, a test) the store
+is read on demand, at most once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from threading import Lock
+from typing import Any
+
+from redis.asyncio import Redis
+
+from dashboard.live.image import Health, Image
+from recovery import config
+from recovery.connections import aio, faults, state
+from recovery.connections.registry import registry
+from recovery.domain.counts import Snapshot
+from recovery.errors import UnstallError
+from recovery.reads.snapshots import OtherVersion
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0  # a lost message delays a page by no more than this
+ANSWER_SECONDS = 1.0  # the store is near; what takes longer is a fault
+PAUSE_SECONDS = (0.2, 0.8)  # before the next attempt; with the answer's limit it stays below two seconds
+CACHE_SECONDS = 1.0  # without a mirror: the store is asked this often at most
+
+
+def newest() -> Snapshot | None:
+    """The newest snapshot; None when there was none yet. From any thread, without waiting in a web process."""
+    return _source.image.snapshot if _source else _on_demand.look().snapshot
+
+
+def health() -> Health:
+    """How good `newest()` is."""
+    image = _source.image if _source else _on_demand.look()
+    return image.health(_now_ms())
+
+
+class Mirror:
+    """The task of a web process. `changed` is called on the event loop after every look at the store."""
+
+    def __init__(self, changed: Callable[[Image], None]) -> None:
+        self._config = config.current()
+        self.image = Image(self._config.collect_every)
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self._looked = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin, and wait for the first answer of the store or its failure, so that no page is served blank."""
+        global _source  # noqa: PLW0603 -- one mirror a process, read from every thread
+        self._task = asyncio.create_task(self._run(), name="mirror")
+        await self._looked.wait()
+        _source = self
+
+    async def stop(self) -> None:
+        global _source  # noqa: PLW0603 -- see start
+        _source = None
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        """For ever: follow, and on any failure say so, wait a moment, connect anew."""
+        while True:
+            try:
+                await self._follow()
+            except Exception as failure:  # noqa: BLE001 -- whatever it is, this task must outlive it
+                self._failed(failure)
+            await asyncio.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 -- jitter
+
+    async def _follow(self) -> None:
+        async with self._subscribed() as (client, subscription):
+            while True:
+                await self._look(client)
+                with faults.guarded(client):
+                    await subscription.get_message(ignore_subscribe_messages=True, timeout=POLL_SECONDS)
+
+    async def _look(self, client: Redis) -> None:
+        """One round trip to the state store."""
+        question = client.pipeline(transaction=False)
+        question.get(state.SNAPSHOT)
+        question.exists(state.SCHEDULER)
+        with faults.guarded(client):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                raw, alive = await question.execute()
+        await asyncio.to_thread(self.image.take, raw, scheduler_alive=bool(alive))
+        self._tell()
+
+    def _failed(self, failure: Exception) -> None:
+        if not isinstance(failure, UnstallError | OtherVersion):
+            log.error("the mirror stumbled", exc_info=failure)
+        self.image.fail(failure, _now_ms())
+        self._tell()
+
+    def _tell(self) -> None:
+        self._looked.set()
+        self._changed(self.image)
+
+    @asynccontextmanager
+    async def _subscribed(self) -> AsyncIterator[tuple[Redis, Any]]:
+        client = aio.state_client(self._config)
+        subscription = client.pubsub()
+        try:
+            with faults.guarded(client):
+                await subscription.subscribe(state.SNAPSHOT_CHANNEL)
+            yield client, subscription
+        finally:
+            await subscription.aclose()
+            await client.aclose()
+
+
+class _OnDemand:
+    """For processes without a mirror: asks the store, and keeps the answer for a moment."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._image: Image | None = None
+        self._looked_at = 0.0
+
+    def look(self) -> Image:
+        with self._lock:
+            if self._image is None:
+                self._image = Image(config.current().collect_every)
+            if time.monotonic() - self._looked_at > CACHE_SECONDS or not self._looked_at:
+                self._ask(self._image)
+                self._looked_at = time.monotonic()
+            return self._image
+
+    def forget(self) -> None:
+        """For tests that change the configuration."""
+        with self._lock:
+            self._image, self._looked_at = None, 0.0
+
+    def _ask(self, image: Image) -> None:
+        try:
+            store = registry().state()
+            question = store.pipeline(transaction=False)
+            question.get(state.SNAPSHOT)
+            question.exists(state.SCHEDULER)
+            with faults.guarded(store):
+                raw, alive = question.execute()
+            image.take(raw, scheduler_alive=bool(alive))
+        except (UnstallError, OtherVersion) as failure:
+            image.fail(failure, _now_ms())
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+_source: Mirror | None = None
+_on_demand = _OnDemand()

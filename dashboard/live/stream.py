@@ -1,0 +1,124 @@
+"""The small ASGI application for /live/…: it stands beside Django, so that an open stream holds no thread.
+
+In order, for one stream: 1. method and path, 2. room in this process, 3. who it is, 4. headers and the
+opening at once, 5. the newest event each time there is one, 6. a farewell when the server ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from django.db import DatabaseError
+
+from dashboard.live import events
+from dashboard.live.hub import Full, Hub, Stream
+
+Message = Mapping[str, Any]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+log = logging.getLogger(__name__)
+
+PATH = "/live/events"
+ABORT = "unstall.abort"  # the scope's extension by which our server lets a stream drop its connection
+SEND_SECONDS = 30.0  # a reader that takes nothing for so long is dropped, with what is buffered for it
+COME_BACK_SECONDS = (10, 30)  # Retry-After, spread
+
+STREAM_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store, no-transform"),  # no-transform: nothing on the way may compress it
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"connection", b"close"),  # once the stream is over nothing else comes on it, and a stop need not wait for it
+]
+
+
+class Streams:
+    """ASGI application over a hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != PATH:
+            return await _refuse(send, 404, "There is no such stream.")
+        if scope["method"] != "GET":
+            return await _refuse(send, 405, "A stream is read with GET.", [(b"allow", b"GET")])
+        try:
+            visitor = await self.hub.visitor(_cookies(scope))
+            if visitor is None:
+                return await _refuse(send, 401, "Sign in first.")
+            stream = self.hub.open(visitor, _cut(scope))
+        except Full as full:
+            return await _refuse(send, 503, str(full), _come_back())
+        except DatabaseError:
+            log.exception("cannot look up who asks for a stream")
+            return await _refuse(send, 503, "The database does not answer.", _come_back())
+        await self._run(stream, receive, send)
+        return None
+
+    async def _run(self, stream: Stream, receive: Receive, send: Send) -> None:
+        departure = asyncio.create_task(_watch(stream, receive))
+        try:
+            await _write(stream, send)
+        except TimeoutError:
+            stream.cut()
+            await asyncio.wait((departure,), timeout=1)  # until the server has seen the connection close
+        finally:
+            departure.cancel()
+            self.hub.leave(stream)
+
+
+async def _write(stream: Stream, send: Send) -> None:
+    """Every send has a limit: it waits for a reader that may never read."""
+    await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+    await _chunk(send, events.opening(int(time.time() * 1000)))
+    while (event := await stream.next()) is not None:
+        await _chunk(send, event)
+    if stream.ending:
+        await _chunk(send, events.bye(stream.ending), more=False)
+
+
+async def _chunk(send: Send, body: bytes, *, more: bool = True) -> None:
+    async with asyncio.timeout(SEND_SECONDS):
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _watch(stream: Stream, receive: Receive) -> None:
+    """Notice a reader that leaves, even while nothing is sent. A body, if any, is read and dropped."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    stream.depart()
+
+
+async def _refuse(send: Send, status: int, why: str, headers: Headers | None = None) -> None:
+    body = why.encode()
+    plain = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": plain + (headers or [])})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _come_back() -> Headers:
+    return [(b"retry-after", str(random.randint(*COME_BACK_SECONDS)).encode())]  # noqa: S311 -- jitter
+
+
+def _cookies(scope: Scope) -> str:
+    return "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
+
+
+def _cut(scope: Scope) -> Callable[[], None]:
+    """How to drop this connection; under a server without our extension it closes in its own time."""
+    abort: Callable[[], None] = (scope.get("extensions") or {}).get(ABORT, lambda: None)
+    return abort

@@ -1,0 +1,19 @@
+"""`manage.py first-link`: a one-time link for the first admin."""  # noqa: N999 - the command has the name of the file
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from dashboard.invitations import first_link
+
+
+class Command(BaseCommand):
+    help = "Print a one-time link that makes the first admin. It works for 24 hours; earlier ones stop working."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path = first_link()
+        if path is None:
+            raise CommandError("There is an admin already. They make links for others on the page Users.")
+        self.stdout.write(path)

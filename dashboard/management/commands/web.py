@@ -1,0 +1,47 @@
+"""`manage.py web`: serves the pages and the live streams from one process. Run as many as you like."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from dashboard.asgi import application, hub
+from dashboard.live.listen import CannotListen, address, forget, listen
+from dashboard.live.server import WebServer, configuration, raise_file_limit
+from recovery import config
+from recovery.errors import ConfigError, Problem
+
+WRONG_CALL = 2
+
+
+class Command(BaseCommand):
+    help = "Serve the pages and the live streams (UNSTALL_BIND, default 127.0.0.1:8000)."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            require_state(config.current())
+            listener = listen(settings.BIND)
+        except (ConfigError, CannotListen) as problem:
+            self.stderr.write(str(problem))
+            sys.exit(WRONG_CALL)
+        raise_file_limit()
+        self.stdout.write(f"Unstall listens on {address(listener)}")
+        WebServer(configuration(application, settings.TRUSTED_PROXIES), hub).run([listener])
+        forget(settings.BIND)
+
+
+def require_state(chosen: config.Config) -> None:
+    """A web process alone has no embedded store; what it shows is what the scheduler left in the shared one."""
+    if chosen.state_url is None:
+        raise ConfigError(
+            (
+                Problem(
+                    "UNSTALL_STATE_URL",
+                    "is not set, and a web process by itself keeps no state store.",
+                    "Set it to a Redis or Valkey that holds no queues (redis://host:6379/1), or run `manage.py up`.",
+                ),
+            )
+        )

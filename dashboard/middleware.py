@@ -1,0 +1,78 @@
+"""What every request passes: probes first, headers last, everything closed, faults turned into pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import resolve_url
+from django.utils.cache import patch_vary_headers
+from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.middleware import HtmxDetails
+
+from dashboard.views import errors, health
+from recovery.errors import Missing, StoreError, UnstallError
+
+Next = Callable[[HttpRequest], HttpResponseBase]
+PROBES = {"/healthz": health.alive, "/readyz": health.ready}
+_PERMISSIONS = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+
+
+def probes(get_response: Next) -> Next:
+    """Answers the probes before anything else: they come by address, with a Host that nobody allowed."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        probe = PROBES.get(request.path_info)
+        return probe(request) if probe else get_response(request)
+
+    return middleware
+
+
+def headers(get_response: Next) -> Next:
+    """A page shows payloads, so no cache keeps it; one URL answers a page and a fragment, so caches must know."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        patch_vary_headers(response, ["HX-Request"])
+        response.headers.setdefault("Cache-Control", "no-store")
+        response.headers.setdefault("X-Frame-Options", settings.X_FRAME_OPTIONS)
+        response.headers.setdefault("Permissions-Policy", _PERMISSIONS)
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        return response
+
+    return middleware
+
+
+class LoginRequired(LoginRequiredMiddleware):
+    """Everything is closed but what says otherwise. A fragment's request leads the whole tab to the login."""
+
+    def handle_no_permission(  # type: ignore[override]  # any response will do; the base names its own kind
+        self, request: HttpRequest, view_func: Callable[..., HttpResponseBase]
+    ) -> HttpResponseBase:
+        htmx = HtmxDetails(request)
+        if not htmx:
+            return super().handle_no_permission(request, view_func)
+        login = redirect_to_login(htmx.current_url_abs_path or "/", resolve_url(settings.LOGIN_URL))
+        return HttpResponseClientRedirect(login.url)
+
+
+class Faults:
+    """The web's edge: what the engine raises becomes a page, or a fragment, and a status."""
+
+    def __init__(self, get_response: Next) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
+        if isinstance(fault, Missing):
+            return errors.missing(request, fault)
+        if isinstance(fault, StoreError):
+            return errors.store_down(request, fault)
+        if isinstance(fault, UnstallError):
+            return errors.refused(request, fault)
+        return None

@@ -1,0 +1,33 @@
+"""Changes to who may come in. There is always an active admin left, whoever else changes things at the same time."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from dashboard.access import Role
+from dashboard.models import User
+
+
+class LastAdmin(Exception):
+    """Without an admin nobody could ever make one again, short of the command line."""
+
+
+def set_role(user: User, role: Role) -> None:
+    with transaction.atomic():
+        if role is not Role.ADMIN:
+            _keep_an_admin(user)
+        User.objects.filter(pk=user.pk).update(role=role)
+
+
+def set_active(user: User, *, active: bool) -> None:
+    with transaction.atomic():
+        if not active:
+            _keep_an_admin(user)
+        User.objects.filter(pk=user.pk).update(is_active=active)
+
+
+def _keep_an_admin(user: User) -> None:
+    """The rows of all admins are locked first, or two of them could take the role from each other at once."""
+    admins = set(User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True).values_list("pk", flat=True))
+    if admins == {user.pk}:
+        raise LastAdmin

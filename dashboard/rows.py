@@ -1,0 +1,95 @@
+"""Rows of a queue's lists as what stands in their cells: ages, locks and attempts in words, secrets taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+
+from dashboard.discretion import Discretion
+from recovery.domain.ages import SECOND, age, took
+from recovery.domain.counts import Worker
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import shown
+
+Cells = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LockBar:
+    """How much of a lock is left. `state`: held, none, endless, unknown."""
+
+    state: str
+    words: str
+    percent: int = 0
+
+
+def cells(rows: Iterable[JobRow], now: int, see: Discretion, longest_lock: int = 0) -> list[Cells]:
+    return [_cells(row, now, see, longest_lock) for row in rows]
+
+
+def _cells(row: JobRow, now: int, see: Discretion, longest_lock: int) -> Cells:
+    queue = row.ref.queue
+    return {
+        "row": row,
+        "anchor": f"job-{row.ref.slug}",
+        "url": reverse("job", args=[queue.deployment, queue.base, row.id]),
+        "queue_url": reverse("queue", args=[queue.deployment, queue.base]),
+        "id": row.ref.label,
+        "name": shown(row.name),
+        "holder": _holder(row),
+        "running": "" if row.processed_at is None else age(now - row.processed_at),
+        "waited": _between(row.added_at, row.processed_at),
+        "took": _between(row.processed_at, row.finished_at),
+        "due": _due(row, now),
+        "attempts": f"{row.attempts:,} / {row.attempts_limit:,}",
+        "lock": lock_bar(row, longest_lock),
+        "reason": see.text(row.reason),
+        "result": see.payload(row.result),
+        "progress": see.payload(row.progress),
+        "tone": _tone(row),
+    }
+
+
+def workers(found: Iterable[Worker]) -> list[Cells]:
+    """Redis counts a connection's age and idleness in seconds."""
+    return [
+        {"worker": worker, "connected": age(worker.age * SECOND), "idle": age(worker.idle * SECOND)} for worker in found
+    ]
+
+
+def lock_bar(row: JobRow, longest: int) -> LockBar:
+    """The TTL of a lock against the longest seen on this queue, which is the nearest to its length we can know."""
+    if not row.lock_known:
+        return LockBar("unknown", "unknown")
+    if row.lock is None:
+        return LockBar("none", "none")
+    if row.lock.ttl is None:
+        return LockBar("endless", "never ends", 100)
+    longest = max(longest, row.lock.ttl, 1)
+    return LockBar("held", f"{age(row.lock.ttl)} of {age(longest)}", min(100, row.lock.ttl * 100 // longest))
+
+
+def _holder(row: JobRow) -> str:
+    """The worker by its name; else the start of the lock's token, which groups the jobs of one worker."""
+    if row.lock is None:
+        return shown(row.worker)
+    return shown(row.worker) or shown(row.lock.holder[:8])
+
+
+def _between(start: int | None, end: int | None) -> str:
+    return "" if start is None or end is None or end < start else took(end - start)
+
+
+def _due(row: JobRow, now: int) -> str:
+    if row.due_at is None:
+        return "unknown"
+    return f"in {age(row.due_at - now)}" if row.due_at > now else f"due for {age(now - row.due_at)}"
+
+
+def _tone(row: JobRow) -> str:
+    if row.missing:
+        return "unreadable"
+    return "warn" if row.state is State.ACTIVE and row.lock_known and row.lock is None else ""

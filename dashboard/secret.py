@@ -1,0 +1,48 @@
+"""The secret key: from the environment, or made once and kept in the data directory for its owner alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from dashboard.env import Environment
+
+FILE = "secret-key"
+LEAST = 32  # characters; below that a key can be guessed from one signature
+_NAME = "UNSTALL_SECRET_KEY"
+
+
+def key(env: Environment, directory: Path) -> str:
+    """The key to use. Where none can be had, a passing one: the start is refused anyway, with the reason."""
+    written = env.text(_NAME)
+    if written and len(written) < LEAST:
+        env.refuse(_NAME, f"is shorter than {LEAST} characters.", "Leave it out, and one is made and kept for you.")
+    if written:
+        return written
+    try:
+        return kept_key(directory)
+    except OSError as error:
+        reason = f"{directory} cannot be written: {error.strerror}."
+        env.refuse("UNSTALL_DATA_DIR", reason, "Name a directory that belongs to the user who runs this.")
+        return secrets.token_urlsafe(50)
+
+
+def kept_key(directory: Path) -> str:
+    """Reads the key, or makes it. Several processes may start at once: whoever links the file first decides."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = directory / FILE
+    if not path.exists():
+        _make(path)
+    return path.read_text(encoding="ascii").strip()
+
+
+def _make(path: Path) -> None:
+    """Written aside (a temporary file is its owner's alone) and linked into place: no reader ever sees half a key."""
+    with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.") as aside:
+        aside.write(secrets.token_urlsafe(50))
+        aside.flush()
+        with suppress(FileExistsError):
+            os.link(aside.name, path)

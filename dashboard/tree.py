@@ -1,0 +1,100 @@
+"""JSON as a foldable tree: a flat list of openings, leaves and closings that one template loop can draw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+OPEN_DEPTH = 3  # deeper levels start folded
+DEPTH_LIMIT = 24  # deeper levels are one line of text
+NODE_LIMIT = 2_000  # nodes drawn; the text below the tree has the rest
+LEAF_LIMIT = 2_000  # characters of one value in the tree
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`step`: open, leaf, close, rest. `kind` colours a leaf: text, number, word."""
+
+    step: str
+    key: str = ""
+    text: str = ""
+    kind: str = ""
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """`nodes` is empty when the text is no JSON object or list, or was cut: then the text stands for itself."""
+
+    nodes: tuple[Node, ...]
+    pretty: str
+
+    @property
+    def is_tree(self) -> bool:
+        return bool(self.nodes)
+
+
+def tree(text: str, *, is_cut: bool = False) -> Tree:
+    """Never raises: what is no JSON is text."""
+    if is_cut or not text.lstrip().startswith(("{", "[")):
+        return Tree((), text)
+    try:
+        value = json.loads(text)
+        pretty = _json(value, indent=2)
+    except (ValueError, RecursionError):
+        return Tree((), text)
+    return Tree(tuple(_bounded(_walk("", value, 0))), pretty)
+
+
+def _bounded(nodes: Iterator[Node]) -> Iterator[Node]:
+    """Cuts after the limit, and closes what is open then."""
+    depth = 0
+    for number, node in enumerate(nodes):
+        depth += (node.step == "open") - (node.step == "close")
+        yield node
+        if number >= NODE_LIMIT:
+            yield Node("rest", text=f"more than {NODE_LIMIT:,} values; the text below has them all")
+            yield from [Node("close")] * depth
+            return
+
+
+def _walk(key: str, value: Any, depth: int) -> Iterator[Node]:
+    if not isinstance(value, (dict, list)) or not value:
+        yield _leaf(key, value)
+        return
+    if depth >= DEPTH_LIMIT:
+        yield Node("leaf", key, _short(_json(value)), "text")
+        return
+    yield Node("open", key, _size(value), is_open=depth < OPEN_DEPTH)
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, item in members:
+        yield from _walk(_whole(str(name)), item, depth + 1)
+    yield Node("close")
+
+
+def _leaf(key: str, value: Any) -> Node:
+    if isinstance(value, str):
+        return Node("leaf", key, _short(_json(value)), "text")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return Node("leaf", key, _short(_json(value)), "number" if is_number else "word")
+
+
+def _size(value: dict[str, Any] | list[Any]) -> str:
+    if isinstance(value, dict):
+        return f"{{{len(value):,}}}"
+    return f"[{len(value):,}]"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LEAF_LIMIT else f"{text[:LEAF_LIMIT]}… {len(text) - LEAF_LIMIT:,} more characters"
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    return _whole(json.dumps(value, indent=indent, ensure_ascii=False))
+
+
+def _whole(text: str) -> str:
+    """Half of a surrogate pair is legal in JSON and nowhere else."""
+    return text.encode("utf-8", "replace").decode()

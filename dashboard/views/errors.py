@@ -1,0 +1,113 @@
+"""Error pages: what happened, what it means, and the nearest useful page. A fragment gets a notice instead."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from recovery.domain.refs import shown
+from recovery.errors import DeploymentMissing, JobMissing, Missing, QueueMissing, StoreError, UnstallError
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5  # a store that comes back is seen within this time
+_TARGET = "#trouble"
+_PERHAPS_DONE = "Whether the change was made is not known. Look before you repeat it."
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What an error page says."""
+
+    status: int
+    title: str
+    text: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    advice: str = ""
+    link: str = ""
+    link_text: str = ""
+    retry: int = 0  # seconds
+
+
+def missing(request: HttpRequest, fault: Missing) -> HttpResponse:
+    """404, with the nearest thing that is still there."""
+    kwargs = request.resolver_match.kwargs if request.resolver_match else {}
+    deployment, base = kwargs.get("deployment", ""), kwargs.get("base", "")
+    if isinstance(fault, JobMissing) and base:
+        link, link_text = reverse("queue", args=[deployment, base]), f"Its queue: {shown(base)}"
+        title, text = "This job is gone", "It finished and was removed, or somebody removed it."
+    elif isinstance(fault, QueueMissing | DeploymentMissing):
+        link, link_text = reverse("overview"), "All queues"
+        what = "queue" if isinstance(fault, QueueMissing) else "deployment"
+        title, text = f"There is no such {what}", "It was removed, it was renamed, or nobody has used it yet."
+    else:
+        link, link_text, title, text = reverse("overview"), "All queues", "This is gone", str(fault)
+    return answer(request, Fault(404, title, text, link=link, link_text=link_text))
+
+
+def store_down(request: HttpRequest, fault: StoreError) -> HttpResponse:
+    """503: the target with its password hidden, the error, what to look at, and another try."""
+    log.warning("%s", fault)
+    facts = [("Store", fault.target), ("Error", fault.reason)]
+    if fault.command:
+        facts.append(("Command", fault.command))
+    retry = RETRY_SECONDS if request.method == "GET" else 0  # a change is never repeated by itself
+    text = "This page needs it right now. It is asked again by itself." if retry else _PERHAPS_DONE
+    told = Fault(503, "A store does not answer", text, tuple(facts), fault.advice, retry=retry)
+    response = answer(request, told)
+    response["Retry-After"] = str(RETRY_SECONDS)
+    return response
+
+
+def refused(request: HttpRequest, fault: UnstallError) -> HttpResponse:
+    return answer(request, Fault(409, "This cannot be done here", str(fault)))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    text = "The address leads nowhere. Perhaps it was cut when it was copied."
+    return answer(request, Fault(404, "There is no such page", text, link=reverse("overview"), link_text="All queues"))
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    reason = str(exception) or "Your role does not allow this."
+    told = Fault(403, "Not for your role", reason, advice="An admin can change your role under Users.")
+    return answer(request, told)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    advice = "If the address in your browser is right, an admin adds it to UNSTALL_ALLOWED_HOSTS."
+    return answer(request, Fault(400, "This request cannot be read", advice=advice), bare=True)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    text = "The form is older than your session, or it did not come from a page of ours. Nothing was changed."
+    advice = (
+        "Load the page again and repeat it. If that does not help, cookies are blocked, "
+        "or UNSTALL_TRUSTED_ORIGINS lacks this address."
+    )
+    return answer(request, Fault(403, "The form was not accepted", text, (("Reason", reason),), advice))
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """500. It leans on nothing that could be what broke: no database, no configuration, no frame."""
+    text = "This is a fault in Unstall, not in your queues. It is in the log of the web process."
+    told = Fault(500, "Something broke here", text, link="/", link_text="All queues")
+    return answer(request, told, bare=True)
+
+
+def answer(request: HttpRequest, fault: Fault, *, bare: bool = False) -> HttpResponse:
+    """The page; for a fragment's request a notice above the page, whose old content stays."""
+    if request.headers.get("HX-Request"):
+        response = render(None, "errors/_fault.html", {"fault": fault}, status=fault.status)
+        response["HX-Retarget"], response["HX-Reswap"] = _TARGET, "innerHTML"
+        return response
+    if request.accepts("text/html"):
+        page = "errors/bare.html" if bare else "errors/fault.html"
+        return render(None if bare else request, page, {"fault": fault}, status=fault.status)
+    return HttpResponse(
+        f"{fault.title}. {fault.text}\n".encode(), content_type="text/plain; charset=utf-8", status=fault.status
+    )

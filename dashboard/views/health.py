@@ -1,0 +1,55 @@
+"""Probes. They tell an orchestrator whether to restart us (alive) or to send people elsewhere (ready), no more."""
+
+from __future__ import annotations
+
+import logging
+
+from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from dashboard.live import mirror
+
+log = logging.getLogger(__name__)
+
+
+@login_not_required
+def alive(request: HttpRequest) -> HttpResponse:
+    """The process answers. No I/O: a dead Redis is no reason to restart us."""
+    return _uncached(HttpResponse("alive\n", content_type="text/plain"))
+
+
+@login_not_required
+def ready(request: HttpRequest) -> HttpResponse:
+    """Database, state store and a fresh snapshot. Says which is missing, never where it lives."""
+    reasons = [reason for reason in (_database(), *_snapshot()) if reason]
+    body = {"ready": not reasons, "reasons": reasons}
+    return _uncached(JsonResponse(body, status=503 if reasons else 200))
+
+
+def _database() -> str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        log.warning("not ready: the database does not answer", exc_info=True)
+        return "database: does not answer"
+    finally:
+        connection.close_if_unusable_or_obsolete()
+    return ""
+
+
+def _snapshot() -> tuple[str, ...]:
+    health = mirror.health()
+    if health.error:
+        return ("state store: does not answer",)
+    if health.snapshot_age_ms is None:
+        return ("snapshot: none yet",)
+    if health.stale:
+        return (f"snapshot: {health.snapshot_age_ms // 1000} s old",)
+    return ()
+
+
+def _uncached(response: HttpResponse) -> HttpResponse:
+    response["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,162 @@
+"""/queues/<deployment>/<base>/jobs/<id>: one job, its life on the left, everything it carries on the right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from dashboard import rows
+from dashboard.discretion import Discretion
+from dashboard.live import mirror
+from dashboard.tree import Tree, tree
+from recovery.domain.jobs import Job, State, Text
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.timeline import timeline
+from recovery.reads import jobs, lists
+from recovery.reads.lists import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    name: str
+    title: str
+    count: int | str | None = ""
+
+    @property
+    def fragment(self) -> str:
+        return f"job/_{'payload' if self.name in _PAYLOADS else self.name}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One JSON field as it is shown. `size` is the whole in bytes, `is_cut` says that not all of it is here."""
+
+    tree: Tree
+    size: int
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the job's hash, as it is."""
+
+    name: str
+    text: str
+    size: int
+    is_cut: bool
+
+
+_PAYLOADS: dict[str, Callable[[Job], Text]] = {
+    "data": lambda job: job.data,
+    "options": lambda job: job.options,
+    "result": lambda job: job.result,
+}
+
+
+def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
+    return render(request, "job/page.html", _context(request, deployment, base, id))
+
+
+def life(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
+    """The head and the timeline again, while the job lives."""
+    return render(request, "job/_life.html", _life(request, *_found(request, deployment, base, id)))
+
+
+def tab(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
+    return render(request, "job/_tab.html", _context(request, deployment, base, id))
+
+
+def _found(request: HttpRequest, deployment: str, base: str, id: str) -> tuple[Queue, Job]:
+    queue = lists.locate(QueueRef(deployment, base), mirror.newest())
+    return queue, jobs.job(queue, id, whole="whole" in request.GET)
+
+
+def _context(request: HttpRequest, deployment: str, base: str, id: str) -> dict[str, Any]:
+    queue, job = _found(request, deployment, base, id)
+    tabs = _tabs(queue, job)
+    chosen = next((tab for tab in tabs if tab.name == request.GET.get("tab")), tabs[0])
+    see = Discretion.of(request)
+    return {
+        **_life(request, queue, job),
+        "tabs": tabs,
+        "tab": chosen,
+        "is_redacted": not see.sees_all,
+        **_contents(request, queue, job, chosen, see),
+    }
+
+
+def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
+    now, see = int(time.time() * 1000), Discretion.of(request)
+    longest = lists.longest_locks.seen(queue.ref, (job.row,)) if job.row.state is State.ACTIVE else 0
+    return {
+        "queue": queue,
+        "job": job,
+        "row": job.row,
+        "name": shown(job.row.name),
+        "events": timeline(job, now, reason=see.text(job.row.reason)),
+        "lock": rows.lock_bar(job.row, longest) if job.row.state is State.ACTIVE else None,
+        "progress": see.payload(job.row.progress),
+    }
+
+
+def _tabs(queue: Queue, job: Job) -> list[Tab]:
+    """The error first when there is one that counts; what does not exist has no tab."""
+    tabs = [Tab("data", "Data"), Tab("options", "Options")]
+    if job.result.size:
+        tabs.append(Tab("result", "Result"))
+    if job.reason or job.stack or job.deferred_failure:
+        tabs.insert(0 if job.row.state is State.FAILED else len(tabs), Tab("error", "Error", len(job.stack) or ""))
+    tabs.append(Tab("logs", "Logs", job.log_count))
+    if queue.capabilities.families and (job.row.parent or job.has_children):
+        tabs.append(Tab("family", "Family"))
+    return [*tabs, Tab("raw", "Raw", len(job.fields))]
+
+
+def _contents(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discretion) -> dict[str, Any]:
+    if tab.name in _PAYLOADS:
+        return {"payload": _payload(_PAYLOADS[tab.name](job), see)}
+    if tab.name == "error":
+        return _error(job, see)
+    if tab.name == "logs":
+        return _logs(request, queue, job, see)
+    if tab.name == "family":
+        return {"family": jobs.family(queue, job.row.id)}
+    return {"fields": [_field(name, text, see) for name, text in job.fields]}
+
+
+def _payload(text: Text, see: Discretion) -> Payload:
+    return Payload(tree(see.payload(text.value), is_cut=text.is_cut), text.size, text.is_cut)
+
+
+def _field(name: str, text: Text, see: Discretion) -> Field:
+    return Field(shown(name), see.field(name, text.value), text.size, text.is_cut)
+
+
+def _error(job: Job, see: Discretion) -> dict[str, Any]:
+    """The newest attempt first: it is the one that is asked about."""
+    attempts = [(number, see.text(stack)) for number, stack in enumerate(job.stack, 1)]
+    return {
+        "reason": see.text(job.reason),
+        "attempts": attempts[::-1],
+        "deferred": see.text(job.deferred_failure),
+    }
+
+
+def _logs(request: HttpRequest, queue: Queue, job: Job, see: Discretion) -> dict[str, Any]:
+    """The end of the log, unless an earlier window is asked for."""
+    written = request.GET.get("from", "")
+    last = max(0, (job.log_count or 0) - jobs.LOG_LINES)
+    start = min(int(written), last) if written.isascii() and written.isdigit() and len(written) < 10 else last
+    window = jobs.logs(queue, job.row.id, start=start)
+    after = window.start + len(window.lines)
+    return {
+        "lines": [(number, see.text(line)) for number, line in enumerate(window.lines, window.start + 1)],
+        "window": window,
+        "earlier": max(0, window.start - jobs.LOG_LINES) if window.start else None,
+        "later": after if window.total is not None and after < window.total else None,
+    }

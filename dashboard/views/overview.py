@@ -1,0 +1,112 @@
+"""/queues: totals, what is wrong, and the table of all queues, from the snapshot in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString, mark_safe
+
+from dashboard.cells import cells
+from dashboard.live import mirror
+from recovery.domain.concerns import concerns
+from recovery.domain.counts import Snapshot
+from recovery.reads.overview import GROUP_DELIMITERS, Column, Query, view
+from recovery.reads.shared import Shared
+
+FRAGMENT_LIFE = 60.0  # seconds; a fragment is named by its snapshot's number, so it can never be too old
+FRAGMENTS_KEPT = 64  # different filters and sorts of two snapshots; about 100 KB each
+_HEADS = (
+    (Column.NAME, "Queue", ""),
+    (Column.STATE, "States", "wide"),
+    (Column.WAITING, "Waiting", "right"),
+    (Column.ACTIVE, "Active", "right"),
+    (Column.DELAYED, "Delayed", "right"),
+    (Column.FAILED, "Failed", "right"),
+    (Column.OLDEST, "Oldest wait", "right"),
+    (Column.WORKERS, "Workers", "right"),
+    (Column.WATCHDOG, "Watchdog", "right"),
+    (Column.RATE, "Per minute", "wide"),
+    (Column.FAILING, "Failing", "right"),
+)
+
+_fragments = Shared(life=FRAGMENT_LIFE, kept=FRAGMENTS_KEPT)
+
+
+def page(request: HttpRequest) -> HttpResponse:
+    query = Query.parse(request.GET)
+    snapshot, stale = _newest()
+    context = {
+        "query": query,
+        "heads": [_head(query, *head) for head in _HEADS],
+        "groups": GROUP_DELIMITERS,
+        "fragment": _fragment(snapshot, query, stale, is_swap=False) if snapshot else "",
+        "summary": _summary(snapshot, query, stale) if snapshot else "",
+        "snapshot": snapshot,
+        "stale": stale,
+    }
+    return render(request, "overview/page.html", context)
+
+
+def rows(request: HttpRequest) -> HttpResponse:
+    """One chunk of the table; with the first one comes what stands above the table."""
+    query = Query.parse(request.GET)
+    snapshot, stale = _newest()
+    if snapshot is None:
+        return HttpResponse(status=204)  # keep what is there
+    summary = _summary(snapshot, query, stale, is_swap=True) if query.start == 0 else ""
+    return HttpResponse(_fragment(snapshot, query, stale, is_swap=True) + summary)
+
+
+def _newest() -> tuple[Snapshot | None, str]:
+    """The snapshot, and why its numbers are old; "" while they are not."""
+    return mirror.newest(), mirror.health().reason
+
+
+def _fragment(snapshot: Snapshot, query: Query, stale: str, *, is_swap: bool) -> SafeString:
+    """The rows as markup, made once a snapshot and query for all who look. Nothing in it depends on a role."""
+    key = ("rows", snapshot.number, snapshot.taken_at, query, bool(stale), is_swap)
+    return _fragments.get(key, lambda: _markup("overview/_rows.html", _rows(snapshot, query, is_swap=is_swap)))
+
+
+def _summary(snapshot: Snapshot, query: Query, stale: str, *, is_swap: bool = False) -> SafeString:
+    key = ("summary", snapshot.number, snapshot.taken_at, query, stale, is_swap)
+    return _fragments.get(
+        key,
+        lambda: _markup(
+            "overview/_summary.html",
+            {
+                "overview": view(snapshot, query),
+                "query": query,
+                "concerns": () if stale else concerns(snapshot),
+                "is_swap": is_swap,
+            },
+        ),
+    )
+
+
+def _rows(snapshot: Snapshot, query: Query, *, is_swap: bool) -> dict[str, Any]:
+    found = view(snapshot, query)
+    many = len(snapshot.deployments) > 1
+    following = found.following(query)
+    return {
+        "rows": [cells(row, snapshot.taken_at, with_deployment=many) for row in found.rows],
+        "overview": found,
+        "query": query,
+        "grouped": bool(query.group),
+        "columns": len(_HEADS),
+        "following": None if following is None else query.at(following),
+        "before": query.at(max(0, query.start - len(found.rows))) if query.start and not is_swap else None,
+        "is_swap": is_swap,
+    }
+
+
+def _head(query: Query, column: Column, title: str, kind: str) -> dict[str, Any]:
+    order = ("descending" if query.falling else "ascending") if column is query.sort else ""
+    return {"column": column.value, "title": title, "kind": kind, "order": order, "url": query.by(column).url()}
+
+
+def _markup(template: str, context: dict[str, Any]) -> SafeString:
+    return mark_safe(render_to_string(template, context))  # noqa: S308 -- the engine's own, autoescaped output

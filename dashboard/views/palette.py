@@ -1,0 +1,73 @@
+"""The palette: one box that finds queues, pages and a job by its id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard.access import allows
+from dashboard.context import PAGES
+from dashboard.live import mirror
+from recovery.domain.counts import QueueSample
+
+QUEUES_SHOWN = 12  # more than that, and typing another letter is quicker than reading
+QUERY_LIMIT = 200  # characters; a job id is shorter
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One line: where it leads, what it is called, what it is."""
+
+    url: str
+    title: str
+    kind: str
+    note: str = ""
+
+
+@require_safe
+def palette(request: HttpRequest) -> HttpResponse:
+    """A fragment for the dialog; a page for who has no JavaScript."""
+    query = request.GET.get("q", "").strip()[:QUERY_LIMIT]
+    queues, more = _queues(query)
+    context = {"query": query, "hits": (*queues, *_pages(request, query), *_job(query)), "more": more}
+    return render(request, "palette/_hits.html" if "HX-Request" in request.headers else "palette/palette.html", context)
+
+
+def _queues(query: str) -> tuple[list[Hit], int]:
+    """Queues whose name has every word of the query, names that begin with it first; and how many more there are."""
+    snapshot = mirror.newest()
+    words = query.lower().split()
+    samples = snapshot.queues if snapshot else ()
+    found = [sample for sample in samples if all(word in sample.ref.label.lower() for word in words)]
+    found.sort(key=lambda sample: (not _name(sample).startswith(query.lower()), _name(sample), sample.ref))
+    return [_queue(sample) for sample in found[:QUEUES_SHOWN]], max(0, len(found) - QUEUES_SHOWN)
+
+
+def _name(sample: QueueSample) -> str:
+    """The queue's own name without its prefix: what people type first."""
+    return sample.ref.label.lower().rpartition(":")[2]
+
+
+def _queue(sample: QueueSample) -> Hit:
+    ref = sample.ref
+    note = f"{ref.deployment} · {sample.flavour.label}"
+    return Hit(reverse("queue", args=[ref.deployment, ref.base]), ref.label, "queue", note)
+
+
+def _pages(request: HttpRequest, query: str) -> list[Hit]:
+    return [
+        Hit(page.url, page.title, "page", page.keys)
+        for page in PAGES
+        if allows(request.user, page.role) and query.lower() in page.title.lower()
+    ]
+
+
+def _job(query: str) -> list[Hit]:
+    if not query:
+        return []
+    return [Hit(f"{reverse('search')}?{urlencode({'id': query})}", query, "job", "look for this id in every queue")]

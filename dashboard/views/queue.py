@@ -1,0 +1,181 @@
+"""/queues/<deployment>/<base>/: one queue, its lists in tabs, its workers and its past."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils.http import urlencode
+
+from dashboard import rows
+from dashboard.charts import throughput
+from dashboard.discretion import Discretion
+from dashboard.live import mirror
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.domain.series import HOURS
+from recovery.errors import StoreError
+from recovery.reads import history, lists, runs
+from recovery.reads.lists import Queue
+from recovery.reads.shared import Shared
+
+CHART_LIFE = 15.0  # seconds; a chart's newest bucket is a closed minute
+CHARTS_KEPT = 128
+
+_charts = Shared(life=CHART_LIFE, kept=CHARTS_KEPT)
+_FRAGMENTS = {
+    State.ACTIVE: "queue/_active.html",
+    State.COMPLETED: "queue/_completed.html",
+    State.FAILED: "queue/_failed.html",
+    State.DELAYED: "queue/_delayed.html",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One tab; `state` for those that show a list of jobs. `count` None: not known; "" has none."""
+
+    name: str
+    title: str
+    count: int | str | None = ""
+    state: State | None = None
+
+    @property
+    def fragment(self) -> str:
+        if self.state is None:
+            return f"queue/_{self.name}.html"
+        return _FRAGMENTS.get(self.state, "queue/_waiting.html")
+
+
+def page(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
+    return render(request, "queue/page.html", _context(request, deployment, base))
+
+
+def tab(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
+    """The tab again, and with it the head of the page."""
+    return render(request, "queue/_tab.html", _context(request, deployment, base) | {"is_swap": True})
+
+
+def chart(request: HttpRequest, deployment: str, base: str) -> JsonResponse:
+    """Completed and failed as a plotly figure; the same for all who look."""
+    queue = lists.locate(QueueRef(deployment, base), mirror.newest())
+    hours = _hours(request)
+    series = _charts.get((queue.ref, hours), lambda: history.series(queue.ref, queue.flavour, hours))
+    return JsonResponse(throughput.figure(series))
+
+
+def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]:
+    queue = lists.locate(QueueRef(deployment, base), mirror.newest())
+    tabs = _tabs(queue)
+    chosen = next((tab for tab in tabs if tab.name == request.GET.get("tab")), tabs[0])
+    now = int(time.time() * 1000)
+    return {
+        "queue": queue,
+        "sample": queue.sample,
+        "old": _old(queue),
+        "tabs": tabs,
+        "tab": chosen,
+        "now": now,
+        "link": _link(request, chosen),
+        **_contents(request, queue, chosen, now),
+    }
+
+
+def _old(queue: Queue) -> str:
+    """Why the numbers of this page are old; "" while they are not."""
+    if queue.sample is None:
+        return ""
+    snapshot = mirror.newest()
+    deployment = snapshot.deployment(queue.ref.deployment) if snapshot else None
+    return queue.sample.error or (deployment.error if deployment else "") or mirror.health().reason
+
+
+def _tabs(queue: Queue) -> list[Tab]:
+    can, sample = queue.capabilities, queue.sample
+    tabs = [
+        Tab(state.value, state.value.replace("-", " ").capitalize(), _count(queue, state), state)
+        for state in can.states
+    ]
+    if can.schedulers:
+        tabs.append(Tab("schedulers", "Schedulers"))
+    tabs.append(Tab("workers", "Workers", sample.workers if sample else None))
+    tabs.append(Tab("history", "History"))
+    return tabs
+
+
+def _title(state: State) -> str:
+    return "Children" if state is State.WAITING_CHILDREN else state.value.capitalize()
+
+
+def _count(queue: Queue, state: State) -> int | None:
+    return lists.count_of(queue.sample, state) if queue.sample else None
+
+
+def _contents(request: HttpRequest, queue: Queue, tab: Tab, now: int) -> dict[str, Any]:
+    """What the tab shows; a store that does not answer leaves a sentence in its place and the head as it was."""
+    try:
+        if tab.state is not None:
+            return _jobs(request, queue, tab.state, now)
+        return _PARTS[tab.name](request, queue, now)
+    except StoreError as error:
+        return {"trouble": error}
+
+
+def _jobs(request: HttpRequest, queue: Queue, state: State, now: int) -> dict[str, Any]:
+    size = _size(request)
+    window = lists.window(queue, state, cursor=request.GET.get("cursor", ""), size=size)
+    longest = lists.longest_locks.seen(queue.ref, window.rows) if state is State.ACTIVE else 0
+    return {
+        "window": window,
+        "rows": rows.cells(window.rows, now, Discretion.of(request), longest),
+        "size": size,
+        "sizes": lists.SIZES,
+    }
+
+
+def _schedulers(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
+    return {"schedulers": lists.schedulers(queue)}
+
+
+def _workers(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
+    found = lists.workers(queue, mirror.newest())
+    return {"workers": None if found is None else rows.workers(found)}
+
+
+def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
+    hours, size = _hours(request), _size(request)
+    series = _charts.get((queue.ref, hours), lambda: history.series(queue.ref, queue.flavour, hours))
+    window = runs.window(queue, cursor=request.GET.get("cursor", ""), size=size)
+    return {
+        "series": series,
+        "per": throughput.per(series),
+        "hours": hours,
+        "ranges": [(choice, f"{choice} h" if choice <= 24 else f"{choice // 24} d") for choice in HOURS],
+        "window": window,
+        "rows": rows.cells(window.rows, now, Discretion.of(request)),
+        "size": size,
+        "sizes": lists.SIZES,
+    }
+
+
+_PARTS = {"schedulers": _schedulers, "workers": _workers, "history": _history}
+
+
+def _size(request: HttpRequest) -> int:
+    written = request.GET.get("size", "")
+    return next((size for size in lists.SIZES if str(size) == written), lists.SIZES[0])
+
+
+def _hours(request: HttpRequest) -> int:
+    written = request.GET.get("hours", "")
+    return next((hours for hours in HOURS if str(hours) == written), HOURS[0])
+
+
+def _link(request: HttpRequest, tab: Tab) -> str:
+    """The query string of this very view, to ask for it again."""
+    parts = {"tab": tab.name}
+    parts |= {key: request.GET[key] for key in ("size", "cursor", "hours") if request.GET.get(key)}
+    return "?" + urlencode(parts)

@@ -1,0 +1,139 @@
+"""/search: a job by its id at once; by name or data slice by slice, as long as somebody looks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.http import urlencode
+
+from dashboard import rows
+from dashboard.access import Role, allows
+from dashboard.discretion import Discretion
+from dashboard.live import mirror
+from recovery.domain.counts import Snapshot
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef, shown, unslug
+from recovery.errors import StoreError
+from recovery.reads import lists, search
+from recovery.reads.lists import Queue
+
+WAYS = (("id", "Id"), ("name", "Name"), ("data", "Data"))
+STATES = tuple(state for state in State if state is not State.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address asks for; what is not understood is left out, because a link must always open."""
+
+    term: str
+    way: str
+    queue: QueueRef | None
+    state: State | None
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Asked:
+        way = request.GET.get("by", "")
+        state = request.GET.get("state", "")
+        return cls(
+            term=request.GET.get("q", "").strip()[: search.TERM_LIMIT],
+            way=way if way in dict(WAYS) else "id",
+            queue=_ref(request.GET.get("queue", "")),
+            state=next((one for one in STATES if one.value == state), None),
+        )
+
+    @property
+    def address(self) -> str:
+        parts = {"q": self.term, "by": self.way, "queue": written(self.queue), "state": self.state or ""}
+        return "?" + urlencode({key: value for key, value in parts.items() if value})
+
+
+def page(request: HttpRequest) -> HttpResponse:
+    asked = Asked.of(request)
+    snapshot = mirror.newest()
+    context = {
+        "asked": asked,
+        "ways": [way for way in WAYS if way[0] != "data" or _may_search_data(request)],
+        "states": STATES,
+        "queue": written(asked.queue),
+        "queues": _choices(snapshot),
+        **(_results(request, asked, snapshot) if asked.term else {}),
+    }
+    return render(request, "search/page.html", context)
+
+
+def part(request: HttpRequest) -> HttpResponse:
+    """The next slice of a search by name or data: its rows, and the request for the slice after it."""
+    asked = Asked.of(request)
+    return render(
+        request, "search/_slice.html", {"asked": asked, **_results(request, asked, mirror.newest()), "is_swap": True}
+    )
+
+
+def written(ref: QueueRef | None) -> str:
+    """A queue as the form and the address name it."""
+    return f"{ref.deployment}/{ref.slug}" if ref else ""
+
+
+def _ref(named: str) -> QueueRef | None:
+    deployment, slash, base = named.partition("/")
+    try:
+        return QueueRef(deployment, unslug(base)) if slash else None
+    except ValueError:
+        return None
+
+
+def _may_search_data(request: HttpRequest) -> bool:
+    return allows(request.user, Role.OPERATOR)
+
+
+def _choices(snapshot: Snapshot | None) -> list[tuple[str, str]]:
+    if snapshot is None:
+        return []
+    refs = sorted(sample.ref for sample in snapshot.queues)
+    with_deployment = len(snapshot.deployments) > 1
+    return [(written(ref), f"{shown(ref.deployment)} · {ref.label}" if with_deployment else ref.label) for ref in refs]
+
+
+def _results(request: HttpRequest, asked: Asked, snapshot: Snapshot | None) -> dict[str, Any]:
+    if asked.way == "data" and not _may_search_data(request):
+        raise PermissionDenied("To search in payloads you must be allowed to read them: this needs the role operator.")
+    if asked.way == "id":
+        return _by_id(request, asked, snapshot)
+    if asked.queue is None:
+        return {
+            "advice": f"A search by {asked.way} reads jobs one by one, so it needs one queue to read. Choose it above."
+        }
+    return _slice(request, asked, lists.locate(asked.queue, snapshot))
+
+
+def _by_id(request: HttpRequest, asked: Asked, snapshot: Snapshot | None) -> dict[str, Any]:
+    if asked.queue is not None:
+        queues = [lists.locate(asked.queue, snapshot)]
+    else:
+        queues = [Queue(sample.ref, sample.flavour, sample) for sample in snapshot.queues] if snapshot else []
+    hits = search.by_id(asked.term, queues)
+    now = int(time.time() * 1000)
+    return {"hits": hits, "rows": rows.cells(hits.rows, now, Discretion.of(request))}
+
+
+def _slice(request: HttpRequest, asked: Asked, queue: Queue) -> dict[str, Any]:
+    known = queue.capabilities.states
+    states = (asked.state,) if asked.state in known else known
+    terms = search.Terms(states, **{asked.way: asked.term})
+    cursor, progress = request.GET.get("cursor", ""), request.GET.get("progress", "")
+    try:
+        found = search.look(queue, terms, cursor=cursor, progress=progress)
+    except StoreError as error:
+        return {"trouble": error}
+    following = urlencode({"cursor": found.next, "progress": found.progress})
+    return {
+        "found": found,
+        "rows": rows.cells(found.rows, int(time.time() * 1000), Discretion.of(request)),
+        "following": f"{asked.address}&{following}" if found.next else "",
+        "limit": min(search.EXAMINED_LIMIT, search.total(queue, terms) or search.EXAMINED_LIMIT),
+    }

@@ -1,0 +1,118 @@
+// One event stream for this page. Each snapshot becomes `unstall:arrived` on the body, and, unless somebody
+// cancels that (a chosen refresh rate, a selection, an open dialog), `unstall:tick`, which the fragments follow.
+// What is wrong with the stream itself becomes `unstall:stalled` with a reason, `unstall:flowing` when it is well.
+(() => {
+  "use strict";
+
+  const URL = "/live/events";
+  const HIDDEN_MS = 5000; // a quick look at another tab costs no reconnect
+  const FIRST_WORD_MS = 3000; // the server speaks at once; silence means that something holds its words back
+  const SILENCE_MS = 20000; // the server ticks every 2 s, even when it has nothing newer
+  const SPREAD_MS = 400; // the tabs of one office do not ask for their rows in the same instant
+  const FIRST_PAUSE_MS = 1000;
+  const LONGEST_PAUSE_MS = 60000;
+
+  const REASONS = {
+    buffered: "Live updates are held back: a proxy collects the stream instead of passing it on.",
+    lost: "Live updates stopped: the server cannot be reached.",
+    refused: "Live updates are refused for now: too many live pages are open, or you are signed out.",
+    "signed-out": "You are signed out. Sign in again to go on.",
+  };
+
+  let source = null;
+  let firstWord = 0; // timers
+  let reconnect = 0;
+  let hiding = 0;
+  let pause = FIRST_PAUSE_MS;
+  let heardAt = 0;
+  let stalled = "";
+
+  const tell = (name, detail) =>
+    document.body.dispatchEvent(new CustomEvent(`unstall:${name}`, { detail, cancelable: true }));
+
+  const stall = (kind) => {
+    if (stalled === kind) return;
+    stalled = kind;
+    tell("stalled", { kind, reason: REASONS[kind] });
+  };
+
+  const flows = () => {
+    heardAt = Date.now();
+    clearTimeout(firstWord);
+    pause = FIRST_PAUSE_MS;
+    if (!stalled) return;
+    stalled = "";
+    tell("flowing", {});
+  };
+
+  const close = () => {
+    clearTimeout(firstWord);
+    clearTimeout(reconnect);
+    if (source) source.close();
+    source = null;
+  };
+
+  // Full jitter: a hundred tabs that lost the same server do not come back together.
+  const later = (least = 0) => {
+    close();
+    reconnect = setTimeout(open, least + Math.random() * pause);
+    pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+  };
+
+  const arrive = (detail) => {
+    if (tell("arrived", detail)) setTimeout(() => tell("tick", detail), Math.random() * SPREAD_MS);
+  };
+
+  const parsed = (event) => {
+    try {
+      return JSON.parse(event.data);
+    } catch {
+      return null; // cut off on the way; the next one is whole
+    }
+  };
+
+  function open() {
+    close();
+    if (document.hidden) return;
+    source = new EventSource(URL);
+    heardAt = Date.now();
+    firstWord = setTimeout(() => stall("buffered"), FIRST_WORD_MS);
+    source.addEventListener("hello", flows);
+    source.addEventListener("tick", (event) => {
+      const detail = parsed(event);
+      flows();
+      if (detail) arrive(detail);
+    });
+    source.addEventListener("bye", (event) => {
+      const farewell = parsed(event) || {};
+      close();
+      if (farewell.reason === "signed-out") stall("signed-out");
+      else later(Number(farewell.retry) || 0);
+    });
+    source.addEventListener("error", () => {
+      // The browser gives up on an answer that is no stream, and says nothing of it but this state.
+      stall(source && source.readyState === EventSource.CLOSED ? "refused" : "lost");
+      later();
+    });
+  }
+
+  // A connection can die without a word (sleep, a changed network); the clock notices.
+  setInterval(() => {
+    if (source && Date.now() - heardAt > SILENCE_MS) {
+      stall("lost");
+      later();
+    }
+  }, SILENCE_MS / 4);
+
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hiding);
+    if (document.hidden) hiding = setTimeout(close, HIDDEN_MS);
+    else if (!source && stalled !== "signed-out") open();
+  });
+  // A page kept for the back button must hold no connection: browsers have six for a host.
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", (event) => event.persisted && open());
+
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", open);
+  else open();
+})();
