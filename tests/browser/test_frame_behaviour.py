@@ -1,0 +1,228 @@
+"""What the frame's scripts do: keyboard, palette, theme, dialogs, and when fragments may refresh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.accessibility import barriers
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Page]
+
+# Counts refreshes from here on; the page's own stream is out of the game, ticks come from the test.
+_LISTEN = """() => {
+  window.refreshed = 0;
+  window.number = 1000000;
+  document.body.addEventListener("unstall:arrived", (event) => event.preventDefault());
+  document.body.addEventListener("unstall:refresh", () => window.refreshed += 1);
+}"""
+_TICK = """() => document.body.dispatchEvent(new CustomEvent("unstall:tick", {
+  detail: {number: window.number += 1, taken_at: Date.now(), now: Date.now(), stale: false, reason: "", problems: []},
+}))"""
+_ROWS = """() => document.querySelector("main").insertAdjacentHTML("beforeend", [1, 2, 3, 4].map((n) =>
+  `<p data-row><input type="checkbox" data-select aria-label="job ${n}"><a href="#row-${n}">job ${n}</a></p>`).join(""))
+"""
+
+
+def listening(page: Page) -> Page:
+    page.evaluate(_LISTEN)
+    page.wait_for_timeout(600)  # a tick that was on its way
+    page.evaluate("window.refreshed = 0")
+    return page
+
+
+def refreshed(page: Page) -> int:
+    """How often the page refreshed after one more snapshot."""
+    before = int(page.evaluate("window.refreshed"))
+    page.evaluate(_TICK)
+    return int(page.evaluate("window.refreshed")) - before
+
+
+def checked(page: Page) -> list[bool]:
+    return [box.is_checked() for box in page.locator("[data-select]").all()]
+
+
+def test_a_snapshot_refreshes_the_page_once(open_page: Open) -> None:
+    page = listening(open_page("/password"))
+    assert refreshed(page) == 1
+    page.evaluate("window.number -= 1")
+    assert refreshed(page) == 0, "nothing new"
+
+
+def test_nothing_moves_while_somebody_selects_or_decides(open_page: Open) -> None:
+    page = listening(open_page("/password"))
+    page.evaluate(_ROWS)
+    page.locator("[data-select]").first.check()
+    assert refreshed(page) == 0
+    expect(page.locator("#fresh")).to_have_attribute("title", "Paused: rows are selected")
+    page.locator("[data-select]").first.uncheck()
+    assert refreshed(page) == 1
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    assert refreshed(page) == 0
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).to_be_hidden()
+    assert refreshed(page) == 1
+
+
+def test_a_chosen_rate_is_kept_by_this_browser(open_page: Open) -> None:
+    page = open_page("/password")
+    page.get_by_label("Refresh").select_option("off")
+    page.reload()
+    expect(page.get_by_label("Refresh")).to_have_value("off")
+    listening(page)
+    assert refreshed(page) == 0
+    expect(page.locator("#fresh")).to_have_attribute("data-tone", "paused")
+    page.keyboard.press("r")
+    expect(page.get_by_label("Refresh")).to_have_value("live")
+
+
+def test_requests_never_overlap_and_rest_after_an_error(open_page: Open) -> None:
+    page = listening(open_page("/password"))
+    asked: list[str] = []
+    page.route("**/banner?probe", lambda route: (asked.append(route.request.url), page.wait_for_timeout(0)))
+    page.evaluate("""() => {
+      const probe = document.createElement("div");
+      probe.setAttribute("hx-get", "/banner?probe");
+      probe.setAttribute("hx-trigger", "unstall:refresh from:body");
+      probe.setAttribute("hx-swap", "none");
+      document.querySelector("main").append(probe);
+      htmx.process(probe);
+    }""")
+    assert refreshed(page) == 1
+    assert refreshed(page) == 0, "the first has no answer yet"
+    page.wait_for_function("document.querySelector('.htmx-request') !== null")
+    page.unroute("**/banner?probe")
+    page.evaluate("htmx.trigger(document.querySelector('.htmx-request'), 'htmx:abort')")
+    page.wait_for_function("document.querySelector('.htmx-request') === null")
+    assert refreshed(page) == 0, "it rests after an error"
+    assert len(asked) == 1
+
+
+def test_the_palette_opens_by_key_finds_and_goes(open_page: Open) -> None:
+    page = open_page("/password")
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog", name="Find a queue, a job, a page")
+    expect(palette).to_be_visible()
+    page.keyboard.type("user")
+    expect(palette.get_by_role("option", selected=True)).to_contain_text("Users")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/users")
+
+
+def test_escape_closes_the_palette_with_something_typed(open_page: Open) -> None:
+    page = open_page("/password")
+    page.keyboard.press("/")
+    page.keyboard.type("abc")
+    page.keyboard.press("Escape")
+    expect(page.locator("#palette")).to_be_hidden()
+
+
+def test_the_arrows_move_through_what_was_found(open_page: Open) -> None:
+    page = open_page("/password")
+    page.keyboard.press("/")
+    page.keyboard.type("u")
+    chosen = page.locator("#palette [aria-selected=true]")
+    expect(chosen).to_have_count(1)
+    first = chosen.inner_text()
+    page.keyboard.press("ArrowDown")
+    expect(chosen).not_to_have_text(first)
+    page.keyboard.press("ArrowUp")
+    expect(chosen).to_have_text(first, use_inner_text=True)
+
+
+def test_keys_are_off_while_somebody_types(open_page: Open) -> None:
+    page = open_page("/password")
+    page.locator("#id_old_password").fill("")
+    page.keyboard.type("?/tgqrx")
+    expect(page.locator("#id_old_password")).to_have_value("?/tgqrx")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    expect(page).to_have_url("/password")
+
+
+def test_two_keys_go_to_a_page(open_page: Open) -> None:
+    page = open_page("/users")
+    page.locator("h1").click()
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    page.wait_for_url("**/queues")
+
+
+def test_rows_by_keyboard_and_in_ranges(open_page: Open) -> None:
+    page = open_page("/users")
+    page.evaluate(_ROWS)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    assert checked(page) == [False, True, False, False]
+    page.locator("[data-select]").nth(3).click(modifiers=["Shift"])
+    assert checked(page) == [False, True, True, True]
+    page.keyboard.press("Escape")
+    assert checked(page) == [False] * 4
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url("/users#row-1")
+
+
+def test_the_theme_changes_at_once_and_is_there_before_the_first_script(open_page: Open) -> None:
+    page = open_page("/users")
+    page.get_by_role("button", name="dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.route("**/*.js", lambda route: route.abort())
+    answer = page.request.get("/users")
+    assert 'data-theme="dark"' in answer.text()
+    page.unroute("**/*.js")
+    page.locator("h1").click()
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "system")
+
+
+def test_without_javascript_the_frame_works(open_page: Open) -> None:
+    page = open_page("/users", javascript=False)
+    expect(page.get_by_label("Refresh")).to_be_hidden()
+    page.get_by_role("button", name="dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_label("Find a queue, a job, a page").fill("users")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/palette?q=users")
+    page.get_by_role("main").get_by_role("link", name="Users").click()
+    page.wait_for_url("**/users")
+
+
+def test_on_a_phone_the_person_is_behind_a_button(open_page: Open) -> None:
+    page = open_page("/users", width=360)
+    expect(page.get_by_role("button", name="Log out")).to_be_hidden()
+    page.locator(".you-button").click()
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_a_lost_session_leads_the_whole_page_to_the_login(open_page: Open) -> None:
+    page = open_page("/users")
+    page.context.clear_cookies()
+    page.evaluate("document.body.dispatchEvent(new CustomEvent('unstall:trouble'))")
+    page.wait_for_url("**/login?next=/users")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("path", ["/login", "/welcome/nope", "/users", "/password", "/palette?q=u"])
+def test_nobody_is_kept_out(open_page: Open, path: str, width: int, theme: str) -> None:
+    person = "" if path in ("/login", "/welcome/nope") else "admin"
+    page = open_page(path, person=person, theme=theme, width=width)
+    assert barriers(page) == []
+
+
+@pytest.mark.parametrize("key", ["?", "/"])
+def test_nobody_is_kept_out_of_a_dialog(open_page: Open, key: str) -> None:
+    page = open_page("/users")
+    page.keyboard.press(key)
+    expect(page.locator("dialog[open]")).to_be_visible()
+    if key == "/":
+        expect(page.locator(".hits")).to_be_visible()
+    assert barriers(page) == []

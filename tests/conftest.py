@@ -1,0 +1,143 @@
+"""Stores and the fleet of real libraries, for every test: one set per xdist worker, emptied for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import issue, openssl
+from tests.cluster import Cluster
+from tests.driver import lacking
+from tests.fleet import GENERATIONS, Fleet, Library
+from tests.sentinel import Sentinel
+from tests.stores import Store, binary
+
+
+@pytest.fixture(scope="session")
+def _servers() -> Iterator[Callable[[str, str], Store]]:
+    """Session-wide servers by kind and purpose, started when first asked for."""
+    started: dict[tuple[str, str], Store] = {}
+
+    def server(kind: str, purpose: str) -> Store:
+        if (kind, purpose) not in started:
+            started[kind, purpose] = Store(kind).start()
+        return started[kind, purpose]
+
+    yield server
+    for store in started.values():
+        store.close()
+
+
+@pytest.fixture
+def valkey(_servers: Callable[[str, str], Store]) -> Store:
+    """The queues' store: a private Valkey, empty. It may be stopped and paused; to configure one, use `serve`."""
+    return _renewed(_servers("valkey", "queues"))
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def store(request: pytest.FixtureRequest, _servers: Callable[[str, str], Store]) -> Store:
+    """The queues' store, once as Valkey and once as Redis."""
+    need(request.param)
+    return _renewed(_servers(request.param, "queues"))
+
+
+@pytest.fixture
+def state_store(_servers: Callable[[str, str], Store]) -> Store:
+    """Where our own state goes: another server than the queues'."""
+    return _renewed(_servers("valkey", "state"))
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Store]]:
+    """Start a server with options of the test's own (`serve(options={"requirepass": "x"})`); gone afterwards."""
+    with ExitStack() as stack:
+
+        def start(kind: str = "valkey", **chosen: Any) -> Store:
+            need(kind)
+            return stack.enter_context(Store(kind, **chosen))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with ca.crt, server.crt and server.key for `serve("redis", tls=certificates)`."""
+    if openssl() is None:
+        pytest.skip("openssl is not installed: no certificates to test TLS with")
+    return issue(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def _sentinel() -> Iterator[Sentinel]:
+    sentinel = Sentinel().start()
+    yield sentinel
+    sentinel.close()
+
+
+@pytest.fixture
+def sentinel(_sentinel: Sentinel) -> Sentinel:
+    """A master, a replica and the Sentinel that watches them, empty."""
+    _sentinel.renew()
+    return _sentinel
+
+
+@pytest.fixture(scope="session")
+def _cluster() -> Iterator[Cluster]:
+    cluster = Cluster().start()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def cluster(_cluster: Cluster) -> Cluster:
+    """A cluster of three masters, empty."""
+    _cluster.renew()
+    return _cluster
+
+
+@pytest.fixture(scope="session")
+def fleet() -> Iterator[Fleet]:
+    """The generations as they live all session, for fixtures of a wider scope: end what you start with it."""
+    if reason := lacking():
+        pytest.skip(reason)
+    fleet = Fleet()
+    yield fleet
+    fleet.stop()
+
+
+@pytest.fixture
+def libraries(fleet: Fleet) -> Iterator[Fleet]:
+    """All six generations by name (`libraries["bull4"]`); every worker ends with the test."""
+    yield fleet
+    fleet.reset()
+
+
+@pytest.fixture(params=GENERATIONS)
+def library(request: pytest.FixtureRequest, libraries: Fleet) -> Library:
+    """Each generation in its turn."""
+    return libraries[request.param]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever uses the fleet carries the mark `node`, whoever opens a browser carries `browser`."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        if "fleet" in names:
+            item.add_marker("node")
+        if "browser" in names:
+            item.add_marker("browser")
+
+
+def need(kind: str) -> None:
+    """Skip, with the reason, what this machine cannot run."""
+    if binary(kind) is None:
+        pytest.skip(f"{kind}-server is not installed (Debian: apt install redis-server)")
+
+
+def _renewed(store: Store) -> Store:
+    store.renew()
+    return store

@@ -1,0 +1,70 @@
+"""One queue of a real library, with the reader that fits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recovery.backends import flavours, reader, workers
+from recovery.backends.base import QueueReader
+from recovery.domain.counts import Flavour, QueueSample, Worker
+from recovery.domain.jobs import Job, JobRow, Page, State
+from recovery.domain.refs import QueueRef
+from tests.fleet import Queue
+from tests.pipe import Pipe
+from tests.stores import Store
+from tests.waiting import until
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The queue as its library sees it, and as we do."""
+
+    queue: Queue
+    store: Store
+    pipe: Pipe
+
+    @property
+    def ref(self) -> QueueRef:
+        return QueueRef("main", self.queue.base)
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        return workers.parse(self.pipe.call([("CLIENT", "LIST")])[0], [self.ref])
+
+    @property
+    def flavour(self) -> Flavour:
+        (found,) = flavours.identify(self.pipe, [self.ref.base], {self.ref.base: self.workers})
+        assert found is not None
+        return found
+
+    @property
+    def reader(self) -> QueueReader:
+        return reader(self.flavour)
+
+    @property
+    def sample(self) -> QueueSample:
+        return self.heads[0]
+
+    @property
+    def heads(self) -> tuple[QueueSample, tuple[str, str]]:
+        ours = self.reader
+        return ours.sample(self.ref, Flavour(), self.pipe.call(ours.sample_plan(self.ref)), 0)
+
+    def page(self, state: State, **wish: object) -> Page:
+        return self.reader.page(self.pipe, self.ref, state, **wish)  # type: ignore[arg-type] # passed on as they are
+
+    def ids(self, state: State, **wish: object) -> list[str]:
+        return [row.id for row in self.page(state, **wish).rows]
+
+    def row(self, id: str) -> JobRow:
+        return self.reader.row(self.pipe, self.ref, id)
+
+    def job(self, id: str) -> Job:
+        return self.reader.job(self.pipe, self.ref, id)
+
+    def finished(self, count: int) -> None:
+        """Wait until so many jobs have ended."""
+        until(lambda: sum(self.queue.counts()[state] for state in ("completed", "failed")) == count)
+
+    def running(self, count: int = 1) -> None:
+        until(lambda: self.queue.counts()["active"] == count and all(row.lock for row in self.page(State.ACTIVE).rows))

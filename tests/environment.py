@@ -1,0 +1,40 @@
+"""The environment every test runs in: nothing of the developer's own, loaded before Django's settings are read.
+
+It is a plugin (`-p tests.environment`) because pytest-django imports the settings before any conftest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# Long enough for Django's own check, and the same in every process of one run.
+SECRET_KEY = "tests-only-" + "k" * 64
+_FOREIGN = ("UNSTALL_", "DATABASE_URL", "DJANGO_SETTINGS_MODULE")
+_OWN = "UNSTALL_DATA_DIR"
+
+
+def _clean() -> Path:
+    for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
+        del os.environ[name]
+    directory = Path(tempfile.mkdtemp(prefix="unstall-tests-"))
+    os.environ[_OWN] = str(directory)
+    os.environ["UNSTALL_SECRET_KEY"] = SECRET_KEY
+    # Static files from their sources, whatever `collectstatic` once made here.
+    os.environ["UNSTALL_STATIC_DIR"] = str(directory / "static")
+    # Otherwise an unstall.toml in the working directory would be read.
+    configuration = directory / "unstall.toml"
+    configuration.touch()
+    os.environ["UNSTALL_CONFIG"] = str(configuration)
+    return directory
+
+
+_directory = _clean()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(_directory, ignore_errors=True)

@@ -1,0 +1,133 @@
+"""A TCP proxy on loopback that plays a bad network: refuses, cuts, delays, swallows, answers nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import threading
+from typing import Self
+
+_TICK = 0.02
+_NO_LINGER = struct.pack("ii", 1, 0)  # close() sends a reset instead of a farewell
+
+
+class Proxy:
+    """Forwards to one port until told otherwise; every fault takes effect at once, for open connections too."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listener = _listening(0)
+        self.port: int = self._listener.getsockname()[1]
+        self._pairs: list[tuple[socket.socket, socket.socket | None]] = []
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._silent = False
+        self._delay = 0.0
+        self.accepted = 0
+
+    def __enter__(self) -> Self:
+        self._begin(self._accept, self._listener)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._listener.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join(5)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def refuse(self) -> None:
+        """Nobody listens any more, and who was connected is cut off."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # at once, though another thread waits on it
+        self._listener.close()
+        self.cut()
+
+    def restore(self) -> None:
+        """As good as new, on the same port."""
+        self._silent, self._delay = False, 0.0
+        if self._listener.fileno() == -1:
+            self._listener = _listening(self.port)
+            self._begin(self._accept, self._listener)
+
+    def cut(self) -> None:
+        """Reset every connection, as a firewall does that lost its table."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for end in pair:
+                _reset(end)
+
+    def silence(self) -> None:
+        """Half-open: connections stay, new ones are accepted, and nothing ever comes back."""
+        self._silent = True
+
+    def delay(self, seconds: float) -> None:
+        """Each answer comes that much later."""
+        self._delay = seconds
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self._ended.is_set():
+            try:
+                if not select.select([listener], [], [], _TICK)[0]:
+                    continue
+                near, _ = listener.accept()
+            except (OSError, ValueError):  # closed meanwhile
+                return
+            self.accepted += 1
+            self._join(near)
+
+    def _join(self, near: socket.socket) -> None:
+        far = None
+        with contextlib.suppress(OSError):
+            far = socket.create_connection(("127.0.0.1", self._to), timeout=5)
+        with self._lock:
+            self._pairs.append((near, far))
+        if far is None:
+            return
+        self._begin(self._pump, near, far, False)
+        self._begin(self._pump, far, near, True)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while not self._ended.is_set():
+                if not select.select([source], [], [], _TICK)[0]:
+                    continue
+                piece = source.recv(65536)
+                if self._silent:
+                    continue
+                if is_answer and self._delay:
+                    self._ended.wait(self._delay)
+                if not piece:
+                    break
+                sink.sendall(piece)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.close()
+
+    def _begin(self, work: object, *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(64)
+    return listener
+
+
+def _reset(end: socket.socket | None) -> None:
+    if end is not None:
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            end.shutdown(socket.SHUT_RDWR)
+            end.close()

@@ -1,0 +1,70 @@
+"""What two people do at the same moment, on both databases, with real threads and real connections."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import Postgres, programs
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import django; django.setup()
+from concurrent.futures import ThreadPoolExecutor
+from django.core.management import call_command
+from django.db import connection
+from dashboard import invitations, people
+from dashboard.access import Role
+from dashboard.models import User
+
+call_command("migrate", verbosity=0)
+token = invitations.first_link().rpartition("/")[2]
+
+def closing(act):
+    def acting(argument):
+        try:
+            return act(argument)
+        except (invitations.LinkSpent, people.LastAdmin):
+            return None
+        finally:
+            connection.close()
+    return acting
+
+with ThreadPoolExecutor(6) as threads:
+    accept = closing(lambda name: invitations.accept(token, username=name, password="a quiet night, please"))
+    came = [user for user in threads.map(accept, "abcdef") if user]
+    print("came in:", len(came), User.objects.count())
+    both = [User.objects.get(), User.objects.create(username="z", role=Role.ADMIN)]
+    demote = closing(lambda user: people.set_role(user, Role.VIEWER) or "gone")
+    print("gone:", sum(done == "gone" for done in threads.map(demote, both)))
+    print("left:", User.objects.filter(role=Role.ADMIN).count())
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'races.sqlite3'}"
+        return
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with Postgres() as server:
+        yield server.url
+
+
+def test_one_wins_a_link_and_one_admin_is_always_left(database: str, tmp_path: Path) -> None:
+    environ = {
+        **os.environ,
+        "DATABASE_URL": database,
+        "UNSTALL_DATA_DIR": str(tmp_path),
+        "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+    }
+    command = [sys.executable, "-c", SCRIPT]
+    ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["came in: 1 1", "gone: 1", "left: 1"]

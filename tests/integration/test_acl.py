@@ -1,0 +1,106 @@
+"""The user of docs/redis-acl.md is enough to watch, and can do nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from recovery.backends import reader
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Flavour, Library, Snapshot
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.scanners.collect import Collector
+from recovery.scanners.discover import Discoverer
+from recovery.scanners.roster import Roster
+from tests.stores import Store
+from tests.watching import NOW, add, bullmq, config_of
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "redis-acl.md"
+JOBS = QueueRef("main", "bull:jobs")
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def guarded(request: pytest.FixtureRequest, serve: Callable[..., Store]) -> Store:
+    """A store with one queue in it and the documented user."""
+    store = serve(request.param)
+    bullmq(store.client, JOBS.base)
+    add(store.client, JOBS.base, "1", "2")
+    return store
+
+
+@pytest.fixture
+def look(tmp_path: Path, state_store: Store) -> Iterator[Callable[[Store, str], Snapshot]]:
+    """What the collector sees as the user of this rule."""
+    closing: list[Registry] = []
+
+    def take(store: Store, rule: str) -> Snapshot:
+        registry = Registry(config_of(tmp_path, state_store, {"main": admit(store, rule)}))
+        closing.append(registry)
+        roster = Roster()
+        Discoverer(registry, roster).run(NOW)
+        collector = Collector(registry, roster)
+        try:
+            return collector.look(NOW)
+        finally:
+            collector.close()
+
+    yield take
+    for registry in closing:
+        registry.close()
+
+
+def test_the_documented_user_sees_everything(guarded: Store, look: Callable[[Store, str], Snapshot]) -> None:
+    snapshot = look(guarded, documented())
+    sample = snapshot.queue(JOBS)
+    assert sample is not None
+    assert (sample.error, sample.counts.waiting, sample.workers) == ("", 2, 0)
+    assert snapshot.deployments[0].error == ""
+    assert snapshot.deployments[0].server
+
+
+def test_the_documented_user_reads_lists_and_jobs(guarded: Store, tmp_path: Path, state_store: Store) -> None:
+    registry = Registry(config_of(tmp_path, state_store, {"main": admit(guarded, documented())}))
+    try:
+        wire = registry.wire("main")
+        ours = reader(Flavour(Library.BULLMQ, 5))
+        assert [row.id for row in ours.page(wire, JOBS, State.WAITING).rows] == ["1", "2"]
+        assert ours.job(wire, JOBS, "1").data.value == "{}"
+        assert ours.row(wire, JOBS, "1").state is State.WAITING
+    finally:
+        registry.close()
+
+
+@pytest.mark.parametrize("command", [("SET", "a", "1"), ("DEL", "bull:jobs:1"), ("FLUSHALL",), ("KEYS", "*")])
+def test_the_documented_user_changes_nothing(guarded: Store, command: tuple[str, ...]) -> None:
+    admit(guarded, documented())
+    with (
+        guarded.connect(username="unstall", password="secret") as client,
+        pytest.raises(redis.exceptions.NoPermissionError),
+    ):
+        client.execute_command(*command)
+
+
+def test_without_client_list_workers_are_unknown_and_the_rest_is_there(
+    guarded: Store, look: Callable[[Store, str], Snapshot]
+) -> None:
+    sample = look(guarded, documented().replace("+client|list", "")).queue(JOBS)
+    assert sample is not None
+    assert sample.workers is None
+    assert sample.counts.waiting == 2
+
+
+def documented() -> str:
+    """The rule as the document has it."""
+    (rule,) = re.findall(r"^user unstall (.+)$", DOCUMENT.read_text(), re.MULTILINE)
+    return str(rule).replace(">choose-a-password", ">secret")
+
+
+def admit(store: Store, rule: str) -> str:
+    """Makes the user, and gives the URL it connects with."""
+    store.do("ACL", "SETUSER", "unstall", "reset", *rule.split())
+    return store.url.replace("redis://", "redis://unstall:secret@")

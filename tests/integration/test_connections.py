@@ -1,0 +1,157 @@
+"""The registry, and the state store's clients: bounded, quiet towards ACLs, told in our own words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery import config
+from recovery.config import Config, load
+from recovery.connections import aio, faults, registry, state
+from recovery.connections.cluster import ClusterWire
+from recovery.connections.sentinel import SentinelWire
+from recovery.connections.wire import SingleWire
+from recovery.domain.refs import QueueRef
+from recovery.errors import AccessDenied, ConfigError, DeploymentMissing, StoreError, TimedOut, Unreachable
+from tests.stores import Store
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    registry.reset()
+    yield monkeypatch
+    registry.reset()
+
+
+def test_a_wire_is_made_once(valkey: Store) -> None:
+    connections = registry.Registry(load({"UNSTALL_REDIS_URL": valkey.url}))
+    assert connections.wire("main") is connections.wire("main")
+    connections.close()
+
+
+def test_each_mode_has_its_wire(tmp_path: Path) -> None:
+    (tmp_path / "unstall.toml").write_text(
+        "[[deployments]]\nname='a'\nurl='redis://h'\n[[deployments]]\nname='b'\nurl='redis+sentinel://h/m'\n"
+        "[[deployments]]\nname='c'\nurl='redis+cluster://h'\n"
+    )
+    connections = registry.Registry(load({}, directory=tmp_path))
+    assert [type(connections.wire(name)) for name in "abc"] == [SingleWire, SentinelWire, ClusterWire]
+
+
+def test_an_unknown_deployment_is_missing() -> None:
+    with pytest.raises(DeploymentMissing):
+        registry.Registry(Config()).wire("nowhere")
+
+
+def test_without_a_state_store_the_remedy_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"UNSTALL_STATE_URL.*manage\.py up"):
+        registry.Registry(Config()).state()
+    with pytest.raises(ConfigError, match="UNSTALL_STATE_URL"):
+        aio.state_client(Config())
+
+
+def test_the_process_has_one_registry_until_it_is_reset(fresh: pytest.MonkeyPatch, valkey: Store) -> None:
+    fresh.setenv("UNSTALL_REDIS_URL", valkey.url)
+    first = registry.registry()
+    assert first is registry.registry()
+    assert first.wire("main").call([("PING",)]) == [b"PONG"]
+    fresh.setenv("UNSTALL_ENVIRONMENT", "other")
+    registry.reset()
+    assert registry.registry() is not first
+    assert config.current().environment == "other"
+
+
+def test_a_closed_registry_works_again(valkey: Store) -> None:
+    connections = registry.Registry(load({"UNSTALL_REDIS_URL": valkey.url}))
+    connections.wire("main").call([("PING",)])
+    connections.close()
+    assert connections.wire("main").call([("PING",)]) == [b"PONG"]
+    connections.close()
+
+
+@pytest.fixture
+def stored(serve: Callable[..., Store]) -> Callable[[Store, str], registry.Registry]:
+    def connect(store: Store, url: str = "") -> registry.Registry:
+        return registry.Registry(load({"UNSTALL_STATE_URL": url or store.url}))
+
+    return connect
+
+
+def test_the_state_store_is_spoken_to_by_tcp_socket_and_tls(
+    serve: Callable[..., Store], certificates: Path, tmp_path: Path
+) -> None:
+    for store in (serve(), serve(by_socket=True), serve("redis", tls=certificates)):
+        tls = f"tls_ca = '{certificates}/ca.crt'" if store.tls else ""
+        (tmp_path / "unstall.toml").write_text(f"[state]\nurl = '{store.url}'\n{tls}\n")
+        connections = registry.Registry(load({}, directory=tmp_path))
+        assert connections.state().set("a", b"\xff")
+        assert connections.state().get("a") == b"\xff"
+        connections.close()
+
+
+def test_the_state_stores_client_says_nothing_that_an_acl_may_refuse(serve: Callable[..., Store]) -> None:
+    store = serve()
+    store.do("ACL", "SETUSER", "own", "on", ">pw", "~unstall:*", "-@all", "+get", "+set")
+    connections = registry.Registry(load({"UNSTALL_STATE_URL": store.url.replace("//", "//own:pw@")}))
+    assert connections.state().set(state.SNAPSHOT, b"x")
+    log = store.do("ACL", "LOG")
+    assert log == []
+    connections.close()
+
+
+def test_a_hung_state_store_times_out(state_store: Store) -> None:
+    connections = registry.Registry(load({"UNSTALL_STATE_URL": state_store.url}))
+    store = connections.state()
+    store.ping()
+    state_store.pause()
+    started = time.monotonic()
+    with pytest.raises(TimedOut) as caught, faults.guarded(store):
+        store.get("a")
+    assert time.monotonic() - started < 1.4
+    assert caught.value.target == state_store.url
+    state_store.resume()
+    connections.close()
+
+
+async def test_the_loops_client_is_bounded_too(state_store: Store) -> None:
+    client = aio.state_client(load({"UNSTALL_STATE_URL": state_store.url}))
+    assert await client.ping()
+    state_store.pause()
+    started = time.monotonic()
+    with pytest.raises(TimedOut), faults.guarded(client):
+        await client.get("a")
+    assert time.monotonic() - started < 1.4
+    state_store.resume()
+    assert await client.ping()
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "words"),
+    [
+        ("redis://127.0.0.1:1/0", Unreachable, "refused"),
+        ("redis://no-such-host.invalid/0", Unreachable, "host"),
+        ("unix:///none/such.sock", Unreachable, "no such socket"),
+    ],
+)
+def test_an_unreachable_state_store_is_told_in_our_words(url: str, kind: type[StoreError], words: str) -> None:
+    store = registry.Registry(load({"UNSTALL_STATE_URL": url})).state()
+    with pytest.raises(kind, match=words), faults.guarded(store):
+        store.ping()
+
+
+def test_a_wrong_password_of_the_state_store_is_denied_and_not_told(serve: Callable[..., Store]) -> None:
+    store = serve(options={"requirepass": "right"})
+    client = registry.Registry(load({"UNSTALL_STATE_URL": store.url.replace("//", "//:hunter2@")})).state()
+    with pytest.raises(AccessDenied) as caught, faults.guarded(client):
+        client.ping()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_deployment_of_a_key_is_known() -> None:
+    ref = QueueRef("shop", "bull:a/b:c")
+    assert state.deployment_of(state.found("shop")) == "shop"
+    assert state.deployment_of(state.history(ref, "minutes")) == "shop"

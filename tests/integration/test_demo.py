@@ -1,0 +1,110 @@
+"""The demo: real jobs of the real library, something of every kind within seconds, and nothing that grows."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+from recovery.domain.counts import QueueSample
+from recovery.processes.embedded import STATE_DB
+from recovery.reads import snapshots
+from tests.integration.running import ROOT, Up
+from tests.processes import end, spawn
+from tests.stores import Store
+from tests.waiting import until
+
+pytest.importorskip("bullmq", reason="the extra `demo` is not installed")
+
+from recovery.demo.stage import KEPT_COMPLETED, Stage
+
+pytestmark = pytest.mark.timeout(120)
+
+QUEUES = ("emails", "reports", "notifications", "reminders", "orders", "packing", "invoices", "housekeeping")
+TROUBLED = ("payments", "archive", "campaigns", "imports")
+ALIVE_WITHIN = 10.0
+
+
+@pytest.fixture
+def demo(valkey: Store) -> Iterator[psutil.Process]:
+    process = spawn([sys.executable, "-m", "recovery.demo", valkey.url], directory=ROOT)
+    yield psutil.Process(process.pid)
+    end(process)
+
+
+def test_something_of_every_kind_is_there_within_ten_seconds(demo: psutil.Process, valkey: Store) -> None:
+    seen = valkey.client
+    until(lambda: seen.zcard("demo:emails:completed"), ALIVE_WITHIN)
+    until(lambda: seen.llen("demo:reports:active"), ALIVE_WITHIN)
+    until(lambda: seen.zcard("demo:notifications:prioritized"), ALIVE_WITHIN)
+    until(lambda: seen.zcard("demo:reminders:delayed"), ALIVE_WITHIN)
+    until(lambda: seen.zcard("demo:orders:waiting-children"), ALIVE_WITHIN)
+    until(lambda: seen.zcard("demo:housekeeping:repeat") == 3, ALIVE_WITHIN)
+    until(lambda: seen.llen("demo:archive:wait"), ALIVE_WITHIN)
+    until(lambda: seen.hexists("demo:campaigns:meta", "paused"), ALIVE_WITHIN)
+    until(lambda: seen.zcard("demo:payments:failed"), ALIVE_WITHIN)
+    until(lambda: seen.exists("demo:emails:metrics:completed"), ALIVE_WITHIN)
+
+
+def test_a_worker_that_had_nothing_to_do_for_a_while_takes_the_next_job(demo: psutil.Process, valkey: Store) -> None:
+    until(lambda: valkey.client.zcard("demo:housekeeping:completed") >= 2, 20)
+
+
+def test_a_worker_is_really_killed_and_leaves_what_it_had_in_hand(demo: psutil.Process, valkey: Store) -> None:
+    until(lambda: b"demo:imports:w:imports-1" in _named(valkey), 20)
+    until(lambda: b"demo:imports:w:imports-1" not in _named(valkey), 30)
+    assert valkey.client.llen("demo:imports:active") > 0
+
+
+async def test_a_queue_keeps_so_many_finished_jobs_and_no_more(valkey: Store) -> None:
+    stage = Stage(valkey.url)
+    await stage.queue("emails").addBulk([{"name": "receipt", "data": {}} for _ in range(KEPT_COMPLETED + 50)])
+    stage.work("emails", _done, concurrency=20)
+    while not valkey.client.zcard("demo:emails:completed") or valkey.client.llen("demo:emails:wait"):
+        await asyncio.sleep(0.05)
+    await stage.close()
+    assert valkey.client.zcard("demo:emails:completed") == KEPT_COMPLETED
+
+
+def test_it_ends_quickly_even_when_the_store_is_gone(demo: psutil.Process, valkey: Store) -> None:
+    until(lambda: valkey.client.zcard("demo:emails:completed"), ALIVE_WITHIN)
+    family = demo.children(recursive=True)
+    valkey.kill()
+    demo.send_signal(signal.SIGTERM)
+    until(lambda: demo.status() == psutil.STATUS_ZOMBIE, 8)
+    until(lambda: not any(one.is_running() for one in family), 5)
+
+
+def test_up_without_a_redis_plays_the_demo_and_watches_it() -> None:
+    up = Up(Path(tempfile.mkdtemp(prefix="up-")))
+    try:
+        up.ready()
+        assert "Watching the demo" in up.said
+        names = {f"demo:{name}" for name in (*QUEUES, *TROUBLED)}
+        until(lambda: {sample.ref.base for sample in _snapshot(up)} >= names, ALIVE_WITHIN, "all queues of the demo")
+        assert up.end() == 0
+        assert up.others() == []
+    finally:
+        up.close()
+
+
+async def _done(_job: Any, _token: str) -> str:
+    return "sent"
+
+
+def _snapshot(up: Up) -> tuple[QueueSample, ...]:
+    with redis.Redis(unix_socket_path=str(up.directory / "valkey.sock"), db=STATE_DB) as state:
+        found = snapshots.fetch(state)
+    return found.queues if found else ()
+
+
+def _named(store: Store) -> set[bytes]:
+    return {client["name"].encode() for client in store.client.client_list()}

@@ -1,0 +1,190 @@
+"""manage.py doctor: what is well, what is wrong, and the exit status that scripts go by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from recovery import config
+from tests.stores import Store
+from tests.watching import bullmq
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Doctor = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: Any) -> Iterator[Doctor]:
+    """Run it with this environment: exit status and what it printed."""
+    settings.DATA_DIR = tmp_path / "home"
+
+    def run(**environ: str) -> tuple[int, dict[str, Any]]:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        config.current.cache_clear()
+        out, status = StringIO(), 0
+        try:
+            call_command("doctor", "--json", stdout=out)
+        except SystemExit as end:
+            status = int(str(end.code))
+        return status, json.loads(out.getvalue())
+
+    yield run
+    config.current.cache_clear()
+
+
+def says(report: dict[str, Any], about: str, level: str) -> str:
+    rows = [row for row in report["findings"] if row["about"].startswith(about) and row["level"] == level]
+    return "\n".join(f"{row['says']} {row['remedy']}" for row in rows)
+
+
+def test_a_sound_setup_is_well(doctor: Doctor, store: Store, state_store: Store) -> None:
+    bullmq(store.client, "bull:mail")
+    store.client.rpush("bull:mail:wait", "1")
+    status, report = doctor(UNSTALL_REDIS_URL=store.url, UNSTALL_STATE_URL=state_store.url)
+    assert (status, report["ok"]) == (0, True), report
+    assert not says(report, "", "warning")
+    found = says(report, "deployment main", "ok")
+    assert "1 queue found" in found
+    assert store.kind in found.lower()
+    assert "Everything that reading needs is allowed" in found
+
+
+def test_watching_writes_nothing(doctor: Doctor, valkey: Store, state_store: Store) -> None:
+    doctor(UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=state_store.url)
+    assert (valkey.client.dbsize(), state_store.client.dbsize()) == (0, 0)
+
+
+def test_a_dead_deployment_is_wrong_and_the_other_is_checked_too(
+    doctor: Doctor, valkey: Store, state_store: Store, tmp_path: Path
+) -> None:
+    toml = tmp_path / "unstall.toml"
+    toml.write_text(
+        "[[deployments]]\nname = 'dead'\nurl = 'redis://127.0.0.1:1'\n"
+        f"[[deployments]]\nname = 'alive'\nurl = '{valkey.url}'\n"
+    )
+    status, report = doctor(UNSTALL_CONFIG=str(toml), UNSTALL_STATE_URL=state_store.url)
+    assert status == 1
+    assert "connection refused" in says(report, "deployment dead", "wrong")
+    assert "answers in" in says(report, "deployment alive", "ok")
+
+
+def test_a_wrong_configuration_is_told_with_its_remedies(doctor: Doctor) -> None:
+    status, report = doctor(UNSTALL_REDIS_URL="http://h", UNSTALL_STATE_URL="redis://h/x")
+    assert status == 1
+    told = says(report, "configuration", "wrong")
+    assert "UNSTALL_REDIS_URL" in told
+    assert "UNSTALL_STATE_URL" in told
+    assert "Write redis://" in told
+
+
+def test_nothing_configured_is_a_warning(doctor: Doctor) -> None:
+    status, report = doctor()
+    assert status == 0
+    assert "None is configured" in says(report, "deployments", "warning")
+    assert "None is configured" in says(report, "state store", "warning")
+
+
+def test_an_eviction_policy_that_loses_jobs_is_a_warning(doctor: Doctor, serve: Callable[..., Store]) -> None:
+    store = serve(options={"maxmemory-policy": "allkeys-lru"})
+    _, report = doctor(UNSTALL_REDIS_URL=store.url)
+    assert "CONFIG SET maxmemory-policy noeviction" in says(report, "deployment main", "warning")
+
+
+def test_a_replica_is_a_warning(doctor: Doctor, serve: Callable[..., Store]) -> None:
+    store = serve()
+    store.client.replicaof("127.0.0.1", 1)
+    _, report = doctor(UNSTALL_REDIS_URL=store.url)
+    assert "Point the URL at the master" in says(report, "deployment main", "warning")
+
+
+def test_an_empty_store_is_a_warning(doctor: Doctor, valkey: Store) -> None:
+    _, report = doctor(UNSTALL_REDIS_URL=valkey.url)
+    assert "No queue was found" in says(report, "deployment main", "warning")
+
+
+def test_a_configured_queue_that_is_not_there_is_named(doctor: Doctor, valkey: Store, tmp_path: Path) -> None:
+    bullmq(valkey.client, "bull:mail")
+    toml = tmp_path / "unstall.toml"
+    toml.write_text(f"[[deployments]]\nname = 'main'\nurl = '{valkey.url}'\nqueues = ['mail', 'mial']\n")
+    _, report = doctor(UNSTALL_CONFIG=str(toml))
+    assert "configured queue bull:mial" in says(report, "deployment main", "warning")
+    assert "bull:mail" not in says(report, "deployment main", "warning")
+
+
+def test_every_missing_right_is_named(doctor: Doctor, serve: Callable[..., Store]) -> None:
+    store = serve()
+    store.do("ACL", "SETUSER", "small", "on", ">pw", "~*", "-@all", "+@read", "-lpos", "-zscore", "-scan", "+ping")
+    status, report = doctor(UNSTALL_REDIS_URL=store.url.replace("//", "//small:pw@"))
+    assert status == 1
+    assert "LPOS, ZSCORE" in says(report, "deployment main", "wrong")
+    lesser = says(report, "deployment main", "warning")
+    assert "CLIENT LIST is refused" in lesser
+    assert "INFO is refused" in lesser
+    assert "SCAN is refused" in lesser
+
+
+def test_the_documented_user_lacks_nothing(doctor: Doctor, serve: Callable[..., Store], state_store: Store) -> None:
+    store = serve()
+    document = (Path(__file__).parents[2] / "docs" / "redis-acl.md").read_text()
+    rule = next(line for line in document.splitlines() if line.startswith("user unstall"))
+    store.do("ACL", "SETUSER", *rule.split()[1:])
+    bullmq(store.client, "bull:mail")
+    store.client.rpush("bull:mail:wait", "1")
+    url = store.url.replace("//", "//unstall:choose-a-password@")
+    status, report = doctor(UNSTALL_REDIS_URL=url, UNSTALL_STATE_URL=state_store.url)
+    assert status == 0
+    assert not says(report, "", "warning")
+
+
+def test_a_state_store_beside_the_queues_is_found_under_another_name(doctor: Doctor, valkey: Store) -> None:
+    status, report = doctor(UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=valkey.url.replace("127.0.0.1", "127.1"))
+    assert status == 1
+    assert "the very place of the queues of main" in says(report, "state store", "wrong")
+
+
+def test_a_shared_server_is_a_warning(doctor: Doctor, valkey: Store) -> None:
+    status, report = doctor(UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=valkey.url.replace("/0", "/1"))
+    assert status == 0
+    assert "shares its server" in says(report, "state store", "warning")
+
+
+def test_a_state_store_that_takes_no_writes_is_wrong(doctor: Doctor, serve: Callable[..., Store]) -> None:
+    store = serve()
+    store.client.replicaof("127.0.0.1", 1)
+    status, report = doctor(UNSTALL_STATE_URL=store.url)
+    assert status == 1
+    assert "replica" in says(report, "state store", "wrong")
+
+
+def test_a_data_directory_that_cannot_be_written_is_wrong(doctor: Doctor, settings: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings.DATA_DIR = tmp_path / "file" / "below"
+    status, report = doctor()
+    assert status == 1
+    assert "UNSTALL_DATA_DIR" in says(report, "data directory", "wrong")
+
+
+def test_a_data_directory_open_to_all_is_a_warning(doctor: Doctor, settings: Any) -> None:
+    Path(settings.DATA_DIR).mkdir(mode=0o755)
+    Path(settings.DATA_DIR).chmod(0o755)
+    _, report = doctor()
+    assert "chmod o=" in says(report, "data directory", "warning")
+
+
+def test_people_get_sentences(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSTALL_REDIS_URL", "redis://:hunter2@127.0.0.1:1/0")
+    config.current.cache_clear()
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("doctor", stdout=out)
+    assert "deployment main\n  wrong    redis://127.0.0.1:1/0: connection refused." in out.getvalue()
+    assert "→ Is it running" in out.getvalue()
+    assert "1 wrong" in out.getvalue()
+    assert "hunter2" not in out.getvalue()

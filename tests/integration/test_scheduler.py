@@ -1,0 +1,227 @@
+"""The scheduler process: it lives, it says so, it ends in order, and no trouble floods its log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.errors import Unreachable
+from recovery.reads import snapshots
+from recovery.scheduler.plan import Entry, Plan
+from recovery.scheduler.rounds import Rounds
+from recovery.scheduler.run import schedule
+from tests.processes import end, spawn
+from tests.stores import Store
+from tests.waiting import until
+from tests.watching import add
+
+ROOT = Path(__file__).resolve().parents[2]
+STARTS_WITHIN = 30.0  # seconds, on a machine that has other things to do
+
+_HANGS = """
+import threading, sys, django
+django.setup()
+from recovery.scheduler import run
+from recovery.scheduler.plan import Entry, Plan
+run.GRACE = 0.5
+def hang(now):
+    print("hanging", file=sys.stderr, flush=True)
+    threading.Event().wait()
+def _nothing(): pass
+run.plan = lambda config, registry: Plan((Entry("hang", 60, hang),), _nothing, _nothing)
+from recovery.config import current
+run.run(current())
+"""
+
+
+class Process:
+    """One scheduler, its log at hand."""
+
+    def __init__(self, directory: Path, arguments: list[str], environ: dict[str, str]) -> None:
+        self.path = directory / "log"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("UNSTALL_", "DATABASE_"))}
+        (directory / "unstall.toml").touch()
+        own = {"UNSTALL_DATA_DIR": str(directory), "UNSTALL_CONFIG": str(directory / "unstall.toml")}
+        own["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
+        with self.path.open("wb") as log:
+            self.child = spawn(
+                [sys.executable, *arguments], stderr=log, stdout=log, environ=clean | own | environ, directory=ROOT
+            )
+
+    @property
+    def log(self) -> str:
+        return self.path.read_text(errors="replace")
+
+    def says(self, words: str) -> None:
+        until(lambda: words in self.log or self.child.poll() is not None, STARTS_WITHIN, words)
+        assert words in self.log, self.log
+
+    def ask(self) -> None:
+        self.child.send_signal(signal.SIGTERM)
+
+    def status(self) -> int:
+        return self.child.wait(20)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def begin(*arguments: str, **environ: str) -> Process:
+        started.append(Process(tmp_path, list(arguments), environ))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        end(one.child)
+
+
+def test_it_publishes_says_that_it_lives_and_ends_in_order(
+    start: Callable[..., Process], valkey: Store, state_store: Store
+) -> None:
+    add(valkey.client, "bull:jobs", "1", "2")
+    one = start("manage.py", "scheduler", UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=state_store.url)
+    client = state_store.client
+    until(lambda: (found := snapshots.fetch(client)) and found.queues, STARTS_WITHIN, "a snapshot with the queue")
+    found = snapshots.fetch(client)
+    assert found is not None
+    assert [sample.counts.waiting for sample in found.queues] == [2]
+    assert json.loads(client.get("unstall:scheduler"))["pid"] == one.child.pid
+    assert 0 < client.ttl("unstall:scheduler") <= 16
+    began = time.monotonic()
+    one.ask()
+    assert one.status() == 0
+    assert time.monotonic() - began < 5
+    assert client.get("unstall:scheduler") is None
+    assert valkey.client.keys("unstall*") == []
+
+
+def test_a_second_signal_ends_it_at_once(
+    start: Callable[..., Process], valkey: Store, serve: Callable[..., Store]
+) -> None:
+    state = serve()
+    one = start("-c", _HANGS.replace("GRACE = 0.5", "GRACE = 60"), **_urls(valkey, state))
+    one.says("hanging")
+    one.ask()
+    one.says("ending")
+    one.ask()
+    assert one.status() == 130
+
+
+def test_what_hangs_is_left_behind_after_the_grace(
+    start: Callable[..., Process], valkey: Store, serve: Callable[..., Store]
+) -> None:
+    one = start("-c", _HANGS, **_urls(valkey, serve()))
+    one.says("hanging")
+    one.ask()
+    assert one.status() == 1
+    assert "leaving it behind" in one.log
+
+
+def _urls(queues: Store, state: Store) -> dict[str, str]:
+    setup = {"UNSTALL_REDIS_URL": queues.url, "UNSTALL_STATE_URL": state.url}
+    return setup | {"UNSTALL_LOG_LEVEL": "info"}
+
+
+def test_without_a_state_store_it_does_not_start(start: Callable[..., Process], valkey: Store) -> None:
+    one = start("manage.py", "scheduler", UNSTALL_REDIS_URL=valkey.url)
+    assert one.status() == 2
+    assert "UNSTALL_STATE_URL" in one.log
+
+
+def test_a_trouble_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    troubles = iter(["refused", "refused", "refused", "no answer", "", ""])
+
+    def run(_now: int) -> None:
+        trouble = next(troubles)
+        if trouble:
+            raise Unreachable("redis://h:6379/0", trouble)
+
+    rounds = Rounds("collect", run)
+    with caplog.at_level(logging.INFO, "recovery.scheduler.rounds"):
+        for _ in range(6):
+            rounds()
+    assert [record.getMessage() for record in caplog.records] == [
+        "collect: redis://h:6379/0: refused",
+        "collect: redis://h:6379/0: no answer",
+        "collect: works again",
+    ]
+
+
+def test_a_fault_of_ours_is_logged_with_its_trace_and_the_next_run_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    runs = []
+
+    def run(now: int) -> None:
+        runs.append(now)
+        raise ZeroDivisionError("oh")
+
+    rounds = Rounds("record", run, clock=lambda: 12.5)
+    rounds()
+    rounds()
+    assert runs == [12_500, 12_500]
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_a_run_that_takes_long_is_not_started_twice_and_delays_nobody() -> None:
+    release, running, ticks = threading.Event(), [], []
+
+    def slow(now: int) -> None:
+        running.append(now)
+        release.wait(20)
+
+    plan = Plan((Entry("slow", 0.05, slow), Entry("quick", 0.05, ticks.append)), lambda: None, lambda: None)
+    scheduler = schedule(plan, _Silent())
+    scheduler.start()
+    until(lambda: len(ticks) > 5, what="the quick one's ticks")
+    started = len(running)
+    release.set()
+    scheduler.shutdown(wait=True)
+    assert started == 1
+
+
+def test_a_first_run_does_not_wait_for_its_interval() -> None:
+    runs: list[int] = []
+    scheduler = schedule(Plan((Entry("prune", 3600, runs.append),), lambda: None, lambda: None), _Silent())
+    scheduler.start()
+    until(lambda: runs, what="the first run")
+    scheduler.shutdown(wait=True)
+
+
+class _Silent:
+    """No sign of life."""
+
+    def say(self, now: int) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+
+def test_it_outlives_its_stores(start: Callable[..., Process], serve: Callable[..., Store]) -> None:
+    queues, state = serve(), serve()
+    add(queues.client, "bull:jobs", "1")
+    one = start("manage.py", "scheduler", **_urls(queues, state))
+    until(lambda: _newest(state), STARTS_WITHIN, "the first snapshot")
+    queues.stop()
+    state.stop()
+    one.says("connection refused")
+    queues.start()
+    state.start()
+    add(queues.client, "bull:jobs", "1", "2", "3")
+    until(lambda: _newest(state) == [3], 8, "the numbers after the return")
+    assert one.log.count("collect: redis://") <= 2
+    assert one.child.poll() is None
+
+
+def _newest(state: Store) -> list[int | None]:
+    found = snapshots.fetch(state.client)
+    return [sample.counts.waiting for sample in found.queues] if found else []

@@ -1,0 +1,23 @@
+"""People for tests of rights: one of each role, and a stranger."""
+
+from __future__ import annotations
+
+from django.test import Client
+
+from dashboard.access import Role
+from dashboard.models import User
+
+PASSWORD = "a quiet night, please"
+
+
+def person(role: Role, name: str = "") -> User:
+    """Somebody with this role, who cannot log in by password (hashing one takes long)."""
+    return User.objects.get_or_create(username=name or f"some-{role}", defaults={"role": role, "password": "!"})[0]
+
+
+def browser(user: User | None = None) -> Client:
+    """A browser in which this person is logged in; without a person, a stranger's."""
+    client = Client(raise_request_exception=False)
+    if user is not None:
+        client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return client

@@ -1,0 +1,60 @@
+"""A private PostgreSQL server for tests: on loopback, in a temp dir, nothing synced to disk."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+from tests.processes import free_port
+
+_DEBIAN = Path("/usr/lib/postgresql")
+_SECONDS = 60
+
+
+def programs() -> Path | None:
+    """Where initdb and pg_ctl are; None when this machine has none."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).parent
+    return max(_DEBIAN.glob("*/bin"), default=None) if _DEBIAN.is_dir() else None
+
+
+class Postgres:
+    """One server with an empty database; `url` leads to it. It refuses to run as root, so root lends it a user."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="unstall-postgres-"))
+        self._port = free_port()
+        self.url = f"postgres://unstall@127.0.0.1:{self._port}/postgres"
+
+    def __enter__(self) -> Self:
+        if self._user:
+            shutil.chown(self._directory, self._user)
+        options = f"-p {self._port} -k {self._directory} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self._run("initdb", "-A", "trust", "-U", "unstall", "--no-sync")
+        self._run("pg_ctl", "-w", "-o", options, "-l", str(self._directory / "log"), "start")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def _user(self) -> str | None:
+        if os.geteuid() != 0:
+            return None
+        return next((entry.pw_name for entry in pwd.getpwall() if entry.pw_name == "postgres"), "nobody")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        where = programs()
+        assert where is not None
+        owner: dict[str, Any] = {"user": self._user} if self._user else {}
+        command = [str(where / program), "-D", str(self._directory / "data"), *arguments]
+        subprocess.run(
+            command, cwd=self._directory, check=True, timeout=_SECONDS, capture_output=program == "initdb", **owner
+        )

@@ -1,0 +1,84 @@
+"""Child processes of the tests: they die with the test run, however it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import SystemRandom
+from typing import IO
+
+_PR_SET_PDEATHSIG = 1
+_GRACE_SECONDS = 5.0
+_RANDOM = SystemRandom()
+# Below the kernel's ephemeral range: a port in it may be taken as somebody's source port while our server is
+# down, and a client that keeps retrying such a port on loopback can connect to itself.
+_PORTS = range(12_000, 32_000)
+
+Stream = int | IO[bytes] | None
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    stdin: Stream = subprocess.DEVNULL,
+    stdout: Stream = subprocess.DEVNULL,
+    stderr: Stream = subprocess.DEVNULL,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child that gets SIGKILL when this thread of ours is gone. Ctrl-C does not reach it: we end it."""
+    return subprocess.Popen(
+        [str(part) for part in command],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=environ,
+        cwd=directory,
+        start_new_session=True,
+        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (the tests start children from one thread)
+    )
+
+
+def end(process: subprocess.Popen[bytes], *, seconds: float = _GRACE_SECONDS) -> None:
+    """SIGTERM, and SIGKILL when that does not help; a stopped child is woken first. Leaves no zombie."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now. Somebody may take it before us: who starts a server must retry."""
+    while True:
+        port = _RANDOM.choice(_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)  # absent outside Linux
+
+    def arrange() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return arrange

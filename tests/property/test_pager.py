@@ -1,0 +1,185 @@
+"""A pager loses nothing: whatever comes and goes between two pages, what stays is shown exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from recovery.backends.bullmq.versions import LAYOUT
+from recovery.backends.shared.keys import Keys
+from recovery.backends.shared.layout import Place, Scene
+from recovery.backends.shared.windows import window
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from tests.pipe import Pipe
+from tests.restless import Restless
+from tests.stores import Store
+
+SCENE = Scene(QueueRef("main", "bull:q"), Keys("bull:q"), LAYOUT)
+KEY = "bull:q:failed"
+LIST = "bull:q:wait"
+# One server for all examples: each begins by emptying it.
+shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+ids = st.integers(0, 30).map(str)
+scores = st.integers(1, 3)  # few, so that many finish in the same millisecond
+change = st.tuples(st.sampled_from(["add", "remove"]), ids, scores)
+
+
+@pytest.fixture
+def pipes(valkey: Store) -> Iterator[Callable[..., Restless]]:
+    opened: list[Restless] = []
+
+    def pipe(changes: Sequence[Callable[[], Any]] = ()) -> Restless:
+        opened.append(Restless(valkey.client, changes))
+        return opened[-1]
+
+    yield pipe
+    for one in opened:
+        one.close()
+
+
+@shared
+@given(
+    start=st.dictionaries(ids, scores, max_size=30),
+    changes=st.lists(change, max_size=25),
+    wish=st.tuples(st.integers(1, 6), st.booleans()),
+)
+def test_finished_jobs_that_stay_are_shown_once(
+    valkey: Store,
+    pipes: Callable[..., Restless],
+    start: dict[str, int],
+    changes: list[tuple[str, str, int]],
+    wish: tuple[int, bool],
+) -> None:
+    client = valkey.client
+    valkey.flush()
+    if start:
+        client.zadd(KEY, start)
+    touched = {id for _, id, _ in changes}
+
+    def apply(kind: str, id: str, score: int) -> Callable[[], Any]:
+        return lambda: client.zadd(KEY, {id: score}) if kind == "add" else client.zrem(KEY, id)
+
+    pipe = pipes([apply(*one) for one in changes])
+    seen = _walk(pipe, State.FAILED, *wish)
+    pipe.close()
+    for id in start.keys() - touched:
+        assert seen[id] == 1
+
+
+@shared
+@given(
+    count=st.integers(0, 30),
+    changes=st.lists(st.sampled_from(["push", "pop"]), max_size=15),
+    size=st.integers(1, 6),
+)
+def test_waiting_jobs_that_stay_are_shown_once_while_workers_take_and_producers_add(
+    valkey: Store, pipes: Callable[..., Restless], count: int, changes: list[str], size: int
+) -> None:
+    client = valkey.client
+    valkey.flush()
+    if count:
+        client.lpush(LIST, *range(count))
+    new = iter(range(1000, 2000))
+
+    def apply(kind: str) -> Callable[[], Any]:
+        return lambda: client.lpush(LIST, next(new)) if kind == "push" else client.rpop(LIST)
+
+    pipe = pipes([apply(one) for one in changes])
+    seen = _walk(pipe, State.WAITING, size, None)
+    pipe.close()
+    for id in range(changes.count("pop"), count):
+        assert seen[str(id)] == 1
+
+
+@shared
+@given(count=st.integers(0, 30), pushes=st.integers(0, 20), size=st.integers(1, 6))
+def test_waiting_jobs_are_shown_once_from_the_newest_on_while_more_are_added(
+    valkey: Store, pipes: Callable[..., Restless], count: int, pushes: int, size: int
+) -> None:
+    client = valkey.client
+    valkey.flush()
+    if count:
+        client.lpush(LIST, *range(count))
+    new = iter(range(1000, 2000))
+    pipe = pipes([lambda: client.lpush(LIST, next(new))] * pushes)
+    seen = _walk(pipe, State.WAITING, size, False)
+    pipe.close()
+    for id in range(count):
+        assert seen[str(id)] == 1
+
+
+@shared
+@given(start=st.dictionaries(ids, scores, min_size=1, max_size=30), size=st.integers(1, 6), back=st.integers(1, 5))
+def test_going_back_shows_what_was_there(
+    valkey: Store, pipes: Callable[..., Restless], start: dict[str, int], size: int, back: int
+) -> None:
+    valkey.flush()
+    valkey.client.zadd(KEY, start)
+    pipe, place = pipes(), _place(State.FAILED)
+    pages = [window(pipe, SCENE, place, cursor="", size=size)]
+    while pages[-1].next:
+        pages.append(window(pipe, SCENE, place, cursor=pages[-1].next, size=size))
+    for page, before in list(zip(reversed(pages), reversed(pages[:-1]), strict=False))[:back]:
+        assert window(pipe, SCENE, place, cursor=page.previous, size=size).entries == before.entries
+    pipe.close()
+
+
+@shared
+@given(cursor=st.text(max_size=20) | st.from_regex(r"[fbo],[0-9.einf+-]{0,8},[~0-9A-Fa-f]{0,6}", fullmatch=True))
+@pytest.mark.parametrize("state", [State.FAILED, State.WAITING])
+def test_any_cursor_is_answered(valkey: Store, pipes: Callable[..., Restless], state: State, cursor: str) -> None:
+    valkey.flush()
+    valkey.client.zadd(KEY, {"1": 5})
+    pipe = pipes()
+    window(pipe, SCENE, _place(state), cursor=cursor, size=5)
+    pipe.close()
+
+
+def test_a_page_deep_in_a_long_set_costs_what_the_first_one_does(valkey: Store, pipes: Callable[..., Restless]) -> None:
+    valkey.client.zadd(KEY, {f"job-{number}": 1000 + number // 50 for number in range(20_000)})
+    pipe, place = pipes(), _place(State.FAILED)
+    cursor = window(pipe, SCENE, place, cursor="", size=100).next
+    for _ in range(150):
+        cursor = window(pipe, SCENE, place, cursor=cursor, size=100).next
+    pipe.reset()
+    page = window(pipe, SCENE, place, cursor=cursor, size=100)
+    assert len(page.entries) == 100
+    assert pipe.trips <= 3
+    assert pipe.weight < 102 * 40
+
+
+def test_thousands_that_ended_at_once_are_passed_even_when_the_last_one_shown_is_gone(
+    valkey: Store, pipes: Callable[..., Restless]
+) -> None:
+    valkey.client.zadd(KEY, {f"{number:05}": 7 for number in range(5000)})
+    pipe, place = pipes(), _place(State.FAILED)
+    cursor = f"f,7.0,{2500:05}"
+    valkey.client.zrem(KEY, "02500")
+    page = window(pipe, SCENE, place, cursor=cursor, size=3)
+    assert [entry.id for entry in page.entries] == [b"02499", b"02498", b"02497"]
+
+
+def _walk(pipe: Pipe, state: State, size: int, oldest_first: bool | None) -> Counter[str]:
+    """Every page from the first to the last."""
+    seen: Counter[str] = Counter()
+    cursor = ""
+    for _ in range(200):
+        page = window(pipe, SCENE, _place(state), cursor=cursor, size=size, oldest_first=oldest_first)
+        seen.update(entry.id.decode() for entry in page.entries)
+        cursor = page.next
+        if not cursor:
+            return seen
+    raise AssertionError("the pager never ends")
+
+
+def _place(state: State) -> Place:
+    place = LAYOUT.place(state)
+    assert place is not None
+    return place

@@ -1,0 +1,26 @@
+"""Wait by condition with a deadline, never by sleep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+_PAUSE = 0.02
+
+
+def until(condition: Callable[[], T], seconds: float = 10.0, what: str = "") -> T:
+    """The first truthy value of `condition`; AssertionError when the deadline passes."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what or condition!r}; last seen: {value!r}")
+        _rest()
+
+
+def _rest() -> None:
+    time.sleep(_PAUSE)

@@ -1,0 +1,106 @@
+"""The hub in this process: slots, places, farewells. Who may watch is tested with a real web process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from dashboard.live import events
+from dashboard.live import hub as hubs
+from dashboard.live.events import Ending
+from dashboard.live.hub import Full, Hub, Stream
+from dashboard.live.session import Visitor
+
+ANNE = Visitor(1, "session-of-anne")
+BOB = Visitor(2, "session-of-bob")
+
+
+def _nothing() -> None:
+    pass
+
+
+async def test_a_slow_reader_gets_the_newest_event_and_none_of_the_older() -> None:
+    hub = Hub()
+    stream = hub.open(ANNE, _nothing)
+    for number in range(1000):
+        hub.publish(f"event {number}".encode())
+    assert await stream.next() == b"event 999"
+
+
+async def test_a_new_stream_gets_the_newest_event_at_once() -> None:
+    hub = Hub()
+    hub.publish(b"old")
+    hub.publish(b"new")
+    assert await hub.open(ANNE, _nothing).next() == b"new"
+
+
+async def test_a_quiet_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "BEAT_SECONDS", 0.01)
+    stream = Hub().open(ANNE, _nothing)
+    assert await stream.next() == events.BEAT
+    assert await stream.next() == events.BEAT
+
+
+async def test_publishing_starts_no_task() -> None:
+    hub = Hub()
+    for _ in range(30):
+        hub.open(ANNE, _nothing)
+    before = len(asyncio.all_tasks())
+    hub.publish(b"event")
+    assert len(asyncio.all_tasks()) == before
+
+
+async def test_one_person_has_a_limit_and_another_still_enters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "PERSON_LIMIT", 2)
+    hub = Hub()
+    first = hub.open(ANNE, _nothing)
+    hub.open(ANNE, _nothing)
+    with pytest.raises(Full, match="You have 2"):
+        hub.open(ANNE, _nothing)
+    hub.open(BOB, _nothing)
+    hub.leave(first)
+    hub.open(ANNE, _nothing)
+
+
+async def test_the_process_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "PROCESS_LIMIT", 2)
+    hub = Hub()
+    hub.open(ANNE, _nothing)
+    hub.open(BOB, _nothing)
+    with pytest.raises(Full, match="This process has 2"):
+        hub.open(BOB, _nothing)
+
+
+async def test_closing_says_farewell_and_cuts_who_does_not_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "PARTING_SECONDS", 0.1)
+    hub = Hub()
+    cut: list[str] = []
+    goes = hub.open(ANNE, lambda: cut.append("goes"))
+    stays = hub.open(BOB, _leaves_when_cut(hub, cut))
+    reading = asyncio.create_task(_read(hub, goes))
+    await hub.close()
+    assert await reading == Ending.RESTARTING
+    assert cut == ["stays"]
+    assert stays.ending == Ending.RESTARTING
+    with pytest.raises(Full, match="stopping"):
+        hub.open(ANNE, _nothing)
+
+
+async def test_a_reader_that_leaves_ends_its_stream() -> None:
+    stream = Hub().open(ANNE, _nothing)
+    stream.depart()
+    assert await stream.next() is None
+    assert stream.ending is None
+
+
+def _leaves_when_cut(hub: Hub, cut: list[str]) -> Callable[[], None]:
+    return lambda: cut.append("stays")
+
+
+async def _read(hub: Hub, stream: Stream) -> Ending | None:
+    while await stream.next() is not None:
+        pass
+    hub.leave(stream)
+    return stream.ending

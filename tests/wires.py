@@ -1,0 +1,37 @@
+"""Wires to the tests' own stores, by URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from recovery.config import load
+from recovery.connections.registry import open_wire
+from recovery.connections.wire import Wire
+
+
+@contextmanager
+def wired(url: str, **settings: object) -> Iterator[Wire]:
+    """A wire to this URL with settings of a [[deployments]] table, closed afterwards."""
+    wire = open_wire(deployment(url, **settings))
+    try:
+        yield wire
+    finally:
+        wire.close()
+
+
+def deployment(url: str, **settings: object):  # type: ignore[no-untyped-def]
+    from tempfile import TemporaryDirectory
+
+    lines = [f"{key} = {_toml(value)}" for key, value in {"name": "main", "url": url, **settings}.items()]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "unstall.toml"
+        path.write_text("[[deployments]]\n" + "\n".join(lines) + "\n")
+        return load({}, directory=Path(folder)).deployment("main")
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, int | float) else f"'{value}'"
