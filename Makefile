@@ -1,0 +1,90 @@
+# Two commands on a fresh machine: `make run` and `make test`. Both need Python 3.11 and nothing else.
+# Every step leaves a stamp and is done again only when what it depends on has changed.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-test run test test-long lint format locks clean
+
+# An environment of the caller's must not lead the project's Python astray.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV DJANGO_SETTINGS_MODULE
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON := $(BIN)/python
+LOCKS := deploy/locks
+FLEET := tests/node
+STATIC := $(shell find static -type f 2>/dev/null)
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+help: ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
+
+setup: $(VENV)/.stamp-run .static/.stamp ## everything `make run` needs
+
+setup-test: $(VENV)/.stamp-test .static/.stamp $(FLEET)/node_modules/.stamp ## everything `make test` needs
+	@sh deploy/setup/test-tools.sh
+
+run: setup ## start everything on this machine and print one URL
+	@exec $(PYTHON) manage.py up
+
+lint: setup-test ## style, types, import contracts, templates
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy --no-error-summary
+	@said=$$($(BIN)/lint-imports --no-cache 2>&1) || { echo "$$said"; exit 1; }
+	@$(BIN)/djlint --lint --quiet templates
+
+format: setup-test ## put the code into its format
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+test: lint ## the whole gate; pytest's summary is the last thing printed
+	@$(PYTHON) -m pytest -q -n $(WORKERS) -m "not long" $(PYTEST_ARGS)
+
+test-long: setup-test ## soak and generated states by the thousand
+	@$(PYTHON) -m pytest -q -n $(WORKERS) -m long --timeout 3600 $(PYTEST_ARGS)
+
+locks: ## write deploy/locks anew from pyproject.toml
+	@sh deploy/setup/locks.sh
+
+clean: ## remove what the steps above made; the data directory stays
+	rm -rf $(VENV) .static $(FLEET)/node_modules .mypy_cache .ruff_cache .pytest_cache
+
+$(PYTHON):
+	@sh deploy/setup/venv.sh $(VENV)
+
+# test.txt holds every pin of demo.txt, so either order of the two leaves the same versions.
+$(VENV)/.stamp-run: $(LOCKS)/demo.txt | $(PYTHON)
+	@echo "Installing what the program needs …"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.stamp-test: $(LOCKS)/test.txt $(VENV)/.stamp-run | $(PYTHON)
+	@echo "Installing what the tests need …"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r $<
+	@touch $@
+
+.static/.stamp: $(STATIC) dashboard/settings.py $(VENV)/.stamp-run
+	@$(PYTHON) manage.py collectstatic --noinput --clear --verbosity 0
+	@touch $@
+
+# Scripts of packages are not run: the libraries work without their compiled extras.
+$(FLEET)/node_modules/.stamp: $(FLEET)/package-lock.json $(VENV)/.stamp-test
+	@echo "Installing the real Bull and BullMQ for the tests …"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(FLEET) ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+# -- measurements
+
+PEERS := bench/node
+BENCH_ARGS ?=
+.PHONY: bench
+
+bench: setup-test $(PEERS)/node_modules/.stamp ## measure what is promised, a peer beside it; BENCH_ARGS=--quick
+	@$(PYTHON) -m bench $(BENCH_ARGS)
+
+$(PEERS)/node_modules/.stamp: $(PEERS)/package-lock.json $(VENV)/.stamp-test
+	@echo "Installing bull-board for the measurements …"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PEERS) ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@

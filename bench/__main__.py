@@ -1,0 +1,52 @@
+"""`python -m bench [--quick] [--minutes N] [NAME…]`: runs, prints the table, writes JSON to bench/results/."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from bench import failed_page, measure, overview, snapshot, stage, streams, viewers
+from bench.measure import Result
+
+MISSED = 1
+NO_PEER = 3
+
+
+def main() -> int:
+    asked = _parser().parse_args()
+    benches: dict[str, Callable[[], Result]] = {
+        "snapshot": lambda: snapshot.run(quick=asked.quick),
+        "viewers": lambda: viewers.run(quick=asked.quick),
+        "overview": lambda: overview.run(quick=asked.quick),
+        "failed_page": lambda: failed_page.run(quick=asked.quick),
+        "streams": lambda: streams.run(quick=asked.quick, minutes=asked.minutes),
+    }
+    unknown = set(asked.names) - set(benches)
+    if unknown:
+        _parser().error(f"unknown: {', '.join(sorted(unknown))}. There are: {', '.join(benches)}")
+    stage.raise_file_limit()
+    results = []
+    for name in asked.names or benches:
+        print(f"… {name}", file=sys.stderr, flush=True)
+        results.append(benches[name]())
+    path = measure.write(results, quick=asked.quick)
+    print(measure.table(results))
+    print(f"\nWritten to {path}", file=sys.stderr)
+    return 0 if all(goal.held for result in results for goal in result.goals) else MISSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which to run; all without")
+    parser.add_argument("--quick", action="store_true", help="short rounds: to see that it works, not to publish")
+    parser.add_argument("--minutes", type=float, help="how long the live tabs stay open (default 10, quick 0.5)")
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except stage.NoPeer as missing:
+        print(missing, file=sys.stderr)
+        sys.exit(NO_PEER)

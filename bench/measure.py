@@ -1,0 +1,145 @@
+"""Times, percentiles, and the table and file that a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+RESULTS = Path(__file__).with_name("results")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured number."""
+
+    what: str
+    value: float
+    unit: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What we promised, and whether it held in this run."""
+
+    text: str
+    measured: float
+    held: bool
+
+
+@dataclass(slots=True)
+class Result:
+    """One benchmark of one run."""
+
+    name: str
+    title: str
+    rows: list[Row] = field(default_factory=list)
+    goals: list[Goal] = field(default_factory=list)
+    setting: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, what: str, value: float, unit: str, note: str = "") -> None:
+        self.rows.append(Row(what, value, unit, note))
+
+    def goal(self, text: str, measured: float, *, most: float | None = None, least: float | None = None) -> None:
+        held = (most is None or measured <= most) and (least is None or measured >= least)
+        self.goals.append(Goal(text, measured, held))
+
+
+def timed(action: Callable[[], object], rounds: int, *, warm: int = 3) -> list[float]:
+    """Milliseconds of each round, after some that do not count."""
+    for _ in range(warm):
+        action()
+    times = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        action()
+        times.append((time.perf_counter() - started) * 1000)
+    return times
+
+
+def side_by_side(actions: dict[str, Callable[[], object]], rounds: int, *, warm: int = 3) -> dict[str, list[float]]:
+    """Milliseconds of each, one round of all after the other: a busy moment of the machine hits all of them."""
+    for action in actions.values():
+        for _ in range(warm):
+            action()
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(rounds):
+        for name, action in actions.items():
+            times[name] += timed(action, 1, warm=0)
+    return times
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """Nearest rank; `share` from 0 to 1."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+
+
+def median(values: Iterable[float]) -> float:
+    return percentile(values, 0.5)
+
+
+def machine() -> dict[str, Any]:
+    memory = psutil.virtual_memory().total / (1 << 30)
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "processor": _processor(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def write(results: Sequence[Result], *, quick: bool) -> Path:
+    """One file a run, named by its time; `latest.json` is a copy of the newest."""
+    RESULTS.mkdir(exist_ok=True)
+    taken = time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
+    document = {
+        "taken": taken,
+        "command": " ".join([Path(sys.executable).name, "-m", "bench", *sys.argv[1:]]),
+        "quick": quick,
+        "machine": machine(),
+        "results": [asdict(result) for result in results],
+    }
+    path = RESULTS / f"{taken}.json"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    (RESULTS / "latest.json").write_text(path.read_text())
+    return path
+
+
+def table(results: Sequence[Result]) -> str:
+    """The run as Markdown, ready for docs/performance.md."""
+    return "\n\n".join(_section(result) for result in results)
+
+
+def _section(result: Result) -> str:
+    lines = [f"### {result.title}", "", "| what | measured | |", "|---|---:|---|"]
+    lines += [f"| {row.what} | {number(row.value)} {row.unit} | {row.note} |" for row in result.rows]
+    lines += ["", "| goal | measured | |", "|---|---:|---|"]
+    lines += [
+        f"| {goal.text} | {number(goal.measured)} | {'held' if goal.held else '**missed**'} |" for goal in result.goals
+    ]
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,0 +1,134 @@
+"""One snapshot of all queues: ours, the raw socket as the floor, a redis-py pipeline, and bull-board's overview."""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.request
+from contextlib import ExitStack
+
+import hiredis
+
+from bench import stage
+from bench.measure import Result, median, percentile, side_by_side
+from recovery.backends import reader
+from recovery.config import load
+from recovery.connections.encoded import Chunk, Encoded
+from recovery.connections.line import RECEIVE
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Flavour, Library, QueueSample
+from recovery.domain.refs import QueueRef
+from tests.stores import Store
+
+SIZES = (100, 1000)
+FULL_SHARE = 10  # one queue in ten holds jobs
+JOBS = 200
+CLIENTS = 1000
+FLAVOUR = Flavour(Library.BULLMQ, 5, "5.81.5")
+FLOOR_TIMES = 1.5
+BOARD_TIMES = 20
+
+
+def run(*, quick: bool) -> Result:
+    result = Result("snapshot", f"A snapshot, with {CLIENTS:,} idle clients connected")
+    result.setting = {"queues": SIZES, "full": f"1 in {FULL_SHARE}", "jobs": JOBS, "clients": CLIENTS}
+    for size in SIZES:
+        _measure(size, result, rounds=15 if quick else 60, board_rounds=3 if quick else 8)
+    return result
+
+
+def _measure(size: int, result: Result, *, rounds: int, board_rounds: int) -> None:
+    with ExitStack() as stack:
+        store = stack.enter_context(stage.queues(size, full=size // FULL_SHARE, jobs=JOBS))
+        stack.enter_context(stage.idle_clients(store, CLIENTS, size))
+        board = stack.enter_context(stage.board(store, size))
+        plans = _Plans(store, size)
+        stack.callback(plans.close)
+        times = side_by_side({"floor": plans.floor, "ours": plans.ours, "redis-py": plans.pipeline}, rounds)
+        times |= side_by_side({"bull-board": lambda: _get(f"{board}/api/queues")}, board_rounds, warm=1)
+        assert len(plans.ours()) == size
+    _report(size, times, result, len(plans.commands))
+
+
+def _report(size: int, times: dict[str, list[float]], result: Result, commands: int) -> None:
+    names = {
+        "floor": "raw socket, bytes made beforehand, nothing parsed",
+        "ours": "Unstall: sent, parsed, decoded to samples",
+        "redis-py": "redis-py pipeline, not decoded",
+        "bull-board": "bull-board /api/queues",
+    }
+    for name, label in names.items():
+        note = f"p99 {percentile(times[name], 0.99):,.1f} ms"
+        result.row(f"{size:,} queues, {label}", median(times[name]), "ms", note)
+    result.row(f"{size:,} queues, commands in one snapshot", commands, "")
+    ours = median(times["ours"])
+    result.goal(f"{size:,} queues: ≤ 1.5 × the floor", ours / median(times["floor"]), most=FLOOR_TIMES)
+    result.goal(
+        f"{size:,} queues: ≥ 20 × faster than bull-board", median(times["bull-board"]) / ours, least=BOARD_TIMES
+    )
+
+
+class _Plans:
+    """The same questions asked in three ways."""
+
+    def __init__(self, store: Store, size: int) -> None:
+        self.refs = [QueueRef("main", f"{stage.PREFIX}:bench-{number}") for number in range(size)]
+        self.reader = reader(FLAVOUR)
+        plans = [self.reader.sample_plan(ref) for ref in self.refs]
+        self.commands = [command for plan in plans for command in plan]
+        self.width = len(plans[0])
+        self.encoded = Encoded(self.commands)
+        self.registry = Registry(load({"UNSTALL_REDIS_URL": store.url}))
+        self.wire = self.registry.wire("main")
+        self.client = store.connect()
+        self.socket = socket.create_connection(("127.0.0.1", store.port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = bytearray(RECEIVE)
+        self.sizes = [self._answer_size(chunk) for chunk in self.encoded.chunks]
+
+    def ours(self) -> list[QueueSample]:
+        replies = self.wire.send(self.encoded)
+        now = int(time.time() * 1000)
+        sample, width = self.reader.sample, self.width
+        return [
+            sample(ref, FLAVOUR, replies[place : place + width], now)[0]
+            for ref, place in zip(self.refs, range(0, len(replies), width), strict=True)
+        ]
+
+    def floor(self) -> None:
+        """The same bytes in the same chunks, and as many bytes back: what the server and the kernel take."""
+        for chunk, size in zip(self.encoded.chunks, self.sizes, strict=True):
+            self.socket.sendall(chunk.sent)
+            left = size
+            while left:
+                left -= self.socket.recv_into(self.buffer, min(left, len(self.buffer)))
+
+    def pipeline(self) -> list[object]:
+        pipeline = self.client.pipeline(transaction=False)
+        for command in self.commands:
+            pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+        replies: list[object] = pipeline.execute(raise_on_error=False)
+        return replies
+
+    def close(self) -> None:
+        self.socket.close()
+        self.client.close()
+        self.registry.close()
+
+    def _answer_size(self, chunk: Chunk) -> int:
+        """How many bytes come back: parsed once, so that later nobody needs to. Nothing here expires meanwhile."""
+        self.socket.sendall(chunk.sent)
+        parser, replies, size = hiredis.Reader(), 0, 0
+        while replies < chunk.replies:
+            received = self.socket.recv_into(self.buffer)
+            parser.feed(bytes(self.buffer[:received]))
+            size += received
+            while parser.gets() is not False:
+                replies += 1
+        return size
+
+
+def _get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=120) as answer:
+        body: bytes = answer.read()
+    return body

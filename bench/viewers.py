@@ -1,0 +1,84 @@
+"""What open tabs cost the queue Redis: its command rate with 1, 50 and 500 of them, each following the ticks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import AsyncExitStack
+
+import psutil
+
+from bench import stage
+from bench.load import fetch
+from bench.measure import Result
+from tests.stores import Store
+from tests.web_process import COOKIE, Tab, WebProcess
+
+QUEUES = 100
+TABS = (1, 50, 500)
+SPREAD_SECONDS = 0.4  # as static/js/live.js spreads the tabs
+TOLERANCE = 1.05  # collects come every two seconds, and not to the millisecond
+LIMITS = {"dashboard.live.hub.PERSON_LIMIT": 1000}  # the tabs of all are opened by one person here
+
+
+def run(*, quick: bool) -> Result:
+    seconds = 20.0 if quick else 60.0  # a minute holds one of everything that the scheduler does
+    result = Result("viewers", "Commands that the queue Redis serves while tabs are open")
+    result.setting = {"queues": QUEUES, "tabs": TABS, "seconds": seconds}
+    with stage.queues(QUEUES, full=10, jobs=200) as store, stage.house(store, QUEUES, limits=LIMITS) as web:
+        rates = {tabs: asyncio.run(_rate(web, store, tabs, seconds, result)) for tabs in TABS}
+        direct = _connections(web, store)
+    worst = max(rate / rates[TABS[0]] for rate in rates.values())
+    result.row("connections of the web process to the queue Redis", direct, "", "it renders from the snapshot")
+    result.goal("rate with 50 and 500 tabs against that with 1, ≤ 1.05", worst, most=TOLERANCE)
+    return result
+
+
+async def _rate(web: WebProcess, store: Store, tabs: int, seconds: float, result: Result) -> float:
+    """Commands a second, from one new snapshot to another `seconds` later or more."""
+    async with AsyncExitStack() as stack:
+        fetched = [0]
+        clock, *readers = [await stack.enter_async_context(web.tab()) for _ in range(tabs + 1)]
+        tasks = [asyncio.create_task(_follow(web, tab, fetched)) for tab in readers]
+        await _new(clock)
+        first, started, taken = _served(store), time.monotonic(), 0
+        while time.monotonic() - started < seconds:
+            await _new(clock)
+            taken += 1
+        served, took = _served(store) - first - 1, time.monotonic() - started  # the INFO itself is one
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    note = f"{served / taken:,.0f} for each of {taken} snapshots; the tabs fetched {fetched[0]:,} fragments"
+    result.row(f"{tabs} {'tab' if tabs == 1 else 'tabs'}", served / took, "commands/s", note)
+    return served / took
+
+
+def _connections(web: WebProcess, store: Store) -> int:
+    return sum(
+        connection.raddr.port == store.port
+        for connection in psutil.Process(web.pid).net_connections("tcp")
+        if connection.raddr
+    )
+
+
+async def _new(clock: Tab) -> None:
+    """Until a snapshot that was not there before."""
+    number = (await clock.next("tick")).detail["number"]
+    while (await clock.next("tick")).detail["number"] == number:
+        pass
+
+
+async def _follow(web: WebProcess, tab: Tab, fetched: list[int]) -> None:
+    """What a page does: with each new snapshot it fetches its rows."""
+    headers = {"Cookie": f"{COOKIE}={web.cookies['viewer']}", "HX-Request": "true", "Accept-Encoding": "gzip"}
+    while True:
+        await tab.next("tick", seconds=60)
+        await asyncio.sleep(random.random() * SPREAD_SECONDS)
+        await fetch(f"http://127.0.0.1:{web.port}/queues", headers)
+        fetched[0] += 1
+
+
+def _served(store: Store) -> int:
+    return int(store.client.info("stats")["total_commands_processed"])

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Looks for the optional programs that the tests use beside Python, and installs them where it may.
+# What stays missing is said here, and its tests are skipped with the reason.
+set -eu
+
+has() { command -v "$1" >/dev/null 2>&1; }
+may_install() { [ "$(id -u)" = 0 ] && has apt-get; }
+# Runlevel 1: a server that comes with a package is for the tests to start, not for the machine.
+install() {
+    echo "Installing $1 …"
+    export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+    apt-get install -y -q --no-install-recommends "$@" >/dev/null 2>&1 ||
+        { apt-get update -q >/dev/null 2>&1 && apt-get install -y -q --no-install-recommends "$@" >/dev/null 2>&1; }
+}
+notice() { echo "notice: $*"; }
+
+has_browser() {
+    has chromium || has chromium-browser || has google-chrome ||
+        .venv/bin/python - <<'PYTHON' 2>/dev/null
+import pathlib, sys
+from playwright.sync_api import sync_playwright
+with sync_playwright() as playwright:
+    sys.exit(not pathlib.Path(playwright.chromium.executable_path).exists())
+PYTHON
+}
+
+if ! has_browser; then
+    { may_install && install chromium; } || .venv/bin/playwright install chromium >/dev/null 2>&1 ||
+        notice "no Chromium here and none could be installed; the browser tests are skipped"
+fi
+
+if ! has redis-server; then
+    { may_install && install redis-server; } ||
+        notice "no redis-server here; what runs on Valkey and on Redis runs on Valkey only"
+fi
+
+if ! has postgres && ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+    { may_install && install postgresql; } ||
+        notice "no PostgreSQL here; its tests are skipped"
+fi
