@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-long lint format locks clean
+.PHONY: help setup setup-test run test test-long lint format locks clean screenshots
 
 # An environment of the caller's must not lead the project's Python astray.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV DJANGO_SETTINGS_MODULE
@@ -44,6 +44,9 @@ test: lint ## the whole gate; pytest's summary is the last thing printed
 
 test-long: setup-test ## soak and generated states by the thousand
 	@$(PYTHON) -m pytest -q -n $(WORKERS) -m long --timeout 3600 $(PYTEST_ARGS)
+
+screenshots: setup-test ## take the README's pictures anew from the demo
+	@$(PYTHON) docs/img/take.py
 
 locks: ## write deploy/locks anew from pyproject.toml
 	@sh deploy/setup/locks.sh

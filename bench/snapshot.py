@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import time
 import urllib.request
+from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import hiredis
 
@@ -13,11 +15,13 @@ from bench import stage
 from bench.measure import Result, median, percentile, side_by_side
 from recovery.backends import reader
 from recovery.config import load
-from recovery.connections.encoded import Chunk, Encoded
+from recovery.connections.encoded import Chunk, Command, Encoded, packed
 from recovery.connections.line import RECEIVE
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Flavour, Library, QueueSample
 from recovery.domain.refs import QueueRef
+from recovery.scanners.roster import Known, Roster
+from recovery.scanners.watch import Look, Watch
 from tests.stores import Store
 
 SIZES = (100, 1000)
@@ -25,6 +29,7 @@ FULL_SHARE = 10  # one queue in ten holds jobs
 JOBS = 200
 CLIENTS = 1000
 FLAVOUR = Flavour(Library.BULLMQ, 5, "5.81.5")
+RAW_CHUNK = 2000  # commands; measured: 1,000 and 4,000 are no faster on a bare socket
 FLOOR_TIMES = 1.5
 BOARD_TIMES = 20
 
@@ -44,7 +49,9 @@ def _measure(size: int, result: Result, *, rounds: int, board_rounds: int) -> No
         board = stack.enter_context(stage.board(store, size))
         plans = _Plans(store, size)
         stack.callback(plans.close)
-        times = side_by_side({"floor": plans.floor, "ours": plans.ours, "redis-py": plans.pipeline}, rounds)
+        times = side_by_side(
+            {"floor": plans.floor, "ours": plans.ours, "whole": plans.whole, "redis-py": plans.pipeline}, rounds
+        )
         times |= side_by_side({"bull-board": lambda: _get(f"{board}/api/queues")}, board_rounds, warm=1)
         assert len(plans.ours()) == size
     _report(size, times, result, len(plans.commands))
@@ -54,17 +61,20 @@ def _report(size: int, times: dict[str, list[float]], result: Result, commands: 
     names = {
         "floor": "raw socket, bytes made beforehand, nothing parsed",
         "ours": "Unstall: sent, parsed, decoded to samples",
+        "whole": "Unstall: a whole tick, with workers, ages and rates",
         "redis-py": "redis-py pipeline, not decoded",
         "bull-board": "bull-board /api/queues",
     }
     for name, label in names.items():
-        note = f"p99 {percentile(times[name], 0.99):,.1f} ms"
+        note = f"best {min(times[name]):,.1f} ms, p99 {percentile(times[name], 0.99):,.1f} ms"
         result.row(f"{size:,} queues, {label}", median(times[name]), "ms", note)
     result.row(f"{size:,} queues, commands in one snapshot", commands, "")
     ours = median(times["ours"])
     result.goal(f"{size:,} queues: ≤ 1.5 × the floor", ours / median(times["floor"]), most=FLOOR_TIMES)
     result.goal(
-        f"{size:,} queues: ≥ 20 × faster than bull-board", median(times["bull-board"]) / ours, least=BOARD_TIMES
+        f"{size:,} queues: ≥ 20 × faster than bull-board, whole tick",
+        median(times["bull-board"]) / median(times["whole"]),
+        least=BOARD_TIMES,
     )
 
 
@@ -80,24 +90,37 @@ class _Plans:
         self.encoded = Encoded(self.commands)
         self.registry = Registry(load({"UNSTALL_REDIS_URL": store.url}))
         self.wire = self.registry.wire("main")
+        self.watch = self._watch()
         self.client = store.connect()
         self.socket = socket.create_connection(("127.0.0.1", store.port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = bytearray(RECEIVE)
-        self.sizes = [self._answer_size(chunk) for chunk in self.encoded.chunks]
+        self.raw_chunks = _packed(self.commands)
+        self.sizes = [self._answer_size(chunk) for chunk in self.raw_chunks]
 
     def ours(self) -> list[QueueSample]:
-        replies = self.wire.send(self.encoded)
-        now = int(time.time() * 1000)
-        sample, width = self.reader.sample, self.width
-        return [
-            sample(ref, FLAVOUR, replies[place : place + width], now)[0]
-            for ref, place in zip(self.refs, range(0, len(replies), width), strict=True)
-        ]
+        """As the collector does it: decoded queue by queue while the rest is on its way."""
+        now, width, sample = int(time.time() * 1000), self.width, self.reader.sample
+        replies: list[Any] = []
+        samples: list[QueueSample] = []
+        place = 0
+        for part in self.wire.parts(self.encoded):
+            replies += part
+            while place + width <= len(replies):
+                ref = self.refs[len(samples)]
+                samples.append(sample(ref, FLAVOUR, replies[place : place + width], now)[0])
+                place += width
+        return samples
+
+    def whole(self) -> Look:
+        """With everything else that a tick asks: workers of the whole server, ages of the oldest jobs, its vitals."""
+        look = self.watch.look(int(time.time() * 1000))
+        assert not look.deployment.error, look.deployment.error
+        return look
 
     def floor(self) -> None:
-        """The same bytes in the same chunks, and as many bytes back: what the server and the kernel take."""
-        for chunk, size in zip(self.encoded.chunks, self.sizes, strict=True):
+        """The same bytes, and as many bytes back: what the server and the kernel take."""
+        for chunk, size in zip(self.raw_chunks, self.sizes, strict=True):
             self.socket.sendall(chunk.sent)
             left = size
             while left:
@@ -115,6 +138,11 @@ class _Plans:
         self.client.close()
         self.registry.close()
 
+    def _watch(self) -> Watch:
+        roster = Roster()
+        roster.replace("main", [Known(ref, FLAVOUR, 0, 0) for ref in self.refs])
+        return Watch(self.registry.config.deployment("main"), lambda: self.wire, roster, lambda refs, now: {})
+
     def _answer_size(self, chunk: Chunk) -> int:
         """How many bytes come back: parsed once, so that later nobody needs to. Nothing here expires meanwhile."""
         self.socket.sendall(chunk.sent)
@@ -126,6 +154,16 @@ class _Plans:
             while parser.gets() is not False:
                 replies += 1
         return size
+
+
+def _packed(commands: Sequence[Command]) -> list[Chunk]:
+    """In chunks of the size that is fastest when nothing has to be parsed."""
+    starts = range(0, len(commands), RAW_CHUNK)
+    return [_chunk(commands[start : start + RAW_CHUNK]) for start in starts]
+
+
+def _chunk(commands: Sequence[Command]) -> Chunk:
+    return Chunk(b"".join(map(packed, commands)), len(commands))
 
 
 def _get(url: str) -> bytes:

@@ -15,18 +15,19 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 _pages = get_asgi_application()  # sets Django up; nothing that needs its apps may be imported before
 
+from dashboard import intake  # noqa: E402
 from dashboard.live import events  # noqa: E402
 from dashboard.live.hub import Hub  # noqa: E402
 from dashboard.live.image import Image  # noqa: E402
 from dashboard.live.mirror import Mirror  # noqa: E402
-from dashboard.live.stream import Receive, Scope, Send, Streams  # noqa: E402
+from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa: E402
 from recovery.connections import registry  # noqa: E402
 
 log = logging.getLogger(__name__)
 
 # Django takes a thread and a database connection for every request in flight. When five hundred tabs ask in the
 # same second, more of them at once make all of them slower; those beyond wait here, where waiting costs nothing.
-PAGES_AT_ONCE = 16
+PAGES_AT_ONCE = 8
 
 hub = Hub()
 _streams = Streams(hub)
@@ -41,8 +42,19 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     elif scope["path"].startswith("/live/"):
         await _streams(scope, receive, send)
     else:
-        async with _places:
-            await _pages(scope, receive, send)
+        await _page(scope, receive, send)
+
+
+async def _page(scope: Scope, receive: Receive, send: Send) -> None:
+    try:
+        request = await intake.whole(receive)
+    except intake.Left:
+        return
+    except intake.Refused as refused:
+        await refuse(send, refused.status, str(refused), [(b"connection", b"close")])
+        return
+    async with _places:
+        await _pages(scope, request, send)
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

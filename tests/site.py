@@ -21,12 +21,21 @@ _START_SECONDS = 30.0
 class Site:
     """Use as a context. `web` is the web process with the sessions of one person of each role."""
 
-    def __init__(self, queues: Store, state: Store, environ: Mapping[str, str] | None = None) -> None:
-        chosen = {"UNSTALL_REDIS_URL": queues.url, "UNSTALL_STATE_URL": state.url, **(environ or {})}
+    def __init__(
+        self,
+        queues: Store,
+        state: Store,
+        environ: Mapping[str, str] | None = None,
+        *,
+        deployments: Mapping[str, str] | None = None,
+    ) -> None:
+        """`deployments`: URLs by name, when it shall watch these and not `queues` alone."""
+        watched = {} if deployments else {"UNSTALL_REDIS_URL": queues.url}
+        chosen = {**watched, "UNSTALL_STATE_URL": state.url, **(environ or {})}
         self.queues = queues
         self.state = state
         self.web = WebProcess(chosen)
-        (self.web.directory / "unstall.toml").write_text(_INTERVALS)
+        (self.web.directory / "unstall.toml").write_text(_INTERVALS + _tables(deployments or {}))
         self._environ = environ_of(self.web.directory, chosen)
         self._scheduler: subprocess.Popen[bytes] | None = None
 
@@ -77,3 +86,7 @@ class Site:
         if self._scheduler is not None and self._scheduler.poll() is not None:
             raise AssertionError(self.log)
         return "started" in self.log
+
+
+def _tables(deployments: Mapping[str, str]) -> str:
+    return "".join(f'\n[[deployments]]\nname = "{name}"\nurl = "{url}"\n' for name, url in deployments.items())

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
@@ -139,9 +140,21 @@ class WebProcess:
     def wait(self, seconds: float) -> int:
         return self._running().wait(seconds)
 
-    def get(self, path: str, person: str = "", *, method: str = "GET", seconds: float = 10.0) -> Answer:
-        headers = {"Cookie": f"{COOKIE}={self.cookies[person]}"} if person else {}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers, method=method)
+    def get(
+        self,
+        path: str,
+        person: str = "",
+        *,
+        method: str = "GET",
+        seconds: float = 10.0,
+        headers: Mapping[str, str] | None = None,
+        form: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request. `form` is what is posted."""
+        sent = {**({"Cookie": f"{COOKIE}={self.cookies[person]}"} if person else {}), **(headers or {})}
+        body = None if form is None else urlencode(form).encode()
+        url = f"http://127.0.0.1:{self.port}{path}"
+        request = urllib.request.Request(url, body, sent, method="POST" if body is not None else method)
         try:
             with _NO_REDIRECT.open(request, timeout=seconds) as response:
                 return Answer(response.status, dict(response.headers), response.read())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from recovery.config import load
+from recovery.config import Deployment, load
 from recovery.connections.registry import open_wire
 from recovery.connections.wire import Wire
 
@@ -21,9 +22,8 @@ def wired(url: str, **settings: object) -> Iterator[Wire]:
         wire.close()
 
 
-def deployment(url: str, **settings: object):  # type: ignore[no-untyped-def]
-    from tempfile import TemporaryDirectory
-
+def deployment(url: str, **settings: object) -> Deployment:
+    """As the configuration reads it from a file."""
     lines = [f"{key} = {_toml(value)}" for key, value in {"name": "main", "url": url, **settings}.items()]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "unstall.toml"

@@ -115,7 +115,7 @@ class Mirror:
                 await subscription.subscribe(state.SNAPSHOT_CHANNEL)
             yield client, subscription
         finally:
-            await subscription.aclose()
+            await subscription.aclose()  # type: ignore[no-untyped-call]  # redis-py leaves it so
             await client.aclose()
 
 

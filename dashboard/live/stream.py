@@ -48,19 +48,19 @@ class Streams:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != PATH:
-            return await _refuse(send, 404, "There is no such stream.")
+            return await refuse(send, 404, "There is no such stream.")
         if scope["method"] != "GET":
-            return await _refuse(send, 405, "A stream is read with GET.", [(b"allow", b"GET")])
+            return await refuse(send, 405, "A stream is read with GET.", [(b"allow", b"GET")])
         try:
             visitor = await self.hub.visitor(_cookies(scope))
             if visitor is None:
-                return await _refuse(send, 401, "Sign in first.")
+                return await refuse(send, 401, "Sign in first.")
             stream = self.hub.open(visitor, _cut(scope))
         except Full as full:
-            return await _refuse(send, 503, str(full), _come_back())
+            return await refuse(send, 503, str(full), _come_back())
         except DatabaseError:
             log.exception("cannot look up who asks for a stream")
-            return await _refuse(send, 503, "The database does not answer.", _come_back())
+            return await refuse(send, 503, "The database does not answer.", _come_back())
         await self._run(stream, receive, send)
         return None
 
@@ -98,7 +98,8 @@ async def _watch(stream: Stream, receive: Receive) -> None:
     stream.depart()
 
 
-async def _refuse(send: Send, status: int, why: str, headers: Headers | None = None) -> None:
+async def refuse(send: Send, status: int, why: str, headers: Headers | None = None) -> None:
+    """A short answer in plain text."""
     body = why.encode()
     plain = [
         (b"content-type", b"text/plain; charset=utf-8"),

@@ -13,7 +13,7 @@ from dashboard.cells import cells
 from dashboard.live import mirror
 from recovery.domain.concerns import concerns
 from recovery.domain.counts import Snapshot
-from recovery.reads.overview import GROUP_DELIMITERS, Column, Query, view
+from recovery.reads.overview import CHUNK, GROUP_DELIMITERS, Column, Query, view
 from recovery.reads.shared import Shared
 
 FRAGMENT_LIFE = 60.0  # seconds; a fragment is named by its snapshot's number, so it can never be too old
@@ -42,8 +42,9 @@ def page(request: HttpRequest) -> HttpResponse:
         "query": query,
         "heads": [_head(query, *head) for head in _HEADS],
         "groups": GROUP_DELIMITERS,
-        "fragment": _fragment(snapshot, query, stale, is_swap=False) if snapshot else "",
+        "fragment": _fragment(snapshot, query, stale) if snapshot else "",
         "summary": _summary(snapshot, query, stale) if snapshot else "",
+        "before": query.at(max(0, query.start - CHUNK)) if query.start else None,
         "snapshot": snapshot,
         "stale": stale,
     }
@@ -57,7 +58,7 @@ def rows(request: HttpRequest) -> HttpResponse:
     if snapshot is None:
         return HttpResponse(status=204)  # keep what is there
     summary = _summary(snapshot, query, stale, is_swap=True) if query.start == 0 else ""
-    return HttpResponse(_fragment(snapshot, query, stale, is_swap=True) + summary)
+    return HttpResponse(_fragment(snapshot, query, stale) + summary)
 
 
 def _newest() -> tuple[Snapshot | None, str]:
@@ -65,10 +66,10 @@ def _newest() -> tuple[Snapshot | None, str]:
     return mirror.newest(), mirror.health().reason
 
 
-def _fragment(snapshot: Snapshot, query: Query, stale: str, *, is_swap: bool) -> SafeString:
+def _fragment(snapshot: Snapshot, query: Query, stale: str) -> SafeString:
     """The rows as markup, made once a snapshot and query for all who look. Nothing in it depends on a role."""
-    key = ("rows", snapshot.number, snapshot.taken_at, query, bool(stale), is_swap)
-    return _fragments.get(key, lambda: _markup("overview/_rows.html", _rows(snapshot, query, is_swap=is_swap)))
+    key = ("rows", snapshot.number, snapshot.taken_at, query, bool(stale))
+    return _fragments.get(key, lambda: _markup("overview/_rows.html", {**_rows(snapshot, query), "stale": stale}))
 
 
 def _summary(snapshot: Snapshot, query: Query, stale: str, *, is_swap: bool = False) -> SafeString:
@@ -80,16 +81,17 @@ def _summary(snapshot: Snapshot, query: Query, stale: str, *, is_swap: bool = Fa
             {
                 "overview": view(snapshot, query),
                 "query": query,
-                "concerns": () if stale else concerns(snapshot),
+                "concerns": () if stale else concerns(snapshot, deployment=query.deployment),
+                "stale": stale,
                 "is_swap": is_swap,
             },
         ),
     )
 
 
-def _rows(snapshot: Snapshot, query: Query, *, is_swap: bool) -> dict[str, Any]:
+def _rows(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     found = view(snapshot, query)
-    many = len(snapshot.deployments) > 1
+    many = len(snapshot.deployments) > 1 and not query.deployment
     following = found.following(query)
     return {
         "rows": [cells(row, snapshot.taken_at, with_deployment=many) for row in found.rows],
@@ -98,8 +100,6 @@ def _rows(snapshot: Snapshot, query: Query, *, is_swap: bool) -> dict[str, Any]:
         "grouped": bool(query.group),
         "columns": len(_HEADS),
         "following": None if following is None else query.at(following),
-        "before": query.at(max(0, query.start - len(found.rows))) if query.start and not is_swap else None,
-        "is_swap": is_swap,
     }
 
 

@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 
 from dashboard import rows
+from dashboard.access import may_see_payloads
 from dashboard.charts import throughput
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
@@ -80,6 +81,7 @@ def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]
         "tab": chosen,
         "now": now,
         "link": _link(request, chosen),
+        "sees_data": may_see_payloads(request.user),
         **_contents(request, queue, chosen, now),
     }
 
@@ -95,10 +97,7 @@ def _old(queue: Queue) -> str:
 
 def _tabs(queue: Queue) -> list[Tab]:
     can, sample = queue.capabilities, queue.sample
-    tabs = [
-        Tab(state.value, state.value.replace("-", " ").capitalize(), _count(queue, state), state)
-        for state in can.states
-    ]
+    tabs = [Tab(state.value, _title(state), _count(queue, state), state) for state in can.states]
     if can.schedulers:
         tabs.append(Tab("schedulers", "Schedulers"))
     tabs.append(Tab("workers", "Workers", sample.workers if sample else None))
@@ -147,8 +146,9 @@ def _workers(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
 
 def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
     hours, size = _hours(request), _size(request)
-    series = _charts.get((queue.ref, hours), lambda: history.series(queue.ref, queue.flavour, hours))
+    # First what raises when the store is silent: the series would wait for it once more.
     window = runs.window(queue, cursor=request.GET.get("cursor", ""), size=size)
+    series = _charts.get((queue.ref, hours), lambda: history.series(queue.ref, queue.flavour, hours))
     return {
         "series": series,
         "per": throughput.per(series),

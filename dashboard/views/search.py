@@ -61,6 +61,8 @@ def page(request: HttpRequest) -> HttpResponse:
         "states": STATES,
         "queue": written(asked.queue),
         "queues": _choices(snapshot),
+        "term_limit": search.TERM_LIMIT,
+        "examined_limit": search.EXAMINED_LIMIT,
         **(_results(request, asked, snapshot) if asked.term else {}),
     }
     return render(request, "search/page.html", context)

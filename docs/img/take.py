@@ -25,8 +25,9 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 BIND = "127.0.0.1:8977"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+SETTLE_MS = 900  # for the first tick and a chart to be drawn
 WIDTHS = {"wide": 1280, "narrow": 360}
-KEPT = ("queues-light-wide", "active-light-wide", "job-dark-wide", "queues-dark-narrow")
+KEPT = {"queues-light-wide": "queues", "job-dark-wide": "job", "queues-dark-narrow": "phone"}
 TABS = (("active", "imports", "active"), ("failed", "payments", "failed"), ("history", "emails", "history"))
 LIFE_SECONDS = 75.0  # for the demo to fill more than a minute of the charts
 LINK = re.compile(r"http://\S+/welcome/\S+")
@@ -47,7 +48,7 @@ def main() -> None:
                 wish.all.mkdir(parents=True, exist_ok=True)
                 (wish.all / f"{name}.png").write_bytes(picture)
             if name in KEPT:
-                (HERE / f"{name}.png").write_bytes(picture)
+                (HERE / f"{KEPT[name]}.png").write_bytes(picture)
         browser.close()
 
 
@@ -61,8 +62,7 @@ def started(folder: Path) -> Iterator[str]:
         [sys.executable, "manage.py", "up"], cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout
-        yield next(found[0] for line in process.stdout if (found := LINK.search(line)))
+        yield next(found[0] for line in process.stdout or () if (found := LINK.search(line)))
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(30)
@@ -95,7 +95,7 @@ def pictures(browser: Browser, session: list[dict[str, object]]) -> Iterator[tup
             page = context.new_page()
             for name, path in addresses(page):
                 page.goto(path)
-                page.wait_for_load_state("networkidle") if "live" in name else page.wait_for_timeout(900)
+                page.wait_for_timeout(SETTLE_MS)
                 yield f"{name}-{theme}-{width}", page.screenshot()
             context.close()
 
@@ -104,14 +104,15 @@ def addresses(page: Page) -> Iterator[tuple[str, str]]:
     """The pages worth a picture; the job is the first one of the orphaned queue."""
     yield "queues", "/queues"
     page.goto("/queues")
-    queues = {link.inner_text(): link.get_attribute("href") for link in page.query_selector_all("a[href*='/queues/main/']")}
+    queues = [str(link.get_attribute("href")) for link in page.query_selector_all("a[href*='/queues/main/']")]
     for name, wanted, tab in TABS:
-        found = next((href for text, href in queues.items() if href and wanted in href), None)
-        if found:
-            yield name, f"{found}?tab={tab}"
-            job = page.query_selector("a[href*='/jobs/']")
-            if job and name != "history":
-                yield f"job-of-{name}" if name != "failed" else "job", str(job.get_attribute("href"))
+        found = next((address for address in queues if wanted in address), None)
+        if found is None:
+            continue
+        yield name, f"{found}?tab={tab}"
+        job = page.query_selector("a[href*='/jobs/']")
+        if job and name == "failed":
+            yield "job", str(job.get_attribute("href"))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ class _Connection:
     age: int
     idle: int
     command: bytes
-    subscribes: bool
 
     @property
     def host(self) -> bytes:
@@ -82,7 +81,6 @@ def _connections(listing: bytes, db: int | None) -> Iterator[_Connection]:
             age=_seconds(fields.get(b"age")),
             idle=_seconds(fields.get(b"idle")),
             command=fields.get(b"cmd", b"").lower(),
-            subscribes=any(fields.get(field, b"0") != b"0" for field in (b"sub", b"psub")),
         )
 
 
@@ -117,7 +115,7 @@ def _owner(name: bytes, known: dict[bytes, tuple[QueueRef, bool]]) -> tuple[Queu
 
 def _of_library(group: list[_Connection]) -> list[_Connection]:
     """One connection a worker: the one that waits for jobs, or has not begun to. It never runs a script."""
-    return [connection for connection in group if not connection.subscribes and _fetches(connection)]
+    return [connection for connection in group if _fetches(connection)]
 
 
 def _fetches(connection: _Connection) -> bool:

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from recovery.config import Address, Tls
@@ -71,11 +72,13 @@ def _tune(opened: socket.socket) -> None:
 
 def _resolved(address: Address, deadline: float) -> list[tuple[int, Any]]:
     """The host's addresses. getaddrinfo knows no timeout, so it is asked in a thread that we can leave behind."""
+    with suppress(socket.gaierror):  # a number needs no name server
+        return _places(socket.getaddrinfo(*_question(address), flags=socket.AI_NUMERICHOST))
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
-            answers.put(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+            answers.put(socket.getaddrinfo(*_question(address)))
         except (OSError, UnicodeError) as error:
             answers.put(error)
 
@@ -86,6 +89,14 @@ def _resolved(address: Address, deadline: float) -> list[tuple[int, Any]]:
         raise socket.gaierror(socket.EAI_AGAIN, "not resolved in time") from None
     if isinstance(answer, Exception):
         raise answer
+    return _places(answer)
+
+
+def _question(address: Address) -> tuple[str, int, int, int]:
+    return address.host, address.port, socket.AF_UNSPEC, socket.SOCK_STREAM
+
+
+def _places(answer: list[Any]) -> list[tuple[int, Any]]:
     return [(family, place) for family, _, _, _, place in answer]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -59,5 +60,21 @@ def client(state: Deployment) -> redis.Redis:
         connection_class = redis.UnixDomainSocketConnection
     elif state.tls:
         connection_class = redis.SSLConnection
-    pool = redis.ConnectionPool(connection_class=connection_class, retry=Retry(NoBackoff(), 0), **options(state))
+    pool = redis.ConnectionPool(
+        connection_class=connection_class,
+        retry=Retry(NoBackoff(), 0),
+        redis_connect_func=_greet if state.tls else None,
+        **options(state),
+    )
     return redis.Redis.from_pool(pool)
+
+
+def _greet(connection: redis.Connection) -> None:
+    """One answer is read at once: with it come the session tickets of TLS 1.3.
+
+    Left unread they look to the pool like data that nobody asked for, and it gives the connection up.
+    """
+    connection.on_connect()  # type: ignore[no-untyped-call] # redis-py's own
+    connection.send_command("PING")  # type: ignore[no-untyped-call] # redis-py's own
+    with suppress(redis.exceptions.NoPermissionError):
+        connection.read_response()

@@ -27,18 +27,27 @@ PARTS = (
 
 
 async def play(url: str) -> None:
+    """Until a signal comes, also while the parts still set up: a store that is away holds them for minutes."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     stage = Stage(url)
-    for part in PARTS:
-        await part(stage)
-    await ended.wait()
+    playing = asyncio.ensure_future(_play_all(stage))
+    asked = asyncio.ensure_future(ended.wait())
+    await asyncio.wait({playing, asked}, return_when=asyncio.FIRST_COMPLETED)
     # A worker whose store is away closes for ever, at full speed; the timer's thread does not ask it.
-    threading.Timer(CLOSING, os._exit, (0,)).start()
+    threading.Timer(CLOSING, os._exit, (int(playing.done()),)).start()
+    if playing.done():
+        playing.result()  # it only ends by an error
     await stage.close()
     os._exit(0)
+
+
+async def _play_all(stage: Stage) -> None:
+    for part in PARTS:
+        await part(stage)
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

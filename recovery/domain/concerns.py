@@ -50,10 +50,10 @@ class Concern:
         return "stuck" if self.kind is Kind.ABANDONED else "warn"
 
 
-def concerns(snapshot: Snapshot, *, limit: int = CONCERN_LIMIT) -> tuple[Concern, ...]:
-    """The gravest sentences about this snapshot, one a kind, the largest case of it told."""
+def concerns(snapshot: Snapshot, *, deployment: str = "", limit: int = CONCERN_LIMIT) -> tuple[Concern, ...]:
+    """The gravest sentences about all deployments or one: one a kind, the largest case of it told."""
     kinds: dict[Kind, list[Concern]] = {}
-    for concern in _of_queues(snapshot):
+    for concern in _of_queues(snapshot, deployment):
         kinds.setdefault(concern.kind, []).append(concern)
     return tuple(_told(kinds[kind]) for kind in sorted(kinds))[:limit]
 
@@ -87,10 +87,10 @@ def _told(same: list[Concern]) -> Concern:
     return replace(worst, others=len(same) - 1)
 
 
-def _of_queues(snapshot: Snapshot) -> Iterator[Concern]:
-    silent = {deployment.name for deployment in snapshot.deployments if deployment.error}
+def _of_queues(snapshot: Snapshot, deployment: str) -> Iterator[Concern]:
+    silent = {found.name for found in snapshot.deployments if found.error}
     for sample in snapshot.queues:
-        if sample.error or sample.ref.deployment in silent:
+        if sample.error or sample.ref.deployment in silent or deployment not in ("", sample.ref.deployment):
             continue
         for _, sentence in _kinds(sample, snapshot.taken_at):
             yield sentence()

@@ -56,7 +56,7 @@ class Flavour(NamedTuple):
         name = names.get(self.library, "unknown")
         number = ".".join(self.version.split(".")[:2]) or (str(self.major) if self.major else "")
         if self.upto and not self.version:
-            number = f"{self.major}–{self.upto}"
+            number = f"{self.major}–{self.upto}" if self.major else f"≤ {self.upto}"
         return f"{name} {number}".strip()
 
 

@@ -42,8 +42,9 @@ _LINE = re.compile(
 )
 _QUOTED_KEY = re.compile(r"""(\\{0,15})(["'])((?:[^"'\\]|\\(?!["'])){1,200})\1\2\s{0,20}:\s{0,200}""")
 _PLAIN_KEY = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]*)(?:\s{0,4}(?:=>|[=:])\s{0,4}|(?<=\w)>)")
-_FLAG = re.compile(r"(?<![\w-])--?([A-Za-z][\w-]*)[ \t]{1,4}(?=[^\s-])")
+_FLAG = re.compile(r"(?<![\w-])--?([A-Za-z][\w.-]*)[ \t]{1,4}(?=\S)")
 _LITERAL_END = re.compile(r"[,}\]\s]")
+_SCHEME = re.compile(r"(?i)(?:bearer|basic|digest|negotiate|token)\s{1,4}")  # before the secret in `Authorization`
 _WORD_END = re.compile(r"[\s,;&\"'<>)}\]]")
 _CARD = re.compile(r"(?<!\d)(?<!\d\.)\d(?:[ -]?\d){12,18}(?!\d)")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
@@ -131,6 +132,8 @@ def _end(given: str, start: int, escape: str) -> int:
 
 def _word_end(given: str, start: int) -> int:
     """Where a plain value ends: at its closing quote, or before the next separator."""
+    scheme = _SCHEME.match(given, start)
+    start = scheme.end() if scheme else start
     quote = _quote_at(given, start, "")
     if quote:
         return _after_string(given, start + 1, quote)

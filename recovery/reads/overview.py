@@ -46,6 +46,7 @@ class Query:
     """What the address of the page asks for."""
 
     filter: str = ""
+    deployment: str = ""  # the one that was chosen in the bar; "" is all
     sort: Column = Column.WORST
     falling: bool = True
     group: str = ""
@@ -61,6 +62,7 @@ class Query:
         group = params.get("group", "")
         return cls(
             filter=params.get("q", "").strip()[: filters.FILTER_LIMIT],
+            deployment=params.get("deployment", ""),
             sort=sort,
             falling=written.startswith("-") if name in _COLUMNS else sort.falls_first,
             group=group if group in GROUP_DELIMITERS else "",
@@ -71,6 +73,7 @@ class Query:
         """The query string of this page, without what is the default."""
         sort = f"{'-' * self.falling}{self.sort.value}"
         parts = {
+            "deployment": self.deployment,
             "q": self.filter,
             "sort": "" if self.sort is Column.WORST and self.falling else sort,
             "group": self.group,
@@ -83,6 +86,11 @@ class Query:
         """The query that a click on this column's head asks for."""
         falling = not self.falling if column is self.sort else column.falls_first
         return replace(self, sort=column, falling=falling, start=0)
+
+    @property
+    def plain(self) -> Query:
+        """The same without its filter."""
+        return replace(self, filter="", start=0)
 
     def at(self, start: int) -> Query:
         return replace(self, start=start)
@@ -133,6 +141,9 @@ class Overview:
 def view(snapshot: Snapshot, query: Query) -> Overview:
     """O(n log n) in the queues once a snapshot and query; no store is asked."""
     rows, totals = _judged(snapshot)
+    if query.deployment:
+        rows = tuple(row for row in rows if row.sample.ref.deployment == query.deployment)
+        totals = _totals(rows)
     chosen = filters.parse(query.filter)
     matching = [row for row in rows if chosen.holds(row.sample)] if chosen.terms else list(rows)
     ordered = _grouped(_sorted(matching, query), query.group)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from recovery.connections.registry import registry
-from recovery.domain.jobs import JobRow, State
+from recovery.domain.jobs import Found, JobRow, State
 from recovery.domain.refs import raw
 from recovery.errors import Missing, StoreError
 from recovery.reads import jobs, lists
@@ -96,21 +96,28 @@ def _rows(id: str, queues: Iterable[Queue]) -> list[JobRow]:
 
 
 def look(queue: Queue, terms: Terms, *, cursor: str = "", progress: str = "") -> Slice:
-    """The next slice. A state that is through hands over to the following one."""
+    """The next slice: one budget of jobs, out of one state or several small ones."""
     examined, found, skipped = _counted(progress)
+    budget = DATA_BUDGET if terms.data else NAME_BUDGET
+    rows: list[JobRow] = []
+    end = min(examined + budget, EXAMINED_LIMIT)
     index, inner = _place(cursor, terms)
-    if examined >= EXAMINED_LIMIT or found >= FOUND_LIMIT or index >= len(terms.states):
-        return Slice((), examined, found, skipped, "", _limit(examined, found))
-    budget = min(DATA_BUDGET if terms.data else NAME_BUDGET, EXAMINED_LIMIT - examined)
-    state = terms.states[index]
-    part = queue.reader.search(
-        queue.wire, queue.ref, state, name=terms.name, data=terms.data, cursor=inner, budget=budget
+    while index < len(terms.states) and examined < end and found < FOUND_LIMIT:
+        part = _part(queue, terms, index, inner, end - examined)
+        fresh = part.rows[: FOUND_LIMIT - found]
+        rows += fresh
+        examined, found, skipped = examined + part.examined, found + len(fresh), skipped + part.skipped
+        index, inner = (index, part.next) if part.next else (index + 1, "")
+    is_over = index >= len(terms.states)
+    stopped = "" if is_over else _limit(examined, found)
+    following = "" if is_over or stopped else f"{index}{_BETWEEN}{inner}"
+    return Slice(tuple(rows), examined, found, skipped, following, stopped)
+
+
+def _part(queue: Queue, terms: Terms, index: int, inner: str, budget: int) -> Found:
+    return queue.reader.search(
+        queue.wire, queue.ref, terms.states[index], name=terms.name, data=terms.data, cursor=inner, budget=budget
     )
-    rows = part.rows[: FOUND_LIMIT - found]
-    examined, found = examined + part.examined, found + len(rows)
-    stopped = _limit(examined, found)
-    following = "" if stopped else _following(index, part.next, terms)
-    return Slice(rows, examined, found, skipped + part.skipped, following, stopped)
 
 
 def total(queue: Queue, terms: Terms) -> int | None:
@@ -119,12 +126,6 @@ def total(queue: Queue, terms: Terms) -> int | None:
         return None
     counts = [lists.count_of(queue.sample, state) for state in terms.states]
     return None if None in counts else sum(count or 0 for count in counts)
-
-
-def _following(index: int, inner: str, terms: Terms) -> str:
-    if inner:
-        return f"{index}{_BETWEEN}{inner}"
-    return f"{index + 1}{_BETWEEN}" if index + 1 < len(terms.states) else ""
 
 
 def _place(cursor: str, terms: Terms) -> tuple[int, str]:

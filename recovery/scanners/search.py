@@ -15,7 +15,7 @@ from recovery.config import Deployment
 from recovery.connections.registry import Registry
 from recovery.connections.wire import Wire
 from recovery.domain.counts import Flavour, Worker
-from recovery.domain.refs import QueueRef
+from recovery.domain.refs import QueueRef, raw
 from recovery.errors import StoreError
 from recovery.scanners.roster import Known, Roster
 from recovery.scanners.sweep import SLICE, Sweep
@@ -51,7 +51,6 @@ class Search:
         self._every = every
         self._stopping = stopping
         self._database = deployment.database
-        self._prefixes = deployment.prefixes
         self._configured = frozenset(configured(deployment))
         self._sweep = Sweep(deployment.prefixes)
         self._has_swept = False
@@ -73,7 +72,6 @@ class Search:
             if self._sweep.is_under_way or now >= self._sweep_at:
                 self._go_on(wire, now)
         except StoreError as error:
-            self._look_at = now
             self._sweep.abandon()  # its cursors belong to nodes that may be others by then
             log.debug("%s: %s", self.name, error)
 
@@ -128,11 +126,8 @@ class Search:
             if base not in listed
             and base not in self._left_out
             and now - self._rejected.get(base, -REJECT_MS) >= REJECT_MS
-            and self._is_wanted(base)
+            and self._sweep.wants(raw(base))
         ]
-
-    def _is_wanted(self, base: str) -> bool:
-        return not self._prefixes or any(base.startswith(f"{prefix}:") for prefix in self._prefixes)
 
     def _learn(self, wire: Wire, bases: Sequence[str], now: int, listings: Sequence[bytes] = ()) -> None:
         """Identify these and hand on the new listing."""

@@ -110,13 +110,14 @@ class Sweep:
     def _find(self, keys: Iterable[bytes], kind: _Kind) -> None:
         for key in keys:
             base = key.removesuffix(kind.suffix)
-            if base and base != key and _RELAY not in key and self._is_wanted(base):
+            if base and base != key and _RELAY not in key and self.wants(base):
                 if len(self.found) >= CANDIDATES:
                     self.is_cut = True
                     return
                 self.found.add(text(base))
 
-    def _is_wanted(self, base: bytes) -> bool:
+    def wants(self, base: bytes) -> bool:
+        """Whether it has one of the prefixes to which the search is limited."""
         return not self._prefixes or any(base.startswith(prefix + b":") for prefix in self._prefixes)
 
 

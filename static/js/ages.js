@@ -5,10 +5,7 @@
 
   const STEPS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
   const EVERY_MS = 1000;
-  const exact = new Intl.DateTimeFormat(undefined, {
-    year: "numeric", month: "2-digit", day: "2-digit",
-    hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short",
-  });
+  const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
   let ahead = (Number(document.body.dataset.now) || Date.now()) - Date.now();
 
   const age = (milliseconds) => {
@@ -17,6 +14,16 @@
     if (!step) return "now";
     const text = `${Math.floor(past / step[0])} ${step[1]}`;
     return milliseconds > 0 ? `${text} ago` : `in ${text}`;
+  };
+
+  const two = (number) => String(number).padStart(2, "0");
+
+  // The same digits in every language of browser, as in logs: 2026-11-18 13:00:59 CET.
+  const exact = (moment) => {
+    const date = [moment.getFullYear(), two(moment.getMonth() + 1), two(moment.getDate())].join("-");
+    const time = [moment.getHours(), moment.getMinutes(), moment.getSeconds()].map(two).join(":");
+    const name = zone.formatToParts(moment).find((part) => part.type === "timeZoneName");
+    return `${date} ${time} ${name.value}`;
   };
 
   const write = (element, text) => {
@@ -36,8 +43,8 @@
       const moment = new Date(Number(element.dataset.ts));
       if (Number.isNaN(moment.getTime())) continue;
       element.dataset.local = "";
-      if ("exact" in element.dataset) write(element, exact.format(moment));
-      else element.title = exact.format(moment);
+      if ("exact" in element.dataset) write(element, exact(moment));
+      else element.title = exact(moment);
     }
   };
 

@@ -39,7 +39,7 @@
   };
 
   const follow = () => {
-    const link = (marked() || options()[0] || list).querySelector("a");
+    const link = marked() || options()[0];
     if (link) location.assign(link.href);
   };
 

@@ -15,7 +15,7 @@
   const show = (text, tone = "note") => {
     const toast = pattern.content.firstElementChild.cloneNode(true);
     toast.dataset.tone = tone;
-    toast.firstElementChild.textContent = text;
+    toast.querySelector("[data-text]").textContent = text;
     place.append(toast);
     while (place.childElementCount > MOST) place.firstElementChild.remove();
     if (tone !== "bad") leave(toast);

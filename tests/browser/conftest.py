@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
+from tests.browser.seeds import Seeds, seed
+from tests.fleet import Fleet
 from tests.site import Site
 from tests.stores import Store
+from tests.waiting import until
 from tests.web_process import COOKIE
 
 _FLAGS = (
@@ -42,14 +46,24 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def live_site() -> Iterator[Site]:
-    """Web and scheduler on stores of their own (`live_site.queues`), for all tests of a module.
+    """Web and scheduler on stores of their own (`live_site.queues`), for all tests in here.
 
     Starting it costs seconds, so nothing is emptied between tests: each one makes queues of its own.
     """
     with Store() as queues, Store() as state, Site(queues, state) as site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def seeds(live_site: Site, fleet: Fleet) -> Iterator[Seeds]:
+    """`live_site` with a house full of queues that no test changes."""
+    with ExitStack() as stack:
+        sown = seed(live_site.queues, fleet, stack)
+        fleet.reset()
+        until(lambda: all(live_site.web.get(page, "viewer").status == 200 for page in sown.queues), 30, "all are found")
+        yield sown
 
 
 @pytest.fixture

@@ -20,12 +20,13 @@ class Proxy:
         self._to = port
         self._listener = _listening(0)
         self.port: int = self._listener.getsockname()[1]
-        self._pairs: list[tuple[socket.socket, socket.socket | None]] = []
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._silent = False
         self._delay = 0.0
+        self._allowance: int | None = None
         self.accepted = 0
 
     def __enter__(self) -> Self:
@@ -51,10 +52,15 @@ class Proxy:
 
     def restore(self) -> None:
         """As good as new, on the same port."""
-        self._silent, self._delay = False, 0.0
+        self._silent, self._delay, self._allowance = False, 0.0, None
         if self._listener.fileno() == -1:
             self._listener = _listening(self.port)
             self._begin(self._accept, self._listener)
+
+    def lead(self, port: int) -> None:
+        """To another server from the next connection on; those that are open are cut."""
+        self._to = port
+        self.cut()
 
     def cut(self) -> None:
         """Reset every connection, as a firewall does that lost its table."""
@@ -67,6 +73,10 @@ class Proxy:
     def silence(self) -> None:
         """Half-open: connections stay, new ones are accepted, and nothing ever comes back."""
         self._silent = True
+
+    def cut_after(self, size: int) -> None:
+        """Reset a connection in the middle of an answer: once so many bytes of it have come through."""
+        self._allowance = size
 
     def delay(self, seconds: float) -> None:
         """Each answer comes that much later."""
@@ -87,10 +97,11 @@ class Proxy:
         far = None
         with contextlib.suppress(OSError):
             far = socket.create_connection(("127.0.0.1", self._to), timeout=5)
+        if far is None:  # nobody there: as a port that is forwarded to nowhere
+            _reset(near)
+            return
         with self._lock:
             self._pairs.append((near, far))
-        if far is None:
-            return
         self._begin(self._pump, near, far, False)
         self._begin(self._pump, far, near, True)
 
@@ -105,6 +116,10 @@ class Proxy:
                 if is_answer and self._delay:
                     self._ended.wait(self._delay)
                 if not piece:
+                    break
+                if is_answer and self._allowance is not None and len(piece) > self._allowance:
+                    sink.sendall(piece[: self._allowance])
+                    _reset(sink)
                     break
                 sink.sendall(piece)
         for end in (source, sink):
@@ -125,9 +140,8 @@ def _listening(port: int) -> socket.socket:
     return listener
 
 
-def _reset(end: socket.socket | None) -> None:
-    if end is not None:
-        with contextlib.suppress(OSError):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-            end.shutdown(socket.SHUT_RDWR)
-            end.close()
+def _reset(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        end.shutdown(socket.SHUT_RDWR)
+        end.close()

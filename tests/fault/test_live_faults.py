@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import psutil
 import pytest
@@ -150,6 +150,27 @@ async def test_memory_stays_flat_over_many_snapshots_and_tabs_that_come_and_go(w
     before = process.memory_info().rss
     await rounds(100, 400)
     assert process.memory_info().rss - before < 3 * MEGABYTE
+
+
+async def test_many_half_sent_forms_hold_no_page(web: WebProcess) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(60):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", web.port)))
+            client.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nname=")
+        answer = await asyncio.to_thread(web.get, "/login", seconds=5)
+        assert answer.status == 200
+
+
+def test_a_form_that_is_too_large_is_refused_before_it_is_read(web: WebProcess) -> None:
+    with socket.create_connection(("127.0.0.1", web.port)) as client:
+        client.settimeout(10)
+        client.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000000\r\n\r\n")
+        taken = 0
+        with suppress(ConnectionError):  # it answers 413 and closes while we are still sending
+            while taken < 256:
+                client.sendall(b"x" * MEGABYTE)
+                taken += 1
+        assert taken < 16  # what the sockets on the way hold, and no more
 
 
 def _deaf(web: WebProcess) -> socket.socket:

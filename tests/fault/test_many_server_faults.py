@@ -49,6 +49,20 @@ def test_a_master_killed_behind_sentinel_is_replaced(sentinel: Sentinel) -> None
         assert wire.nodes() != (f"127.0.0.1:{old.port}",)
 
 
+def test_a_hung_master_behind_sentinel_is_replaced(sentinel: Sentinel) -> None:
+    with wired(sentinel.url) as wire:
+        wire.call(PING)
+        old = sentinel.master
+        old.pause()
+        try:
+            with told_within(LIMIT, TimedOut):
+                wire.call(PING)
+            until(lambda: answers(wire), seconds=20, what="the wire leaves the hung master for the new one")
+            assert wire.nodes() != (f"127.0.0.1:{old.port}",)
+        finally:
+            old.resume()
+
+
 def test_a_hung_sentinel_does_not_hold_us(sentinel: Sentinel) -> None:
     sentinel.watcher.pause()
     try:

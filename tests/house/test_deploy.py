@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 LOCKS = sorted((DEPLOY / "locks").glob("*.txt"))
-KNOWN = {*VARIABLES, *(f"{name}_FILE" for name in SECRETS), "UNSTALL_STATIC_DIR"}
+KNOWN = {*VARIABLES, *(f"{name}_FILE" for name in SECRETS)}
 NAME = re.compile(r"\b(?:UNSTALL_[A-Z_]+|DATABASE_URL\w*)\b(?==|:)")
 RUN = re.compile(r"manage\.py[\", ]+([a-z]+)")
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)

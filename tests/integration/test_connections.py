@@ -35,7 +35,7 @@ def test_a_wire_is_made_once(valkey: Store) -> None:
 def test_each_mode_has_its_wire(tmp_path: Path) -> None:
     (tmp_path / "unstall.toml").write_text(
         "[[deployments]]\nname='a'\nurl='redis://h'\n[[deployments]]\nname='b'\nurl='redis+sentinel://h/m'\n"
-        "[[deployments]]\nname='c'\nurl='redis+cluster://h'\n"
+        "[[deployments]]\nname='c'\nurl='redis+cluster://k'\n"
     )
     connections = registry.Registry(load({}, directory=tmp_path))
     assert [type(connections.wire(name)) for name in "abc"] == [SingleWire, SentinelWire, ClusterWire]
@@ -89,6 +89,18 @@ def test_the_state_store_is_spoken_to_by_tcp_socket_and_tls(
         connections = registry.Registry(load({}, directory=tmp_path))
         assert connections.state().set("a", b"\xff")
         assert connections.state().get("a") == b"\xff"
+        connections.close()
+
+
+def test_session_tickets_do_not_spoil_a_tls_connection(
+    serve: Callable[..., Store], certificates: Path, tmp_path: Path
+) -> None:
+    store = serve("redis", tls=certificates)
+    (tmp_path / "unstall.toml").write_text(f"[state]\nurl = '{store.url}'\ntls_ca = '{certificates}/ca.crt'\n")
+    config = load({}, directory=tmp_path)
+    for _ in range(12):
+        connections = registry.Registry(config)
+        assert connections.state().ping()
         connections.close()
 
 

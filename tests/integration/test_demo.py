@@ -30,7 +30,8 @@ pytestmark = pytest.mark.timeout(120)
 
 QUEUES = ("emails", "reports", "notifications", "reminders", "orders", "packing", "invoices", "housekeeping")
 TROUBLED = ("payments", "archive", "campaigns", "imports")
-ALIVE_WITHIN = 10.0
+ALIVE_WITHIN = 20.0  # ten on a machine that does nothing else
+ENDS_WITHIN = 15.0  # two, likewise
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def demo(valkey: Store) -> Iterator[psutil.Process]:
     end(process)
 
 
-def test_something_of_every_kind_is_there_within_ten_seconds(demo: psutil.Process, valkey: Store) -> None:
+def test_something_of_every_kind_is_there_at_once(demo: psutil.Process, valkey: Store) -> None:
     seen = valkey.client
     until(lambda: seen.zcard("demo:emails:completed"), ALIVE_WITHIN)
     until(lambda: seen.llen("demo:reports:active"), ALIVE_WITHIN)
@@ -79,8 +80,8 @@ def test_it_ends_quickly_even_when_the_store_is_gone(demo: psutil.Process, valke
     family = demo.children(recursive=True)
     valkey.kill()
     demo.send_signal(signal.SIGTERM)
-    until(lambda: demo.status() == psutil.STATUS_ZOMBIE, 8)
-    until(lambda: not any(one.is_running() for one in family), 5)
+    until(lambda: demo.status() == psutil.STATUS_ZOMBIE, ENDS_WITHIN)
+    until(lambda: not any(_runs(one) for one in family), ENDS_WITHIN)
 
 
 def test_up_without_a_redis_plays_the_demo_and_watches_it() -> None:
@@ -104,6 +105,13 @@ def _snapshot(up: Up) -> tuple[QueueSample, ...]:
     with redis.Redis(unix_socket_path=str(up.directory / "valkey.sock"), db=STATE_DB) as state:
         found = snapshots.fetch(state)
     return found.queues if found else ()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _named(store: Store) -> set[bytes]:

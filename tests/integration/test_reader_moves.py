@@ -102,7 +102,17 @@ def test_a_hash_that_no_list_holds_is_of_unknown_state(keys: redis.Redis, wire: 
     assert (row.state, row.name) == (State.UNKNOWN, "send")
 
 
-def test_a_job_is_found_without_lpos(keys: redis.Redis, valkey: Store) -> None:
+def test_a_job_is_found_by_a_server_that_knows_no_lpos(serve: Callable[..., Store]) -> None:
+    store = serve(options={"rename-command": 'LPOS ""'})
+    store.client.lpush("bull:q:wait", "7", *range(100, 1600))
+    wire = Restless(store.client, ())
+    assert OURS.row(wire, REF, "7").state is State.WAITING
+    page = OURS.page(wire, REF, State.WAITING, size=5)
+    assert len(OURS.page(wire, REF, State.WAITING, size=5, cursor=page.next).rows) == 5
+    wire.close()
+
+
+def test_a_job_is_found_where_lpos_is_not_granted(keys: redis.Redis, valkey: Store) -> None:
     keys.lpush("bull:q:wait", "7", *range(100, 1600))
     keys.acl_setuser("old", enabled=True, nopass=True, keys=["*"], commands=["+@read", "-lpos"])
     client = valkey.connect(username="old", password="any")

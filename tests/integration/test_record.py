@@ -147,14 +147,19 @@ def test_an_unreadable_queue_s_minutes_are_unknown(bench: Bench) -> None:
     assert bench.run(NOW, error="WRONGTYPE") == 0
 
 
-def test_a_wiped_queue_has_not_lost_jobs(bench: Bench) -> None:
+def test_a_wiped_queue_has_not_lost_jobs_and_counts_anew(bench: Bench) -> None:
     add(bench.queues, "bull:jobs", *"abcdef")
     bench.run(at(M))
-    bench.queues.flushdb()
+    for _ in range(3):
+        bench.queues.rpop("bull:jobs:wait")
     bench.run(at(M + 1))
-    add(bench.queues, "bull:jobs", "a")
+    bench.queues.flushdb()
+    add(bench.queues, "bull:jobs", "a", "b")
     bench.run(at(M + 2))
-    assert all(not cell.left for cell in bench.cells(at(M + 2)).values())
+    bench.queues.rpop("bull:jobs:wait")
+    bench.run(at(M + 3))
+    cells = bench.cells(at(M + 3))
+    assert [cells[M + minute].left if M + minute in cells else None for minute in range(3)] == [3, None, 1]
 
 
 def test_the_last_hour_is_counted_from_kept_jobs_at_first_sight(bench: Bench) -> None:

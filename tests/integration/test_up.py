@@ -89,15 +89,15 @@ def test_a_second_signal_ends_all_at_once(start: Start, watched: Mapping[str, st
     up.process.send_signal(signal.SIGINT)
     until(lambda: "Ending" in up.said)
     up.process.send_signal(signal.SIGINT)
-    assert up.wait(3) == 1
-    until(lambda: up.others() == [], 3)
+    assert up.wait(8) == 1  # sooner than the ten seconds that a process may take
+    until(lambda: up.others() == [], 8)
 
 
 def test_nothing_outlives_an_up_that_was_killed(start: Start, watched: Mapping[str, str]) -> None:
     up = start(watched)
     up.ready()
     up.process.kill()
-    until(lambda: up.others() == [], 15)
+    until(lambda: up.others() == [], 30)
 
 
 def test_it_starts_again_at_once_after_it_was_killed(start: Start, watched: Mapping[str, str]) -> None:
@@ -113,8 +113,8 @@ def test_a_process_that_dies_comes_back(start: Start, watched: Mapping[str, str]
     up.ready()
     (web,) = _found(up, "web")
     web.kill()
-    until(lambda: [found.pid for found in _found(up, "web")] not in ([], [web.pid]))
-    until(lambda: _serves(up))
+    until(lambda: [found.pid for found in _found(up, "web")] not in ([], [web.pid]), 30)
+    until(lambda: _serves(up), 30)
     assert "web       | was killed by signal 9; starting it again in 1 s" in up.lines
 
 
@@ -143,7 +143,7 @@ def test_a_second_up_in_one_directory_is_told_who_is_there(start: Start, watched
     first = start(watched)
     first.ready()
     second = start(watched, directory=first.directory)
-    assert second.wait(5) == 2
+    assert second.wait() == 2
     assert f"is in use by process {first.process.pid}" in second.said
 
 
@@ -171,7 +171,7 @@ def test_a_redis_that_is_watched_gets_no_write(start: Start, valkey: Store) -> N
     up = start({"UNSTALL_REDIS_URL": valkey.url})
     up.ready()
     before = valkey.client.info("commandstats")
-    until(lambda: _calls(valkey) > _total(before) + 20, 20, "some more looks at it")
+    until(lambda: _calls(valkey) > _total(before) + 20, 40, "some more looks at it")
     assert valkey.client.dbsize() == 3
     used = {name.removeprefix("cmdstat_") for name in valkey.client.info("commandstats")}
     assert used.isdisjoint(_writing(valkey)), used

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,7 +29,8 @@ shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 
 ids = st.integers(0, 30).map(str)
 scores = st.integers(1, 3)  # few, so that many finish in the same millisecond
-change = st.tuples(st.sampled_from(["add", "remove"]), ids, scores)
+change = st.tuples(st.sampled_from(["add", "remove", "remove"]), ids, scores)
+burst = st.lists(change, max_size=4)  # what happens between two commands of ours
 
 
 @pytest.fixture
@@ -47,26 +49,30 @@ def pipes(valkey: Store) -> Iterator[Callable[..., Restless]]:
 @shared
 @given(
     start=st.dictionaries(ids, scores, max_size=30),
-    changes=st.lists(change, max_size=25),
+    changes=st.lists(burst, max_size=15),
     wish=st.tuples(st.integers(1, 6), st.booleans()),
 )
 def test_finished_jobs_that_stay_are_shown_once(
     valkey: Store,
     pipes: Callable[..., Restless],
     start: dict[str, int],
-    changes: list[tuple[str, str, int]],
+    changes: list[list[tuple[str, str, int]]],
     wish: tuple[int, bool],
 ) -> None:
     client = valkey.client
     valkey.flush()
     if start:
         client.zadd(KEY, start)
-    touched = {id for _, id, _ in changes}
+    touched = {id for burst in changes for _, id, _ in burst}
 
-    def apply(kind: str, id: str, score: int) -> Callable[[], Any]:
-        return lambda: client.zadd(KEY, {id: score}) if kind == "add" else client.zrem(KEY, id)
+    def apply(burst: list[tuple[str, str, int]]) -> None:
+        for kind, id, score in burst:
+            if kind == "add":
+                client.zadd(KEY, {id: score})
+            else:
+                client.zrem(KEY, id)
 
-    pipe = pipes([apply(*one) for one in changes])
+    pipe = pipes([partial(apply, burst) for burst in changes])
     seen = _walk(pipe, State.FAILED, *wish)
     pipe.close()
     for id in start.keys() - touched:
@@ -164,6 +170,31 @@ def test_thousands_that_ended_at_once_are_passed_even_when_the_last_one_shown_is
     valkey.client.zrem(KEY, "02500")
     page = window(pipe, SCENE, place, cursor=cursor, size=3)
     assert [entry.id for entry in page.entries] == [b"02499", b"02498", b"02497"]
+    assert pipe.trips < 8
+
+
+@pytest.mark.parametrize("oldest_first", [True, False])
+def test_many_that_leave_while_a_page_is_read_take_nothing_with_them(
+    valkey: Store, pipes: Callable[..., Restless], oldest_first: bool
+) -> None:
+    valkey.client.zadd(KEY, {str(number): number for number in range(100, 200)})
+    cursor = window(pipes(), SCENE, _place(State.FAILED), cursor="", size=50, oldest_first=oldest_first).next
+    shown = [str(number) for number in (range(100, 140) if oldest_first else range(160, 200))]
+    pipe = pipes([_nobody, _nobody, lambda: valkey.client.zrem(KEY, *shown)])
+    page = window(pipe, SCENE, _place(State.FAILED), cursor=cursor, size=2, oldest_first=oldest_first)
+    assert [entry.id for entry in page.entries] == ([b"150", b"151"] if oldest_first else [b"149", b"148"])
+
+
+def _nobody() -> None:
+    """Nobody acts."""
+
+
+def test_the_page_after_a_job_that_is_gone_costs_no_more(valkey: Store, pipes: Callable[..., Restless]) -> None:
+    valkey.client.zadd(KEY, {f"job-{number}": number for number in range(100)})
+    pipe = pipes()
+    page = window(pipe, SCENE, _place(State.FAILED), cursor="f,49.5,gone", size=2)
+    assert [entry.id for entry in page.entries] == [b"job-49", b"job-48"]
+    assert pipe.trips == 3
 
 
 def _walk(pipe: Pipe, state: State, size: int, oldest_first: bool | None) -> Counter[str]:

@@ -48,7 +48,9 @@ def test_half_known_words_say_unknown() -> None:
     assert drawn.words == "last 1 min: 4 completed, unknown failed"
 
 
-@pytest.mark.parametrize("some", [counts(waiting=1), counts(waiting=10**9, failed=1), counts(active=3, delayed=4, failed=5)])
+@pytest.mark.parametrize(
+    "some", [counts(waiting=1), counts(waiting=10**9, failed=1), counts(active=3, delayed=4, failed=5)]
+)
 def test_the_bar_is_filled_exactly(some: Counts) -> None:
     parts = bar(some)
     assert parts[0].x == 0

@@ -25,12 +25,16 @@ def test_active_jobs_without_a_worker_are_told_as_lost() -> None:
 
 
 def test_one_job_is_told_in_the_singular() -> None:
-    assert said(abandoned(active=1)) == ["1 job is active in bull:jobs and no worker is connected: nothing will rescue it."]
+    assert said(abandoned(active=1)) == [
+        "1 job is active in bull:jobs and no worker is connected: nothing will rescue it."
+    ]
 
 
 def test_waiting_jobs_without_a_worker_are_told_with_their_age() -> None:
     lost = queue(counts=counts(waiting=3), workers=0, watchdog_ttl=None, oldest_waiting_at=NOW - 4 * MINUTE)
-    assert said(lost) == ["3 jobs wait in bull:mail and no worker is connected: nothing takes them. The oldest since 4 min."]
+    assert said(lost) == [
+        "3 jobs wait in bull:mail and no worker is connected: nothing takes them. The oldest since 4 min."
+    ]
 
 
 def test_a_paused_queue_is_not_a_backlog_without_workers() -> None:
@@ -91,9 +95,16 @@ def test_three_sentences_at_most_gravest_first() -> None:
 
 def test_a_queue_speaks_once() -> None:
     both = abandoned()._replace(counts=counts(active=2, waiting=5))
-    assert said(both) == ["2 jobs are active in bull:jobs and no worker is connected: nothing will rescue them. 5 more wait."]
+    assert said(both) == [
+        "2 jobs are active in bull:jobs and no worker is connected: nothing will rescue them. 5 more wait."
+    ]
 
 
 @pytest.mark.parametrize(("completed", "failed", "rate"), [(3, 1, 0.25), (0, 0, None), (None, 4, None), (5, 0, 0.0)])
 def test_a_failure_rate_needs_both_numbers(completed: int | None, failed: int | None, rate: float | None) -> None:
     assert failure_rate(queue(rates=rates(completed, failed))) == rate
+
+
+def test_a_chosen_deployment_hears_of_its_own_only() -> None:
+    world = snapshot(abandoned("bull:a"), abandoned("bull:b", 70, deployment="eu"))
+    assert [concern.name for concern in concerns(world, deployment="main")] == ["bull:a"]

@@ -92,7 +92,9 @@ def test_a_second_click_turns_the_order() -> None:
     assert asked.by(Column.NAME).url() == "?q=mail&sort=name"
 
 
-@pytest.mark.parametrize("wrong", [{"sort": "colour"}, {"group": "mail"}, {"from": "-1"}, {"from": "9e9"}, {"from": "³"}])
+@pytest.mark.parametrize(
+    "wrong", [{"sort": "colour"}, {"group": "mail"}, {"from": "-1"}, {"from": "9e9"}, {"from": "³"}]
+)
 def test_an_address_with_nonsense_opens_the_plain_page(wrong: dict[str, str]) -> None:
     assert Query.parse(wrong) == Query()
 
@@ -132,3 +134,9 @@ def test_a_silent_deployment_greys_its_own_rows_only() -> None:
     world = snapshot(queue("bull:a"), queue("bull:b", deployment="eu"), silent="eu")
     reasons = {row.sample.ref.base: row.reason for row in view(world, Query()).rows}
     assert reasons == {"bull:a": "", "bull:b": "connection refused"}
+
+
+def test_a_chosen_deployment_is_all_there_is() -> None:
+    found = view(WORLD, Query(deployment="eu"))
+    assert ([row.sample.ref.base for row in found.rows], found.total, found.totals.paused) == (["app:eu:mail"], 1, 1)
+    assert Query(deployment="eu").by(Column.NAME).url() == "?deployment=eu&sort=name"

@@ -67,7 +67,13 @@ def test_a_secret_is_known_by_its_shape(secret: str) -> None:
 
 @pytest.mark.parametrize(
     "plain",
-    ["ada@example.org", "1795006339097", "order 4111111111111112", "0.4111111111111111", "550e8400-e29b-41d4-a716-446655440000"],
+    [
+        "ada@example.org",
+        "1795006339097",
+        "order 4111111111111112",
+        "0.4111111111111111",
+        "550e8400-e29b-41d4-a716-446655440000",
+    ],
 )
 def test_what_only_looks_like_a_number_stays(plain: str) -> None:
     assert redact.text(plain) == plain

@@ -16,8 +16,14 @@ NAME = library_name("bull", "jobs")
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [(NAME, ""), (f"{NAME}:w:mail-3", "mail-3"), (f"{NAME}:w:a:w:b", "a:w:b"), ("bull:jobs:w:py", "py")],
-    ids=["unnamed", "named", "a name that looks like two", "the Python port"],
+    [
+        (NAME, ""),
+        (f"{NAME}:w:mail-3", "mail-3"),
+        (f"{NAME}:w:a:w:b", "a:w:b"),
+        (f"{NAME}:w:w:", "w:"),
+        ("bull:jobs:w:py", "py"),
+    ],
+    ids=["unnamed", "named", "a name that looks like two", "a name that overlaps", "the Python port"],
 )
 def test_a_worker_is_known_by_how_its_library_names_the_connection(written: str, name: str) -> None:
     (worker,) = workers.parse(listing(client(written, id=31, age=60, idle=2)), [JOBS])

@@ -75,6 +75,8 @@ def _waiting(replies: Replies) -> tuple[int | None, bytes | None]:
     """
     length = decode.count(replies[_WAITING])
     tail = decode.items(replies[_TAIL])
+    if not tail:
+        return length, None
     jobs = [id for id in tail if not LAYOUT.is_marker(id)]
     markers = len(tail) - len(jobs)
     if length is not None and length > len(tail) and len(replies) > _HEAD:

@@ -70,13 +70,12 @@ def due(packed: float | None) -> int | None:
 
 def remaining(reply: Any) -> int | None:
     """Milliseconds left of a key; None when there is none, or when it never ends."""
-    value = count(reply)
-    return value if value is not None and value >= 0 else None
+    return reply if type(reply) is int and reply >= 0 else None
 
 
 def items(reply: Any) -> list[bytes]:
     """The members of an array reply; an error or a null has none."""
-    if not isinstance(reply, (list, tuple, set, frozenset)):
+    if not reply or not isinstance(reply, (list, tuple, set, frozenset)):
         return []
     return [raw for raw in map(octets, reply) if raw is not None]
 
@@ -90,6 +89,8 @@ def fields(reply: Any, width: int) -> Sequence[Any]:
 
 def pairs(reply: Any) -> list[tuple[bytes, Any]]:
     """Member and score, or field and value: flat in RESP2, nested in RESP3, a mapping from some clients."""
+    if not reply:
+        return []
     return [(raw, value) for member, value in _couples(reply) if (raw := octets(member)) is not None]
 
 

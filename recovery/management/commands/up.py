@@ -36,8 +36,9 @@ class Command(BaseCommand):
             os.environ.setdefault("UNSTALL_LOG_LEVEL", "warning")  # a terminal is no place for what goes well
             config.current.cache_clear()
             self._prepare()
-            box.start(with_demo=plan.plays and self._has_demo())
-            self.stdout.write(self._welcome(plan))
+            plays = plan.plays and self._has_demo()
+            box.start(with_demo=plays)
+            self.stdout.write(self._welcome(plan, plays=plays))
             box.tend()
             self.stdout.write("Ending everything. Another Ctrl-C does not wait for it.")
         except Taken as other:
@@ -86,12 +87,14 @@ class Command(BaseCommand):
         self._say("demo", "left out, because the Python package bullmq is not installed (extra `demo`)")
         return False
 
-    def _welcome(self, plan: Plan) -> str:
+    def _welcome(self, plan: Plan, *, plays: bool) -> str:
         origin = settings.TRUSTED_ORIGINS[0] if settings.TRUSTED_ORIGINS else plan.address.url
         path, what = _first_link(), "Open this to become the first admin (it works once, for 24 hours):"
         if not path:
             path, what = "/", "Unstall is ready:"
-        watched = "the demo; set UNSTALL_REDIS_URL to watch a Redis of yours" if plan.plays else _targets()
+        watched = _targets()
+        if plan.plays:
+            watched = f"{'the demo' if plays else 'nothing'}; set UNSTALL_REDIS_URL to watch a Redis of yours"
         return f"\n{what}\n\n    {origin}{path}\n\nWatching {watched}. Ctrl-C ends everything.\n"
 
     def _say(self, name: str, line: str) -> None:

@@ -1,0 +1,54 @@
+"""Takes a request in whole before Django sees it: who sends slowly waits here, where waiting holds no thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dashboard.live.stream import Message, Receive
+
+BODY_LIMIT = 2 * 1024 * 1024  # bytes: forms and pasted configuration; Django refuses more than 2.5 MB anyway
+BODY_SECONDS = 20.0  # for all of it; a form is a few hundred bytes
+
+
+class Refused(Exception):
+    """The request is not taken. `status` and the text are the answer."""
+
+    def __init__(self, status: int, why: str) -> None:
+        self.status = status
+        super().__init__(why)
+
+
+class Left(Exception):
+    """The client has gone before the request was complete; nobody waits for an answer."""
+
+
+async def whole(receive: Receive) -> Receive:
+    """A `receive` that hands out the body at once, and afterwards what the server says. Raises Refused, Left."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _body(receive)
+    except TimeoutError:
+        raise Refused(408, "The request took too long to arrive.") from None
+    message: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def replay() -> Message:
+        nonlocal message
+        if message is None:
+            return await receive()
+        complete, message = message, None
+        return complete
+
+    return replay
+
+
+async def _body(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Left
+        body += message.get("body", b"")
+        if len(body) > BODY_LIMIT:
+            raise Refused(413, f"The request is larger than {BODY_LIMIT:,} bytes.")
+        if not message.get("more_body", False):
+            return bytes(body)

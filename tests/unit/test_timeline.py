@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from recovery.domain.jobs import Job, JobRow, Lock, State, Text
+from recovery.domain.refs import QueueRef
+from recovery.domain.timeline import lock_words, timeline
+from tests.samples import NOW
+
+NOTHING = Text("", 0)
+
+
+def row(state: State, **facts: Any) -> JobRow:
+    given: dict[str, Any] = {"added_at": NOW - 60_000} | facts
+    return JobRow(QueueRef("main", "bull:mail").job("1"), state, **given)
+
+
+def told(row: JobRow, *, stack: tuple[str, ...] = (), reason: str = "") -> list[tuple[str, str]]:
+    job = Job(row, NOTHING, NOTHING, NOTHING, "", stack, (), 0)
+    return [(event.what, event.detail) for event in timeline(job, NOW, reason=reason)]
+
+
+def test_a_waiting_job_was_only_added() -> None:
+    assert told(row(State.WAITING, priority=5)) == [("Added", "priority 5")]
+
+
+def test_a_job_that_failed_tells_all_it_went_through() -> None:
+    failed = row(
+        State.FAILED,
+        processed_at=NOW - 9000,
+        finished_at=NOW - 7200,
+        attempts=3,
+        attempts_limit=3,
+        worker="mail-2",
+        stalls=1,
+    )
+    assert told(failed, stack=("a", "b", "c"), reason="Error: no") == [
+        ("Added", ""),
+        ("Started, attempt 3", "by mail-2"),
+        ("Failed twice, and was tried again", ""),
+        ("Stalled once", "its lock ran out while it was active"),
+        ("Failed", "after 1.8 s: Error: no"),
+    ]
+
+
+def test_a_completed_job_tells_how_long_it_waited_and_ran() -> None:
+    done = row(State.COMPLETED, processed_at=NOW - 50_000, finished_at=NOW - 49_600, attempts=1)
+    assert told(done) == [("Added", ""), ("Started", "after 10 s in line"), ("Completed", "after 400 ms")]
+
+
+def test_an_active_job_tells_of_its_lock() -> None:
+    active = row(State.ACTIVE, processed_at=NOW - 4000, lock=Lock("w:1", 26_000))
+    assert told(active)[-1] == ("Running for 4 s", "lock ends in 26 s unless it is renewed")
+
+
+def test_a_job_taken_and_not_started_says_so() -> None:
+    assert told(row(State.ACTIVE))[-1] == ("Taken from the line, not started yet", "no lock")
+
+
+def test_a_delayed_job_says_when_it_is_due() -> None:
+    assert told(row(State.DELAYED, due_at=NOW + 120_000, delay=180_000))[-1] == ("Due", "in 2 min")
+    assert told(row(State.DELAYED, due_at=NOW + 5000, attempts=1))[-1] == ("Runs again", "in 5 s")
+    assert told(row(State.DELAYED, due_at=NOW - 1))[-1] == ("Due", "due, and not moved to waiting yet")
+
+
+def test_a_job_back_in_line_says_what_is_left() -> None:
+    back = row(State.WAITING, processed_at=NOW - 9000, attempts=1, attempts_limit=3)
+    assert told(back)[-1] == ("Sent back", "to waiting; 2 of 3 attempts left")
+
+
+def test_clocks_that_disagree_tell_no_negative_times() -> None:
+    odd = row(State.COMPLETED, added_at=NOW, processed_at=NOW - 5000, finished_at=NOW - 9000, attempts=1)
+    assert [detail for _, detail in told(odd)] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lock_known": False}, "lock unknown: we may not look"),
+        ({"lock": None}, "no lock"),
+        ({"lock": Lock("t", None)}, "lock that never ends"),
+    ],
+)
+def test_a_lock_that_is_unknown_is_not_none(changes: dict[str, Any], words: str) -> None:
+    assert lock_words(replace(row(State.ACTIVE), **changes)) == words

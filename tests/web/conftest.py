@@ -1,0 +1,65 @@
+"""Pages on a real store: the queues of a test, and the snapshot that the collector takes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from dashboard.live import mirror
+from dashboard.live.image import Health
+from recovery.connections import registry
+from recovery.domain.counts import Flavour, Library, Snapshot
+from recovery.domain.refs import QueueRef
+from recovery.reads.shared import windows
+from recovery.scanners.collect import Collector
+from recovery.scanners.roster import Known, Roster
+from tests.stores import Store
+from tests.watching import config_of, now_ms
+
+FRESH = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False)
+BULLMQ = Flavour(Library.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5",))
+
+
+class Desk:
+    """What a web process has in front of it: connections, and the newest snapshot."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = store
+        self._monkeypatch = monkeypatch
+        self.snapshot: Snapshot | None = None
+        self.health = FRESH
+        monkeypatch.setattr(mirror, "newest", lambda: self.snapshot)
+        monkeypatch.setattr(mirror, "health", lambda: self.health)
+
+    @property
+    def client(self) -> redis.Redis:
+        return self.store.client
+
+    def look(self, *bases: str, flavour: Flavour = BULLMQ) -> Snapshot:
+        """Take a snapshot of these queues of the deployment `main`."""
+        roster = Roster()
+        roster.replace("main", [Known(QueueRef("main", base), flavour, 0, 0) for base in bases])
+        collector = Collector(registry.registry(), roster)
+        try:
+            self.snapshot = collector.look(now_ms())
+        finally:
+            collector.close()
+        self.forget()
+        return self.snapshot
+
+    def forget(self) -> None:
+        """What was read a moment ago is read again."""
+        windows._windows.clear()
+
+
+@pytest.fixture
+def desk(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    config_of(tmp_path, state_store, {"main": valkey})
+    monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
+    registry.reset()
+    windows._windows.clear()
+    yield Desk(valkey, monkeypatch)
+    registry.reset()

@@ -1,0 +1,163 @@
+"""One job's page: its life, its payloads, and who may read what of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.test import Client
+
+from dashboard.access import Role
+from recovery.backends.base import TEXT_LIMIT
+from tests.people import browser, person
+from tests.watching import add, bullmq, now_ms
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db
+BASE = "bull:mail"
+JOB = "/queues/main/bull:mail/jobs/7"
+SECRET = "hunter2-never-seen"
+TABS = ("error", "data", "options", "result", "logs", "raw")
+
+
+@pytest.fixture
+def operator() -> Client:
+    return browser(person(Role.OPERATOR))
+
+
+@pytest.fixture
+def viewer() -> Client:
+    return browser(person(Role.VIEWER))
+
+
+def text(client: Client, address: str, status: int = 200) -> str:
+    answer = client.get(address)
+    assert answer.status_code == status, answer.content
+    return answer.content.decode()
+
+
+def failed(desk: Desk, id: str = "7", **fields: str | int) -> None:
+    bullmq(desk.client, BASE)
+    now = now_ms()
+    add(desk.client, BASE, id, processedOn=now - 2000, finishedOn=now, attempts=1, **fields)
+    desk.client.lrem(f"{BASE}:wait", 1, id)
+    desk.client.zadd(f"{BASE}:failed", {id: now})
+    desk.look(BASE)
+
+
+def test_a_failed_job_opens_on_its_error(desk: Desk, viewer: Client) -> None:
+    failed(
+        desk, failedReason="Error: <no>", stacktrace=json.dumps(["Error: <no>\n  at first", "Error: <no>\n  at second"])
+    )
+    page = text(viewer, JOB)
+    assert 'id="tab-error" href="?tab=error" aria-current="page"' in page
+    assert "Error: &lt;no&gt;" in page
+    assert page.index("at second") < page.index("at first")
+    for words in ("Added", "Started", "Failed"):
+        assert f"<b>{words}" in page
+
+
+def test_data_is_a_tree(desk: Desk, operator: Client) -> None:
+    failed(desk, data='{"to":"ada","deep":{"a":{"b":{"c":1}}}}')
+    page = text(operator, f"{JOB}?tab=data")
+    assert page.count("<details open><summary>") == 3
+    assert page.count("<details><summary><b>b</b>") == 1
+
+
+def planted(desk: Desk) -> None:
+    leaky = json.dumps({"password": SECRET, "note": f"Bearer {SECRET}"})
+    failed(
+        desk,
+        data=leaky,
+        opts=json.dumps({"attempts": 3, "headers": {"Authorization": SECRET}}),
+        returnvalue=leaky,
+        failedReason=f"401 with token={SECRET}",
+        stacktrace=json.dumps([f"Error: api_key={SECRET}\n at x"]),
+        progress=leaky,
+        password=SECRET,
+    )
+    desk.client.rpush(f"{BASE}:7:logs", f"Authorization: Bearer {SECRET}")
+    desk.forget()
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_viewer_reads_no_secret_anywhere(desk: Desk, viewer: Client, tab: str) -> None:
+    planted(desk)
+    for address in (f"{JOB}?tab={tab}", f"{JOB}?tab={tab}&whole", f"{JOB}/tab?tab={tab}", f"{JOB}/life"):
+        assert SECRET not in text(viewer, address)
+    assert "redacted for your role" in text(viewer, f"{JOB}?tab={tab}")
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_an_operator_reads_what_there_is(desk: Desk, operator: Client, tab: str) -> None:
+    planted(desk)
+    assert SECRET in text(operator, f"{JOB}?tab={tab}")
+
+
+@pytest.mark.parametrize("tab", ["failed", "history"])
+def test_a_viewer_reads_no_secret_in_a_list(desk: Desk, viewer: Client, tab: str) -> None:
+    planted(desk)
+    page = text(viewer, f"/queues/main/bull:mail/?tab={tab}")
+    assert "token=[redacted]" in page
+    assert SECRET not in page
+
+
+def test_a_large_payload_is_cut_until_all_of_it_is_asked_for(desk: Desk, operator: Client) -> None:
+    failed(desk, data=json.dumps({"rows": ["x" * 100] * 2000, "end": "the very end"}))
+    cut, whole = text(operator, f"{JOB}?tab=data"), text(operator, f"{JOB}?tab=data&whole")
+    assert "the very end" not in cut
+    assert "Load all of it" in cut
+    assert len(cut) < 2 * TEXT_LIMIT
+    assert "the very end" in whole
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe\x00", b'{"a":', b"", b"[" * 70_000, b'{"a":"\\ud800"}', b"<script>alert(1)</script>"]
+)
+def test_any_payload_is_shown_as_text(desk: Desk, operator: Client, data: bytes) -> None:
+    failed(desk)
+    desk.client.hset(f"{BASE}:7", "data", data)  # type: ignore[arg-type] # any bytes may be there
+    desk.forget()
+    for tab in ("data", "raw"):
+        assert "<script>alert" not in text(operator, f"{JOB}?tab={tab}")
+
+
+def test_logs_come_from_their_end(desk: Desk, operator: Client) -> None:
+    failed(desk)
+    desk.client.rpush(f"{BASE}:7:logs", *(f"line-{index:03d}" for index in range(250)))
+    desk.forget()
+    page = text(operator, f"{JOB}?tab=logs")
+    assert "line-249" in page
+    assert "line-049" not in page
+    assert "line-049" in text(operator, f"{JOB}?tab=logs&from=0")
+
+
+def test_a_family_is_linked_across_queues(desk: Desk, operator: Client) -> None:
+    bullmq(desk.client, "bull:reports")
+    add(desk.client, "bull:reports", "parent")
+    desk.client.sadd("bull:reports:parent:dependencies", f"{BASE}:7")
+    failed(desk, parentKey="bull:reports:parent", parent=json.dumps({"id": "parent", "queueKey": "bull:reports"}))
+    assert 'href="/queues/main/bull:reports/jobs/parent"' in text(operator, f"{JOB}?tab=family")
+    assert f'href="{JOB}"' in text(operator, "/queues/main/bull:reports/jobs/parent?tab=family")
+
+
+def test_a_living_job_refreshes_and_a_finished_one_is_left_alone(desk: Desk, viewer: Client) -> None:
+    failed(desk)
+    add(desk.client, BASE, "8")
+    assert "unstall:refresh" not in text(viewer, f"{JOB}/life")
+    assert "unstall:refresh" in text(viewer, "/queues/main/bull:mail/jobs/8/life")
+
+
+def test_a_job_that_is_gone_is_not_found(desk: Desk, viewer: Client) -> None:
+    failed(desk)
+    desk.client.delete(f"{BASE}:7")
+    desk.client.zrem(f"{BASE}:failed", "7")
+    desk.forget()
+    for address in (JOB, f"{JOB}/life", f"{JOB}/tab"):
+        text(viewer, address, status=404)
+
+
+def test_a_stranger_gets_nothing(desk: Desk) -> None:
+    failed(desk)
+    for address in (JOB, f"{JOB}/life", f"{JOB}/tab"):
+        assert browser().get(address).status_code == 302

@@ -1,0 +1,215 @@
+"""One queue's page on a real store: its tabs, its pages of jobs, and what it says when the store is gone."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from django.test import Client
+
+from dashboard.access import Role
+from recovery.domain.counts import Flavour, Library
+from tests.people import browser, person
+from tests.watching import add, bullmq, finish, now_ms
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db
+BASE = "bull:mail"
+PAGE = "/queues/main/bull:mail/"
+
+
+@pytest.fixture
+def viewer() -> Client:
+    return browser(person(Role.VIEWER))
+
+
+def text(client: Client, address: str, status: int = 200) -> str:
+    answer = client.get(address)
+    assert answer.status_code == status, answer.content
+    return answer.content.decode()
+
+
+def ids(page: str) -> list[str]:
+    return re.findall(r'class="id" href="[^"]*">([^<]*)</a>', page)
+
+
+def active(desk: Desk, id: str, *, ttl: int | None = 20_000, **fields: str | int) -> None:
+    add(desk.client, BASE, id, processedOn=now_ms() - 4000, **fields)
+    desk.client.lrem(f"{BASE}:wait", 1, id)
+    desk.client.lpush(f"{BASE}:active", id)
+    if ttl:
+        desk.client.set(f"{BASE}:{id}:lock", "worker-a:1", px=ttl)
+
+
+def test_the_tabs_are_those_that_the_library_knows(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    add(desk.client, BASE, "1", "2")
+    desk.look(BASE)
+    page = text(viewer, PAGE)
+    assert re.findall(r'id="tab-([\w-]+)"', page)[:5] == [
+        "active",
+        "waiting",
+        "prioritized",
+        "delayed",
+        "waiting-children",
+    ]
+    assert "Waiting<small>2</small>" in page
+    desk.look(BASE, flavour=Flavour(Library.BULL, 4))
+    assert "waiting-children" not in text(viewer, PAGE)
+
+
+def test_the_head_tells_flavour_evidence_workers_and_watchdog(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    desk.client.hset(f"{BASE}:meta", mapping={"concurrency": 7, "paused": 1})
+    desk.look(BASE)
+    page = text(viewer, PAGE)
+    for words in (
+        "BullMQ 5.81",
+        "meta.version = bullmq:5.81.5",
+        "no worker",
+        "nobody runs it",
+        "7 at once",
+        ">paused<",
+    ):
+        assert words in page
+
+
+def test_an_active_job_shows_holder_and_lock(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    active(desk, "held", pb="mail-3", ats=1)
+    active(desk, "lost", ttl=None)
+    desk.look(BASE)
+    page = text(viewer, PAGE)
+    assert "mail-3" in page
+    assert re.search(r'data-lock="held".*?(19|20) s of 30 s', page, re.DOTALL)
+    assert re.search(r'data-lock="none".*?none', page, re.DOTALL)
+
+
+def test_pages_of_failed_jobs_lose_none_and_show_none_twice(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    finish(desk.client, BASE, *(now_ms() - index for index in range(60)), outcome="failed")
+    desk.look(BASE)
+    seen: list[str] = []
+    address: str | None = f"{PAGE}?tab=failed&size=25"
+    while address:
+        page = text(viewer, address)
+        seen += ids(page)
+        following = re.search(r'id="next" rel="next" href="([^"]*)"', page)
+        address = PAGE + following[1].replace("&amp;", "&") if following else None
+    assert len(seen) == 60
+    assert len(set(seen)) == 60
+
+
+def test_history_mixes_both_outcomes_by_time_over_all_pages(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    now = now_ms()
+    finish(desk.client, BASE, *(now - 10 * index for index in range(40)), outcome="completed")
+    finish(desk.client, BASE, *(now - 5 - 30 * index for index in range(20)), outcome="failed")
+    desk.look(BASE)
+    seen: list[str] = []
+    address: str | None = f"{PAGE}?tab=history&size=25"
+    while address:
+        page = text(viewer, address)
+        seen += ids(page)
+        following = re.search(r'id="next" rel="next" href="([^"]*)"', page)
+        address = PAGE + following[1].replace("&amp;", "&") if following else None
+    ends = [int(desk.client.hget(f"{BASE}:{id}", "finishedOn") or 0) for id in seen]
+    assert len(set(seen)) == 60
+    assert ends == sorted(ends, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "tab", ["waiting", "delayed", "completed", "failed", "schedulers", "workers", "history", "nonsense"]
+)
+def test_every_tab_of_an_empty_queue_opens_and_says_that_it_is_empty(desk: Desk, viewer: Client, tab: str) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    assert 'class="none"' in text(viewer, f"{PAGE}?tab={tab}")
+
+
+def test_a_fragment_brings_the_head_along(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    fragment = text(viewer, f"{PAGE}tab?tab=failed")
+    assert fragment.lstrip().startswith('<section id="tab"')
+    assert 'id="queue-facts" class="queue-facts" hx-swap-oob="true"' in fragment
+    assert "<html" not in fragment
+
+
+def test_the_chart_is_numbers_with_gaps(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    finish(desk.client, BASE, now_ms() - 120_000)
+    desk.look(BASE)
+    figure = json.loads(text(viewer, f"{PAGE}chart?hours=168"))
+    assert len(figure["data"][0]["x"]) <= 240
+    assert None in figure["data"][0]["y"]
+
+
+def test_a_queue_too_new_for_the_snapshot_is_looked_at_itself(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    add(desk.client, BASE, "1")
+    assert desk.snapshot is None
+    assert ids(text(viewer, f"{PAGE}?tab=waiting")) == ["1"]
+
+
+def test_what_is_no_queue_is_not_found(desk: Desk, viewer: Client) -> None:
+    text(viewer, "/queues/main/bull:nothing/", status=404)
+    text(viewer, "/queues/elsewhere/bull:mail/", status=404)
+
+
+def test_any_bytes_are_shown_as_text(desk: Desk, viewer: Client) -> None:
+    base = "bull:<i>odd & [x]*"
+    bullmq(desk.client, base)
+    for id in (b"<b>1</b>", b"a/b:c\r\n", b"\xfe", b"ghost"):
+        desk.client.lpush(f"{base}:wait", id)
+        if id != b"ghost":
+            desk.client.hset(base.encode() + b":" + id, mapping={"name": "<script>x</script>", "data": b"\xff"})
+    (sample,) = desk.look(base).queues
+    page = text(viewer, f"/queues/main/{sample.ref.slug}/?tab=waiting")
+    assert "<script>x" not in page
+    assert "&lt;b&gt;1&lt;/b&gt;" in page
+    assert page.count("only its id is left") == 1
+    links = re.findall(r'class="id" href="([^"]*)"', page)
+    pages = [text(viewer, link) for link in links]
+    assert len(pages) == 4
+    assert sum("only its id is left" in page for page in pages) == 1
+
+
+def test_many_viewers_cost_the_queue_what_one_does(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    add(desk.client, BASE, "1")
+    desk.look(BASE)
+    text(viewer, f"{PAGE}tab?tab=waiting")
+    before = desk.client.info("stats")["total_commands_processed"]
+    started = time.monotonic()
+    for _ in range(10):
+        text(viewer, f"{PAGE}tab?tab=waiting")
+    spent = desk.client.info("stats")["total_commands_processed"] - before - 1
+    reads = 1 + int(time.monotonic() - started)  # one a second; the machine may be slow
+    assert spent <= reads * 12
+
+
+@pytest.mark.parametrize("tab", ["waiting", "history", "schedulers"])
+def test_a_dead_store_leaves_the_head_and_a_sentence(desk: Desk, viewer: Client, tab: str) -> None:
+    bullmq(desk.client, BASE)
+    add(desk.client, BASE, "1")
+    desk.look(BASE)
+    desk.store.pause()
+    try:
+        started = time.monotonic()
+        page = text(viewer, f"{PAGE}?tab={tab}")
+        took = time.monotonic() - started
+    finally:
+        desk.store.resume()
+    assert "This list cannot be read" in page
+    assert "Waiting<small>1</small>" in page
+    assert took < 2  # the store is given 0.5 s
+
+
+def test_a_stranger_gets_nothing(desk: Desk) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    for address in (PAGE, f"{PAGE}tab", f"{PAGE}chart"):
+        assert browser().get(address).status_code == 302
