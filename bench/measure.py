@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 RESULTS = Path(__file__).with_name("results")
+_LOAD = os.getloadavg()[0]  # as it was when the run began
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "system": platform.platform(),
         "python": platform.python_version(),
+        "load_before": round(_LOAD, 2),  # of the last minute: above 0.5 somebody else was at work
     }
 
 

@@ -9,12 +9,16 @@ from contextlib import AsyncExitStack
 import psutil
 
 from bench import stage
+from bench.load import load
 from bench.measure import Result, median
-from tests.web_process import Tab, WebProcess
+from bench.viewers import follow
+from tests.web_process import COOKIE, Tab, WebProcess
 
 TABS = 300
 QUEUES = 100
+FOLLOWERS = 60  # tabs that also fetch their rows, as every page does; all 300 would measure Django, not the streams
 SAMPLE_SECONDS = 1.0
+WARM_TABS, WARM_SECONDS = 16, 5.0  # pages asked for before the first tab opens, so that only tabs are counted
 WARM_SHARE = 0.2  # of the time; caches fill, and the allocator finds its size
 GROWTH_MB = 2.0  # what flat means; a leak of one tick a tab would be 20 MB in ten minutes
 PER_STREAM_KB = 75
@@ -32,11 +36,14 @@ def run(*, quick: bool, minutes: float | None = None) -> Result:
 
 async def _watch(web: WebProcess, seconds: float, result: Result) -> None:
     process = psutil.Process(web.pid)
+    headers = {"Cookie": f"{COOKIE}={web.cookies['viewer']}", "Accept-Encoding": "gzip"}
+    await load(f"http://127.0.0.1:{web.port}/queues", concurrency=WARM_TABS, seconds=WARM_SECONDS, headers=headers)
     empty = _megabytes(process)
     async with AsyncExitStack() as stack:
         tabs = [await stack.enter_async_context(web.tab()) for _ in range(TABS)]
-        ticks = [0]
-        tasks = [asyncio.create_task(_read(tab, ticks)) for tab in tabs]
+        ticks, fetched = [0], [0]
+        tasks = [asyncio.create_task(_read(tab, ticks)) for tab in tabs[FOLLOWERS:]]
+        tasks += [asyncio.create_task(follow(web, tab, "/queues", fetched)) for tab in tabs[:FOLLOWERS]]
         busy = sum(process.cpu_times()[:2])
         samples = await _samples(process, seconds)
         busy = sum(process.cpu_times()[:2]) - busy
@@ -52,7 +59,8 @@ async def _watch(web: WebProcess, seconds: float, result: Result) -> None:
     result.row(f"memory with {TABS} tabs", median(settled), "MB")
     result.row("each tab", (settled[0] - empty) * 1024 / TABS, "KB")
     result.row("growth, last third against first", growth, "MB")
-    result.row("ticks delivered", ticks[0], "")
+    result.row("ticks delivered", ticks[0], "", "to the tabs that only listen")
+    result.row("rows fetched", fetched[0], "", f"by {FOLLOWERS} of the tabs, after each snapshot")
     result.row("processor", busy / seconds * 100, "% of a core")
     result.row("threads", threads, "")
     result.row("tabs lost", dead, "")

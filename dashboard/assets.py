@@ -75,4 +75,6 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has
         del response["content-type"]
         for key, value in found.headers:
             response[key] = value
+        if body:  # the length that was noted at the start is wrong once somebody edits the file
+            response["Content-Length"] = str(len(body))
         return response

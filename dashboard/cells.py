@@ -31,6 +31,7 @@ _TONES = {
 def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
     """Everything one row shows. `now` is the snapshot's moment: ages grow with the numbers, not ahead of them."""
     sample, counts = row.sample, row.sample.counts
+    unread = _unread(sample)
     return {
         "id": f"{sample.ref.deployment}-{sample.ref.slug}",
         "url": reverse("queue", args=[sample.ref.deployment, sample.ref.base]),
@@ -39,9 +40,9 @@ def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
         "sub": _sub(sample, with_deployment=with_deployment),
         "paused": bool(sample.is_paused),
         "tone": _row_tone(row),
-        "unread": sample.error,
-        "old": "" if sample.error else row.reason,
-        "bar": () if sample.error else bar(counts),
+        "unread": unread,
+        "old": "" if unread else row.reason,
+        "bar": () if unread else bar(counts),
         "bar_words": _bar_words(sample),
         "waiting": _number(row.ready),
         "active": _number(counts.active),
@@ -62,6 +63,11 @@ def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
         "failing": UNKNOWN if row.failing is None and row.rate is None else _percent(row.failing),
         "failing_tone": _failing_tone(row),
     }
+
+
+def _unread(sample: QueueSample) -> str:
+    """Why there are no numbers; "" when there are, however old."""
+    return "" if sample.is_old else sample.error
 
 
 def _row_tone(row: Row) -> str:
@@ -90,7 +96,7 @@ def _sub(sample: QueueSample, *, with_deployment: bool) -> str:
 
 
 def _bar_words(sample: QueueSample) -> str:
-    if sample.error:
+    if _unread(sample):
         return "states unknown"
     known = [f"{count:,} {state}" for state, count in states(sample.counts) if count]
     return ", ".join(known) or ("empty" if sample.counts.waiting is not None else "states unknown")
@@ -128,7 +134,7 @@ def _watchdog(sample: QueueSample) -> str:
     """The key's TTL is what is known: the check ran, and may run again when it ends."""
     if sample.watchdog_ttl is not None:
         return f"in {age(sample.watchdog_ttl)}"
-    if sample.error:
+    if _unread(sample):
         return UNKNOWN
     return "nobody" if sample.workers == 0 else "not lately"
 

@@ -11,6 +11,7 @@ from django.urls import reverse
 from dashboard.discretion import Discretion
 from recovery.domain.ages import SECOND, age, took
 from recovery.domain.counts import Worker
+from recovery.domain.durations import Durations, Spread
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import shown
 
@@ -58,6 +59,15 @@ def workers(found: Iterable[Worker]) -> list[Cells]:
     return [
         {"worker": worker, "connected": age(worker.age * SECOND), "idle": age(worker.idle * SECOND)} for worker in found
     ]
+
+
+def durations(found: Durations) -> Cells:
+    """In words; "" for what no job says."""
+    return {"jobs": found.jobs, "ran": _spread(found.ran), "waited": _spread(found.waited)}
+
+
+def _spread(spread: Spread | None) -> str:
+    return f"p50 {took(spread.p50)}, p95 {took(spread.p95)}" if spread else ""
 
 
 def lock_bar(row: JobRow, longest: int) -> LockBar:

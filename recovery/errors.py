@@ -9,6 +9,7 @@ UnstallError
 │   ├── TlsMismatch        TLS on one side only, or a certificate that does not fit
 │   ├── NotReady           LOADING, MASTERDOWN, CLUSTERDOWN: it will answer later
 │   ├── ReadOnlyStore      a write met a replica
+│   ├── WrongType          under a queue's key is kept what no library keeps there
 │   └── Garbled            an answer of the wrong shape
 ├── Missing                what was asked for is not there (any more)
 │   ├── DeploymentMissing
@@ -78,6 +79,10 @@ class NotReady(StoreError):
 
 class ReadOnlyStore(StoreError):
     advice = "This is a replica. Point the URL at the master, or use Sentinel."
+
+
+class WrongType(StoreError):
+    advice = "Another program uses the same names: give the queue, or that program, another prefix."
 
 
 class Garbled(StoreError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.certificates import issue, openssl
 from tests.cluster import Cluster
@@ -15,6 +16,10 @@ from tests.driver import lacking
 from tests.fleet import GENERATIONS, Fleet, Library
 from tests.sentinel import Sentinel
 from tests.stores import Store, binary
+
+# A busy machine is slow, not wrong: generated examples are not timed.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,12 @@ def figure(series: Series) -> Figure:
             "paper_bgcolor": "var:panel",
             "plot_bgcolor": "var:panel",
             "font": {"color": "var:muted", "size": 12},
-            "xaxis": {"type": "date", "gridcolor": "var:line", "linecolor": "var:line"},
+            "xaxis": {
+                "type": "date",
+                "hoverformat": "%Y-%m-%d %H:%M",
+                "gridcolor": "var:line",
+                "linecolor": "var:line",
+            },
             "yaxis": {
                 "rangemode": "tozero",
                 "gridcolor": "var:line",

@@ -36,13 +36,22 @@ CACHE_SECONDS = 1.0  # without a mirror: the store is asked this often at most
 
 def newest() -> Snapshot | None:
     """The newest snapshot; None when there was none yet. From any thread, without waiting in a web process."""
-    return _source.image.snapshot if _source else _on_demand.look().snapshot
+    return _image().snapshot
 
 
 def health() -> Health:
     """How good `newest()` is."""
-    image = _source.image if _source else _on_demand.look()
-    return image.health(_now_ms())
+    return _image().health(_now_ms())
+
+
+def _image() -> Image:
+    source = _source  # read once: another thread may stop the mirror meanwhile
+    return source.image if source else _on_demand.look()
+
+
+def forget() -> None:
+    """Look anew, after the configuration has changed. A running mirror is not touched."""
+    _on_demand.forget()
 
 
 class Mirror:
@@ -137,7 +146,6 @@ class _OnDemand:
             return self._image
 
     def forget(self) -> None:
-        """For tests that change the configuration."""
         with self._lock:
             self._image, self._looked_at = None, 0.0
 

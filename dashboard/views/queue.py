@@ -154,6 +154,7 @@ def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
         "per": throughput.per(series),
         "hours": hours,
         "ranges": [(choice, f"{choice} h" if choice <= 24 else f"{choice // 24} d") for choice in HOURS],
+        "durations": rows.durations(runs.lately(queue)),
         "window": window,
         "rows": rows.cells(window.rows, now, Discretion.of(request)),
         "size": size,

@@ -76,6 +76,7 @@ class QueueReader(Protocol):
         """A window of one state. `oldest_first` None: the order a person expects of that state.
 
         That is newest first for finished jobs, oldest first for active ones, next to run first for the others.
+        Raises StoreError when the store refuses the list: it is not known to be empty.
         """
 
     def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:

@@ -91,6 +91,7 @@ class QueueSample(NamedTuple):
     rates: Rates = Rates()
     added: int | None = None  # the queue's own id counter: jobs ever added
     error: str = ""  # why this queue could not be read
+    is_old: bool = False  # with an error: what was read last, before it
 
 
 @dataclass(frozen=True, slots=True)

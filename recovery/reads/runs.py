@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recovery.domain.durations import Durations, durations
 from recovery.domain.jobs import JobRow, Page, State
 from recovery.reads import lists
 from recovery.reads.lists import Queue
@@ -27,6 +28,11 @@ def window(queue: Queue, *, cursor: str = "", size: int = lists.SIZES[0]) -> Run
     rows = sorted((*good.rows, *bad.rows), key=_end, reverse=True)[:size]
     cursors = [_rest(queue, good, rows, good_cursor), _rest(queue, bad, rows, bad_cursor)]
     return Runs(tuple(rows), _total(good, bad), "" if cursors == [_END, _END] else _BETWEEN.join(cursors))
+
+
+def lately(queue: Queue) -> Durations:
+    """How long the newest completed jobs that are kept ran and waited; one window, shared by all who look."""
+    return durations(lists.window(queue, State.COMPLETED, size=max(lists.SIZES)).rows)
 
 
 def _page(queue: Queue, state: State, cursor: str, size: int) -> Page:

@@ -5,7 +5,9 @@ A slice is one request's worth of work and holds no state: whoever stops asking 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -23,6 +25,7 @@ NAME_BUDGET = 2_000  # jobs a slice: names are short, some 20 ms in the store
 DATA_BUDGET = 400  # jobs a slice: payloads are compared here, up to 64 KB each
 TERM_LIMIT = 200  # characters of a term
 ID_HITS = 50  # queues whose job of this id is shown; small numbers exist in every queue
+ROWS_SECONDS = 0.5  # for reading their rows: each takes some round trips, and the store may be far away
 _BETWEEN = "!"  # stands in no reader's cursor
 
 
@@ -66,33 +69,40 @@ def by_id(id: str, queues: Sequence[Queue]) -> Hits:
     """One EXISTS a queue, in one round trip a deployment; then the row of each that has it."""
     rows: list[JobRow] = []
     silent: list[str] = []
-    hits = 0
+    more, end = 0, time.monotonic() + ROWS_SECONDS
     ordered = sorted(queues, key=lambda queue: queue.ref)
     for deployment, group in groupby(ordered, key=lambda queue: queue.ref.deployment):
         try:
-            having = _having(id, deployment, list(group))
-            hits += len(having)
-            rows += _rows(id, having[: max(0, ID_HITS - len(rows))])
+            having, is_partial = _having(id, deployment, list(group))
+            read, left = _rows(id, having, ID_HITS - len(rows), end)
         except StoreError:
             silent.append(deployment)
-    return Hits(tuple(rows), len(queues), tuple(silent), max(0, hits - ID_HITS))
+            continue
+        rows += read
+        more += left
+        if is_partial:
+            silent.append(deployment)
+    return Hits(tuple(rows), len(queues), tuple(silent), more)
 
 
-def _having(id: str, deployment: str, queues: list[Queue]) -> list[Queue]:
+def _having(id: str, deployment: str, queues: list[Queue]) -> tuple[list[Queue], bool]:
+    """The queues that have a key of this name, and whether some of them may not be asked."""
     keys = tuple(raw(f"{queue.ref.base}:{id}") for queue in queues)
     wire = registry().wire(deployment)
     found = windows.get(("exists", deployment, keys), lambda: wire.call([("EXISTS", key) for key in keys]))
-    return [queue for queue, exists in zip(queues, found, strict=True) if exists == 1]
+    having = [queue for queue, exists in zip(queues, found, strict=True) if exists == 1]
+    return having, any(isinstance(reply, Exception) for reply in found)
 
 
-def _rows(id: str, queues: Iterable[Queue]) -> list[JobRow]:
-    rows = []
-    for queue in queues:
-        try:
+def _rows(id: str, queues: Sequence[Queue], most: int, end: float) -> tuple[list[JobRow], int]:
+    """The rows, and how many queues were not looked at any more."""
+    rows: list[JobRow] = []
+    for number, queue in enumerate(queues):
+        if len(rows) >= most or time.monotonic() > end:
+            return rows, len(queues) - number
+        with suppress(Missing):  # a key of the queue's own, or gone meanwhile
             rows.append(jobs.row(queue, id))
-        except Missing:  # a key of the queue's own, or gone meanwhile
-            continue
-    return rows
+    return rows, 0
 
 
 def look(queue: Queue, terms: Terms, *, cursor: str = "", progress: str = "") -> Slice:

@@ -92,8 +92,12 @@ class _Desk:
         self._watch = watch
         self._began = 0
         self.future: Future[Look] | None = None
-        self.is_ailing = False
+        self._trouble = ("", "")  # error and advice, as told last
         self._fault = ""
+
+    @property
+    def is_ailing(self) -> bool:
+        return bool(self._trouble[0])
 
     def begin(self, pool: ThreadPoolExecutor, now: int) -> None:
         """A look that hangs is not started a second time."""
@@ -103,11 +107,13 @@ class _Desk:
 
     def end(self, now: int) -> Look:
         look = self._result(now)
-        self.is_ailing = bool(look.deployment.error)
+        self._trouble = look.deployment.error, look.deployment.advice
         return look
 
     def _result(self, now: int) -> Look:
         if self.future is None or not self.future.done():
+            if self.is_ailing:  # what it last failed with says more than that it has not answered yet
+                return self._watch.missed(*self._trouble)
             return self._watch.missed(f"no answer for {max(0, now - self._began) / 1000 + PATIENCE:.0f} s", _ADVICE)
         future, self.future = self.future, None
         fault = future.exception()

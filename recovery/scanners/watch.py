@@ -11,7 +11,7 @@ from recovery.backends import reader, workers
 from recovery.backends.base import Command, QueueReader
 from recovery.config import Deployment
 from recovery.connections.wire import Encoded, Wire
-from recovery.domain.counts import DeploymentSample, QueueSample, Worker
+from recovery.domain.counts import Counts, DeploymentSample, QueueSample, Worker
 from recovery.domain.refs import QueueRef
 from recovery.errors import StoreError
 from recovery.scanners import rates
@@ -155,6 +155,7 @@ class Watch:
     ) -> tuple[list[QueueSample], dict[QueueRef, tuple[Head, Head]]]:
         """Queue by queue while the rest is still on its way: the server works on one core, we on another."""
         samples, heads = [], {}
+        before = {sample.ref: sample for sample in self._last.queues}
         self._commands += plan.size
         for row, replies in plan.answered(wire):
             known, by = row.known, row.reader
@@ -163,7 +164,7 @@ class Watch:
             except (ValueError, TypeError, LookupError) as error:
                 # One queue with nonsense in it must not cost the others their numbers.
                 sample, waiting, active = QueueSample(known.ref, known.flavour, error=f"unreadable: {error}"), "", ""
-            samples.append(sample)
+            samples.append(_or_before(sample, before.get(known.ref)))
             heads[known.ref] = Head(known.ref, False, waiting, by), Head(known.ref, True, active, by)
         return samples, heads
 
@@ -235,3 +236,10 @@ class Watch:
     def _count(self, commands: int, replies: list[Any]) -> list[Any]:
         self._commands += commands
         return replies
+
+
+def _or_before(sample: QueueSample, before: QueueSample | None) -> QueueSample:
+    """A queue that nothing can be read of any more keeps its last good numbers, marked."""
+    if not sample.error or before is None or sample.counts != Counts() or (before.error and not before.is_old):
+        return sample
+    return before._replace(error=sample.error, is_old=True)

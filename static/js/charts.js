@@ -34,7 +34,6 @@ async function draw(place) {
   }
   const { data, layout } = coloured(place.figure);
   await window.Plotly.react(place, local(data), layout, CONFIG);
-  place.removeAttribute("role"); // it has texts of its own now
 }
 
 // Plotly draws in UTC: shift to the reader's zone, so that the axis says what the clock on the wall says.

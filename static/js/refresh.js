@@ -10,6 +10,7 @@
   const FALLBACK_MS = 5000;
   const LOST_MS = 30000; // an answer that never came must not stop the page for ever
   const LONGEST_MS = 60000;
+  const PRESS_MS = 2000; // a click whose target is swapped away before the button is up goes nowhere
   const body = document.body;
   const select = document.getElementById("rate");
   const RATES = select ? [...select.options].map((option) => option.value) : ["live"];
@@ -22,6 +23,7 @@
   let failures = 0;
   let blockedUntil = 0;
   let told = "";
+  let pressedAt = 0;
   const underWay = new Map(); // request → since when
 
   function remembered() {
@@ -57,6 +59,8 @@
     return underWay.size > 0;
   };
 
+  const pressing = () => Date.now() - pressedAt < PRESS_MS;
+
   const due = (now) => {
     if (rate !== "live") return now - firedAt >= Number(rate) * 1000;
     if (now - heardAt > SILENT_MS) return now - firedAt >= FALLBACK_MS;
@@ -70,7 +74,7 @@
       told = why;
       body.dispatchEvent(new CustomEvent("unstall:held", { detail: { why } }));
     }
-    if (why || busy(now) || now < blockedUntil || !due(now)) return;
+    if (why || busy(now) || pressing() || now < blockedUntil || !due(now)) return;
     firedAt = now;
     if (news) shown = JSON.stringify([news.number, news.stale, news.reason, news.problems]);
     body.dispatchEvent(new CustomEvent("unstall:refresh", { detail: news }));
@@ -83,6 +87,9 @@
 
   body.addEventListener("htmx:beforeSend", (event) => {
     if (ours(event)) underWay.set(event.detail.xhr, Date.now());
+  });
+  body.addEventListener("htmx:beforeSwap", (event) => {
+    if (ours(event) && pressing()) event.detail.shouldSwap = false; // the next snapshot brings newer numbers anyway
   });
   body.addEventListener("htmx:afterRequest", (event) => {
     if (!underWay.delete(event.detail.xhr)) return;
@@ -102,6 +109,8 @@
     consider();
   });
   document.addEventListener("visibilitychange", consider);
+  document.addEventListener("pointerdown", () => (pressedAt = Date.now()));
+  for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => (pressedAt = 0));
   document.addEventListener("unstall:next-rate", () => choose(RATES[(RATES.indexOf(rate) + 1) % RATES.length]));
   if (select) {
     select.value = rate;

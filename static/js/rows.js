@@ -4,7 +4,8 @@
 
   const body = document.body;
   let anchor = null; // the checkbox that the last click was on
-  let place = -1; // the cursor's row, kept over a swap
+  let place = -1; // the cursor's row
+  let kept = ""; // the id of that row's link: after a swap the row may stand elsewhere
 
   const rows = () => [...document.querySelectorAll("main [data-row]")];
   const boxes = () => [...document.querySelectorAll("[data-select]:not(:disabled)")];
@@ -23,11 +24,13 @@
     const all = rows();
     for (const row of all) delete row.dataset.cursor;
     place = Math.max(-1, Math.min(index, all.length - 1));
+    kept = "";
     const row = all[place];
     if (!row) return;
     row.dataset.cursor = "";
     row.scrollIntoView({ block: "nearest" });
     const link = row.querySelector("a");
+    kept = link ? link.id : "";
     if (link) link.focus({ preventScroll: true }); // Enter opens it, and a screen reader says it
   };
 
@@ -67,7 +70,9 @@
   document.addEventListener("unstall:select", select);
   document.addEventListener("unstall:let-go", letGo);
   body.addEventListener("htmx:afterSwap", () => {
-    const row = rows()[place];
+    const link = kept && document.getElementById(kept);
+    const row = kept ? link && link.closest("[data-row]") : rows()[place];
+    place = row ? rows().indexOf(row) : -1;
     if (row) row.dataset.cursor = ""; // without the focus: the reader may be elsewhere by now
     tell();
   });

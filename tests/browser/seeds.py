@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from base64 import b64encode
 from collections.abc import Callable
@@ -25,6 +24,8 @@ NASTY = (
 )
 NASTY_ID = '"><img src=x onerror=alert(1)>/\u202eüber 💥 ' + "w" * 120
 SECRET = "hunter2-is-not-a-password"
+CROWD = 3000
+NEEDLE = "needle-7f3a"
 LOG_LINES = 620  # more than one window of the page
 _HELD_MS = 3_600_000  # a lock outlives the tests, although its worker is gone
 _METRIC_MINUTES = 600
@@ -41,6 +42,7 @@ class Seeds:
     legacy: str  # Bull 4
     paused: str
     empty: str
+    crowd: str  # CROWD waiting jobs, the last one with NEEDLE in its data
     nasty: tuple[str, ...]  # one for each of NASTY
     failed: str  # jobs
     logged: str
@@ -52,7 +54,8 @@ class Seeds:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        return (self.mail, self.video, self.orders, self.reports, self.legacy, self.paused, self.empty, *self.nasty)
+        plain = (self.mail, self.video, self.orders, self.reports, self.legacy, self.paused, self.empty, self.crowd)
+        return (*plain, *self.nasty)
 
 
 def seed(store: Store, fleet: Fleet, stack: ExitStack) -> Seeds:
@@ -71,6 +74,7 @@ def seed(store: Store, fleet: Fleet, stack: ExitStack) -> Seeds:
         legacy=address(legacy),
         paused=address(_paused(bullmq.queue(store, "newsletter"))),
         empty=address(_empty(bullmq.queue(store, "empty"))),
+        crowd=address(_crowd(bullmq.queue(store, "crowd"))),
         nasty=tuple(address(queue) for queue in nasty),
         failed=address(mail, failed),
         logged=address(legacy, logged),
@@ -162,6 +166,12 @@ def _empty(queue: Queue) -> Queue:
     return queue
 
 
+def _crowd(queue: Queue) -> Queue:
+    queue.add("seek", {"note": NEEDLE})  # found last: waiting jobs are read newest first
+    queue.add_many(CROWD - 1, "seek", {"note": "hay"})
+    return queue
+
+
 def _nasty(library: Library, store: Store) -> tuple[tuple[Queue, ...], str, str]:
     queues = tuple(library.queue(store, name) for name in NASTY)
     for queue in queues:
@@ -186,8 +196,3 @@ def _attend(store: Store, queue: Queue, name: str, stack: ExitStack) -> None:
     connection = store.connect(client_name=named)
     connection.ping()
     stack.callback(connection.close)
-
-
-def pretty(value: object) -> str:
-    """As the page writes a payload."""
-    return json.dumps(value, indent=2, ensure_ascii=False)

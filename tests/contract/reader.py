@@ -9,7 +9,7 @@ import pytest
 
 from recovery.domain.counts import Library as Kind
 from recovery.domain.jobs import State
-from recovery.errors import JobMissing
+from recovery.errors import JobMissing, WrongType
 from tests.contract.scene import Scene
 from tests.fleet import Fleet
 from tests.pipe import Pipe
@@ -339,8 +339,8 @@ class ReaderContract:
         assert sample.counts.failed is None
         assert sample.counts.waiting == 1
         assert "WRONGTYPE" in sample.error
-        page = ours.page(scene.pipe, scene.ref, State.FAILED)
-        assert (page.rows, page.total) == ((), None)
+        with pytest.raises(WrongType, match="WRONGTYPE"):
+            ours.page(scene.pipe, scene.ref, State.FAILED)
 
     def test_reading_needs_no_right_to_write(self, scene: Scene) -> None:
         self._fill(scene)

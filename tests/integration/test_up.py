@@ -155,8 +155,10 @@ def test_every_problem_of_the_configuration_is_told_at_once(start: Start) -> Non
     assert up.others() == []
 
 
-def test_a_socket_path_that_is_too_long_for_the_kernel_is_no_problem(start: Start, watched: Mapping[str, str]) -> None:
-    long = Path(tempfile.mkdtemp(prefix="up-")) / ("d" * 120)
+def test_a_socket_path_that_is_too_long_for_the_kernel_is_no_problem(
+    start: Start, watched: Mapping[str, str], tmp_path: Path
+) -> None:
+    long = tmp_path / ("d" * 120)
     long.mkdir()
     up = start(watched, directory=long)
     assert up.ready()

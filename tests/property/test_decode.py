@@ -22,7 +22,7 @@ refusals = st.sampled_from(["WRONGTYPE Operation", "NOPERM no permissions", "ERR
     redis.ResponseError
 )
 leaves = st.none() | st.integers() | st.binary(max_size=20) | st.text(max_size=20) | st.floats() | refusals
-replies = st.recursive(leaves, lambda inner: st.lists(inner, max_size=5), max_leaves=8)
+replies = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4), max_leaves=4)
 
 
 @given(replies)

@@ -15,7 +15,7 @@ from recovery.backends import flavours, reader
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef, text
-from recovery.errors import JobMissing
+from recovery.errors import JobMissing, WrongType
 from tests.pipe import Pipe
 from tests.stores import Store
 
@@ -55,7 +55,7 @@ def pipe(valkey: Store) -> Iterator[Pipe]:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda flavour: flavour.label)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(keys=keyspace)
 def test_any_keys_are_read(valkey: Store, pipe: Pipe, flavour: Flavour, keys: dict[bytes, tuple[str, Any]]) -> None:
     valkey.flush()
@@ -65,15 +65,18 @@ def test_any_keys_are_read(valkey: Store, pipe: Pipe, flavour: Flavour, keys: di
     flavours.identify(pipe, [REF.base], {})
     sample, _ = ours.sample(REF, flavour, pipe.call(ours.sample_plan(REF)), 0)
     assert all(count is None or count >= 0 for count in sample.counts)
-    ours.schedulers(pipe, REF)
+    with suppress(WrongType):
+        ours.schedulers(pipe, REF)
     ours.metrics(pipe, REF, 1795000156536, minutes=5)
     for state in State:
-        ours.page(pipe, REF, state)
-        ours.search(pipe, REF, state, name="a", data="b")
+        with suppress(WrongType):
+            ours.page(pipe, REF, state)
+            ours.search(pipe, REF, state, name="a", data="b")
     for id in map(text, IDS):
         with suppress(JobMissing):
             ours.job(pipe, REF, id)
-        ours.logs(pipe, REF, id)
+        with suppress(WrongType):
+            ours.logs(pipe, REF, id)
         ours.family(pipe, REF, id)
 
 

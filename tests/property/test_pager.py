@@ -25,7 +25,7 @@ SCENE = Scene(QueueRef("main", "bull:q"), Keys("bull:q"), LAYOUT)
 KEY = "bull:q:failed"
 LIST = "bull:q:wait"
 # One server for all examples: each begins by emptying it.
-shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 ids = st.integers(0, 30).map(str)
 scores = st.integers(1, 3)  # few, so that many finish in the same millisecond

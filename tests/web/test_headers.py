@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from django.contrib.staticfiles import finders
+from django.test import override_settings
 
 from dashboard.access import Role
 from tests.people import browser, person
@@ -71,3 +74,14 @@ def test_a_static_file_needs_no_login_and_is_asked_for_once() -> None:
     assert "max-age" in first.headers["Cache-Control"]
     assert again.status_code == 304
     assert again.content == b""
+
+
+def test_a_file_that_was_edited_while_we_run_comes_whole(tmp_path: Path) -> None:
+    (tmp_path / "note.css").write_text("short")
+    with override_settings(STATIC_ROOT=tmp_path):
+        client = browser()
+        assert client.get("/static/note.css").content == b"short"
+        (tmp_path / "note.css").write_text("rather longer")
+        answer = client.get("/static/note.css")
+    assert answer.content == b"rather longer"
+    assert answer.headers["Content-Length"] == "13"

@@ -102,11 +102,21 @@ def test_pages_of_failed_jobs_lose_none_and_show_none_twice(desk: Desk, viewer: 
     assert len(set(seen)) == 60
 
 
-def test_history_mixes_both_outcomes_by_time_over_all_pages(desk: Desk, viewer: Client) -> None:
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ([10 * index for index in range(40)], [5 + 30 * index for index in range(20)]),
+        (list(range(30)), list(range(1000, 1030))),
+    ],
+    ids=["mixed", "one after the other"],
+)
+def test_history_tells_both_outcomes_by_time_over_all_pages(
+    desk: Desk, viewer: Client, good: list[int], bad: list[int]
+) -> None:
     bullmq(desk.client, BASE)
     now = now_ms()
-    finish(desk.client, BASE, *(now - 10 * index for index in range(40)), outcome="completed")
-    finish(desk.client, BASE, *(now - 5 - 30 * index for index in range(20)), outcome="failed")
+    finish(desk.client, BASE, *(now - ago for ago in good), outcome="completed")
+    finish(desk.client, BASE, *(now - ago for ago in bad), outcome="failed")
     desk.look(BASE)
     seen: list[str] = []
     address: str | None = f"{PAGE}?tab=history&size=25"
@@ -116,8 +126,21 @@ def test_history_mixes_both_outcomes_by_time_over_all_pages(desk: Desk, viewer: 
         following = re.search(r'id="next" rel="next" href="([^"]*)"', page)
         address = PAGE + following[1].replace("&amp;", "&") if following else None
     ends = [int(desk.client.hget(f"{BASE}:{id}", "finishedOn") or 0) for id in seen]
-    assert len(set(seen)) == 60
+    assert len(seen) == len(set(seen)) == 60
     assert ends == sorted(ends, reverse=True)
+
+
+def test_history_says_how_long_jobs_ran_and_waited(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    now = now_ms()
+    for index in range(1, 21):
+        finish(desk.client, BASE, now - index)
+        desk.client.hset(f"{BASE}:{index}", mapping={"timestamp": now - 9_000, "processedOn": now - 100 - 2 * index})
+    desk.look(BASE)
+    page = text(viewer, f"{PAGE}?tab=history")
+    assert "p50 110 ms, p95 119 ms" in page
+    assert "Waited before" in page
+    assert "the newest 20 completed jobs" in page
 
 
 @pytest.mark.parametrize(
@@ -152,6 +175,7 @@ def test_a_queue_too_new_for_the_snapshot_is_looked_at_itself(desk: Desk, viewer
     add(desk.client, BASE, "1")
     assert desk.snapshot is None
     assert ids(text(viewer, f"{PAGE}?tab=waiting")) == ["1"]
+    assert "No snapshot has this queue yet" in text(viewer, f"{PAGE}?tab=workers")
 
 
 def test_what_is_no_queue_is_not_found(desk: Desk, viewer: Client) -> None:

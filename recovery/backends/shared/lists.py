@@ -12,6 +12,7 @@ from recovery.backends.shared import decode
 from recovery.backends.shared.cursors import Offset, offset
 from recovery.backends.shared.entries import Entry, Window, Wish
 from recovery.backends.shared.layout import Place, Scene
+from recovery.backends.shared.refusals import insist
 from recovery.domain.jobs import State
 
 # How far past its old place an id is looked for: 10,000 steps are 0.4 ms of the server's time.
@@ -47,6 +48,7 @@ def _look(wire: Wire, scene: Scene, key: bytes, start: Offset, wish: Wish) -> _L
     count = start.rows - first + wish.size + 1 + wish.margin
     part = _slice(key, first, count, from_tail=wish.ascending)
     length, tail, found = wire.call([(b"LLEN", key), (b"LRANGE", key, -2, -1), part])
+    insist(found, scene.ref, b"LRANGE")
     ids = decode.items(found)
     if wish.ascending:
         ids.reverse()

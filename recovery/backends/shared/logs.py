@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from recovery.backends.base import Wire
 from recovery.backends.shared import decode
+from recovery.backends.shared.layout import Scene
+from recovery.backends.shared.refusals import insist
 from recovery.domain.jobs import LogPage
 
 PAGE = 1000  # lines at most in one read
@@ -14,7 +16,8 @@ _STEP = 50
 LINE = 4000  # characters
 
 
-def read(wire: Wire, key: bytes, start: int, size: int) -> LogPage:
+def read(wire: Wire, scene: Scene, id: bytes, start: int, size: int) -> LogPage:
+    key = scene.keys.logs(id)
     start, size = max(0, start), max(1, min(size, PAGE))
     (length,) = wire.call([(b"LLEN", key)])
     lines: list[bytes] = []
@@ -22,7 +25,9 @@ def read(wire: Wire, key: bytes, start: int, size: int) -> LogPage:
     while len(lines) < size and weight < PAGE_BYTES:
         first = start + len(lines)
         step = min(_STEP, size - len(lines))
-        more = decode.items(wire.call([(b"LRANGE", key, first, first + step - 1)])[0])
+        (reply,) = wire.call([(b"LRANGE", key, first, first + step - 1)])
+        insist(reply, scene.ref, b"LRANGE")
+        more = decode.items(reply)
         lines += more
         weight += sum(map(len, more))
         if len(more) < step:

@@ -40,7 +40,7 @@ class KeyspaceReader:
         return whole.job(wire, self._scene(ref), raw(id), limit)
 
     def logs(self, wire: Wire, ref: QueueRef, id: str, *, start: int = 0, size: int = 200) -> LogPage:
-        return logs.read(wire, Keys(ref.base).logs(raw(id)), start, size)
+        return logs.read(wire, self._scene(ref), raw(id), start, size)
 
     def schedulers(self, wire: Wire, ref: QueueRef, *, size: int = 100) -> tuple[SchedulerRow, ...]:
         return schedulers.read(wire, self._scene(ref), size)

@@ -9,6 +9,7 @@ from recovery.backends.base import LIST_LIMIT, Command, Wire
 from recovery.backends.shared import decode
 from recovery.backends.shared.layout import Scene
 from recovery.backends.shared.payloads import Budget, fetch, lengths
+from recovery.backends.shared.refusals import insist
 from recovery.domain.jobs import SchedulerRow
 from recovery.domain.refs import text
 
@@ -22,6 +23,7 @@ def read(wire: Wire, scene: Scene, size: int) -> tuple[SchedulerRow, ...]:
     """By next run, soonest first."""
     size = max(1, min(size, LIST_LIMIT))
     (reply,) = wire.call([(b"ZRANGE", scene.keys.repeat, 0, size - 1, b"WITHSCORES")])
+    insist(reply, scene.ref, b"ZRANGE")
     found = decode.pairs(reply)
     hashes = _hashes(wire, scene, [id for id, _ in found])
     return tuple(

@@ -14,6 +14,8 @@ from recovery.backends.shared import decode
 from recovery.backends.shared.cursors import Spot, spot
 from recovery.backends.shared.entries import Entry, Window, Wish
 from recovery.backends.shared.layout import Place, Scene
+from recovery.backends.shared.refusals import insist
+from recovery.domain.refs import QueueRef
 
 _STEP = 1000  # members read at once when the last job shown is gone and shared its score with many
 _ROUNDS = 200  # a set that keeps moving under our feet gets this many tries; 200,000 jobs of one millisecond too
@@ -24,18 +26,20 @@ def window(wire: Wire, scene: Scene, place: Place, wish: Wish) -> Window:
     start, size = spot(wish.cursor), wish.size
     if start is not None:
         (total,) = wire.call([(b"ZCARD", key)])
-        entries = _Way(key, start, wish.ascending is not start.is_back).beyond(wire, size + 1)
+        entries = _Way(scene.ref, key, start, wish.ascending is not start.is_back).beyond(wire, size + 1)
         if not start.is_back:
             return _forward(entries, decode.count(total), size, start)
         if entries:
             return _backward(entries, decode.count(total), size)
     total, found = wire.call([(b"ZCARD", key), _range(key, 0, size + 1, wish.ascending)])
+    insist(found, scene.ref, b"ZRANGE")
     return _forward(_entries(found), decode.count(total), size, None)
 
 
 class _Way(NamedTuple):
     """From one spot of a sorted set in one direction."""
 
+    ref: QueueRef
     key: bytes
     start: Spot
     ascending: bool
@@ -47,6 +51,7 @@ class _Way(NamedTuple):
         fresh: list[Entry] = []
         for _ in range(_ROUNDS):
             (found,) = wire.call([_range(self.key, rank, count, self.ascending)])
+            insist(found, self.ref, b"ZRANGE")
             read = _entries(found)
             fresh = [entry for entry in read if self._is_beyond(entry)]
             if rank and (not read or fresh[:1] == read[:1]):

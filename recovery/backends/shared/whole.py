@@ -10,6 +10,7 @@ from recovery.backends.shared import decode, membership, pages, rows
 from recovery.backends.shared.entries import Entry
 from recovery.backends.shared.layout import Scene
 from recovery.backends.shared.payloads import Budget, fetch, lengths
+from recovery.backends.shared.refusals import insist
 from recovery.domain.jobs import Job, JobRow, Text
 from recovery.domain.refs import text
 from recovery.errors import JobMissing
@@ -47,7 +48,7 @@ def _look(wire: Wire, scene: Scene, id: bytes) -> JobRow | None:
 
 def job(wire: Wire, scene: Scene, id: bytes, limit: int) -> Job:
     found = row(wire, scene, id)
-    shown = _fields(wire, scene.keys.job(id), min(limit, LOAD_LIMIT))
+    shown = _fields(wire, scene, id, min(limit, LOAD_LIMIT))
     log_count, *relatives = wire.call([(b"LLEN", scene.keys.logs(id)), *_relatives(scene, id)])
     nothing = Text("", 0)
     return Job(
@@ -65,9 +66,10 @@ def job(wire: Wire, scene: Scene, id: bytes, limit: int) -> Job:
     )
 
 
-def _fields(wire: Wire, key: bytes, limit: int) -> dict[bytes, Text]:
+def _fields(wire: Wire, scene: Scene, id: bytes, limit: int) -> dict[bytes, Text]:
     """Every field by name; those that are too long with their size only."""
-    names = _names(wire, key)
+    key = scene.keys.job(id)
+    names = _names(wire, scene, key)
     sizes = wire.call(lengths(key, names)) if names else []
     affordable = tuple(Budget(LOAD_LIMIT, limit).affordable(names, sizes))
     values = wire.call([fetch(key, affordable)])[0] if affordable else ()
@@ -75,8 +77,10 @@ def _fields(wire: Wire, key: bytes, limit: int) -> dict[bytes, Text]:
     return {name: _text(texts.get(name), size) for name, size in zip(names, sizes, strict=True)}
 
 
-def _names(wire: Wire, key: bytes) -> tuple[bytes, ...]:
+def _names(wire: Wire, scene: Scene, key: bytes) -> tuple[bytes, ...]:
     (size,) = wire.call([(b"HLEN", key)])
+    if not decode.is_wrong_type(size):  # then the row says that the job is gone
+        insist(size, scene.ref, b"HLEN")
     if not decode.count(size):
         return ()
     present = decode.items(wire.call([(b"HKEYS", key)])[0]) if size <= FIELD_LIMIT else list(_KNOWN)

@@ -1,0 +1,57 @@
+"""How long jobs ran and waited: the middle and the slow end of those that finished lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from recovery.domain.jobs import JobRow
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Milliseconds, by nearest rank: half of the jobs took at most `p50`, all but one in twenty at most `p95`."""
+
+    p50: int
+    p95: int
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """None: no job says. `jobs` is how many were looked at."""
+
+    jobs: int
+    ran: Spread | None
+    waited: Spread | None
+
+
+def durations(rows: Iterable[JobRow]) -> Durations:
+    """Of finished jobs. Both are about a job's last start; a delay that was asked for is not waiting."""
+    finished = [row for row in rows if row.finished_at is not None]
+    return Durations(len(finished), _spread(map(_ran, finished)), _spread(map(_waited, finished)))
+
+
+def _ran(row: JobRow) -> int | None:
+    return _between(row.processed_at, row.finished_at)
+
+
+def _waited(row: JobRow) -> int | None:
+    """Unknown for a job that was started more than once: only its last start is written down."""
+    if row.added_at is None or row.attempts > 1 or (row.starts or 0) > 1 or row.stalls:
+        return None
+    return _between(row.added_at + row.delay, row.processed_at)
+
+
+def _between(start: int | None, end: int | None) -> int | None:
+    """Clocks of two machines may differ: what ended before it began is not known."""
+    return None if start is None or end is None or end < start else end - start
+
+
+def _spread(values: Iterable[int | None]) -> Spread | None:
+    known = sorted(value for value in values if value is not None)
+    return Spread(_rank(known, 0.50), _rank(known, 0.95)) if known else None
+
+
+def _rank(ordered: Sequence[int], part: float) -> int:
+    return ordered[max(0, ceil(part * len(ordered)) - 1)]

@@ -1,0 +1,212 @@
+"""Every page in every look: it loads, complains of nothing, fits, says what it is, and keeps nobody out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.accessibility import barriers
+from tests.browser.conftest import Complaints
+from tests.browser.seeds import NASTY, SECRET, Seeds
+from tests.site import Site
+from tests.waiting import until
+
+Open = Callable[..., Page]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`has_axe`: also searched for barriers; once each theme and each width is enough."""
+
+    theme: str
+    width: int
+    javascript: bool = True
+    has_axe: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.theme}-{self.width}{'' if self.javascript else '-plain'}"
+
+
+LOOKS = (
+    Look("light", 1280, has_axe=True),
+    Look("dark", 360, has_axe=True),
+    Look("dark", 1280),
+    Look("light", 360),
+    Look("dark", 1280, javascript=False),
+    Look("light", 360, javascript=False),
+)
+WITH_AXE = [look for look in LOOKS if look.has_axe]
+_EACH_LOOK = pytest.mark.parametrize("look", LOOKS, ids=str)
+_STATES = ("active", "waiting", "prioritized", "delayed", "waiting-children", "completed", "failed", "paused")
+_ROUNDED = 1  # pixel: columns have fractions
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One page of a walk. `heading`: a part of its main heading."""
+
+    path: str
+    heading: str
+    person: str = "admin"
+    status: int = 200
+    has_axe: bool = True  # False where another stop shows the same parts
+
+
+class Walk:
+    """Goes from page to page in one look, with one browser for each person."""
+
+    def __init__(self, open_page: Open, complaints: Complaints, look: Look) -> None:
+        self._open = open_page
+        self._complaints = complaints
+        self._look = look
+        self._pages: dict[str, Page] = {}
+
+    def to(self, *stops: Stop) -> Page:
+        for stop in stops:
+            page = self._go(stop)
+            _is_itself(page, stop)
+            _fits(page, self._look.width, stop.path)
+            if self._look.has_axe and stop.has_axe:
+                assert barriers(page) == [], stop.path
+            self._listen(stop)
+        return page
+
+    def _go(self, stop: Stop) -> Page:
+        if stop.person in self._pages:
+            self._pages[stop.person].goto(stop.path, wait_until="load")
+            return self._pages[stop.person]
+        look = self._look
+        page = self._open(stop.path, person=stop.person, theme=look.theme, width=look.width, javascript=look.javascript)
+        self._pages[stop.person] = page
+        return page
+
+    def _listen(self, stop: Stop) -> None:
+        """A browser writes every status from 400 on into its console."""
+        wanted = f"status of {stop.status}"
+        found = [line for line in self._complaints if stop.status < 400 or wanted not in line]
+        self._complaints.clear()
+        assert found == [], stop.path
+
+
+@pytest.fixture
+def walk(open_page: Open, complaints: Complaints, look: Look) -> Iterator[Walk]:
+    yield Walk(open_page, complaints, look)
+    complaints.clear()  # each page was listened to; a stream cut by leaving is no complaint
+
+
+def _is_itself(page: Page, stop: Stop) -> None:
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_count(1)
+    expect(heading).to_contain_text(stop.heading)
+    assert page.title().endswith("Unstall"), stop.path
+
+
+def _fits(page: Page, width: int, path: str) -> None:
+    """Nothing makes the page scroll sideways, and on a desk no table hides its last columns."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    if width > 1000:
+        cut = page.evaluate("[...document.querySelectorAll('.sheet')].map((e) => e.scrollWidth - e.clientWidth)")
+        assert max(cut, default=0) <= _ROUNDED, f"{path}: a table is wider than its sheet by {cut}"
+
+
+@_EACH_LOOK
+def test_overview_and_search(walk: Walk, seeds: Seeds) -> None:
+    walk.to(
+        Stop("/queues", "Queues"),
+        Stop("/queues?q=nothing-is-called-so", "Queues"),
+        Stop("/queues?group=.", "Queues"),
+        Stop("/queues?sort=-failed&q=state:failed", "Queues", "viewer"),
+        Stop("/search", "Find a job"),
+        Stop("/search?q=1", "Find a job"),
+        Stop("/search?q=no-such-job", "Find a job"),
+        Stop("/search?q=ann&by=data", "Find a job"),
+        Stop("/search?q=ann&by=data&queue=main/bull:mail", "Find a job", "operator"),
+        Stop("/palette?q=mail", "Find"),
+    )
+
+
+@_EACH_LOOK
+def test_frame_and_faults(walk: Walk, seeds: Seeds) -> None:
+    walk.to(
+        Stop("/login", "Log in", ""),
+        Stop("/welcome/nope", "This link", "", 404),
+        Stop("/users", "Users"),
+        Stop("/password", "password"),
+        Stop("/no/such/page", "There is no such page", status=404),
+        Stop("/queues/main/bull:none/", "There is no such queue", status=404),
+        Stop(f"{seeds.mail}jobs/none", "This job is gone", status=404),
+        Stop("/users", "Not for your role", "viewer", 403),
+        Stop("/search?q=a&by=data&queue=main/bull:mail", "Not for your role", "viewer", 403),
+    )
+
+
+@_EACH_LOOK
+def test_every_list_of_a_queue(walk: Walk, seeds: Seeds) -> None:
+    walk.to(*(Stop(f"{seeds.mail}?tab={tab}", "bull:mail") for tab in _STATES))
+
+
+@_EACH_LOOK
+def test_everything_else_of_a_queue(walk: Walk, seeds: Seeds) -> None:
+    walk.to(
+        *(Stop(f"{seeds.mail}?tab={tab}", "bull:mail") for tab in ("workers", "history")),
+        Stop(seeds.video, "bull:video.encode"),
+        Stop(f"{seeds.orders}?tab=waiting-children", "bull:orders"),
+        Stop(f"{seeds.reports}?tab=schedulers", "bull:reports"),
+        Stop(f"{seeds.legacy}?tab=completed", "bull:legacy"),
+        Stop(f"{seeds.paused}?tab=paused", "bull:newsletter"),
+        Stop(seeds.empty, "bull:empty"),
+    )
+
+
+@_EACH_LOOK
+def test_every_tab_of_a_job(walk: Walk, seeds: Seeds) -> None:
+    walk.to(*(Stop(f"{seeds.failed}?tab={tab}", "1") for tab in ("error", "data", "options", "logs", "raw")))
+    walk.to(
+        Stop(f"{seeds.logged}?tab=logs", "1"),
+        Stop(f"{seeds.logged}?tab=result", "1"),
+        Stop(f"{seeds.parent}?tab=family", "-"),
+        Stop(seeds.held, "2"),
+        Stop(seeds.large, "3"),
+        Stop(f"{seeds.large}?tab=data&whole", "3", has_axe=False),
+    )
+
+
+@_EACH_LOOK
+def test_names_that_mean_harm_are_only_text(walk: Walk, seeds: Seeds) -> None:
+    walk.to(*(Stop(f"{queue}?tab=waiting", "bull:", has_axe=False) for queue in seeds.nasty))
+    walk.to(Stop(f"{seeds.nasty[0]}?tab=failed", NASTY[0], has_axe=False))
+    page = walk.to(*(Stop(f"{seeds.nasty_job}?tab={tab}", "<img src=x") for tab in ("error", "data", "raw")))
+    assert page.locator("main img, main script").count() == 0
+
+
+@_EACH_LOOK
+def test_a_viewer_reads_no_secret(walk: Walk, seeds: Seeds) -> None:
+    for path in (seeds.secret, f"{seeds.secret}?tab=raw", seeds.failed, f"{seeds.failed}?tab=raw"):
+        assert SECRET not in walk.to(Stop(path, "", "viewer", has_axe=False)).content(), path
+    assert SECRET in walk.to(Stop(seeds.secret, "", "operator")).content()
+
+
+@pytest.mark.parametrize("look", WITH_AXE, ids=str)
+def test_a_link_lets_somebody_in(walk: Walk, live_site: Site) -> None:
+    users = walk.to(Stop("/users", "Users"))
+    users.get_by_label("Name").fill(f"new-{users.viewport_size['width'] if users.viewport_size else 0}")
+    users.get_by_role("button", name="Make a link").click()
+    link = users.locator("#link").input_value()
+    page = walk.to(Stop(link.removeprefix(live_site.url), "Welcome", ""))
+    for field in page.locator("input[type=password]").all():
+        field.fill("a quiet night, please")
+    page.get_by_role("button", name="Set password").click()
+    page.wait_for_url("**/queues")
+
+
+@pytest.mark.parametrize("look", WITH_AXE, ids=str)
+def test_a_silent_store_gets_a_page_of_its_own(walk: Walk, seeds: Seeds, live_site: Site) -> None:
+    live_site.queues.pause()
+    try:
+        walk.to(Stop(seeds.failed, "A store does not answer", status=503))
+    finally:
+        live_site.queues.resume()
+        until(lambda: live_site.web.get(seeds.failed, "viewer").status == 200)

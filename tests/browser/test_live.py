@@ -1,0 +1,192 @@
+"""Numbers that move by themselves, and nothing else that moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from recovery.domain.refs import slug
+from tests.browser.conftest import Complaints
+from tests.site import Site
+from tests.waiting import until
+
+Open = Callable[..., Page]
+_QUIET_MS = 2500  # two snapshots and a half: what has not moved by then does not move
+
+
+class Plain:
+    """A queue of BullMQ's keys, made by hand: these tests are about the page alone."""
+
+    def __init__(self, site: Site, name: str, waiting: int = 1) -> None:
+        self.site, self.base, self.count = site, f"bull:{name}", 0
+        site.queues.client.hset(f"{self.base}:meta", "version", "bullmq:5.81.5")
+        self.add(waiting)
+        until(lambda: site.web.get(self.page, "viewer").status == 200, 20, f"{self.base} is found")
+
+    @property
+    def page(self) -> str:
+        return f"/queues/main/{slug(self.base)}/"
+
+    def add(self, count: int = 1) -> None:
+        store = self.site.queues.client
+        for _ in range(count):
+            self.count += 1
+            store.hset(
+                f"{self.base}:{self.count}", mapping={"name": "send", "data": "{}", "timestamp": "1795000000000"}
+            )
+            store.lpush(f"{self.base}:wait", str(self.count))
+
+
+def waiting(page: Page, name: str) -> Locator:
+    """The cell of the table of all queues."""
+    return page.locator(f"tr[data-row]:has(a:text-is('bull:{name}'))").locator("[data-label=Waiting]")
+
+
+def mark(page: Page) -> None:
+    """Gone if the page is loaded again."""
+    page.evaluate("window.marked = true")
+
+
+def is_marked(page: Page) -> bool:
+    return bool(page.evaluate("window.marked === true"))
+
+
+def test_a_new_job_is_counted_without_a_reload(open_page: Open, live_site: Site) -> None:
+    queue = Plain(live_site, "live-count")
+    page = open_page("/queues?q=live-count")
+    mark(page)
+    expect(waiting(page, "live-count")).to_have_text("1")
+    queue.add(4)
+    expect(waiting(page, "live-count")).to_have_text("5")
+    expect(page.locator(".tally")).to_contain_text("waiting")
+    assert is_marked(page)
+
+
+def test_a_new_job_appears_in_its_list_and_in_the_tab(open_page: Open, live_site: Site) -> None:
+    queue = Plain(live_site, "live-list")
+    page = open_page(f"{queue.page}?tab=waiting")
+    mark(page)
+    expect(page.locator("[data-row]")).to_have_count(1)
+    queue.add(2)
+    expect(page.locator("[data-row]")).to_have_count(3)
+    expect(page.locator("#tab-waiting small")).to_have_text("3")
+    assert is_marked(page)
+
+
+def test_the_focus_stays_where_it_was(open_page: Open, live_site: Site) -> None:
+    queue = Plain(live_site, "live-focus")
+    page = open_page("/queues?q=live-focus")
+    link = page.get_by_role("link", name="bull:live-focus", exact=True)
+    link.focus()
+    queue.add(2)
+    expect(waiting(page, "live-focus")).to_have_text("3")
+    expect(link).to_be_focused()
+
+
+def test_the_cursor_stays_with_its_row_when_rows_change_places(open_page: Open, live_site: Site) -> None:
+    first, second = Plain(live_site, "live-order-a", 3), Plain(live_site, "live-order-b", 2)
+    page = open_page("/queues?q=live-order&sort=-waiting")
+    names = page.locator("[data-row] th a")
+    expect(names).to_have_text(["bull:live-order-a", "bull:live-order-b"])
+    page.keyboard.press("j")
+    second.add(5)
+    expect(names).to_have_text(["bull:live-order-b", "bull:live-order-a"])
+    expect(page.locator("[data-cursor] th a")).to_have_text("bull:live-order-a")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{first.page}")
+
+
+def test_a_row_is_not_swapped_away_under_a_pressed_button(open_page: Open, live_site: Site) -> None:
+    queue = Plain(live_site, "live-press")
+    page = open_page("/queues?q=live-press")
+    page.get_by_role("link", name="bull:live-press", exact=True).hover()
+    page.evaluate("""() => {
+      const link = document.querySelector("[data-row] a");
+      window.kept = () => link.isConnected;
+      document.body.addEventListener("unstall:arrived", () => (window.arrived = (window.arrived || 0) + 1));
+    }""")
+    page.mouse.down()
+    queue.add()
+    page.wait_for_function("window.arrived >= 2")
+    assert page.evaluate("window.kept()"), "still the element that was pressed"
+    page.mouse.up()
+    page.wait_for_url(f"**{queue.page}")
+
+
+def test_what_somebody_types_survives_a_refresh(open_page: Open, live_site: Site) -> None:
+    queue = Plain(live_site, "live-typing")
+    page = open_page(queue.page + "?tab=waiting")
+    page.locator("#find-job").fill("half a wo")
+    queue.add()
+    expect(page.locator("#tab-waiting small")).to_have_text("2")
+    expect(page.locator("#find-job")).to_have_value("half a wo")
+    expect(page.locator("#find-job")).to_be_focused()
+
+
+def test_a_switched_off_page_stands_still_and_goes_on_when_told(open_page: Open, live_site: Site) -> None:
+    queue = Plain(live_site, "live-off")
+    page = open_page("/queues?q=live-off")
+    page.get_by_label("Refresh").select_option("off")
+    expect(page.locator("#fresh")).to_have_attribute("data-tone", "paused")
+    queue.add(6)
+    page.wait_for_timeout(_QUIET_MS)
+    cell = waiting(page, "live-off")
+    expect(cell).to_have_text("1")
+    page.get_by_label("Refresh").select_option("live")
+    expect(cell).to_have_text("7")
+
+
+def test_a_hidden_tab_lets_go_of_its_stream_and_takes_it_up_again(open_page: Open, live_site: Site) -> None:
+    page = open_page("/queues")
+    expect(page.locator("#fresh")).to_have_attribute("data-tone", "live")
+    opened: list[str] = []
+    page.on("request", lambda request: opened.append(request.url) if "/live/" in request.url else None)
+    ended: list[str] = []
+    page.on("requestfailed", lambda request: ended.append(request.url) if "/live/" in request.url else None)
+    _turn(page, hidden=True)
+    until(lambda: _waits(page) and ended, 15, "the stream is closed")
+    assert opened == []
+    _turn(page, hidden=False)
+    until(lambda: _waits(page) and opened, 10, "the stream is open again")
+    expect(page.locator("#fresh")).to_have_attribute("data-tone", "live")
+
+
+def _turn(page: Page, *, hidden: bool) -> None:
+    page.evaluate(
+        """(hidden) => {
+          Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def _waits(page: Page) -> bool:
+    """Lets the browser's events come in."""
+    page.wait_for_timeout(50)
+    return True
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_dead_scheduler_is_told_and_its_return_too(
+    open_page: Open, own_site: Site, complaints: Complaints, theme: str
+) -> None:
+    queue = Plain(own_site, "stale")
+    page = open_page("/queues", site=own_site, theme=theme)
+    mark(page)
+    numbers = page.locator("#overview .tally")
+    bright = numbers.evaluate("(element) => getComputedStyle(element).opacity")
+    own_site.unschedule()
+    expect(page.locator("#fresh")).to_have_attribute("data-tone", "stale", timeout=30_000)
+    expect(page.locator("#banner")).to_contain_text("manage.py scheduler")
+    expect(page.locator("#overview [data-label=Waiting]")).to_have_text("1")
+    assert float(numbers.evaluate("(element) => getComputedStyle(element).opacity")) < float(bright)
+    own_site.schedule()
+    queue.add()
+    expect(page.locator("#overview [data-label=Waiting]")).to_have_text("2", timeout=30_000)
+    expect(page.locator("#fresh")).to_have_attribute("data-tone", "live")
+    expect(page.locator("#banner .notice")).to_have_count(0)
+    assert numbers.evaluate("(element) => getComputedStyle(element).opacity") == bright
+    assert is_marked(page)
