@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from recovery.reads import snapshots
+from tests.driver import node
 from tests.processes import end, spawn
 from tests.stores import Store
 from tests.waiting import until
 from tests.web_process import ROOT, WebProcess, environ_of
 
 NODE_HOME = Path(__file__).with_name("node")
-NODE = Path(sys.executable).with_name("node")
 PREFIX = "bull"
 SEED_SECONDS = 300.0
 
@@ -59,8 +59,7 @@ def idle_clients(store: Store, count: int, queues: int) -> Iterator[None]:
 @contextmanager
 def board(store: Store, count: int) -> Iterator[str]:
     """bull-board over the first `count` queues; its address."""
-    _require_peer()
-    process = spawn([NODE, "board.mjs", store.url, str(count)], directory=NODE_HOME, stdout=subprocess.PIPE)
+    process = spawn([_node_program(), "board.mjs", store.url, str(count)], directory=NODE_HOME, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline())
@@ -92,12 +91,13 @@ def _shown(state: Store) -> int:
 
 
 def _node(script: str, *arguments: object) -> None:
-    _require_peer()
-    subprocess.run(
-        [NODE, script, *map(str, arguments)], cwd=NODE_HOME, check=True, capture_output=True, timeout=SEED_SECONDS
-    )
+    command: list[str | Path] = [_node_program(), script, *map(str, arguments)]
+    subprocess.run(command, cwd=NODE_HOME, check=True, capture_output=True, timeout=SEED_SECONDS)
 
 
-def _require_peer() -> None:
-    if not (NODE_HOME / "node_modules" / "@bull-board").is_dir():
-        raise NoPeer(f"bull-board is not installed. Run: npm ci --prefix {NODE_HOME.relative_to(ROOT)}")
+def _node_program() -> Path:
+    """Node, when it and bull-board are there. Raises NoPeer."""
+    program = node()
+    if program is None or not (NODE_HOME / "node_modules" / "@bull-board").is_dir():
+        raise NoPeer("bull-board is not installed. Run: make bench")
+    return program

@@ -28,6 +28,7 @@ def settings_of(url: str, *, pooled: bool = True) -> dict[str, Any]:
         "HOST": unquote(parts.hostname or ""),
         "PORT": str(parts.port or ""),
         "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,  # a connection of the pool may have died with the server that it led to
         "OPTIONS": {
             "connect_timeout": CONNECT_SECONDS,
             "options": f"-c statement_timeout={STATEMENT_MS}",

@@ -75,4 +75,6 @@ class Faults:
             return errors.store_down(request, fault)
         if isinstance(fault, UnstallError):
             return errors.refused(request, fault)
+        if isinstance(fault, errors.DATABASE_DOWN):
+            return errors.database_down(request, fault)
         return None

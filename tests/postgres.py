@@ -35,14 +35,26 @@ class Postgres:
     def __enter__(self) -> Self:
         if self._user:
             shutil.chown(self._directory, self._user)
-        options = f"-p {self._port} -k {self._directory} -c listen_addresses=127.0.0.1 -c fsync=off"
         self._run("initdb", "-A", "trust", "-U", "unstall", "--no-sync")
-        self._run("pg_ctl", "-w", "-o", options, "-l", str(self._directory / "log"), "start")
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+        if self.is_running:
+            self.stop()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def is_running(self) -> bool:
+        return (self._directory / "data" / "postmaster.pid").exists()
+
+    def start(self) -> None:
+        options = f"-p {self._port} -k {self._directory} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self._run("pg_ctl", "-w", "-o", options, "-l", str(self._directory / "log"), "start")
+
+    def stop(self) -> None:
+        """As a crash stops it: every connection is cut in the middle of what it does."""
+        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
 
     @property
     def _user(self) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -15,7 +17,9 @@ from recovery.errors import DeploymentMissing, JobMissing, Missing, QueueMissing
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5  # a store that comes back is seen within this time
+DATABASE_DOWN = (OperationalError, InterfaceError)  # other database errors are faults of ours
 _TARGET = "#trouble"
+_ASKED_AGAIN = "It is asked again by itself."
 _PERHAPS_DONE = "Whether the change was made is not known. Look before you repeat it."
 
 
@@ -56,9 +60,20 @@ def store_down(request: HttpRequest, fault: StoreError) -> HttpResponse:
     if fault.command:
         facts.append(("Command", fault.command))
     retry = RETRY_SECONDS if request.method == "GET" else 0  # a change is never repeated by itself
-    text = "This page needs it right now. It is asked again by itself." if retry else _PERHAPS_DONE
+    text = f"This page needs it right now. {_ASKED_AGAIN}" if retry else _PERHAPS_DONE
     told = Fault(503, "A store does not answer", text, tuple(facts), fault.advice, retry=retry)
     response = answer(request, told)
+    response["Retry-After"] = str(RETRY_SECONDS)
+    return response
+
+
+def database_down(request: HttpRequest, fault: Exception) -> HttpResponse:
+    """503, without a frame: who asks cannot be known. What the driver says stays in the log, it may hold an address."""
+    log.warning("the database does not answer: %s", fault)
+    retry = RETRY_SECONDS if request.method == "GET" else 0
+    text = f"People and their sessions are kept in it. {_ASKED_AGAIN if retry else _PERHAPS_DONE}"
+    advice = "Is it running, and is DATABASE_URL right? manage.py doctor says what is wrong with it."
+    response = answer(request, Fault(503, "The database does not answer", text, advice=advice, retry=retry), bare=True)
     response["Retry-After"] = str(RETRY_SECONDS)
     return response
 
@@ -93,7 +108,13 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """500. It leans on nothing that could be what broke: no database, no configuration, no frame."""
+    """500. It leans on nothing that could be what broke: no database, no configuration, no frame.
+
+    A middleware that meets a dead database (the session's) ends here too: no other place hears of it.
+    """
+    fault = sys.exc_info()[1]
+    if isinstance(fault, DATABASE_DOWN):
+        return database_down(request, fault)
     text = "This is a fault in Unstall, not in your queues. It is in the log of the web process."
     told = Fault(500, "Something broke here", text, link="/", link_text="All queues")
     return answer(request, told, bare=True)

@@ -25,6 +25,7 @@ from tests.waiting import until
 from tests.watching import add
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.django_db  # each run closes connections that are too old, so it looks at them
 STARTS_WITHIN = 30.0  # seconds, on a machine that has other things to do
 
 _HANGS = """
