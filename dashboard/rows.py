@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from django.urls import reverse
 
@@ -16,6 +17,7 @@ from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import shown
 
 Cells = dict[str, Any]
+ID_LIMIT = 300  # characters of an id in a list; its page has it whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,10 @@ def _cells(row: JobRow, now: int, see: Discretion, longest_lock: int) -> Cells:
     queue = row.ref.queue
     return {
         "row": row,
-        "anchor": f"job-{row.ref.slug}",
+        "anchor": f"job-{_brief(row.ref.slug)}",
         "url": reverse("job", args=[queue.deployment, queue.base, row.id]),
         "queue_url": reverse("queue", args=[queue.deployment, queue.base]),
-        "id": row.ref.label,
+        "id": _brief(row.ref.label),
         "name": shown(row.name),
         "holder": _holder(row),
         "running": "" if row.processed_at is None else age(now - row.processed_at),
@@ -80,6 +82,11 @@ def lock_bar(row: JobRow, longest: int) -> LockBar:
         return LockBar("endless", "never ends", 100)
     longest = max(longest, row.lock.ttl, 1)
     return LockBar("held", f"{age(row.lock.ttl)} of {age(longest)}", min(100, row.lock.ttl * 100 // longest))
+
+
+def _brief(id: str) -> str:
+    """An application may make ids of whole payloads. The number behind keeps two of them apart."""
+    return id if len(id) <= ID_LIMIT else f"{id[:ID_LIMIT]}…{crc32(id.encode()):08x}"
 
 
 def _holder(row: JobRow) -> str:

@@ -11,6 +11,12 @@ OPEN_DEPTH = 3  # deeper levels start folded
 DEPTH_LIMIT = 24  # deeper levels are one line of text
 NODE_LIMIT = 2_000  # nodes drawn; the text below the tree has the rest
 LEAF_LIMIT = 2_000  # characters of one value in the tree
+# Characters of the indented text. What would be longer stands as it came: indenting a small but deep value makes
+# fifty megabytes of blanks.
+PRETTY_LIMIT = 128 * 1024
+
+
+_INDENTING = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,20 @@ def tree(text: str, *, is_cut: bool = False) -> Tree:
         return Tree((), text)
     try:
         value = json.loads(text)
-        pretty = _json(value, indent=2)
+        return Tree(tuple(_bounded(_walk("", value, 0))), _pretty(value) or text)
     except (ValueError, RecursionError):
         return Tree((), text)
-    return Tree(tuple(_bounded(_walk("", value, 0))), pretty)
+
+
+def _pretty(value: Any) -> str:
+    """Indented; "" when that would be too long."""
+    parts, size = [], 0
+    for part in _INDENTING.iterencode(value):
+        parts.append(part)
+        size += len(part)
+        if size > PRETTY_LIMIT:
+            return ""
+    return _whole("".join(parts))
 
 
 def _bounded(nodes: Iterator[Node]) -> Iterator[Node]:
@@ -91,8 +107,8 @@ def _short(text: str) -> str:
     return text if len(text) <= LEAF_LIMIT else f"{text[:LEAF_LIMIT]}… {len(text) - LEAF_LIMIT:,} more characters"
 
 
-def _json(value: Any, indent: int | None = None) -> str:
-    return _whole(json.dumps(value, indent=indent, ensure_ascii=False))
+def _json(value: Any) -> str:
+    return _whole(json.dumps(value, ensure_ascii=False))
 
 
 def _whole(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,11 @@ from dashboard import rows
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.tree import Tree, tree
+from recovery.backends.base import LOAD_LIMIT
 from recovery.domain.jobs import Job, State, Text
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.timeline import timeline
+from recovery.errors import WrongType
 from recovery.reads import jobs, lists
 from recovery.reads.lists import Queue
 
@@ -51,6 +53,9 @@ class Field:
     is_cut: bool
 
 
+STACKS_SHOWN = 20  # failures; the field has the older ones
+RAW_FIELD_LIMIT = 4_096  # characters of one field in the table of all fields, and of all of them
+RAW_LIMIT = 65_536
 _PAYLOADS: dict[str, Callable[[Job], Text]] = {
     "data": lambda job: job.data,
     "options": lambda job: job.options,
@@ -118,6 +123,14 @@ def _tabs(queue: Queue, job: Job) -> list[Tab]:
 
 
 def _contents(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discretion) -> dict[str, Any]:
+    """What the tab shows. A key of the wrong type costs this tab only."""
+    try:
+        return _of_tab(request, queue, job, tab, see)
+    except WrongType as fault:
+        return {"trouble": fault}
+
+
+def _of_tab(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discretion) -> dict[str, Any]:
     if tab.name in _PAYLOADS:
         return {"payload": _payload(_PAYLOADS[tab.name](job), see)}
     if tab.name == "error":
@@ -126,23 +139,29 @@ def _contents(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discr
         return _logs(request, queue, job, see)
     if tab.name == "family":
         return {"family": jobs.family(queue, job.row.id)}
-    return {"fields": [_field(name, text, see) for name, text in job.fields]}
+    return {"fields": list(_fields(job, see, is_whole="whole" in request.GET))}
 
 
 def _payload(text: Text, see: Discretion) -> Payload:
     return Payload(tree(see.payload(text.value), is_cut=text.is_cut), text.size, text.is_cut)
 
 
-def _field(name: str, text: Text, see: Discretion) -> Field:
-    return Field(shown(name), see.field(name, text.value), text.size, text.is_cut)
+def _fields(job: Job, see: Discretion, *, is_whole: bool) -> Iterator[Field]:
+    left = LOAD_LIMIT if is_whole else RAW_LIMIT
+    for name, text in job.fields:
+        value = see.field(name, text.value)
+        fitting = value[: left if is_whole else min(left, RAW_FIELD_LIMIT)]
+        left -= len(fitting)
+        yield Field(shown(name), fitting, text.size, text.is_cut or len(fitting) < len(value))
 
 
 def _error(job: Job, see: Discretion) -> dict[str, Any]:
     """The newest attempt first: it is the one that is asked about."""
-    attempts = [(number, see.text(stack)) for number, stack in enumerate(job.stack, 1)]
+    attempts = list(enumerate(job.stack, 1))[-STACKS_SHOWN:]
     return {
         "reason": see.text(job.reason),
-        "attempts": attempts[::-1],
+        "attempts": [(number, see.text(stack)) for number, stack in reversed(attempts)],
+        "failures": len(job.stack),
         "deferred": see.text(job.deferred_failure),
     }
 
@@ -150,9 +169,13 @@ def _error(job: Job, see: Discretion) -> dict[str, Any]:
 def _logs(request: HttpRequest, queue: Queue, job: Job, see: Discretion) -> dict[str, Any]:
     """The end of the log, unless an earlier window is asked for."""
     written = request.GET.get("from", "")
-    last = max(0, (job.log_count or 0) - jobs.LOG_LINES)
-    start = min(int(written), last) if written.isascii() and written.isdigit() and len(written) < 10 else last
-    window = jobs.logs(queue, job.row.id, start=start)
+    total = job.log_count or 0
+    if written.isascii() and written.isdigit() and len(written) < 10:
+        window = jobs.logs(queue, job.row.id, start=min(int(written), max(0, total - 1)))
+    else:
+        window = jobs.logs(queue, job.row.id, start=max(0, total - jobs.LOG_LINES))
+        if window.lines and window.start + len(window.lines) < total:  # the lines are so long that fewer fit
+            window = jobs.logs(queue, job.row.id, start=total - len(window.lines))
     after = window.start + len(window.lines)
     return {
         "lines": [(number, see.text(line)) for number, line in enumerate(window.lines, window.start + 1)],

@@ -40,7 +40,7 @@ class Asked:
         way = request.GET.get("by", "")
         state = request.GET.get("state", "")
         return cls(
-            term=request.GET.get("q", "").strip()[: search.TERM_LIMIT],
+            term=(request.GET.get("q") or request.GET.get("id", "")).strip()[: search.TERM_LIMIT],
             way=way if way in dict(WAYS) else "id",
             queue=_ref(request.GET.get("queue", "")),
             state=next((one for one in STATES if one.value == state), None),

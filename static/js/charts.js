@@ -50,6 +50,9 @@ function all() {
 
 document.body.addEventListener("unstall:refresh", all);
 document.body.addEventListener("htmx:load", all);
+document.body.addEventListener("htmx:beforeCleanupElement", ({ target }) => {
+  if (target.figure) window.Plotly.purge(target); // it listens to the window as long as it lives
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
 new MutationObserver(all).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 all();

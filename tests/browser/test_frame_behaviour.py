@@ -215,17 +215,6 @@ def test_a_lost_session_leads_the_whole_page_to_the_login(open_page: Open, compl
     complaints.clear()  # the stream may have asked without the cookie
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("path", ["/login", "/welcome/nope", "/users", "/password", "/palette?q=u"])
-def test_nobody_is_kept_out(open_page: Open, complaints: list[str], path: str, width: int, theme: str) -> None:
-    person = "" if path in ("/login", "/welcome/nope") else "admin"
-    page = open_page(path, person=person, theme=theme, width=width)
-    assert barriers(page) == []
-    if path == "/welcome/nope":
-        complaints.clear()  # Chromium says that it got a 404
-
-
 @pytest.mark.parametrize("key", ["?", "/"])
 def test_nobody_is_kept_out_of_a_dialog(open_page: Open, key: str) -> None:
     page = open_page("/users")

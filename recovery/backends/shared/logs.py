@@ -11,9 +11,9 @@ from recovery.domain.jobs import LogPage
 PAGE = 1000  # lines at most in one read
 # A list entry comes whole or not at all, and its length cannot be asked. So lines are read a few at a time, and no
 # more of them once this many bytes have come; each is then cut to what a person reads.
-PAGE_BYTES = 1024 * 1024
+PAGE_BYTES = 128 * 1024
 _STEP = 50
-LINE = 4000  # characters
+LINE = 2000  # characters
 
 
 def read(wire: Wire, scene: Scene, id: bytes, start: int, size: int) -> LogPage:

@@ -17,6 +17,7 @@ from recovery.errors import JobMissing
 
 # A job hash has about twenty fields. One with more was not written by a library, and is read by the known names.
 FIELD_LIMIT = 200
+FIELDS_AT_ONCE = 8  # of the longest allowed; a page has room for no more
 # In the order in which the page's bytes are spent.
 _FIRST = (b"data", b"opts", b"failedReason", b"returnvalue", b"stacktrace")
 _KNOWN = (*_FIRST, *rows.TEXTS[2:], *rows.NUMBERS, b"name", b"parent", b"deid", b"defa", b"retriedOn")
@@ -36,12 +37,14 @@ def row(wire: Wire, scene: Scene, id: bytes) -> JobRow:
 
 
 def _look(wire: Wire, scene: Scene, id: bytes) -> JobRow | None:
-    """None when it moved meanwhile, or is not there: neither as a hash nor as an id in any list."""
+    """None when it moved meanwhile; raises JobMissing."""
     where = membership.find(wire, scene, id)
     (found,) = rows.read(wire, scene, where.state, [Entry(id, where.score)])
     place = scene.layout.place(where.state)
     if place is None:
-        return None if found.missing else found
+        if found.missing:  # neither a hash, nor in any list after three rounds through all of them
+            raise JobMissing(f"{scene.ref.job(text(id)).label} is not in {scene.ref.label} any more.")
+        return found
     settled = pages.settled(wire, scene, place, [found])
     return settled[0] if settled else None
 
@@ -71,7 +74,7 @@ def _fields(wire: Wire, scene: Scene, id: bytes, limit: int) -> dict[bytes, Text
     key = scene.keys.job(id)
     names = _names(wire, scene, key)
     sizes = wire.call(lengths(key, names)) if names else []
-    affordable = tuple(Budget(LOAD_LIMIT, limit).affordable(names, sizes))
+    affordable = tuple(Budget(min(LOAD_LIMIT, FIELDS_AT_ONCE * limit), limit).affordable(names, sizes))
     values = wire.call([fetch(key, affordable)])[0] if affordable else ()
     texts = dict(zip(affordable, decode.fields(values, len(affordable)), strict=True))
     return {name: _text(texts.get(name), size) for name, size in zip(names, sizes, strict=True)}

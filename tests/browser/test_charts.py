@@ -1,0 +1,66 @@
+"""Charts under the strict policy: drawn in both themes, switched without a page load, and a table for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.seeds import Seeds
+
+Open = Callable[..., Page]
+_BARS = ".chart .barlayer .point path"
+
+
+def _colours(page: Page) -> set[str]:
+    return set(page.locator(_BARS).evaluate_all("(bars) => bars.map((bar) => getComputedStyle(bar).fill)"))
+
+
+def _drawn(page: Page) -> None:
+    expect(page.locator(".chart .main-svg").first).to_be_visible()
+    expect(page.locator(_BARS).first).to_be_attached()
+
+
+def test_the_chart_takes_the_colours_of_the_theme(open_page: Open, seeds: Seeds) -> None:
+    page = open_page(f"{seeds.mail}?tab=history", theme="light")
+    _drawn(page)
+    light = _colours(page)
+    assert len(light) == 2, "completed and failed"
+    page.keyboard.press("t")
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.locator(_BARS).first).not_to_have_css("fill", next(iter(light)))
+    assert not _colours(page) & light
+
+
+def test_the_chart_fits_on_a_phone(open_page: Open, seeds: Seeds) -> None:
+    page = open_page(f"{seeds.mail}?tab=history", theme="dark", width=360)
+    _drawn(page)
+    chart = page.locator(".chart .main-svg").first.bounding_box()
+    assert chart is not None
+    assert chart["width"] <= 360
+
+
+def test_another_range_comes_without_a_page_load(open_page: Open, seeds: Seeds) -> None:
+    page = open_page(f"{seeds.mail}?tab=history")
+    _drawn(page)
+    page.evaluate("window.marked = true")
+    page.locator("#range-4").click()
+    page.wait_for_url("**hours=4*")
+    expect(page.locator("#range-4")).to_have_attribute("aria-current", "true")
+    _drawn(page)
+    assert page.evaluate("window.marked === true"), "the page was not loaded again"
+    page.go_back()
+    expect(page.locator("#range-1")).to_have_attribute("aria-current", "true")
+
+
+def test_without_javascript_the_table_has_the_numbers(open_page: Open, seeds: Seeds) -> None:
+    page = open_page(f"{seeds.mail}?tab=history", javascript=False)
+    page.locator(".numbers summary").click()
+    rows = page.locator(".numbers tbody tr")
+    expect(rows.nth(1)).to_be_visible()
+    assert rows.count() >= 59
+    assert rows.nth(5).locator("td").nth(1).inner_text().isdigit()
+    page.locator("#range-24").click()
+    page.wait_for_url("**hours=24*")
+    expect(page.locator("#range-24")).to_have_attribute("aria-current", "true")

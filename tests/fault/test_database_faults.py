@@ -1,0 +1,86 @@
+"""The database is locked, or gone: a sentence with 503 and never a 500, and back by itself."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+
+from tests.stores import Store
+from tests.waiting import until
+from tests.web_process import Answer, WebProcess
+
+BASE = "unstall.sqlite3"
+
+
+@pytest.fixture
+def web(valkey: Store, state_store: Store) -> Iterator[WebProcess]:
+    with WebProcess({"UNSTALL_REDIS_URL": valkey.url, "UNSTALL_STATE_URL": state_store.url}) as process:
+        yield process
+
+
+def test_a_database_that_a_writer_holds_delays_logins_and_no_page(web: WebProcess) -> None:
+    cookie, token = _form(web)
+    with _held(web, "BEGIN IMMEDIATE"):
+        with ThreadPoolExecutor(1) as beside:
+            login = beside.submit(_log_in, web, cookie, token)
+            assert web.get("/queues", "viewer", seconds=2).status == 200
+        _is_told(login.result())
+    assert _log_in(web, cookie, token).status == 302
+
+
+def test_a_database_that_nobody_can_read_is_told_everywhere(web: WebProcess) -> None:
+    cookie, token = _form(web)
+    with _held(web, "PRAGMA locking_mode=EXCLUSIVE", "BEGIN EXCLUSIVE"), ThreadPoolExecutor(5) as beside:
+        pages = [beside.submit(web.get, path, "viewer") for path in ("/queues", "/users", "/search?q=1")]
+        login, ready = beside.submit(_log_in, web, cookie, token), beside.submit(web.get, "/readyz")
+        for asked in (*pages, login):
+            _is_told(asked.result())
+        assert b"database: does not answer" in ready.result().body
+        assert web.get("/healthz").status == 200
+    assert web.get("/queues", "viewer").status == 200
+
+
+def test_a_database_that_is_gone_is_told_and_found_again(web: WebProcess) -> None:
+    path, aside = web.directory / BASE, web.directory / "aside"
+    path.rename(aside)
+    for page in ("/queues", "/login"):
+        _is_told(web.get(page, "viewer"))
+    told = web.get("/queues", "viewer", headers={"HX-Request": "true"})
+    assert (told.status, told.headers["hx-retarget"]) == (503, "#trouble")
+    ready = web.get("/readyz")
+    assert (ready.status, b"database: does not answer" in ready.body) == (503, True)
+    aside.rename(path)
+    until(lambda: web.get("/queues", "viewer").status == 200, 5)
+
+
+def _form(web: WebProcess) -> tuple[str, str]:
+    """The CSRF cookie and the token of the login form."""
+    answer = web.get("/login")
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    (token,) = re.findall(rb'name="csrfmiddlewaretoken" value="([^"]+)"', answer.body)
+    return cookie, token.decode()
+
+
+def _log_in(web: WebProcess, cookie: str, token: str) -> Answer:
+    form = {"csrfmiddlewaretoken": token, "username": "viewer", "password": "pass-viewer"}
+    return web.get("/login", form=form, headers={"Cookie": cookie}, seconds=20)
+
+
+def _is_told(answer: Answer) -> None:
+    assert answer.status == 503, answer.body
+    assert answer.headers["retry-after"] == "5"
+    assert b"The database does not answer" in answer.body
+    assert b"sqlite" not in answer.body
+
+
+@contextmanager
+def _held(web: WebProcess, *statements: str) -> Iterator[None]:
+    with closing(sqlite3.connect(web.directory / BASE, timeout=5, isolation_level=None)) as holder:
+        for statement in statements:
+            holder.execute(statement)
+        yield
