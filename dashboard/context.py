@@ -110,7 +110,7 @@ class Frame:
         """Of the whole house, worst first. The queues' own troubles are the pages' business."""
         if self.user is None:
             return ()
-        return (*self._scheduler(), *self._unreachable(), *self._read_only())
+        return (*self._scheduler(), *self._unreachable(), *self._warnings(), *self._read_only())
 
     def _scheduler(self) -> tuple[Notice, ...]:
         if not self.health.reason:
@@ -130,6 +130,12 @@ class Frame:
             )
             for sample in dead
         )
+
+    def _warnings(self) -> tuple[Notice, ...]:
+        """What is dangerous about how a store is set up, or missing from its list of queues."""
+        snapshot = mirror.newest()
+        found = [sample for sample in snapshot.deployments if not sample.error] if snapshot else []
+        return tuple(Notice("note", f"{sample.name}:", says) for sample in found for says in sample.warnings)
 
     def _read_only(self) -> tuple[Notice, ...]:
         names = [deployment.label or deployment.name for deployment in self.config.deployments if deployment.read_only]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dashboard.tree import DEPTH_LIMIT, NODE_LIMIT, OPEN_DEPTH, Node, tree
+from dashboard.tree import DEPTH_LIMIT, NODE_LIMIT, OPEN_DEPTH, PRETTY_LIMIT, Node, tree
 
 
 def balanced(nodes: tuple[Node, ...]) -> bool:
@@ -66,3 +66,10 @@ def test_half_a_surrogate_pair_can_be_sent() -> None:
     for node in drawn.nodes:
         (node.key + node.text).encode("utf-8")
     drawn.pretty.encode("utf-8")
+
+
+def test_what_indenting_would_blow_up_stands_as_it_came() -> None:
+    text = "[" * 900 + ",".join(["1"] * 30_000) + "]" * 900
+    assert tree(text).pretty == text
+    short = json.dumps([1] * 1000)
+    assert len(short) < len(tree(short).pretty) <= PRETTY_LIMIT

@@ -296,7 +296,7 @@ def _filters_are_words(reader: Reader, snapshot: Snapshot) -> None:
     assert len(snapshot.queues) == len(_links(reader.open("/queues?q=")))
 
 
-@pytest.mark.parametrize("seed", [huge_texts, full_texts, wide_json, deep_json], ids=lambda seed: seed.__name__)
+@pytest.mark.parametrize("seed", [huge_texts, full_texts, wide_json], ids=lambda seed: seed.__name__)
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR], ids=str)
 def test_all_of_a_payload_has_a_limit_too(desk: Desk, role: Role, seed: Seed) -> None:
     client = browser(person(role))
@@ -307,7 +307,6 @@ def test_all_of_a_payload_has_a_limit_too(desk: Desk, role: Role, seed: Seed) ->
         desk.forget()
         with promptly(WHOLE_SECONDS, address):
             answer = client.get(address)
-        print(address, len(answer.content))
         assert answer.status_code == 200
         assert len(answer.content) <= WHOLE_BYTES, (address, len(answer.content))
         assert b"<script>hostile" not in answer.content
