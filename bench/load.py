@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from urllib.parse import urlsplit
 
 ANSWER_SECONDS = 120.0  # bull-board takes seconds for a thousand queues
@@ -22,6 +23,12 @@ class Load:
     @property
     def per_second(self) -> float:
         return len(self.times_ms) / self.seconds
+
+
+def together(loads: Sequence[Load]) -> Load:
+    """Several loads of one address as one."""
+    times = tuple(chain.from_iterable(part.times_ms for part in loads))
+    return Load(sum(part.seconds for part in loads), times, loads[0].bytes)
 
 
 async def load(url: str, *, concurrency: int, seconds: float, headers: Mapping[str, str] | None = None) -> Load:

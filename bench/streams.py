@@ -18,6 +18,7 @@ TABS = 300
 QUEUES = 100
 FOLLOWERS = 60  # tabs that also fetch their rows, as every page does; all 300 would measure Django, not the streams
 SAMPLE_SECONDS = 1.0
+SERIES_SECONDS = 10.0  # between the samples that are kept in the file
 WARM_TABS, WARM_SECONDS = 16, 5.0  # pages asked for before the first tab opens, so that only tabs are counted
 WARM_SHARE = 0.2  # of the time; caches fill, and the allocator finds its size
 GROWTH_MB = 2.0  # what flat means; a leak of one tick a tab would be 20 MB in ten minutes
@@ -52,6 +53,7 @@ async def _watch(web: WebProcess, seconds: float, result: Result) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    result.setting["memory_mb"] = [round(sample, 1) for sample in samples[:: int(SERIES_SECONDS / SAMPLE_SECONDS)]]
     settled = samples[int(len(samples) * WARM_SHARE) :]
     third = max(1, len(settled) // 3)
     growth = median(settled[-third:]) - median(settled[:third])

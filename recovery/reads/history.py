@@ -22,6 +22,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.series import DAY, MINUTE, MINUTES, SPARK, TENS, UNKNOWN, Ring, Series, Tally, Window, by_minute
 from recovery.errors import UnstallError
 from recovery.reads import kept
+from recovery.reads.silence import Sparing
 
 _LIBRARY = "Counted by the workers. Jobs that the stalled check failed and jobs removed by hand are not in it."
 _RECORDED = "Recorded by Unstall once a minute. Gaps are times when it was not running or could not read the queue."
@@ -100,7 +101,7 @@ class _Past:
     def library(self) -> list[Tally]:
         try:
             found = reader(self._flavour).metrics(
-                self._stores.wire(self._ref.deployment),
+                Sparing(self._stores.wire(self._ref.deployment)),
                 self._ref,
                 self._now,
                 minutes=self._now // MINUTE - self.window.start,
@@ -119,7 +120,7 @@ class _Past:
             return filled
         spans = [self.window.span(index) for index in gaps]
         try:
-            replies = self._stores.wire(self._ref.deployment).call(list(kept.plan(self._ref, spans)))
+            replies = Sparing(self._stores.wire(self._ref.deployment)).call(list(kept.plan(self._ref, spans)))
         except UnstallError as error:
             self.troubles.append(f"The queue’s own store could not be asked: {error}.")
             return filled

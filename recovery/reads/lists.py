@@ -15,6 +15,7 @@ from recovery.domain.jobs import JobRow, Page, SchedulerRow, State
 from recovery.domain.refs import QueueRef
 from recovery.errors import QueueMissing
 from recovery.reads.shared import windows
+from recovery.reads.silence import Sparing
 
 SIZES = (25, 50, 100)
 LOCK_DEFAULT = 30_000  # ms; what both libraries use when nobody says otherwise
@@ -31,7 +32,7 @@ class Queue:
 
     @property
     def wire(self) -> Wire:
-        return registry().wire(self.ref.deployment)
+        return Sparing(registry().wire(self.ref.deployment))
 
     @property
     def reader(self) -> QueueReader:
@@ -47,7 +48,7 @@ def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
     sample = snapshot.queue(ref) if snapshot else None
     if sample is not None:
         return Queue(ref, sample.flavour, sample)
-    wire = registry().wire(ref.deployment)
+    wire = Sparing(registry().wire(ref.deployment))
     flavour = windows.get(("flavour", ref), lambda: identify(wire, [ref.base], {})[0])
     if flavour is None:
         raise QueueMissing(f"There is no queue {ref.label} in the deployment {ref.deployment}.")

@@ -18,6 +18,7 @@ from recovery.errors import Missing, StoreError
 from recovery.reads import jobs, lists
 from recovery.reads.lists import Queue
 from recovery.reads.shared import windows
+from recovery.reads.silence import Sparing
 
 EXAMINED_LIMIT = 100_000  # jobs one search looks at: more is a task for a database
 FOUND_LIMIT = 500  # rows one search shows: who finds more needs a better word
@@ -88,7 +89,7 @@ def by_id(id: str, queues: Sequence[Queue]) -> Hits:
 def _having(id: str, deployment: str, queues: list[Queue]) -> tuple[list[Queue], bool]:
     """The queues that have a key of this name, and whether some of them may not be asked."""
     keys = tuple(raw(f"{queue.ref.base}:{id}") for queue in queues)
-    wire = registry().wire(deployment)
+    wire = Sparing(registry().wire(deployment))
     found = windows.get(("exists", deployment, keys), lambda: wire.call([("EXISTS", key) for key in keys]))
     having = [queue for queue, exists in zip(queues, found, strict=True) if exists == 1]
     return having, any(isinstance(reply, Exception) for reply in found)

@@ -210,3 +210,17 @@ def test_a_silent_store_gets_a_page_of_its_own(walk: Walk, seeds: Seeds, live_si
     finally:
         live_site.queues.resume()
         until(lambda: live_site.web.get(seeds.failed, "viewer").status == 200)
+
+
+def test_a_page_that_could_not_be_shown_comes_by_itself(
+    open_page: Open, complaints: Complaints, seeds: Seeds, live_site: Site
+) -> None:
+    live_site.queues.pause()
+    try:
+        until(lambda: live_site.web.get(seeds.held, "viewer").status == 503, what="the last answer is forgotten")
+        page = open_page(seeds.held)
+        expect(page.get_by_role("heading", level=1)).to_have_text("A store does not answer")
+    finally:
+        live_site.queues.resume()
+    expect(page.get_by_role("heading", level=1)).to_have_text("2", timeout=20_000)
+    complaints.clear()  # of the status

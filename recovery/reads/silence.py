@@ -1,0 +1,39 @@
+"""A store that has just failed is not asked again for a moment: its whole page has a second, and one timeout is half.
+
+Whoever reads from it within that moment gets the failure that is already known. A page of several reads, a search
+over many queues and a dozen open tabs then wait once, not once each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from recovery.backends.base import Command
+from recovery.connections.wire import Wire
+from recovery.errors import StoreError
+
+LIFE = 1.0  # seconds: as long as an answer is shared, and well below the next refresh of a page
+
+_failures: WeakKeyDictionary[Wire, tuple[float, StoreError]] = WeakKeyDictionary()
+
+
+class Sparing:
+    """A wire for the pages. Threads may race here: at worst two of them wait for the same store."""
+
+    __slots__ = ("_wire",)
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def call(self, commands: Sequence[Command]) -> list[Any]:
+        until, failure = _failures.get(self._wire, (0.0, None))
+        if failure is not None and time.monotonic() < until:
+            raise failure
+        try:
+            return self._wire.call(commands)
+        except StoreError as error:
+            _failures[self._wire] = time.monotonic() + LIFE, error
+            raise

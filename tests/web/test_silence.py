@@ -1,0 +1,50 @@
+"""A page has a second, however many reads it takes of a store that does not answer."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboard.access import Role
+from tests.patience import promptly
+from tests.people import browser, person
+from tests.waiting import until
+from tests.watching import add, bullmq
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db
+PAGE = "/queues/main/bull:mail/"
+PAGES = (f"{PAGE}?tab=history&hours=24", f"{PAGE}?tab=active", f"{PAGE}chart?hours=4", f"{PAGE}jobs/1", "/search?q=1")
+
+
+@pytest.fixture
+def hung(desk: Desk) -> Desk:
+    bullmq(desk.client, "bull:mail")
+    add(desk.client, "bull:mail", "1")
+    desk.look("bull:mail")
+    return desk
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_page_waits_for_one_timeout_only(hung: Desk, address: str) -> None:
+    client = browser(person(Role.VIEWER))
+    hung.store.pause()
+    try:
+        with promptly(0.9, address):
+            client.get(address)
+    finally:
+        hung.store.resume()
+
+
+def test_a_known_failure_is_told_without_waiting_and_soon_forgotten(hung: Desk) -> None:
+    client = browser(person(Role.VIEWER))
+    hung.store.pause()
+    try:
+        assert client.get(f"{PAGE}jobs/1").status_code == 503
+        started = time.monotonic()
+        assert client.get(f"{PAGE}jobs/other").status_code == 503
+        assert time.monotonic() - started < 0.4
+    finally:
+        hung.store.resume()
+    until(lambda: client.get(f"{PAGE}jobs/1").status_code == 200, 5)
