@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 # With twice as much to run as there are cores each process gets half a core, and so on. Beyond this factor the
 # machine is not busy but broken, and a number says nothing any more.
-_MOST = 3.0
+_MOST = 6.0
 
 
 def patience(seconds: float) -> float:

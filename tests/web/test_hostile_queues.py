@@ -173,14 +173,20 @@ def long_log(client: redis.Redis, base: bytes) -> list[bytes]:
 
 def long_lists(client: redis.Redis, base: bytes) -> list[bytes]:
     """A hundred thousand active without a lock, a million failed, and more; most are ghosts."""
-    push = "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], i) end"
-    add = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], 1760000000000 + i / 3, i) end"
-    client.eval(push, 1, key(base, b"active"), 100_000)
-    client.eval(push, 1, key(base, b"wait"), 200_000)
+    push = "for i = ARGV[1], ARGV[2] do redis.call('LPUSH', KEYS[1], i) end"
+    add = "for i = ARGV[1], ARGV[2] do redis.call('ZADD', KEYS[1], 1760000000000 + i / 3, i) end"
+    _in_steps(client, push, key(base, b"active"), 100_000)
+    _in_steps(client, push, key(base, b"wait"), 200_000)
     for state, count in ((b"failed", 1_000_000), (b"completed", 100_000), (b"delayed", 100_000)):
-        client.eval(add, 1, key(base, state), count)
+        _in_steps(client, add, key(base, state), count)
     client.eval("for i = 1, 2000 do redis.call('HSET', ARGV[1] .. i, 'name', 'mail', 'data', '{}') end", 0, base + b":")
     return [b"7", b"250000"]
+
+
+def _in_steps(client: redis.Redis, script: str, target: bytes, count: int, step: int = 50_000) -> None:
+    """Numbers 1 to `count`, a step at a time: a script of seconds would make the store call itself busy."""
+    for first in range(1, count + 1, step):
+        client.eval(script, 1, target, first, min(count, first + step - 1))
 
 
 def large_family(client: redis.Redis, base: bytes) -> list[bytes]:
