@@ -200,7 +200,7 @@ def test_a_replica_is_read_and_said_to_be_one(house: House) -> None:
 
 
 def test_a_slow_network_makes_pages_slow_and_not_wrong(house: House) -> None:
-    house.proxy.delay(0.3)
+    house.proxy.delay(0.1)
     answers = [house.site.web.get(path, "operator", seconds=20) for path in (QUEUE, f"{QUEUE}?tab=failed", JOB)]
     assert [answer.status for answer in answers] == [200, 200, 200]
     assert b"cannot be read" not in answers[1].body
