@@ -26,6 +26,7 @@
   let pause = FIRST_PAUSE_MS;
   let heardAt = 0;
   let stalled = "";
+  let next = null; // what the tick under way will tell
 
   const tell = (name, detail) =>
     document.body.dispatchEvent(new CustomEvent(`unstall:${name}`, { detail, cancelable: true }));
@@ -59,8 +60,17 @@
     pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
   };
 
+  // One tick is under way at a time, and it tells the newest: two of them could overtake each other.
   const arrive = (detail) => {
-    if (tell("arrived", detail)) setTimeout(() => tell("tick", detail), Math.random() * SPREAD_MS);
+    if (!tell("arrived", detail)) return;
+    if (!next) setTimeout(tick, Math.random() * SPREAD_MS);
+    next = detail;
+  };
+
+  const tick = () => {
+    const detail = next;
+    next = null;
+    tell("tick", detail);
   };
 
   const parsed = (event) => {

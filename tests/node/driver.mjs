@@ -9,6 +9,7 @@
 import { createInterface } from "node:readline";
 import { bull } from "./bull.mjs";
 import { bullmq } from "./bullmq.mjs";
+import { read } from "./connections.mjs";
 
 const CLOSE_MS = 1000; // a connection whose store is gone may never close
 const EVENTS_KEPT = 10_000;
@@ -20,6 +21,7 @@ const name = process.argv[2];
 const library = name.startsWith("bullmq") ? bullmq(name, complain) : bull(name, complain);
 const queues = new Map();
 const workers = new Map();
+let hasMetCluster = false;
 
 const plain = ["counts", "schedules", "isPaused", "pause", "resume", "workers"];
 const operations = {
@@ -54,11 +56,13 @@ async function answer(command) {
 
 async function opened(where) {
   const key = JSON.stringify([where.url, where.prefix, where.name]);
+  hasMetCluster ||= Boolean(read(where.url).cluster);
   if (!queues.has(key)) queues.set(key, await library.open(where));
   return queues.get(key);
 }
 
 async function work({ worker, queue, processor, options }) {
+  hasMetCluster ||= Boolean(read(queue.url).cluster);
   const events = [];
   const record = (event, job) => events.length < EVENTS_KEPT && events.push([event, job === undefined ? null : String(job)]);
   workers.set(worker, { events, ...(await library.work(queue, processor, options, record)) });
@@ -77,7 +81,8 @@ async function closeWorker(id, force) {
   return worker ? inTime(worker.close(force)) : true;
 }
 
-// The next test starts with no worker and no connection of the last one; how many would not close.
+// The next test starts with no worker and no connection of the last one; how many would not close. A client of a
+// cluster that is closed while it is still meeting the nodes may keep a connection: count it as one of them.
 async function reset() {
   const open = [...queues.values()];
   queues.clear();
@@ -85,7 +90,7 @@ async function reset() {
     ...[...workers.keys()].map((id) => closeWorker(id, true)),
     ...open.map((queue) => inTime(queue.close())),
   ]);
-  return closed.filter((done) => !done).length;
+  return closed.filter((done) => !done).length + (hasMetCluster ? 1 : 0);
 }
 
 async function inTime(closing) {
