@@ -30,12 +30,11 @@ class Look:
         return f"{self.theme}-{self.width}{'' if self.javascript else '-plain'}"
 
 
-# Each theme in each width, and each of both with JavaScript and without.
-LOOKS = (
-    Look("light", 1280, has_axe=True),
-    Look("dark", 360, has_axe=True),
-    Look("dark", 1280, javascript=False),
-    Look("light", 360, javascript=False),
+LOOKS = tuple(
+    Look(theme, width, javascript, has_axe=javascript and (theme, width) in {("light", 1280), ("dark", 360)})
+    for theme in ("light", "dark")
+    for width in (1280, 360)
+    for javascript in (True, False)
 )
 WITH_AXE = [look for look in LOOKS if look.has_axe]
 _EACH_LOOK = pytest.mark.parametrize("look", LOOKS, ids=str)
