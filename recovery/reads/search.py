@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -27,6 +28,7 @@ DATA_BUDGET = 400  # jobs a slice: payloads are compared here, up to 64 KB each
 TERM_LIMIT = 200  # characters of a term
 ID_HITS = 50  # queues whose job of this id is shown; small numbers exist in every queue
 ROWS_SECONDS = 0.5  # for reading their rows: each takes some round trips, and the store may be far away
+ASKED_AT_ONCE = 16  # deployments: more threads than that gain nothing for one answer
 _BETWEEN = "!"  # stands in no reader's cursor
 
 
@@ -67,32 +69,53 @@ class Slice:
 
 
 def by_id(id: str, queues: Sequence[Queue]) -> Hits:
-    """One EXISTS a queue, in one round trip a deployment; then the row of each that has it."""
+    """One EXISTS a queue, in one round trip a deployment, side by side; then the row of each that has it."""
     rows: list[JobRow] = []
     silent: list[str] = []
     more, end = 0, time.monotonic() + ROWS_SECONDS
-    ordered = sorted(queues, key=lambda queue: queue.ref)
-    for deployment, group in groupby(ordered, key=lambda queue: queue.ref.deployment):
+    for deployment, having in _everywhere(id, queues).items():
+        if isinstance(having, StoreError):
+            silent.append(deployment)
+            continue
         try:
-            having, is_partial = _having(id, deployment, list(group))
-            read, left = _rows(id, having, ID_HITS - len(rows), end)
+            read, left = _rows(id, having.queues, ID_HITS - len(rows), end)
         except StoreError:
             silent.append(deployment)
             continue
         rows += read
         more += left
-        if is_partial:
+        if having.is_partial:
             silent.append(deployment)
     return Hits(tuple(rows), len(queues), tuple(silent), more)
 
 
-def _having(id: str, deployment: str, queues: list[Queue]) -> tuple[list[Queue], bool]:
-    """The queues that have a key of this name, and whether some of them may not be asked."""
+@dataclass(frozen=True, slots=True)
+class _Having:
+    """The queues of one deployment that have a key of this name, and whether some of them may not be asked."""
+
+    queues: list[Queue]
+    is_partial: bool
+
+
+def _everywhere(id: str, queues: Sequence[Queue]) -> dict[str, _Having | StoreError]:
+    """All deployments are asked at once, so that several silent ones cost the time of one."""
+    ordered = sorted(queues, key=lambda queue: queue.ref)
+    groups = {name: list(group) for name, group in groupby(ordered, key=lambda queue: queue.ref.deployment)}
+    if len(groups) < 2:
+        return {name: _having(id, name, group) for name, group in groups.items()}
+    with ThreadPoolExecutor(max_workers=min(len(groups), ASKED_AT_ONCE)) as pool:
+        return dict(zip(groups, pool.map(lambda name: _having(id, name, groups[name]), groups), strict=True))
+
+
+def _having(id: str, deployment: str, queues: list[Queue]) -> _Having | StoreError:
     keys = tuple(raw(f"{queue.ref.base}:{id}") for queue in queues)
     wire = Sparing(registry().wire(deployment))
-    found = windows.get(("exists", deployment, keys), lambda: wire.call([("EXISTS", key) for key in keys]))
+    try:
+        found = windows.get(("exists", deployment, keys), lambda: wire.call([("EXISTS", key) for key in keys]))
+    except StoreError as error:
+        return error
     having = [queue for queue, exists in zip(queues, found, strict=True) if exists == 1]
-    return having, any(isinstance(reply, Exception) for reply in found)
+    return _Having(having, any(isinstance(reply, Exception) for reply in found))
 
 
 def _rows(id: str, queues: Sequence[Queue], most: int, end: float) -> tuple[list[JobRow], int]:

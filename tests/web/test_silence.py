@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from dashboard.access import Role
+from recovery.connections import registry
+from recovery.domain.refs import QueueRef
+from recovery.reads import search
+from recovery.reads.lists import Queue
 from tests.patience import promptly
 from tests.people import browser, person
+from tests.stores import Store
 from tests.waiting import until
-from tests.watching import add, bullmq
-from tests.web.conftest import Desk
+from tests.watching import add, bullmq, config_of
+from tests.web.conftest import BULLMQ, Desk
 
 pytestmark = pytest.mark.django_db
 PAGE = "/queues/main/bull:mail/"
@@ -48,3 +54,19 @@ def test_a_known_failure_is_told_without_waiting_and_soon_forgotten(hung: Desk) 
     finally:
         hung.store.resume()
     until(lambda: client.get(f"{PAGE}jobs/1").status_code == 200, 5)
+
+
+def test_several_silent_deployments_cost_a_search_the_time_of_one(
+    hung: Desk, state_store: Store, tmp_path: Path
+) -> None:
+    names = ("main", "second", "third", "fourth")
+    config_of(tmp_path, state_store, {name: f"{hung.store.url[:-1]}{number}" for number, name in enumerate(names)})
+    registry.reset()
+    queues = [Queue(QueueRef(name, "bull:mail"), BULLMQ) for name in names]
+    hung.store.pause()
+    try:
+        with promptly(0.9, "the search"):
+            hits = search.by_id("1", queues)
+    finally:
+        hung.store.resume()
+    assert sorted(hits.silent) == sorted(names)
