@@ -15,7 +15,10 @@ UnstallError
 │   ├── DeploymentMissing
 │   ├── QueueMissing
 │   └── JobMissing
-└── Unsupported            this flavour or version cannot do it; the text says why
+├── Unsupported            this flavour or version cannot do it; the text says why
+├── BadOrder               an order that says too little or too much to be carried out: no reason, no job
+├── Forbidden              whoever asks has not the right
+└── NotRecorded            the audit could not be written, so nothing was done
 """
 
 from __future__ import annotations
@@ -107,3 +110,15 @@ class JobMissing(Missing):
 
 class Unsupported(UnstallError):
     """This flavour or version cannot do it; the text says why."""
+
+
+class BadOrder(UnstallError):
+    """An order that cannot be carried out as it is written; the text says what is wrong with it."""
+
+
+class Forbidden(UnstallError):
+    """Whoever asks has not the right; the text says which right it takes."""
+
+
+class NotRecorded(UnstallError):
+    """The audit could not be written, so nothing was done."""

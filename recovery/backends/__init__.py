@@ -1,16 +1,20 @@
-"""Readers of what the libraries keep in Redis, behind one contract (`base.py`)."""
+"""Readers and operators of what the libraries keep in Redis, behind one contract each (`base.py`)."""
 
 from __future__ import annotations
 
-from recovery.backends.base import QueueReader
+from recovery.backends.base import QueueOperator, QueueReader
 from recovery.backends.bull.read import BullReader
+from recovery.backends.bull.write import BullOperator
 from recovery.backends.bullmq.read import BullMQReader
 from recovery.backends.bullmq.versions import MARKER_KEY
+from recovery.backends.bullmq.write import BullMQOperator
 from recovery.domain.counts import Flavour, Library
 
 _BULL = BullReader()
 _MARKED = BullMQReader(may_have_markers=True)
 _BULLMQ = BullMQReader(may_have_markers=False)
+_BULL_OPERATOR = BullOperator()
+_BULLMQ_OPERATOR = BullMQOperator()
 
 
 def reader(flavour: Flavour) -> QueueReader:
@@ -22,3 +26,8 @@ def reader(flavour: Flavour) -> QueueReader:
         return _BULL
     is_new = flavour.major is not None and flavour.major >= MARKER_KEY and not flavour.mixed
     return _BULLMQ if is_new else _MARKED
+
+
+def operator(flavour: Flavour) -> QueueOperator:
+    """The operator of this flavour; what it refuses is in its `refusals`, which is everything for an unknown one."""
+    return _BULL_OPERATOR if flavour.library is Library.BULL else _BULLMQ_OPERATOR

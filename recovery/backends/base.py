@@ -5,10 +5,11 @@ A backend never opens a connection of its own: it is given one, and it says befo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from recovery.domain.acting import Act, Done, Kept, Options, Removed, Seen
 from recovery.domain.counts import Flavour, QueueSample
 from recovery.domain.jobs import Family, Found, Job, JobRow, LogPage, Page, SchedulerRow, State
 from recovery.domain.refs import QueueRef
@@ -21,6 +22,8 @@ TEXT_LIMIT = 64 * 1024  # bytes of one payload before "load all"
 LOAD_LIMIT = 8 * 1024 * 1024  # bytes of "load all": a browser tab still holds that
 LINE_LIMIT = 300  # characters of a one-line summary
 CHILD_LIMIT = 100  # relatives listed on a job page
+ACTIVE_CHUNK = 100  # jobs taken out of `active` by one script: its list is searched for each
+MOVE_CHUNK = 500  # jobs moved between sorted sets by one script: about 3 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,12 @@ class QueueReader(Protocol):
     def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:
         """One job's row with its true state; raises JobMissing."""
 
+    def rows(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> tuple[JobRow | None, ...]:
+        """Many jobs with where each was seen last, looked at again in one go. None: it is gone.
+
+        One that moved has its true state, or UNKNOWN when very many moved at once.
+        """
+
     def job(self, wire: Wire, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
         """One job in full; raises JobMissing."""
 
@@ -111,3 +120,41 @@ class QueueReader(Protocol):
         budget: int = 1000,
     ) -> Found:
         """One bounded slice of a search: at most `budget` jobs are looked at; payloads are compared in the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A queue to be changed: where it lives, what it is called, which library keeps it."""
+
+    wire: Wire
+    ref: QueueRef
+    flavour: Flavour
+
+
+class QueueOperator(Protocol):
+    """Changes queues of one library. Each call is one atomic script, which re-checks what was seen before it writes.
+
+    Nobody calls this but `recovery.actions`: permission, dry run, confirmation and audit come first.
+    """
+
+    def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
+        """The acts that cannot be done to a queue of this flavour, each with its reason. All others can."""
+
+    def chunk(self, act: Act) -> int:
+        """How many jobs one call of `on_jobs` takes at most."""
+
+    def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+        """Requeue, fail, release, retry, promote, remove or cancel these jobs; one answer a job, in their order.
+
+        A job that moved since it was seen is refused with its present state. Raises StoreError when the store does
+        not answer: then the script may have run or not.
+        """
+
+    def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
+        """Pause or resume. `Done.id` is ""."""
+
+    def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
+        """One bounded step of a clean or a drain, at most `budget` jobs; to be called until it is finished."""
+
+    def put_back(self, target: Target, kept: Kept, now: int) -> Done:
+        """A job that was taken away comes back to its place; refused when its id is in use again."""

@@ -7,13 +7,18 @@ from recovery.domain.refs import QueueRef, raw, text
 SNAPSHOT = b"unstall:snapshot"  # string: the newest snapshot, encoded
 SNAPSHOT_CHANNEL = b"unstall:snapshot:new"  # channel: the number of each snapshot, once it is there
 SCHEDULER = b"unstall:scheduler"  # string with a TTL: there while a scheduler is alive
+INBOX = b"unstall:inbox"  # string: what the last look at all active jobs found, encoded
 DOCTOR = b"unstall:doctor"  # string for a moment: may we write?
+KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when
+KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it
 
 _FOUND = b"unstall:found:"
 _HISTORY = b"unstall:history:"
+_SIGHTINGS = b"unstall:sightings:"
+_WATCHED = b"unstall:watched:"
 
 # Patterns of the keys that belong to one deployment each, for `deployment_of`.
-OF_DEPLOYMENTS = (_FOUND + b"*", _HISTORY + b"*")
+OF_DEPLOYMENTS = (_FOUND + b"*", _HISTORY + b"*", _SIGHTINGS + b"*", _WATCHED + b"*")
 
 
 def found(deployment: str) -> bytes:
@@ -26,6 +31,21 @@ def history(ref: QueueRef, resolution: str) -> bytes:
     return _HISTORY + raw(f"{resolution}:{ref}")
 
 
+def kept(number: int) -> bytes:
+    """Hash with a TTL: id → job that this entry's act took away, so that it can be put back."""
+    return b"unstall:kept:%d" % number
+
+
+def sightings(ref: QueueRef) -> bytes:
+    """Hash: job id → since when it has been seen as it is, for every job that is not simply held."""
+    return _SIGHTINGS + raw(str(ref))
+
+
+def watched(deployment: str) -> bytes:
+    """Hash: base → what the looks at its active jobs have learned of the queue; "" → of the deployment itself."""
+    return _WATCHED + raw(deployment)
+
+
 def server_metrics(server: str) -> bytes:
     """Hash with a TTL: what the monitor of this server measured last."""
     return b"worker-monitor:metrics:" + raw(server)
@@ -33,7 +53,10 @@ def server_metrics(server: str) -> bytes:
 
 def deployment_of(key: bytes) -> str:
     """The deployment that a key of `OF_DEPLOYMENTS` belongs to. Its name has neither : nor /."""
-    if key.startswith(_FOUND):
-        return text(key.removeprefix(_FOUND))
+    for whole in (_FOUND, _WATCHED):
+        if key.startswith(whole):
+            return text(key.removeprefix(whole))
+    if key.startswith(_SIGHTINGS):
+        return text(key.removeprefix(_SIGHTINGS).partition(b"/")[0])
     _, _, ref = key.removeprefix(_HISTORY).partition(b":")
     return text(ref.partition(b"/")[0])

@@ -8,13 +8,15 @@ frame around every page, not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from recovery.domain.ages import MINUTE, age
 from recovery.domain.counts import Counts, QueueSample, Snapshot
+from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind as Verdict
 
 CONCERN_LIMIT = 3  # more sentences are not read at 3 a.m.
 LATE_AFTER = 15 * MINUTE  # a job that waits longer than this is worth a sentence
@@ -50,17 +52,27 @@ class Concern:
         return "stuck" if self.kind is Kind.ABANDONED else "warn"
 
 
-def concerns(snapshot: Snapshot, *, deployment: str = "", limit: int = CONCERN_LIMIT) -> tuple[Concern, ...]:
-    """The gravest sentences about all deployments or one: one a kind, the largest case of it told."""
+def concerns(
+    snapshot: Snapshot, *, deployment: str = "", limit: int = CONCERN_LIMIT, inbox: Inbox | None = None
+) -> tuple[Concern, ...]:
+    """The gravest sentences about all deployments or one: one a kind, the largest case of it told.
+
+    `inbox` is what the last look at active jobs has proven.
+    """
     kinds: dict[Kind, list[Concern]] = {}
-    for concern in _of_queues(snapshot, deployment):
+    for concern in _of_queues(snapshot, deployment, tallies(inbox)):
         kinds.setdefault(concern.kind, []).append(concern)
     return tuple(_told(kinds[kind]) for kind in sorted(kinds))[:limit]
 
 
-def kind_of(sample: QueueSample, now: int) -> Kind | None:
+def kind_of(sample: QueueSample, now: int, tally: Tally | None = None) -> Kind | None:
     """The gravest kind of trouble of one readable queue."""
-    return next((kind for kind, _ in _kinds(sample, now)), None)
+    return next((kind for kind, _ in _kinds(sample, now, tally)), None)
+
+
+def tallies(inbox: Inbox | None) -> Mapping[QueueRef, Tally]:
+    """What is known now of each queue that was looked at."""
+    return {tally.queue: tally for tally in inbox.queues if not tally.error} if inbox else {}
 
 
 def ready(counts: Counts) -> int | None:
@@ -87,19 +99,22 @@ def _told(same: list[Concern]) -> Concern:
     return replace(worst, others=len(same) - 1)
 
 
-def _of_queues(snapshot: Snapshot, deployment: str) -> Iterator[Concern]:
+def _of_queues(snapshot: Snapshot, deployment: str, known: Mapping[QueueRef, Tally]) -> Iterator[Concern]:
     silent = {found.name for found in snapshot.deployments if found.error}
     for sample in snapshot.queues:
         if sample.error or sample.ref.deployment in silent or deployment not in ("", sample.ref.deployment):
             continue
-        for _, sentence in _kinds(sample, snapshot.taken_at):
+        for _, sentence in _kinds(sample, snapshot.taken_at, known.get(sample.ref)):
             yield sentence()
             break  # one sentence a queue: its gravest
 
 
-def _kinds(sample: QueueSample, now: int) -> Iterator[tuple[Kind, Callable[[], Concern]]]:
+def _kinds(sample: QueueSample, now: int, tally: Tally | None) -> Iterator[tuple[Kind, Callable[[], Concern]]]:
     backlog, active = ready(sample.counts) or 0, sample.counts.active or 0
-    if active and has_no_worker(sample):
+    abandoned = tally.kinds.get(Verdict.ABANDONED, 0) if tally else 0
+    if active and abandoned:
+        yield Kind.ABANDONED, lambda: _proven(sample, abandoned)
+    elif active and has_no_worker(sample):
         yield Kind.ABANDONED, lambda: _abandoned(sample, active, backlog)
     if backlog and has_no_worker(sample) and sample.is_paused is False:
         yield Kind.UNATTENDED, lambda: _unattended(sample, backlog, now)
@@ -115,6 +130,13 @@ def _abandoned(sample: QueueSample, active: int, backlog: int) -> Concern:
     more = f" {backlog:,} more {_verb(backlog, 'wait')}." if backlog else ""
     rest = f"and no worker is connected: nothing will rescue {'it' if active == 1 else 'them'}.{more}"
     return _concern(Kind.ABANDONED, sample, f"{_jobs(active)} {'is' if active == 1 else 'are'} active in", rest, active)
+
+
+def _proven(sample: QueueSample, abandoned: int) -> Concern:
+    why = "while no worker is connected" if sample.workers == 0 else "because nobody runs the stalled check"
+    rest = f"{why}: nothing will rescue {'it' if abandoned == 1 else 'them'}."
+    lead = f"{_jobs(abandoned)} {'is' if abandoned == 1 else 'are'} abandoned in"
+    return _concern(Kind.ABANDONED, sample, lead, rest, abandoned)
 
 
 def _unattended(sample: QueueSample, backlog: int, now: int) -> Concern:

@@ -1,13 +1,18 @@
-"""What each generation of BullMQ keeps, as far as a reader must know it."""
+"""What each generation of BullMQ keeps, and how it writes: the first version of each feature."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from recovery.backends.base import Capabilities
 from recovery.backends.shared.layout import Layout, Place
-from recovery.domain.counts import Flavour
+from recovery.domain.acting import Act
+from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
 
 # First version of each feature (`bull-reference`: key layout, job hash fields).
@@ -18,7 +23,9 @@ GLOBAL_CONCURRENCY = (5, 9)
 GLOBAL_LIMIT = (5, 60)
 PAUSE_IN_PLACE = 6  # from here on `paused` is not written any more
 
-_NUMBER = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_NUMBER = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
+_OLDEST = 3
+_NEWEST_MINOR = 9999  # stands for "the newest of its major"
 
 # Every place any generation has, in the order of a job's life. A reader asks for all of them: an upgrade leaves
 # jobs behind where the newer version does not look, and those are the ones somebody will search for.
@@ -37,11 +44,16 @@ LAYOUT = Layout(_PLACES, has_markers=True, has_families=True, repeat_has_zone=Tr
 
 def number(flavour: Flavour) -> tuple[int, int] | None:
     """(major, minor) as far as they are known. The workers' major wins over what a producer wrote."""
+    exact = _exact(flavour)
+    return exact[:2] if exact else None
+
+
+def _exact(flavour: Flavour) -> tuple[int, int, int] | None:
     found = _NUMBER.match(flavour.version)
     if found is None:
         return None
-    major, minor = int(found[1]), int(found[2])
-    return (major, minor) if flavour.major in (None, major) else None
+    major, minor, patch = (int(part or 0) for part in found.groups())
+    return (major, minor, patch) if flavour.major in (None, major) else None
 
 
 @lru_cache(maxsize=256)  # as many as there are versions at work; asked for every row of the overview
@@ -72,3 +84,100 @@ def _states(flavour: Flavour) -> tuple[State, ...]:
     if major is None or major < PAUSE_IN_PLACE or flavour.mixed:
         states.append(State.PAUSED)
     return tuple(states)
+
+
+# What a script does differently from one version to the next (`bull-reference` §2, §4, §5), each with its first one.
+_FEATURES: Mapping[str, tuple[int, ...]] = {
+    "has_prioritized": (4,),  # a sorted set of its own; before, prioritized jobs stood in `wait`
+    "drops_dependencies": (4,),  # a child that fails with removeDependencyOnFailure lets its parent go
+    "announces_delay": (4,),  # a parent that comes back with a delay: event `delayed`, not `waiting`
+    "has_marker": (5,),
+    "counts_starts": (5,),  # `ats`, and attempts in `atm`
+    "sets_event_limit": (5, 1, 1),  # writes the default of meta.opts.maxLenEvents when there is none
+    "knows_concurrency": (5, 9),
+    "deduplicates": (5, 11),
+    "aligns_metrics": (5, 12, 15),  # points end with the minute of the clock
+    "names_previous": (5, 44, 3),  # event `failed` says prev active
+    "lists_unsuccessful": (5, 42),  # children whose failure fails their parent, in a set of their own
+    "settles_parents": (5, 47, 2),  # a child that fails its parent leaves the parent's open dependencies
+    "stalls_as_stc": (5, 49),
+    "defers_parents": (5, 49, 2),  # a parent is failed by the worker that takes it: `defa`
+    "defers_stalls": (5, 53, 2),  # a job that stalled too often is failed by the worker that takes it: `defa`
+    "puts_children_back": (5, 58, 2),  # a child that is retried is one its parent waits for again
+    "keeps_next": (5, 72),  # `dn:` holds the job to be made when this one is done
+    "pauses_in_place": (6,),  # jobs stay in `wait`
+}
+_MUST_BE_KNOWN = frozenset({"defers_parents", "defers_stalls"})
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How the workers of a queue write, as far as it is known; what is not known is taken as the lowest of them.
+
+    Without a minor version (workers of other languages, `skipMetasUpdate`) it is the newest of its major, with two
+    exceptions. The scripts raise the stall counter in the field that a job has already. And nothing is left to a
+    worker by `defa`, unless every version of that major knows it: an older one would run the job once more.
+    """
+
+    number: tuple[int, int, int]
+    is_exact: bool
+    is_sure: bool = True  # False: not even the major is known
+
+    @classmethod
+    def of(cls, flavour: Flavour) -> Traits:
+        exact = None if flavour.mixed else _exact(flavour)
+        major = flavour.major or (exact[0] if exact else _OLDEST)
+        is_sure = flavour.major is not None or exact is not None
+        return cls(exact or (major, _NEWEST_MINOR, 0), exact is not None, is_sure)
+
+    def since(self, *number: int) -> bool:
+        return self.number >= number
+
+    def has(self, feature: str) -> bool:
+        since = _FEATURES[feature]
+        if feature in _MUST_BE_KNOWN and not self.is_exact:
+            return self.number[0] > since[0]
+        return self.number >= since
+
+    @property
+    def locks_when_taking(self) -> bool:
+        """Up to 4 a job is taken first and locked then: for a moment it is active without a lock."""
+        return self.since(5)
+
+    @property
+    def stall_field(self) -> str:
+        return "stc" if self.has("stalls_as_stc") else "stalledCounter"
+
+    @property
+    def attempts_field(self) -> str:
+        return "atm" if self.has("counts_starts") else "attemptsMade"
+
+    def for_script(self) -> str:
+        """What the scripts are told, as a JSON object."""
+        return _for_script(self)
+
+
+@lru_cache(maxsize=64)
+def _for_script(traits: Traits) -> str:
+    flags: dict[str, object] = {feature: traits.has(feature) for feature in _FEATURES}
+    fields = {"stall_field": traits.stall_field, "attempts_field": traits.attempts_field, "is_exact": traits.is_exact}
+    return json.dumps(flags | fields)
+
+
+_TWO_AT_WORK = "Two generations of workers are at work, which pause a queue differently: jobs could be lost."
+_ANY_MAJOR = "Nothing in Redis tells which BullMQ keeps this queue, and they do this differently. Start a worker first."
+_SAME_IN_ALL = frozenset({Act.REQUEUE, Act.RELEASE, Act.CANCEL})
+
+
+@lru_cache(maxsize=256)
+def refusals(flavour: Flavour) -> Mapping[Act, str]:
+    """What cannot be done to a queue of this flavour, and why."""
+    if flavour.read_only or flavour.library is not Library.BULLMQ:
+        reason = flavour.read_only or "This is no BullMQ that is known here: nothing is changed."
+        return MappingProxyType(dict.fromkeys(Act, reason))
+    refused: dict[Act, str] = {}
+    if not Traits.of(flavour).is_sure:
+        refused = {act: _ANY_MAJOR for act in Act if act not in _SAME_IN_ALL}
+    if flavour.mixed:
+        refused |= dict.fromkeys((Act.PAUSE, Act.RESUME), _TWO_AT_WORK)
+    return MappingProxyType(refused)

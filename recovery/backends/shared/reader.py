@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recovery.backends.base import TEXT_LIMIT, Command, Wire
-from recovery.backends.shared import logs, metrics, pages, schedulers, search, whole
+from recovery.backends.shared import fresh, logs, metrics, pages, schedulers, search, whole
 from recovery.backends.shared.keys import Keys
 from recovery.backends.shared.layout import Layout, Scene
 from recovery.domain.jobs import Found, Job, JobRow, LogPage, Page, SchedulerRow, State
@@ -35,6 +37,9 @@ class KeyspaceReader:
 
     def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:
         return whole.row(wire, self._scene(ref), raw(id))
+
+    def rows(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> tuple[JobRow | None, ...]:
+        return fresh.read(wire, self._scene(ref), wanted)
 
     def job(self, wire: Wire, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
         return whole.job(wire, self._scene(ref), raw(id), limit)

@@ -1,0 +1,78 @@
+"""Jobs that are taken away, one by one or in bounded steps, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from recovery.backends.base import ACTIVE_CHUNK, MOVE_CHUNK, Target
+from recovery.backends.bull import scripted
+from recovery.backends.bull.candidates import Candidates, for_clean, for_drain
+from recovery.backends.bull.keys import BullKeys
+from recovery.backends.shared import decode
+from recovery.connections.scripts import Part
+from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Removed, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import raw
+
+KEPT_LIMIT = 1024 * 1024  # bytes of one job that is kept for undo
+_STEP = 4  # jobs of one run: each is searched in its list, about a millisecond in the midst of 100,000
+_TAKEN = "Its id is in use again: the job that has it now would be overwritten."
+
+
+def remove(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+    settings = (raw(target.ref.base), "yes" if options.is_late else "", KEPT_LIMIT)
+
+    def each(job: Seen) -> Iterable[Part]:
+        return (job.state.value, *scripted.shown(job))
+
+    return scripted.Call("remove-jobs", target, settings, each, _STEP).told(jobs, _removed)
+
+
+def take_away(act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
+    """The library's own `empty` leaves the hashes of delayed jobs, logs and keys against doubles behind, and takes the
+    pause off; its `clean` holds the server for the whole list. A repeatable job's next run stays: without it the
+    schedule would never run again.
+
+    A `limit` counts from this step on: whoever asks again deducts what went.
+    """
+    if options.limit:
+        budget = min(budget, options.limit)
+    found = for_clean(target, options, now, budget) if act is Act.CLEAN else for_drain(target, options, budget)
+    done = [one for part in _chunks(found) for one in remove(target, part, options, now)]
+    gone = [one for one in done if one.outcome is Outcome.DONE]
+    is_finished = found.is_all or (options.limit > 0 and len(gone) >= options.limit) or not gone
+    kept = tuple(one.kept for one in gone if one.kept)
+    return Removed(kept, len(gone), found.skipped + len(done) - len(gone), is_finished)
+
+
+def put_back(target: Target, kept: Kept, now: int) -> Done:
+    """Its key against doubles does not come back: what it kept away may be there by now."""
+    keys, id = BullKeys(target.ref.base), raw(kept.id)
+    dumps = dict(kept.dumps)
+    args = (id, kept.state.value, kept.score, raw(kept.before), dumps[""], dumps.get(":logs", b""))
+    answer = scripted.run("put-back-job", target, (keys.job(id), keys.lock(id), keys.logs(id)), args)
+    if decode.name(answer[0]) == "taken":
+        return Done(kept.id, Outcome.REFUSED, _TAKEN)
+    return Done(kept.id, Outcome.DONE, state=State(decode.name(answer[1])))
+
+
+def _chunks(found: Candidates) -> Iterable[Sequence[Seen]]:
+    """In the order they were found, few at a time where a list is searched for each."""
+    size = MOVE_CHUNK if found.are_sorted else ACTIVE_CHUNK
+    return (found.jobs[at : at + size] for at in range(0, len(found.jobs), size))
+
+
+def _removed(job: Seen, answer: Sequence[Any]) -> Done:
+    if decode.name(answer[0]) != "done":
+        return scripted.read(job, answer)
+    return Done(job.id, Outcome.DONE, kept=_kept(job, answer))
+
+
+def _kept(job: Seen, answer: Sequence[Any]) -> Kept | None:
+    state, score, before, *dumps = answer[1:]
+    if not dumps[0]:
+        return None
+    named = tuple((suffix, bytes(dump)) for suffix, dump in zip(("", ":logs"), dumps, strict=True) if dump)
+    size = sum(len(dump) for _, dump in named)
+    return Kept(job.id, State(decode.name(state)), named, decode.name(score), decode.name(before), size)

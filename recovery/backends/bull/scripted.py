@@ -1,0 +1,164 @@
+"""Scripts on jobs of a Bull queue: what each is given, and what its answers mean in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from recovery.backends.base import Target
+from recovery.backends.bull.keys import BullKeys
+from recovery.backends.shared import decode
+from recovery.backends.shared.refusals import insist
+from recovery.connections.scripts import Part, Script, script
+from recovery.domain.acting import Done, Options, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import raw
+
+Each = Callable[[Seen], Iterable[Part]]
+Reading = Callable[[Seen, Sequence[Any]], Done]
+
+_FOLDER = Path(__file__).parent / "lua" / "write"
+_AGAIN = {
+    "processedOn": "It was started again since it was shown.",
+    "attemptsMade": "It was tried again since it was shown.",
+    "stalledCounter": "It was recovered since it was shown.",
+}
+UNPROVEN = (
+    "It has no lock, but that alone proves nothing: a worker takes a job and locks it a moment later; look again when "
+    "it has been without one for as long as the queue's stalled check waits."
+)
+_BARE = "Nothing but its id is left: there is nothing to run. It can be removed."
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One script for many jobs; `each` gives what follows a job's id, `step` how many jobs one run takes.
+
+    Runs of one call go out together. None holds the server for long, and others are served between them.
+    """
+
+    name: str
+    target: Target
+    settings: Sequence[Part]
+    each: Each
+    step: int
+
+    def do(self, jobs: Sequence[Seen], against: Mapping[str, Done] | None = None) -> tuple[Done, ...]:
+        """One answer a job; those that something stands `against` already are left out."""
+        return self.told(jobs, read, against)
+
+    def told(
+        self, jobs: Sequence[Seen], reading: Reading, against: Mapping[str, Done] | None = None
+    ) -> tuple[Done, ...]:
+        """As `do`, for scripts whose answers say more."""
+        refused = against or {}
+        answers = iter(self._ask([job for job in jobs if job.id not in refused]))
+        return tuple(refused[job.id] if job.id in refused else reading(job, next(answers)) for job in jobs)
+
+    def _ask(self, jobs: Sequence[Seen]) -> list[Sequence[Any]]:
+        parts = [jobs[at : at + self.step] for at in range(0, len(jobs), self.step)]
+        replies = _script(self.name).each(self.target.wire, [self._run_of(part) for part in parts])
+        if replies and all(isinstance(reply, Exception) for reply in replies):
+            insist(replies[0], self.target.ref, b"EVALSHA")
+        answers = zip(parts, replies, strict=True)
+        return [answer for part, reply in answers for answer in _each_of(part, reply)]
+
+    def _run_of(self, jobs: Sequence[Seen]) -> tuple[Sequence[Part], Sequence[Part]]:
+        keys = BullKeys(self.target.ref.base)
+        ids = [raw(job.id) for job in jobs]
+        own = [key for id in ids for key in (keys.job(id), keys.lock(id))]
+        args = [part for job, id in zip(jobs, ids, strict=True) for part in (id, *self.each(job))]
+        return [*queue_keys(keys), *own], [*self.settings, *args]
+
+
+def _each_of(jobs: Sequence[Seen], reply: Any) -> Sequence[Sequence[Any]]:
+    """A run that the store refused has changed nothing; those before it have."""
+    return [(b"refused", str(reply).encode())] * len(jobs) if isinstance(reply, Exception) else reply
+
+
+def run(name: str, target: Target, keys: Sequence[Part], args: Sequence[Part]) -> Any:
+    """What the script returned. Its own error is told as a StoreError: it checks before its first write."""
+    fixed = queue_keys(BullKeys(target.ref.base))
+    try:
+        return _script(name).run(target.wire, [*fixed, *keys], args)
+    except redis.ResponseError as refusal:
+        insist(refusal, target.ref, b"EVALSHA")
+        raise
+
+
+def _script(name: str) -> Script:
+    return script(_FOLDER / f"{name}.lua")
+
+
+def shown(job: Seen) -> tuple[Part, Part, Part]:
+    """What every script compares before it writes."""
+    return ("" if job.processed_at is None else job.processed_at, job.attempts, job.stalls)
+
+
+def counting(options: Options) -> str:
+    """What becomes of the stall counter."""
+    if options.reset_stalls:
+        return "forget"
+    return "count" if options.counts_as_stall else "keep"
+
+
+def queue_keys(keys: BullKeys) -> tuple[bytes, ...]:
+    """In the order of `lua/write/parts/jobs.lua`."""
+    places = (keys.wait, keys.paused, keys.active, keys.delayed, keys.completed, keys.failed)
+    return (*places, keys.named(b"priority"), keys.named(b"stalled"), keys.paused_flag, keys.limited)
+
+
+def refuse(jobs: Iterable[Seen], why: str) -> dict[str, Done]:
+    return {job.id: Done(job.id, Outcome.REFUSED, why, job.state) for job in jobs}
+
+
+def misplaced(jobs: Iterable[Seen], wanted: Container[State]) -> dict[str, Done]:
+    """Those that were shown in a state that the act is not for."""
+    return {
+        job.id: Done(job.id, Outcome.REFUSED, f"It was {job.state} when it was shown.", job.state)
+        for job in jobs
+        if job.state not in wanted
+    }
+
+
+def read(job: Seen, answer: Sequence[Any]) -> Done:
+    """One job's answer."""
+    word, more = decode.name(answer[0]), answer[1] if len(answer) > 1 else None
+    match word:
+        case "done":
+            return Done(job.id, Outcome.DONE)
+        case "missing":
+            return Done(job.id, Outcome.MISSING, "There is no such job any more.")
+        case "ghost":
+            return Done(job.id, Outcome.MISSING, _BARE, job.state)
+        case "elsewhere":
+            return _elsewhere(job, decode.name(more))
+    return Done(job.id, Outcome.REFUSED, _why(word, more), job.state)
+
+
+def _elsewhere(job: Seen, place: str) -> Done:
+    state = State(place) if place else State.UNKNOWN
+    why = f"It is {state} now, not {job.state} any more." if place else f"It is not {job.state} any more."
+    return Done(job.id, Outcome.REFUSED, why, state if place else None)
+
+
+def _why(word: str, more: Any) -> str:
+    sentences = {
+        "locked": f"It is locked again ({_left(more)}).",
+        "other": f"Another lock is on it than the one that was shown ({_left(more)}).",
+        "unlocked": "It has no lock any more.",
+        "changed": _AGAIN.get(decode.name(more), "It has changed since it was shown."),
+        "unproven": UNPROVEN,
+        "refused": f"The store refused it: {decode.prose(more)}",
+        "strange": f"Under its key is no job but a {decode.name(more)}.",
+    }
+    return sentences.get(word, f"The script answered {word}.")
+
+
+def _left(ms: Any) -> str:
+    left = decode.remaining(ms)
+    return "it never expires" if left is None else f"expires in {-(-left // 1000)} s"

@@ -1,0 +1,125 @@
+"""Active jobs whose holder is gone: requeue, fail, release. One script for all jobs of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from recovery.backends.base import Target
+from recovery.backends.bullmq import calls, failing, looks
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.versions import Traits
+from recovery.connections.scripts import Part
+from recovery.domain.acting import Done, Options, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import raw
+
+STALLED = "job stalled more than allowable limit"  # the library's own words
+
+_ONCE = (
+    "Up to BullMQ 4 a job is active without a lock for a moment whenever it is taken. "
+    "It must be seen without one twice, at least one stalled interval apart."
+)
+_DEFERRED = "It is in wait: the next worker that takes it fails it at once, without running it."
+_DROPPED = "There was no such job: its id was taken out of the list of active jobs."
+_REMOVED = "It failed, and was removed as its own options say (removeOnFail)."
+_LEFT = "Its lock is gone, and it stays active until the library's stalled check finds it, if a worker is alive."
+_NEVER_LOCKED = "It was shown without a lock, so there is none to release."
+
+Answers = Mapping[str, str]  # what the script said of each job, in one word
+
+
+def requeue(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+    """Back to wait, where the library's own recovery would put them."""
+    if not _is_proven(traits, options):
+        return tuple(_refusal(seen, _ONCE) for seen in jobs)
+    answers = _recover(target, traits, jobs, options, "")
+    return _told(target, jobs, answers, {word: ("", state) for word, state in _BACK.items()})
+
+
+def fail(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+    """As a stalled job fails: by the worker that takes it next where the version does so, else here and now."""
+    if not _is_proven(traits, options):
+        return tuple(_refusal(seen, _ONCE) for seen in jobs)
+    if traits.has("defers_stalls") and not options.directly:
+        answers = _recover(target, traits, jobs, Options(), options.message or STALLED)
+        deferred = {word: (_DEFERRED, state) for word, state in _BACK.items()}
+        return _told(target, jobs, answers, {**deferred, "dropped": (_DROPPED, None)})
+    return _fail_here(target, traits, jobs, options, now)
+
+
+def release(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+    """The lock that was shown is taken away, and no other."""
+    locked = [seen for seen in jobs if seen.token]
+    args: list[Part] = [
+        traits.for_script(),
+        *map(int, (options.requeue, options.counts_as_stall, options.reset_stalls)),
+    ]
+    for seen in locked:
+        args += (raw(seen.id), raw(seen.token or ""), *calls.seen_args(seen))
+    answers = _ask(target, "release-jobs", locked, args)
+    done = {"released": (_LEFT, State.ACTIVE)} | {word: ("", state) for word, state in _BACK.items()}
+    told = {one.id: one for one in _told(target, locked, answers, done)}
+    return tuple(_if_ended(told[seen.id], options) if seen.token else _refusal(seen, _NEVER_LOCKED) for seen in jobs)
+
+
+def _if_ended(done: Done, options: Options) -> Done:
+    """A lock that has ended by itself is what a release was to bring about; a requeue must be asked for anew."""
+    has_ended = done.why == looks.ENDED and not options.requeue
+    return replace(done, outcome=Outcome.UNCHANGED) if has_ended else done
+
+
+# Words of the scripts for a job that went back to work, and where it is then.
+_BACK = {state.value: state for state in (State.WAITING, State.PAUSED, State.PRIORITIZED)}
+
+
+def _is_proven(traits: Traits, options: Options) -> bool:
+    """Whether one look is enough to know that nobody holds a job that has no lock."""
+    return traits.locks_when_taking or options.is_late
+
+
+def _recover(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, reason: str) -> Answers:
+    flags = map(int, (options.counts_as_stall, options.reset_stalls))
+    args: list[Part] = [traits.for_script(), *flags, reason.encode("utf-8", "replace")]
+    for seen in jobs:
+        args += (raw(seen.id), *calls.seen_args(seen))
+    return _ask(target, "requeue-jobs", jobs, args)
+
+
+def _fail_here(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+    reason, is_stall = options.message or STALLED, not options.directly
+    plans = failing.plans(target, traits, jobs, reason, is_stall=is_stall)
+    able = [plan for plan in plans if not plan.refusal]
+    args = failing.arguments(traits, able, reason, now, is_stall=is_stall)
+    answers = _ask(target, "fail-jobs", [plan.seen for plan in able], args, failing.keys(target, able))
+    done = {"failed": ("", State.FAILED), "removed": (_REMOVED, None), "dropped": (_DROPPED, None)}
+    told = {one.id: one for one in _told(target, [plan.seen for plan in able], answers, done)}
+    return tuple(
+        _refusal(plan.seen, plan.refusal) if plan.refusal else _with_note(told[plan.seen.id], plan) for plan in plans
+    )
+
+
+def _with_note(done: Done, plan: failing.Plan) -> Done:
+    return replace(done, why=plan.note) if plan.note and done.state is State.FAILED and not done.why else done
+
+
+def _ask(target: Target, name: str, jobs: Sequence[Seen], args: Sequence[Part], more: Sequence[bytes] = ()) -> Answers:
+    if not jobs:
+        return {}
+    queue = BullMQKeys(target.ref.base)
+    keys = [*calls.queue_keys(target.ref.base), *(queue.job(raw(seen.id)) for seen in jobs), *more]
+    words = calls.words(calls.run(target, name, keys, args))
+    # Backwards: of a job that is named twice the first answer counts, as it is the one that did something.
+    return dict(zip((seen.id for seen in reversed(jobs)), reversed(words), strict=True))
+
+
+def _told(
+    target: Target, jobs: Sequence[Seen], answers: Answers, done: Mapping[str, tuple[str, State | None]]
+) -> tuple[Done, ...]:
+    """One answer a job: `done` has the words for success, all others are refusals."""
+    refused = looks.refused(target, answers, [seen for seen in jobs if answers[seen.id] not in done])
+    return tuple(refused.get(seen.id) or Done(seen.id, Outcome.DONE, *done[answers[seen.id]]) for seen in jobs)
+
+
+def _refusal(seen: Seen, why: str) -> Done:
+    return Done(seen.id, Outcome.REFUSED, why, State.ACTIVE)

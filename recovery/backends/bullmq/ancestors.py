@@ -1,0 +1,110 @@
+"""Who else is touched when a job fails: its parent, and the parents above that fail with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recovery.backends.base import Command, Target
+from recovery.backends.bullmq.versions import Traits
+from recovery.backends.shared import decode
+
+_FIELDS = (b"parent", b"parentKey", b"opts", b"deid")
+_HIGHEST = 16  # generations above a job; a tree that is higher was not made by hand
+_TOO_HIGH = f"It has more than {_HIGHEST} generations above it, which would fail with it."
+
+# What a child's failure does to its parent, the strongest first, with the first version that does so: by a worker,
+# and by the stalled check.
+_OPTIONS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "fpof": ((3,), (5, 7, 2)),  # it fails, too
+    "cpof": ((5, 47), (5, 47)),  # it goes on at once
+    "idof": ((5, 2), (5, 7, 5)),  # it does not wait for this child any more, and keeps the reason
+    "rdof": ((4,), (5, 12, 6)),  # it does not wait for this child any more
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """One job above, and what the failure below does to it."""
+
+    option: str
+    base: bytes
+    id: bytes
+    dedup: bytes = b""
+    is_last: bool = False  # nobody above it
+
+    @property
+    def key(self) -> bytes:
+        return b"%b:%b" % (self.base, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """From the parent upwards, as far as the failure goes."""
+
+    parents: tuple[Ancestor, ...] = ()
+    refusal: str = ""
+    is_untold: bool = False  # a worker would have told the parent, this version's stalled check does not
+
+
+def lines(target: Target, traits: Traits, jobs: Sequence[Mapping[bytes, Any]], *, is_stall: bool) -> list[Line]:
+    """One line a job, from the fields of its hash. One round trip for each generation that fails directly."""
+    found = [_above(traits, fields, is_stall=is_stall) for fields in jobs]
+    climbing = [line for line in found if _goes_on(traits, line)]
+    for _ in range(_HIGHEST):
+        if not climbing:
+            break
+        _climb(target, traits, climbing, is_stall=is_stall)
+        climbing = [line for line in climbing if _goes_on(traits, line)]
+    return [
+        Line(
+            tuple(line),
+            _TOO_HIGH if line in climbing else "",
+            is_untold=is_stall and not line and bool(_above(traits, fields, is_stall=False)),
+        )
+        for line, fields in zip(found, jobs, strict=True)
+    ]
+
+
+def _goes_on(traits: Traits, line: Sequence[Ancestor]) -> bool:
+    """From 5.49.2 on a parent fails later, and its own parent then."""
+    return bool(line) and line[-1].option == "fpof" and not line[-1].is_last and not traits.has("defers_parents")
+
+
+def _climb(target: Target, traits: Traits, climbing: Sequence[list[Ancestor]], *, is_stall: bool) -> None:
+    """One generation further for each of these lines."""
+    asked: list[Command] = [(b"HMGET", line[-1].key, *_FIELDS) for line in climbing]
+    for line, reply in zip(climbing, target.wire.call(asked), strict=True):
+        fields = dict(zip(_FIELDS, decode.fields(reply, len(_FIELDS)), strict=True))
+        above = _above(traits, fields, is_stall=is_stall)
+        line[-1] = replace(line[-1], dedup=decode.octets(fields[b"deid"]) or b"", is_last=not above)
+        line.extend(above)
+
+
+def _above(traits: Traits, fields: Mapping[bytes, Any], *, is_stall: bool) -> list[Ancestor]:
+    """The parent, if it hears of the failure: the list has one entry or none."""
+    written = decode.mapping(fields.get(b"parent"))
+    option = _option(traits, written, is_stall=is_stall) or _option(
+        traits, decode.mapping(fields.get(b"opts")), is_stall=is_stall
+    )
+    place = _place(written, decode.octets(fields.get(b"parentKey")) or b"")
+    return [Ancestor(option, *place)] if option and place else []
+
+
+def _option(traits: Traits, written: Mapping[str, Any], *, is_stall: bool) -> str:
+    chosen = (
+        name for name, since in _OPTIONS.items() if written.get(name) is True and traits.number >= since[is_stall]
+    )
+    return next(chosen, "")
+
+
+def _place(written: Mapping[str, Any], key: bytes) -> tuple[bytes, bytes] | None:
+    """(base, id) of the parent. Where what is written does not make its key, that is cut as the library cuts it."""
+    base, id = written.get("queueKey"), written.get("id")
+    if isinstance(base, str) and isinstance(id, str):
+        place = base.encode("utf-8", "replace"), id.encode("utf-8", "replace")
+        if b":".join(place) == key or not key:
+            return place
+    base_bytes, colon, id_bytes = key.rpartition(b":")
+    return (base_bytes, id_bytes) if colon else None

@@ -1,0 +1,105 @@
+"""How the scripts that write are called: a queue's keys in their order, what was seen, and how a refusal comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from recovery.backends.base import Command, Target
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.versions import LAYOUT
+from recovery.backends.shared import decode, membership
+from recovery.backends.shared.layout import Scene
+from recovery.backends.shared.refusals import insist
+from recovery.connections.cluster import ClusterWire
+from recovery.connections.scripts import Part, Script, script
+from recovery.connections.slots import slot
+from recovery.domain.acting import Done, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import raw
+
+# In this order the scripts expect them (lua/write/parts/queue.lua).
+QUEUE_KEYS = (
+    *(b"wait", b"paused", b"active", b"delayed", b"priority", b"prioritized", b"pc", b"marker", b"meta", b"events"),
+    *(b"waiting-children", b"completed", b"failed", b"repeat", b"stalled"),
+)
+# So many refused jobs are looked for, to say where they are now. Each may take a walk through three lists.
+LOOKED_FOR = 25
+
+_FOLDER = Path(__file__).parent / "lua" / "write"
+
+
+def lua(name: str) -> Script:
+    return script(_FOLDER / f"{name}.lua")
+
+
+def queue_keys(base: str) -> tuple[bytes, ...]:
+    keys = BullMQKeys(base)
+    return tuple(keys.named(suffix) for suffix in QUEUE_KEYS)
+
+
+def seen_args(seen: Seen) -> tuple[Part, ...]:
+    """What `as-seen.lua` compares."""
+    values = (seen.processed_at, seen.attempts, seen.starts, seen.stalls)
+    return tuple("" if value is None else value for value in values)
+
+
+def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -> Any:
+    """One script, once. Raises StoreError when the store refuses it."""
+    try:
+        return lua(name).run(target.wire, keys, args)
+    except redis.ResponseError as refusal:
+        insist(refusal, target.ref, b"EVALSHA")
+        raise
+
+
+def each(target: Target, name: str, runs: Sequence[tuple[Sequence[Part], Sequence[Part]]]) -> list[Any]:
+    """The same script once for each (keys, args), in one batch: others may be served between two of them.
+
+    An error of one of them is in the list. None is sent twice but those that the server did not know yet.
+    """
+    wanted = lua(name)
+    commands: list[Command] = [("EVALSHA", wanted.digest, len(keys), *keys, *args) for keys, args in runs]
+    replies = target.wire.call(commands) if commands else []
+    unknown = [at for at, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
+    again: list[Command] = [("EVAL", wanted.text, *commands[at][2:]) for at in unknown]
+    for at, reply in zip(unknown, target.wire.call(again) if again else (), strict=True):
+        replies[at] = reply
+    return replies
+
+
+def is_elsewhere(target: Target, key: bytes) -> bool:
+    """On another node of a cluster, perhaps: a script reaches only the slot of its own queue."""
+    return isinstance(target.wire, ClusterWire) and slot(key) != slot(queue_keys(target.ref.base)[0])
+
+
+def moved(target: Target, jobs: Sequence[Seen]) -> dict[str, Done]:
+    """Refusals for jobs that are not as they were seen, with where they are now."""
+    states = _states(target, [seen.id for seen in jobs[:LOOKED_FOR]])
+    return {seen.id: _moved(seen, states.get(seen.id, State.UNKNOWN)) for seen in jobs}
+
+
+def _moved(seen: Seen, state: State) -> Done:
+    if state is State.UNKNOWN:
+        return Done(seen.id, Outcome.REFUSED, f"It is not {seen.state} any more.")
+    if state is seen.state:
+        return Done(seen.id, Outcome.REFUSED, f"It was at work since it was shown, and is {state} again.", state)
+    return Done(seen.id, Outcome.REFUSED, f"It is {state} now, not {seen.state} any more.", state)
+
+
+def _states(target: Target, ids: Sequence[str]) -> dict[str, State]:
+    scene = Scene(target.ref, BullMQKeys(target.ref.base), LAYOUT)
+    commands = [membership.ask(scene, place, raw(id)) for id in ids for place in LAYOUT.places]
+    replies = target.wire.call(commands) if commands else []
+    width = len(LAYOUT.places)
+    return {
+        id: membership.located(LAYOUT.places, replies[at * width : (at + 1) * width]).state for at, id in enumerate(ids)
+    }
+
+
+def words(reply: Any) -> list[str]:
+    """What a script answered, one word a job."""
+    return [answer.decode("utf-8", "replace") for answer in decode.items(reply)]

@@ -1,0 +1,161 @@
+"""What failing a job directly would do, decided before the script runs: its options are parsed here, never in Lua.
+
+What is read here does not change while a job is active, but for its parent's key, which the script compares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from recovery.backends.base import TEXT_LIMIT, Command, Target
+from recovery.backends.bullmq import ancestors, calls, followers
+from recovery.backends.bullmq.ancestors import Ancestor, Line
+from recovery.backends.bullmq.followers import Follower
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.versions import Traits
+from recovery.backends.shared import decode
+from recovery.backends.shared.numbers import whole
+from recovery.backends.shared.payloads import Budget, fetch, lengths
+from recovery.connections.scripts import Part
+from recovery.domain.acting import Seen
+from recovery.domain.refs import raw
+
+_Fields = Mapping[bytes, Any]
+_FIELDS = (b"opts", b"parent", b"parentKey", b"deid", b"stacktrace")
+_JOB_BYTES = 4 * TEXT_LIMIT  # of one job; its stack traces are what does not fit first
+
+_UNREADABLE = "Its options cannot be read, so it is not known what its failure does to others."
+_UNTOLD = "Its parent still waits for it: this version does not tell a parent of a child that stalled too often."
+_ELSEWHERE = "Its parent lives on another node of the cluster, which the same script cannot reach."
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """`removeOnFail` of a job. Without one the worker's own decides, which is not known here: it is kept."""
+
+    is_kept: bool = True
+    count: int | None = None  # of failed jobs, the newest
+    age: int | None = None  # of failed jobs, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one job fails; `refusal` says why it cannot."""
+
+    seen: Seen
+    parent: bytes = b""  # full key
+    dedup: bytes = b""
+    traces: str = ""  # "" leaves them as they are
+    limit: int = 0
+    follower: Follower = followers.NONE
+    keep: Keep = Keep()
+    parents: tuple[Ancestor, ...] = ()
+    refusal: str = ""
+    note: str = ""  # what the operator should know of it
+
+
+def plans(target: Target, traits: Traits, jobs: Sequence[Seen], reason: str, *, is_stall: bool) -> tuple[Plan, ...]:
+    """Four round trips, and one for each generation above that would fail, too."""
+    read = _read(target, jobs)
+    lines = ancestors.lines(target, traits, read, is_stall=is_stall)
+    dedups = [b"" if is_stall else decode.octets(fields.get(b"deid")) or b"" for fields in read]
+    found = map(_Found, jobs, read, lines, followers.read(target, traits, dedups))
+    return tuple(_plan(target, one, reason, is_stall=is_stall) for one in found)
+
+
+def arguments(traits: Traits, chosen: Iterable[Plan], reason: str, now: int, *, is_stall: bool) -> list[Part]:
+    """What `fail-jobs.lua` takes."""
+    args: list[Part] = [traits.for_script(), now, reason.encode("utf-8", "replace"), "stall" if is_stall else "direct"]
+    for plan in chosen:
+        keep = plan.keep
+        args += (raw(plan.seen.id), *calls.seen_args(plan.seen), plan.parent, plan.dedup, plan.traces, plan.limit)
+        args += plan.follower.arguments()
+        args += ("keep" if keep.is_kept else "drop", _or_empty(keep.count), _or_empty(keep.age), len(plan.parents))
+        for parent in plan.parents:
+            args += (parent.option, parent.base, parent.id, parent.key, parent.dedup)
+    return args
+
+
+def keys(target: Target, chosen: Iterable[Plan]) -> tuple[bytes, ...]:
+    """Beside the queue's and the jobs' own: as many as are known beforehand."""
+    queue = BullMQKeys(target.ref.base)
+    near = [parent.key for plan in chosen for parent in plan.parents]
+    return (queue.metrics(b"failed"), queue.metrics_points(b"failed"), *dict.fromkeys(near))
+
+
+def _read(target: Target, jobs: Sequence[Seen]) -> list[_Fields]:
+    """The fields of each job; one that is too long to be fetched is there, and empty."""
+    found = [BullMQKeys(target.ref.base).job(raw(seen.id)) for seen in jobs]
+    asked: list[Command] = [command for job in found for command in lengths(job, _FIELDS)]
+    replies = target.wire.call(asked)
+    sizes = [replies[at : at + len(_FIELDS)] for at in range(0, len(replies), len(_FIELDS))]
+    names = [tuple(Budget(_JOB_BYTES, TEXT_LIMIT).affordable(_FIELDS, some)) for some in sizes]
+    wanted = [fetch(job, some) for job, some in zip(found, names, strict=True) if some]
+    values = iter(target.wire.call(wanted) if wanted else ())
+    return [
+        {name: b"" for name, size in zip(_FIELDS, some, strict=True) if size}
+        | (dict(zip(fit, decode.fields(next(values), len(fit)), strict=True)) if fit else {})
+        for some, fit in zip(sizes, names, strict=True)
+    ]
+
+
+class _Found(NamedTuple):
+    """What was read of one job and its surroundings."""
+
+    seen: Seen
+    fields: _Fields
+    line: Line
+    follower: Follower
+
+
+def _plan(target: Target, found: _Found, reason: str, *, is_stall: bool) -> Plan:
+    seen, fields, line, follower = found
+    options = decode.from_json(fields.get(b"opts", b"{}"))
+    if not isinstance(options, dict) or not follower.is_readable:
+        return Plan(seen, refusal=_UNREADABLE)
+    keep = _keep(options.get("removeOnFail"), is_stall=is_stall)
+    parent = decode.octets(fields.get(b"parentKey")) or b""
+    reached = [one.key for one in line.parents] + ([] if keep.is_kept or not parent else [parent])
+    is_far = follower.is_far or any(calls.is_elsewhere(target, key) for key in reached)
+    return Plan(
+        seen,
+        parent,
+        decode.octets(fields.get(b"deid")) or b"",
+        "" if is_stall else _traces(fields.get(b"stacktrace"), options, reason),
+        whole(options.get("attempts")) or 0,
+        follower,
+        keep,
+        line.parents,
+        line.refusal or (_ELSEWHERE if is_far else ""),
+        _UNTOLD if is_stall and line.is_untold else "",
+    )
+
+
+def _keep(written: Any, *, is_stall: bool) -> Keep:
+    """As the library reads it; but for `0`, with which its stalled check removes all failed jobs of the queue."""
+    if written is True or (written == 0 and written is not False):
+        return Keep(is_kept=False)
+    if isinstance(written, dict):
+        count, age = whole(written.get("count")), whole(written.get("age"))
+        if count == 0 and not is_stall:
+            return Keep(is_kept=False)
+        return Keep(count=count if count and count > 0 else None, age=age)
+    count = whole(written)
+    return Keep(count=count if count and count > 0 else None)
+
+
+def _traces(written: Any, options: Mapping[str, Any], reason: str) -> str:
+    """One more entry, as every failed attempt adds one; traces that cannot be read are left alone."""
+    known = [] if written is None else decode.from_json(written)
+    if not isinstance(known, list):
+        return ""
+    limit = whole(options.get("stackTraceLimit"))
+    traces = [*known, reason]
+    return json.dumps(traces[-limit:] if limit and limit > 0 else traces)
+
+
+def _or_empty(value: int | None) -> Part:
+    return "" if value is None else value

@@ -1,0 +1,70 @@
+"""The job that was added while a deduplicated one ran, and is to be made when that ends (keepLastIfActive, 5.72)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.backends.base import TEXT_LIMIT, Command, Target
+from recovery.backends.bullmq import calls
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.versions import Traits
+from recovery.backends.shared import decode
+from recovery.backends.shared.numbers import whole
+from recovery.connections.scripts import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """`options` as they are written, b"" when no job follows; what stands in them, parsed."""
+
+    options: bytes = b""
+    delay: int = 0
+    priority: int = 0
+    push: str = "LPUSH"
+    ttl: int | None = None  # ms that its deduplication key lives; None: until it ends
+    dedup: bytes = b""
+    is_far: bool = False  # its parent's books lie in another slot
+    is_readable: bool = True
+
+    def arguments(self) -> tuple[Part, ...]:
+        """As `parts/read-failing.lua` takes them."""
+        ttl: Part = "" if self.ttl is None else self.ttl
+        return self.options, self.delay, self.priority, self.push, ttl, self.dedup
+
+
+NONE = Follower()
+
+
+def read(target: Target, traits: Traits, ids: Sequence[bytes]) -> list[Follower]:
+    """One for each deduplication id (b"" for none), in two round trips."""
+    keys = [BullMQKeys(target.ref.base).named(b"dn:" + id) if id and traits.has("keeps_next") else b"" for id in ids]
+    asked: list[Command] = [(b"HSTRLEN", key, b"opts") for key in keys if key]
+    sizes = iter(target.wire.call(asked) if asked else ())
+    known = [(decode.count(next(sizes)) or 0) if key else 0 for key in keys]
+    wanted: list[Command] = [
+        (b"HMGET", key, b"opts", b"pdk") for key, size in zip(keys, known, strict=True) if 0 < size <= TEXT_LIMIT
+    ]
+    replies = iter(target.wire.call(wanted) if wanted else ())
+    return [_follower(target, next(replies) if size <= TEXT_LIMIT else None) if size else NONE for size in known]
+
+
+def _follower(target: Target, reply: Any) -> Follower:
+    written, books = decode.fields(reply, 2)
+    options = decode.from_json(written)
+    if not isinstance(options, dict):
+        return Follower(is_readable=False)
+    dedup = options.get("de")
+    dedup = dedup if isinstance(dedup, dict) else {}
+    ttl = None if dedup.get("keepLastIfActive") else whole(dedup.get("ttl"))
+    name = dedup.get("id")
+    return Follower(
+        decode.octets(written) or b"",
+        max(whole(options.get("delay")) or 0, 0),
+        max(whole(options.get("priority")) or 0, 0),
+        "RPUSH" if options.get("lifo") else "LPUSH",
+        ttl if ttl and ttl > 0 else None,
+        name.encode("utf-8", "replace") if isinstance(name, str) else b"",
+        is_far=calls.is_elsewhere(target, decode.octets(books) or b"") if books else False,
+    )

@@ -1,0 +1,57 @@
+"""What is kept of a job that is taken away, so that it can be put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recovery.backends.shared import decode
+from recovery.connections.scripts import Part
+from recovery.domain.acting import Kept
+from recovery.domain.jobs import State
+from recovery.domain.refs import raw
+
+# Of one job. What is bigger blocks the server for milliseconds while it is packed, and fills the place for all others.
+KEEP_LIMIT = 1024 * 1024
+# Of all jobs of one call together: they are in memory here at the same time.
+KEEP_TOTAL = 32 * 1024 * 1024
+
+# The list or set of each state, as the scripts name it. A job of no known state is looked for in all of them.
+PLACES = {
+    State.WAITING: "wait",
+    State.PAUSED: "paused",
+    State.PRIORITIZED: "prioritized",
+    State.DELAYED: "delayed",
+    State.WAITING_CHILDREN: "waiting-children",
+    State.ACTIVE: "active",
+    State.COMPLETED: "completed",
+    State.FAILED: "failed",
+    State.UNKNOWN: "",
+}
+_STATES = {place: state for state, place in PLACES.items()}
+_HEAD = 6  # id, place, score, neighbour, the parent that waited for it, size; then suffix and dump of each key
+
+
+def keep_limit(jobs: int) -> int:
+    """Bytes of each job when so many are taken away by one call."""
+    return min(KEEP_LIMIT, KEEP_TOTAL // max(1, jobs))
+
+
+def kept_of(reply: Any) -> Kept | None:
+    """One job as `keepsake.lua` answers it; None when it was too big, or there was nothing of it but an id."""
+    parts = decode.items(reply)
+    if len(parts) <= _HEAD:
+        return None
+    id, place, score, before, parent, size = map(decode.name, parts[:_HEAD])
+    dumps = tuple(zip(map(decode.name, parts[_HEAD::2]), parts[_HEAD + 1 :: 2], strict=True))
+    return Kept(id, _STATES[place], dumps, score, before, int(size), parent)
+
+
+def is_too_big(reply: Any) -> bool:
+    """There was something to keep, and it was more than the limit."""
+    return decode.items(reply)[_HEAD - 1] == b"-1"
+
+
+def args_of(kept: Kept) -> Sequence[Part]:
+    """Suffix and dump of each key, as `restore-job.lua` takes them."""
+    return [part for suffix, dump in kept.dumps for part in (raw(suffix), dump)]

@@ -1,0 +1,163 @@
+"""A job's relatives, looked up before a script that touches them runs: it is told their queues, and checks the rest.
+
+A full key (`prefix:queue:id`) does not say where its base ends, so the store is asked; see splitting.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from recovery.backends.base import Command, Target
+from recovery.backends.bullmq import calls
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.splitting import split
+from recovery.backends.shared import decode
+from recovery.connections.scripts import Part
+from recovery.domain.refs import raw
+
+# Members of a family that one script takes away. Each may stand in a list that is searched: 200 are some 20 ms.
+FAMILY_LIMIT = 200
+ANCESTORS = 10  # generations above a job that are looked at
+_FIELDS = (b"parentKey", b"parent")
+_TOO_MANY = f"It has more than {FAMILY_LIMIT} children and children's children: remove some of them first."
+
+
+class Relative(NamedTuple):
+    key: bytes
+    base: bytes
+    id: bytes
+
+    def args(self) -> tuple[Part, Part]:
+        return self.base, self.id
+
+
+class Unreached(Exception):
+    """A relative that a script cannot take along; the text says why. Among many jobs it stands for its own."""
+
+
+def parents(target: Target, jobs: Sequence[bytes]) -> dict[bytes, Relative | Unreached | None]:
+    """The parent of each of these job keys, in one round trip where the jobs say it themselves."""
+    asked: list[Command] = [(b"HMGET", job, *_FIELDS) for job in jobs]
+    replies = target.wire.call(asked) if asked else []
+    fields = {job: decode.fields(reply, len(_FIELDS)) for job, reply in zip(jobs, replies, strict=True)}
+    keys = {job: key for job, (named, _) in fields.items() if (key := decode.octets(named))}
+    hints = {key: base for job, key in keys.items() if (base := _hint(fields[job][1], key))}
+    found = relatives(target, [key for key in keys.values() if key not in hints])
+    found |= {key: _reached(target, Relative(key, raw(base), key[len(raw(base)) + 1 :])) for key, base in hints.items()}
+    gone = _gone(target, [key for key, relative in found.items() if isinstance(relative, Unreached)])
+    return {job: found[keys[job]] if keys.get(job, b"") not in gone else None for job in jobs}
+
+
+def _gone(target: Target, keys: Sequence[bytes]) -> set[bytes]:
+    """Those that are no more: then it does not matter where they were. And b"", for a job that has no parent."""
+    replies = target.wire.call([(b"EXISTS", key) for key in keys]) if keys else []
+    return {b""} | {key for key, reply in zip(keys, replies, strict=True) if decode.count(reply) == 0}
+
+
+def relatives(target: Target, keys: Sequence[bytes]) -> dict[bytes, Relative | Unreached]:
+    """Each of these keys as queue and id."""
+    found: dict[bytes, Relative | Unreached] = {}
+    for key, job in (split(target.wire, target.ref, keys) if keys else {}).items():
+        if job is None:
+            found[key] = Unreached(f"{decode.prose(key)} belongs to no queue that is known.")
+        else:
+            found[key] = _reached(target, Relative(key, raw(job.queue.base), raw(job.id)))
+    return found
+
+
+def lines(target: Target, jobs: Sequence[bytes]) -> dict[bytes, tuple[Relative, ...] | Unreached]:
+    """For each job its parent, that one's parent, and so on."""
+    found: dict[bytes, tuple[Relative, ...] | Unreached] = dict.fromkeys(jobs, ())
+    tips = {job: job for job in jobs}
+    for _ in range(ANCESTORS):
+        above = parents(target, list(dict.fromkeys(tips.values())))
+        for job, tip in tips.items():
+            parent, line = above[tip], found[job]
+            if isinstance(parent, Unreached):
+                found[job] = parent
+            elif parent is not None and not isinstance(line, Unreached):
+                found[job] = (*line, parent)
+        tips = {job: parent.key for job, tip in tips.items() if isinstance(parent := above[tip], Relative)}
+        if not tips:
+            break
+    return found
+
+
+def families(target: Target, jobs: Sequence[bytes]) -> dict[bytes, tuple[Relative, ...] | Unreached]:
+    """The descendants of each of these job keys; most have none, which one round trip tells of all of them."""
+    asked: list[Command] = [(b"EXISTS", *(job + name for name in _SIZE)) for job in jobs]
+    replies = target.wire.call(asked) if asked else []
+    found: dict[bytes, tuple[Relative, ...] | Unreached] = {}
+    for job, reply in zip(jobs, replies, strict=True):
+        try:
+            found[job] = descendants(target, job) if decode.count(reply) else ()
+        except Unreached as reason:
+            found[job] = reason
+    return found
+
+
+def descendants(target: Target, job: bytes) -> tuple[Relative, ...]:
+    """All children, their children, and so on. Raises Unreached when there are too many, or one is out of reach."""
+    found: dict[bytes, Relative] = {}
+    level = [job]
+    while level:
+        keys = [key for key in _children(target, level) if key not in found and key != job]
+        if len(found) + len(keys) > FAMILY_LIMIT:
+            raise Unreached(_TOO_MANY)
+        for key, relative in relatives(target, keys).items():
+            if isinstance(relative, Unreached):
+                raise relative
+            found[key] = relative
+        level = keys
+    return tuple(found.values())
+
+
+def _children(target: Target, jobs: Sequence[bytes]) -> list[bytes]:
+    """Whoever is written down in one of their books; the sizes are asked first."""
+    books = [(job, name) for job in jobs for name in _LISTING]
+    sizes = target.wire.call([(_SIZE[name], job + name) for job, name in books])
+    if sum(decode.count(size) or 0 for size in sizes) > FAMILY_LIMIT:
+        raise Unreached(_TOO_MANY)
+    asked: list[Command] = [
+        (*_LISTING[name][:1], job + name, *_LISTING[name][1:])
+        for (job, name), size in zip(books, sizes, strict=True)
+        if decode.count(size)
+    ]
+    replies = target.wire.call(asked) if asked else []
+    return list(dict.fromkeys(key for reply in replies for key in decode.items(reply)))
+
+
+_SIZE = {b":dependencies": b"SCARD", b":processed": b"HLEN", b":failed": b"HLEN", b":unsuccessful": b"ZCARD"}
+_LISTING: Mapping[bytes, tuple[bytes | int, ...]] = {
+    b":dependencies": (b"SMEMBERS",),
+    b":processed": (b"HKEYS",),
+    b":failed": (b"HKEYS",),
+    b":unsuccessful": (b"ZRANGE", 0, -1),
+}
+
+
+def _reached(target: Target, relative: Relative) -> Relative | Unreached:
+    if calls.is_elsewhere(target, relative.key):
+        return Unreached(f"{decode.prose(relative.key)} lives on another node of the cluster.")
+    return relative
+
+
+def _hint(parent: Any, key: bytes) -> str:
+    """The parent's base, where the job's own JSON names it apart from the id."""
+    queue, id = map(decode.mapping(parent).get, ("queueKey", "id"))
+    if not isinstance(queue, str) or not isinstance(id, str):
+        return ""
+    return queue if f"{queue}:{id}".encode("utf-8", "replace") == key else ""
+
+
+def own_key(target: Target, id: str) -> bytes:
+    return BullMQKeys(target.ref.base).job(raw(id))
+
+
+def keys_of(relatives: Sequence[Relative]) -> tuple[bytes, ...]:
+    return tuple(relative.key for relative in relatives)
+
+
+def args_of(relatives: Sequence[Relative]) -> tuple[Part, ...]:
+    return tuple(part for relative in relatives for part in relative.args())

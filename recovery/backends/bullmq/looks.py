@@ -1,0 +1,76 @@
+"""How a job that was refused is now, in words: where it is, who holds it, what came in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from recovery.backends.base import Target
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.versions import LAYOUT
+from recovery.backends.shared import fresh
+from recovery.backends.shared.layout import Scene
+from recovery.domain.acting import Done, Outcome, Seen
+from recovery.domain.jobs import JobRow, Lock, State
+
+GHOST = (
+    "It is a ghost: there is no such job, only its id is left in the list of active jobs. Failing it takes the id away."
+)
+ENDED = "Its lock has ended since. It can be requeued or failed now."
+GONE = "The job is gone: there is no such job any more."
+_WAITING = (State.WAITING, State.PAUSED, State.PRIORITIZED)
+
+
+def refused(target: Target, answers: Mapping[str, str], jobs: Sequence[Seen]) -> dict[str, Done]:
+    """One refusal for each of these jobs; `answers` is what the script said of them, in one word."""
+    scene = Scene(target.ref, BullMQKeys(target.ref.base), LAYOUT)
+    rows = fresh.read(target.wire, scene, [(seen.id, State.ACTIVE) for seen in jobs]) if jobs else ()
+    return {seen.id: _as_it_is(seen, row, answers[seen.id]) for seen, row in zip(jobs, rows, strict=True)}
+
+
+def _as_it_is(seen: Seen, row: JobRow | None, word: str) -> Done:
+    if row is None:
+        return Done(seen.id, Outcome.MISSING, GONE)
+    if row.missing and row.state is State.ACTIVE:
+        return Done(seen.id, Outcome.REFUSED, GHOST, State.ACTIVE)
+    if row.state is not State.ACTIVE:
+        return Done(seen.id, Outcome.REFUSED, _elsewhere(row), row.state)
+    if _is_another_run(seen, row):
+        return Done(seen.id, Outcome.REFUSED, f"Another worker has started it since{_hold(row.lock)}.", State.ACTIVE)
+    if row.lock is not None:
+        return Done(seen.id, Outcome.REFUSED, _locked(seen, row.lock), State.ACTIVE)
+    return Done(seen.id, Outcome.REFUSED, _unlocked(seen, row, word), State.ACTIVE)
+
+
+def _elsewhere(row: JobRow) -> str:
+    if row.state is State.UNKNOWN:
+        return "It is not active any more, and where it is now cannot be told."
+    place = f"in wait now ({row.state})" if row.state in _WAITING else f"{row.state} now"
+    return f"It is {place}, not active any more."
+
+
+def _is_another_run(seen: Seen, row: JobRow) -> bool:
+    return (row.processed_at, row.starts, row.attempts) != (seen.processed_at, seen.starts, seen.attempts)
+
+
+def _hold(lock: Lock | None) -> str:
+    return f", and holds it{_expiry(lock)}" if lock else ""
+
+
+def _expiry(lock: Lock) -> str:
+    return " (its lock never expires)" if lock.ttl is None else f" (expires in {round(lock.ttl / 1000)} s)"
+
+
+def _locked(seen: Seen, lock: Lock) -> str:
+    if seen.token is None:
+        return f"It is locked again{_expiry(lock)}."
+    return f"It is locked{_expiry(lock)}." if seen.token == lock.token else f"It has another lock now{_expiry(lock)}."
+
+
+def _unlocked(seen: Seen, row: JobRow, word: str) -> str:
+    if word == "children":
+        return "It still waits for children, and this version fails no job that does."
+    if row.stalls != seen.stalls:
+        return "It was recovered since, and taken once more: it is active again, without a lock."
+    if seen.token is not None:
+        return ENDED
+    return "It was changed while this was done. It is active, without a lock: try again."

@@ -1,0 +1,137 @@
+"""Jobs that go from one set to another: retry and promote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from recovery.backends.base import TEXT_LIMIT, Command, Target
+from recovery.backends.bullmq import calls
+from recovery.backends.bullmq.keys import BullMQKeys
+from recovery.backends.bullmq.versions import Traits
+from recovery.backends.shared import decode
+from recovery.backends.shared.refusals import insist
+from recovery.connections.scripts import Part
+from recovery.domain.acting import Done, Options, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import raw
+
+# So many jobs one script moves: about 2 ms.
+SCRIPT_JOBS = 100
+# BullMQ 3 keeps prioritized jobs in order in the list itself, and searches it for each.
+SEARCHING_JOBS = 10
+
+_MISSING = "The job is gone: there is no such job any more."
+_ELSEWHERE = "Its parent lives on another node of the cluster, which the same script cannot reach."
+_BOOKS = "Its parent keeps something else where its children are written down, so nothing was changed."
+
+
+def retry(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+    """Failed or completed jobs run once more, keeping their priority and their parent's books."""
+    refused = {seen.id: _not_in(seen, "failed and completed", "retried") for seen in jobs if not seen.state.is_finished}
+    plans = _plans(target, traits, [seen for seen in jobs if seen.id not in refused])
+    refused |= {id: Done(id, Outcome.REFUSED, _ELSEWHERE, plan.seen.state) for id, plan in plans.items() if plan.is_far}
+    near = [plan for plan in plans.values() if not plan.is_far]
+    head = (traits.for_script(), int(options.reset_attempts), int(options.reset_stalls))
+    answers = _run(target, traits, "retry-jobs", head, [plan.part() for plan in near])
+    return _dones(target, jobs, refused, [plan.seen for plan in near], answers)
+
+
+def promote(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+    """Delayed jobs run now."""
+    delayed = {seen.id: seen for seen in jobs if seen.state is State.DELAYED}
+    refused = {seen.id: _not_in(seen, "delayed", "promoted") for seen in jobs if seen.state is not State.DELAYED}
+    queue = BullMQKeys(target.ref.base)
+    parts = [((queue.job(raw(id)),), (raw(id), *calls.seen_args(seen))) for id, seen in delayed.items()]
+    answers = _run(target, traits, "promote-jobs", (traits.for_script(),), parts)
+    return _dones(target, jobs, refused, list(delayed.values()), answers)
+
+
+_Part = tuple[tuple[Part, ...], tuple[Part, ...]]  # what one job adds to the keys and to the arguments of a script
+
+
+def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts: Sequence[_Part]) -> list[str]:
+    """A few scripts in one round trip, none of them long: others are served in between."""
+    size = SCRIPT_JOBS if traits.has("has_prioritized") else SEARCHING_JOBS
+    queue = calls.queue_keys(target.ref.base)
+    slices = [parts[at : at + size] for at in range(0, len(parts), size)]
+    runs = [
+        (
+            (*queue, *chain.from_iterable(keys for keys, _ in some)),
+            (*head, *chain.from_iterable(args for _, args in some)),
+        )
+        for some in slices
+    ]
+    answers: list[str] = []
+    for reply in calls.each(target, name, runs):
+        insist(reply, target.ref, b"EVALSHA")
+        answers += calls.words(reply)
+    return answers
+
+
+# Words of the scripts for a job that may run, and what they mean.
+_RUNNABLE = {state.value: state for state in (State.WAITING, State.PAUSED, State.PRIORITIZED)}
+
+
+class _Plan(NamedTuple):
+    """How one job is retried: what is decided outside the script."""
+
+    seen: Seen
+    key: bytes
+    push: str
+    parent: bytes
+    is_far: bool
+
+    def part(self) -> _Part:
+        about = (raw(self.seen.id), self.seen.state.value, self.push, int(bool(self.parent)))
+        return (self.key, self.parent or self.key), (*about, *calls.seen_args(self.seen))
+
+
+def _plans(target: Target, traits: Traits, jobs: Sequence[Seen]) -> dict[str, _Plan]:
+    """Two round trips: parents and the lengths of the options, then the options that are not beyond all measure."""
+    keys = [BullMQKeys(target.ref.base).job(raw(seen.id)) for seen in jobs]
+    asked: list[Command] = [command for key in keys for command in _ask(key)]
+    replies = target.wire.call(asked) if asked else []
+    fits = [0 < (decode.count(size) or 0) <= TEXT_LIMIT for size in replies[1::2]]
+    wanted: list[Command] = [(b"HGET", key, b"opts") for key, fit in zip(keys, fits, strict=True) if fit]
+    options = iter(target.wire.call(wanted) if wanted else ())
+    plans = {}
+    for seen, key, parent, fit in zip(jobs, keys, replies[::2], fits, strict=True):
+        push = "RPUSH" if fit and decode.mapping(next(options)).get("lifo") is True else "LPUSH"
+        known = (decode.octets(parent) or b"") if traits.has("puts_children_back") else b""
+        plans[seen.id] = _Plan(seen, key, push, known, bool(known) and calls.is_elsewhere(target, known))
+    return plans
+
+
+def _ask(key: bytes) -> tuple[Command, Command]:
+    return (b"HGET", key, b"parentKey"), (b"HSTRLEN", key, b"opts")
+
+
+def _not_in(seen: Seen, wanted: str, act: str) -> Done:
+    return Done(seen.id, Outcome.REFUSED, f"Only {wanted} jobs are {act}; it is {seen.state}.", seen.state)
+
+
+def _dones(
+    target: Target,
+    jobs: Sequence[Seen],
+    refused: Mapping[str, Done],
+    tried: Sequence[Seen],
+    answers: Sequence[str],
+) -> tuple[Done, ...]:
+    """One answer a job, in the order in which they were asked for."""
+    known = dict(refused)
+    words = {seen.id: word for seen, word in zip(tried, answers, strict=True)}
+    known |= calls.moved(target, [seen for seen in tried if words[seen.id] == "moved"])
+    for seen in tried:
+        if seen.id not in known:
+            known[seen.id] = _done(seen, words[seen.id])
+    return tuple(known[seen.id] for seen in jobs)
+
+
+def _done(seen: Seen, word: str) -> Done:
+    if word in _RUNNABLE:
+        return Done(seen.id, Outcome.DONE, state=_RUNNABLE[word])
+    if word == "missing":
+        return Done(seen.id, Outcome.MISSING, _MISSING)
+    return Done(seen.id, Outcome.REFUSED, _BOOKS, seen.state)

@@ -1,0 +1,68 @@
+"""The operator of BullMQ 3 to 6: which act is done by which room, and which cannot be done at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from recovery.backends.base import ACTIVE_CHUNK, MOVE_CHUNK, Target
+from recovery.backends.bullmq import active, moves, pausing, removal, versions
+from recovery.backends.bullmq.versions import Traits
+from recovery.domain.acting import Act, Done, Kept, Options, Removed, Seen
+from recovery.domain.counts import Flavour
+from recovery.errors import Unsupported
+
+OnJobs = Callable[[Target, Traits, Sequence[Seen], Options, int], tuple[Done, ...]]
+
+_ON_JOBS: Mapping[Act, OnJobs] = {
+    Act.REQUEUE: active.requeue,
+    Act.FAIL: active.fail,
+    Act.RELEASE: active.release,
+    Act.RETRY: moves.retry,
+    Act.PROMOTE: moves.promote,
+    Act.REMOVE: removal.remove,
+    Act.CANCEL: pausing.cancel,
+}
+_OF_ACTIVE = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL})
+_CHUNKS: Mapping[Act, int] = {
+    Act.REMOVE: ACTIVE_CHUNK,  # a job may stand in a long list, and have children
+    Act.FAIL: ACTIVE_CHUNK // 2,  # about thirty commands a job: 100 of them would be 4 ms
+}
+
+
+class BullMQOperator:
+    """Stateless: which queue, and which version keeps it, comes with every call."""
+
+    def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
+        return versions.refusals(flavour)
+
+    def chunk(self, act: Act) -> int:
+        return _CHUNKS.get(act, ACTIVE_CHUNK if act in _OF_ACTIVE else MOVE_CHUNK)
+
+    def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+        traits = self._traits(act, target.flavour)
+        if act not in _ON_JOBS:
+            raise Unsupported(f"{act} is not done to single jobs.")
+        if len(jobs) > self.chunk(act):
+            raise ValueError(f"{act} takes at most {self.chunk(act)} jobs at once, not {len(jobs)}")
+        return _ON_JOBS[act](target, traits, jobs, options, now) if jobs else ()
+
+    def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
+        traits = self._traits(act, target.flavour)
+        if act not in (Act.PAUSE, Act.RESUME):
+            raise Unsupported(f"{act} is not done to a whole queue.")
+        return pausing.turn(act, target, traits, options, now)
+
+    def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
+        traits = self._traits(act, target.flavour)
+        if act not in (Act.CLEAN, Act.DRAIN):
+            raise Unsupported(f"{act} takes nothing away.")
+        return removal.take_away(act, target, traits, options, now, budget=budget)
+
+    def put_back(self, target: Target, kept: Kept, now: int) -> Done:
+        return removal.put_back(target, self._traits(Act.RESTORE, target.flavour), kept, now)
+
+    def _traits(self, act: Act, flavour: Flavour) -> Traits:
+        """Raises Unsupported for what this flavour forbids, whoever asks."""
+        if reason := self.refusals(flavour).get(act):
+            raise Unsupported(reason)
+        return Traits.of(flavour)

@@ -1,0 +1,230 @@
+"""Active jobs of many queues at once: their ids in windows, who has a lock, and a sure look at those that have none.
+
+Plain commands in long batches: no rights beyond reading, nothing that holds the server. A window is a thousand ids
+from the tail of a list, where the oldest jobs stand.
+
+A sure look brackets the list between two reads of each job, all in one pipeline: its fields, its lock, the window,
+its lock again, its fields again. A worker of BullMQ ≥ 5 takes a job and its lock in one script, which counts the start.
+So when both reads find no lock and the same count of starts, and the list between them has the id, then no worker held
+it at the moment of the list: as good as a look in one transaction, and open to an observer who may run no scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from recovery.backends.base import Command, Wire
+from recovery.backends.shared import decode, rows
+from recovery.backends.shared.entries import Entry
+from recovery.backends.shared.keys import Keys
+from recovery.backends.shared.layout import Layout, Scene
+from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.refs import QueueRef, raw, text
+
+WINDOW = 1_000  # ids: below 0.1 ms of the server's time
+MARGIN = 500  # ids on both sides when a window is read again: jobs come and go meanwhile
+NO_KEY = -2
+ENDLESS = -1
+NAME_BYTES = 512  # of a worker's name or a parent's key: whatever is longer was not written by a library
+
+_FIELDS = (
+    *(b"timestamp", b"processedOn", b"ats", b"atm", b"attemptsMade", b"stc", b"stalledCounter"),
+    *(b"pb", b"parentKey"),
+)
+_TEXTS = (b"name", b"data", b"pb", b"parentKey")
+
+
+class Window(NamedTuple):
+    """A part of a queue's active list: `start` ids from its tail on."""
+
+    ref: QueueRef
+    start: int = 0
+
+
+class Suspect(NamedTuple):
+    """An active job that is to be looked at for sure, and in which window it was."""
+
+    id: bytes
+    window: Window
+
+
+class Facts(NamedTuple):
+    """What a job says of itself that may make it a suspect."""
+
+    processed_at: int | None
+    worker: str
+    parent: str
+    is_there: bool
+
+
+class Sight(NamedTuple):
+    """A sure look. `row` has only what a verdict needs; `is_sure`: nothing moved between the two reads."""
+
+    row: JobRow
+    is_sure: bool
+
+
+def ids(wire: Wire, windows: Sequence[Window]) -> list[list[bytes] | str]:
+    """The ids of each window, oldest first; a text says why a list cannot be read."""
+    replies = wire.call([_window(window, 0) for window in windows])
+    return [decode.refusal(reply) or decode.items(reply)[::-1] for reply in replies]
+
+
+def ttls(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[int | None]:
+    """What is left of each job's lock in ms, NO_KEY or ENDLESS; None where we may not look."""
+    keys = _all_keys(ref for ref, _ in jobs)
+    asked: list[Command] = [(b"PTTL", keys[ref].lock(id)) for ref, id in jobs]
+    return [decode.count(reply) for reply in wire.call(asked)] if asked else []
+
+
+def facts(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[Facts]:
+    """Three short commands a job, asked once while it is active; its longer texts are only measured."""
+    keys = _all_keys(ref for ref, _ in jobs)
+    asked: list[Command] = []
+    for ref, id in jobs:
+        key = keys[ref].job(id)
+        asked += [(b"HMGET", key, b"processedOn", b"timestamp"), *((b"HSTRLEN", key, name) for name in _TEXTS[2:])]
+    replies = wire.call(asked)
+    sizes = [replies[at + 1 : at + 3] for at in range(0, len(replies), 3)]
+    texts = _texts(wire, keys, jobs, sizes)
+    return [_facts(replies[3 * at], *texts[at]) for at in range(len(jobs))]
+
+
+def sights(wire: Wire, suspects: Sequence[Suspect]) -> list[Sight | None]:
+    """A sure look at each; None: it is not in its window any more. One round trip, plus one for names."""
+    keys = _all_keys(suspect.window.ref for suspect in suspects)
+    windows = list(dict.fromkeys(suspect.window for suspect in suspects))
+    before = [part for one in suspects for part in _ask(keys[one.window.ref], one.id)]
+    after = [part for one in suspects for part in _ask_again(keys[one.window.ref], one.id)]
+    replies = wire.call([*before, *(_window(window, MARGIN) for window in windows), *after])
+    middle = len(before)
+    lists = replies[middle : middle + len(windows)]
+    listed = {window: set(decode.items(reply)) for window, reply in zip(windows, lists, strict=True)}
+    first = [replies[at : at + _WIDTH] for at in range(0, middle, _WIDTH)]
+    rest = replies[middle + len(windows) :]
+    second = [rest[at : at + 2] for at in range(0, len(rest), 2)]
+    jobs = [(suspect.window.ref, suspect.id) for suspect in suspects]
+    texts = _texts(wire, keys, jobs, [reply[3:5] for reply in first])
+    return [
+        _sight(one, first[at], second[at], texts[at]) if one.id in listed[one.window] else None
+        for at, one in enumerate(suspects)
+    ]
+
+
+_NUMBERS = _FIELDS[:7]
+_WIDTH = 2 + len(_TEXTS)
+
+
+def _ask(keys: Keys, id: bytes) -> tuple[Command, ...]:
+    key = keys.job(id)
+    measured = tuple((b"HSTRLEN", key, name) for name in _TEXTS)
+    return (b"HMGET", key, *_NUMBERS), *measured, (b"PTTL", keys.lock(id))
+
+
+def _ask_again(keys: Keys, id: bytes) -> tuple[Command, ...]:
+    return (b"PTTL", keys.lock(id)), (b"HMGET", keys.job(id), *_NUMBERS)
+
+
+def _sight(suspect: Suspect, first: Sequence[Any], second: Sequence[Any], texts: tuple[str, str]) -> Sight:
+    numbers, name_size, data_size, *_, ttl = first
+    ttl_after, numbers_after = second
+    lock, is_known = _lock(ttl_after)
+    row = JobRow(
+        ref=suspect.window.ref.job(text(suspect.id)),
+        state=State.ACTIVE,
+        worker=texts[0],
+        parent=texts[1],
+        lock=lock,
+        lock_known=is_known,
+        missing=_is_missing(numbers_after, name_size, data_size),
+        **_counted(numbers_after),
+    )
+    is_sure = ttl == ttl_after == NO_KEY and _plain(numbers) == _plain(numbers_after)
+    return Sight(row, is_sure)
+
+
+def _counted(reply: Any) -> dict[str, Any]:
+    _, processed, starts, made, old_made, stalls, old_stalls = decode.fields(reply, len(_NUMBERS))
+    return {
+        "processed_at": decode.moment(processed),
+        "starts": decode.integer(starts),
+        "attempts": decode.integer(made if made is not None else old_made) or 0,
+        "stalls": decode.integer(stalls if stalls is not None else old_stalls) or 0,
+    }
+
+
+def _is_missing(numbers: Any, name_size: Any, data_size: Any) -> bool:
+    """No hash, or what a removed job left of it: a counter or an error, and neither name, data nor time."""
+    if decode.is_wrong_type(numbers):
+        return True
+    if isinstance(numbers, Exception):
+        return False
+    return decode.fields(numbers, len(_NUMBERS))[0] is None and name_size == 0 and data_size == 0
+
+
+def _lock(ttl: Any) -> tuple[Lock | None, bool]:
+    """Whose it is costs another read, and is asked for the rows that are shown."""
+    left = decode.count(ttl)
+    if left is None:
+        return None, False
+    return (None if left == NO_KEY else Lock("", left if left >= 0 else None)), True
+
+
+def _facts(reply: Any, worker: str, parent: str) -> Facts:
+    processed, added = decode.fields(reply, 2)
+    is_there = added is not None or (isinstance(reply, Exception) and not decode.is_wrong_type(reply))
+    return Facts(decode.moment(processed), worker, parent, is_there)
+
+
+def _texts(
+    wire: Wire, keys: dict[QueueRef, Keys], jobs: Sequence[tuple[QueueRef, bytes]], sizes: Sequence[Sequence[Any]]
+) -> list[tuple[str, str]]:
+    """Worker and parent of each job, where there is one of a sane length."""
+    wanted = [
+        (at, column, name)
+        for at, measured in enumerate(sizes)
+        for column, name in enumerate(_TEXTS[2:])
+        if 0 < (decode.count(measured[column]) or 0) <= NAME_BYTES
+    ]
+    found = [["", ""] for _ in jobs]
+    if wanted:
+        asked: list[Command] = [(b"HGET", keys[jobs[at][0]].job(jobs[at][1]), name) for at, _, name in wanted]
+        for (at, column, _), reply in zip(wanted, wire.call(asked), strict=True):
+            found[at][column] = decode.name(reply)
+    return [(worker, parent) for worker, parent in found]
+
+
+def _window(window: Window, margin: int) -> Command:
+    first, last = max(0, window.start - margin), window.start + WINDOW + margin
+    return b"LRANGE", Keys(window.ref.base).active, -last, -(first + 1)
+
+
+def _plain(reply: Any) -> list[Any] | None:
+    return None if isinstance(reply, Exception) else list(reply or ())
+
+
+def _all_keys(refs: Iterable[QueueRef]) -> dict[QueueRef, Keys]:
+    return {ref: Keys(ref.base) for ref in dict.fromkeys(refs)}
+
+
+def position(wire: Wire, ref: QueueRef, wanted: Sequence[str], depth: int = 100_000) -> list[Suspect]:
+    """These jobs with the windows they stand in now: for a few rows of a page. LPOS costs 1 ms at that depth."""
+    key = Keys(ref.base).active
+    replies = wire.call([(b"LPOS", key, raw(id), b"RANK", -1, b"MAXLEN", depth) for id in wanted] + [(b"LLEN", key)])
+    length = decode.count(replies[-1]) or 0
+    places = zip(wanted, map(decode.count, replies[:-1]), strict=True)
+    return [
+        Suspect(raw(id), Window(ref, max(0, length - 1 - index) // WINDOW * WINDOW))
+        for id, index in places
+        if index is not None
+    ]
+
+
+def details(wire: Wire, ref: QueueRef, wanted: Sequence[str]) -> list[JobRow]:
+    """What a list shows of these jobs, their locks' tokens with them. Two round trips."""
+    scene = Scene(ref, Keys(ref.base), _ANY)
+    return rows.read(wire, scene, State.ACTIVE, [Entry(raw(id)) for id in wanted])
+
+
+_ANY = Layout(())  # ids are known, so no place is looked into

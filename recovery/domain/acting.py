@@ -1,0 +1,163 @@
+"""What an operator or a scanner can do to a queue: the acts, what was seen beforehand, and what came of it.
+
+`Seen` is the fence of every act on a job: the script does nothing unless the job still is as it was shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+
+
+class Act(StrEnum):
+    """One word per thing that can be done; the same in code, URLs, shell, audit and API."""
+
+    REQUEUE = "requeue"
+    FAIL = "fail"
+    RELEASE = "release"
+    RETRY = "retry"
+    PROMOTE = "promote"
+    REMOVE = "remove"
+    CANCEL = "cancel"
+    RESTORE = "restore"
+    CLEAN = "clean"
+    DRAIN = "drain"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    REFUSED = "refused"  # `why` says what stood against it, and how the job is now
+    MISSING = "missing"  # there is no such job (any more)
+    UNCHANGED = "unchanged"  # it already is as it was to become
+    UNKNOWN = "unknown"  # the store went away in the middle: it may or may not have happened
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job as it was when somebody decided. The script compares each of these before its first write."""
+
+    id: str
+    state: State
+    token: str | None = None  # of the lock; None: there was no lock
+    processed_at: int | None = None
+    attempts: int = 0  # made, as the library counts them
+    starts: int | None = None  # `ats`, BullMQ ≥ 5
+    stalls: int = 0
+
+    @classmethod
+    def of(cls, row: JobRow) -> Seen:
+        token = row.lock.token if row.lock else None
+        return cls(row.id, row.state, token, row.processed_at, row.attempts, row.starts, row.stalls)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to do it. What an act does not know it ignores."""
+
+    force: bool = False  # in spite of poison, or of a holder that is still connected
+    consent: bool = False  # n8n: the workflow may run a second time from its start
+    reset_stalls: bool = False  # requeue, retry: forget stalls and a deferred failure, so that it is not failed at once
+    counts_as_stall: bool = True  # requeue: as the library's own recovery counts
+    requeue: bool = False  # release: and back to wait in the same script
+    reset_attempts: bool = False  # retry
+    children: bool = True  # remove: with the job's own children, as the library does
+    directly: bool = False  # fail: do not leave it to a live worker
+    is_late: bool = False  # fail, requeue: two sightings proved it (Bull, BullMQ ≤ 4), set by the runner
+    state: State | None = None  # clean
+    older_than: int = 0  # clean: ms since it finished, or was added
+    limit: int = 0  # clean: at most so many; 0: all
+    delayed: bool = False  # drain: delayed jobs too
+    cursor: str = ""  # clean, drain: where the step before ended (`Removed.next`); "" begins anew
+    message: str = ""  # fail: the reason that is written into the job
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A job that was taken away, so that it can be put back: every key of its own as Redis dumps it, and its place."""
+
+    id: str
+    state: State
+    dumps: tuple[tuple[str, bytes], ...]  # (what follows the job's key: "", ":logs", …; the dump)
+    score: str = ""  # its score where it stood in a sorted set, as Redis writes it
+    before: str = ""  # the neighbour it stood in front of in a list, nearer to the tail; "" at the tail
+    size: int = 0
+    parent: str = ""  # full key of the parent that waited for it; "" when none did
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a script did to one job."""
+
+    id: str
+    outcome: Outcome
+    why: str = ""
+    state: State | None = None  # where the job is now, as far as the script knows
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts: a person, a machine token, the shell, or a scanner."""
+
+    kind: str  # person, token, shell, scanner
+    name: str
+    role: str = ""
+    address: str = ""
+    may_act: bool = False
+    may_bulk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One act on some jobs of one queue, or on the queue itself when `jobs` is empty."""
+
+    act: Act
+    queue: QueueRef
+    actor: Actor
+    reason: str
+    jobs: tuple[Seen, ...] = ()
+    options: Options = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether the act may be done to this job, judged before it is tried; `risk` in plain words."""
+
+    id: str
+    is_allowed: bool
+    why: str = ""  # why not
+    risk: str = ""
+    seen: Seen | None = None
+    name: str = ""
+    outcome: Outcome = Outcome.REFUSED  # of a job that it may not be done to: refused, or missing
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """One line of an answer: `{"job", "outcome", "why", "audit"}`."""
+
+    job: str
+    outcome: Outcome
+    why: str = ""
+    audit: int | None = None  # number of the entry that holds the outcome
+    can_restore: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {"job": self.job, "outcome": self.outcome.value, "why": self.why, "audit": self.audit}
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """One bounded step of a clean or a drain."""
+
+    jobs: tuple[Kept, ...] = field(default=())
+    removed: int = 0
+    skipped: int = 0
+    is_finished: bool = False
+    next: str = ""  # to be handed on in `Options.cursor`, so that what was passed over is not looked at again

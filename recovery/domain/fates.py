@@ -1,0 +1,94 @@
+"""What happens to a job if nobody acts, in one sentence, and until when at the latest."""
+
+from __future__ import annotations
+
+from recovery.domain.ages import age
+from recovery.domain.jobs import JobRow
+from recovery.domain.surroundings import Parent, Surroundings
+from recovery.domain.verdicts import Kind
+
+Fate = tuple[str, int | None]
+
+
+def fate(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
+    match kind:
+        case Kind.LATE | Kind.DOOMED:
+            return _expiring(kind, row, around)
+        case Kind.UNLOCKED | Kind.ORPHAN:
+            return _rescued(row, around)
+        case Kind.ABANDONED:
+            return f"Nothing: {_why_dead(around)}.", None
+        case Kind.GHOST:
+            return _ghost(row, around)
+        case _:
+            return _SAID[kind], None
+
+
+_SAID = {
+    Kind.HELD: "Nothing: its worker renews the lock.",
+    Kind.OVERDUE: "Nothing: its worker renews the lock, so it may run for ever.",
+    Kind.STRAY: "It runs on for nobody: nothing waits for what it returns.",
+    Kind.UNKNOWN: "Unknown.",
+}
+
+
+def dead_words(around: Surroundings) -> str:
+    """A sentence: that no watchdog is alive."""
+    said = _why_dead(around)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def parent_words(row: JobRow, parent: Parent) -> str:
+    how = "has failed" if parent is Parent.FAILED else "is not there any more"
+    return f"Its parent {how}."
+
+
+def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
+    ttl = row.lock.ttl if row.lock else None
+    if ttl is None:
+        return "Nothing: the lock never ends, so no watchdog will take it.", None
+    unless = " unless it is renewed" if kind is Kind.LATE else ""
+    if around.watchdog_is_dead:
+        return f"The lock ends in {age(ttl)}{unless}; then nothing: {_why_dead(around)}.", None
+    within = around.stalled_interval
+    told = f"the watchdog of a worker takes it within {age(within)}{_then(row, around)}"
+    return f"The lock ends in {age(ttl)}{unless}; then {told}.", around.now + ttl + within
+
+
+def _rescued(row: JobRow, around: Surroundings) -> Fate:
+    if around.watchdog_is_dead:
+        return f"Nothing: {_why_dead(around)}.", None
+    within = around.rescued_within
+    said = f"The watchdog of a worker takes it within {age(within)}{_then(row, around)}."
+    if around.nobody_is_here is None:
+        return f"{said} Whether a worker is connected is not known.", around.now + within
+    return said, around.now + within
+
+
+def _then(row: JobRow, around: Surroundings) -> str:
+    """What the library does with it. How many stalls its workers allow is in no key; one is the default."""
+    if row.stalls:
+        return f"; it has stalled {_times(row.stalls)} before, so it fails unless more are allowed"
+    if around.is_n8n:
+        return "; n8n 2 and later fail it then"
+    return "; it waits then, because the queue is paused" if around.is_paused else ""
+
+
+def _ghost(row: JobRow, around: Surroundings) -> Fate:
+    if row.lock is not None:
+        return "Its worker cannot finish it: the library finds no such job.", None
+    if around.watchdog_is_dead:
+        return f"Nothing while {_why_dead(around)}; a later worker may run it without its name and data.", None
+    return "The watchdog puts the id back, and a worker may run it without its name and data.", None
+
+
+def _why_dead(around: Surroundings) -> str:
+    if around.nobody_is_here:
+        return "no worker is connected, so there is no watchdog"
+    silent = around.watchdog_silent_for
+    checked = f"nobody has run the stalled check for {age(silent)}" if silent is not None else "there is no watchdog"
+    return checked if around.workers is None else f"workers are connected, but {checked}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else "twice" if count == 2 else f"{count:,} times"

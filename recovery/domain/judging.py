@@ -1,0 +1,222 @@
+"""The verdict: what was seen of a job, and what is known around it, to what we say of it.
+
+Rules of truth: nothing is said without its evidence, and what is not known stays unknown. A job is *held* only by a
+lock that was seen. A job is an *orphan* only when it was proven: BullMQ ≥ 5 takes and locks in one step, so one atomic
+sighting will do; Bull and BullMQ ≤ 4 leave a job active and lock-less for a moment, so it takes two sightings, at
+least one stalled interval apart, of a job of which nothing else has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from recovery.domain import fates
+from recovery.domain.acting import Act
+from recovery.domain.ages import age
+from recovery.domain.causes import cause
+from recovery.domain.holders import Holder, departures, holder
+from recovery.domain.jobs import JobRow
+from recovery.domain.refs import shown
+from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
+from recovery.domain.verdicts import Cause, Kind, Verdict
+
+
+def verdict(
+    row: JobRow,
+    around: Surroundings,
+    *,
+    sighting: Sighting | None = None,
+    parent: Parent = Parent.NONE,
+    orphaned: int = 0,
+) -> Verdict:
+    """Of an active job. `sighting` is how long it has been seen without a lock; None: this is the first look.
+
+    `orphaned` counts its earlier incidents within POISON_WINDOW.
+    """
+    sighting = sighting or Sighting(around.now)
+    kind = kind_of(row, around, sighting, parent)
+    evidence = _EVIDENCE[kind](row, around, sighting)
+    if kind is Kind.STRAY:
+        evidence = (fates.parent_words(row, parent), *evidence)
+    fate, until = fates.fate(kind, row, around)
+    why, hint = cause(row, around, sighting.since) if kind.is_lost else (Cause.UNKNOWN, "")
+    found = Verdict(kind, evidence, why, hint, fate, until, _suggestion(kind, row, around), orphaned)
+    return _poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
+
+
+def stray(row: JobRow, parent: Parent) -> Verdict | None:
+    """Of a job that still waits: None while its parent has not failed and is not gone."""
+    if parent not in (Parent.FAILED, Parent.GONE):
+        return None
+    fate = "It will run for nobody: nothing waits for what it returns."
+    return Verdict(Kind.STRAY, (fates.parent_words(row, parent),), fate=fate, suggests=Act.REMOVE)
+
+
+def is_proven(sighting: Sighting, around: Surroundings) -> bool:
+    """That it is active and nobody holds it."""
+    if not around.has_window:
+        return sighting.is_atomic or sighting.looks >= 2
+    return sighting.looks >= 2 and around.now - sighting.since >= around.stalled_interval
+
+
+def kind_of(row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent = Parent.NONE) -> Kind:
+    """The verdict's kind alone: for counting, where the words would cost more than the judging."""
+    if not row.lock_known:
+        return Kind.UNKNOWN
+    if row.missing:
+        return Kind.GHOST
+    if row.lock is None:
+        return _unlocked(around, sighting)
+    return _locked(row, around, sighting, parent)
+
+
+def _locked(row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent) -> Kind:
+    """What may soon be lost comes before what merely takes long."""
+    if _is_doomed(row, around, sighting):
+        return Kind.DOOMED
+    if _is_late(row, around):
+        return Kind.LATE
+    if parent in (Parent.FAILED, Parent.GONE):
+        return Kind.STRAY
+    return Kind.OVERDUE if _is_overdue(row, around) else Kind.HELD
+
+
+def _unlocked(around: Surroundings, sighting: Sighting) -> Kind:
+    if not is_proven(sighting, around):
+        return Kind.UNLOCKED
+    return Kind.ABANDONED if around.watchdog_is_dead else Kind.ORPHAN
+
+
+def _is_doomed(row: JobRow, around: Surroundings, sighting: Sighting) -> bool:
+    if holder(row, around) is Holder.GONE:
+        return True
+    # A holder that lives would have given its lock an end by now.
+    return _is_endless(row) and sighting.looks >= 2 and around.now - sighting.since >= around.stalled_interval
+
+
+def _is_endless(row: JobRow) -> bool:
+    return row.lock is not None and row.lock.ttl is None
+
+
+def _is_late(row: JobRow, around: Surroundings) -> bool:
+    if row.lock is None or row.lock.ttl is None or not around.lock_length:
+        return False
+    return row.lock.ttl < around.lock_length * around.renewed_above
+
+
+def _is_overdue(row: JobRow, around: Surroundings) -> bool:
+    if around.overdue_after is None or row.processed_at is None:
+        return False
+    return around.now - row.processed_at > around.overdue_after
+
+
+def _poisoned(found: Verdict) -> Verdict:
+    """This time counts too."""
+    if found.orphaned + 1 < POISON_AFTER:
+        return found
+    said = f"It was orphaned {found.orphaned:,} times before, within 72 h: it may be what kills its workers."
+    suggests = Act.FAIL if found.kind.is_orphaned else found.suggests
+    return replace(found, evidence=(*found.evidence, said), suggests=suggests, is_poison=True)
+
+
+def _suggestion(kind: Kind, row: JobRow, around: Surroundings) -> Act | None:
+    match kind:
+        case Kind.ORPHAN | Kind.ABANDONED:
+            return Act.FAIL if around.is_n8n else Act.REQUEUE
+        case Kind.DOOMED:
+            return Act.RELEASE
+        case Kind.OVERDUE | Kind.STRAY:
+            return Act.CANCEL
+        case Kind.GHOST:
+            return Act.REMOVE if row.lock is None else None
+    return None
+
+
+# -- evidence
+
+
+def _held(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
+    if _is_endless(row):
+        return (f"{_holder_words(row, around)} holds it with a lock that never ends, which no library makes.",)
+    return (f"{_holder_words(row, around)} holds it; its lock has {_left(row)} left.",)
+
+
+def _late(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
+    said = f"Its lock has {_left(row)} of {age(around.lock_length or 0)} left: at least one renewal was missed."
+    if holder(row, around) is Holder.HERE:
+        return said, f"Worker {shown(row.worker)} is still connected."
+    return (said,)
+
+
+def _doomed(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
+    if holder(row, around) is not Holder.GONE:
+        seen = age(around.now - sighting.since)
+        return (f"Its lock never ends, and for {seen} nobody has renewed it: no library makes such a lock.",)
+    lock = "a lock that never ends" if _is_endless(row) else "its lock"
+    return (f"{_gone_words(row, around)}, and {lock} is still there.",)
+
+
+def _lockless(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
+    seen = around.now - sighting.since
+    started = " and never started" if row.processed_at is None else ""
+    since = f"for {age(seen)}" if seen >= 1000 else "now"
+    return (f"It is active{started} and has had no lock {since}.",)
+
+
+def _unproven(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
+    said = _lockless(row, around, sighting)
+    if not around.has_window:
+        return *said, "It was seen so once, and not in one moment: the next look will tell."
+    wait = max(0, around.stalled_interval - (around.now - sighting.since))
+    return *said, f"A job of this library has no lock for a moment when it starts: proven in {age(wait)}."
+
+
+def _abandoned(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
+    return *_lockless(row, around, sighting), fates.dead_words(around)
+
+
+def _overdue(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
+    ran, limit = around.now - (row.processed_at or around.now), around.overdue_after or 0
+    return (f"It has run for {age(ran)}; the limit of this queue is {age(limit)}.", *_held(row, around, sighting))
+
+
+def _ghost(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
+    held = " A worker has its lock." if row.lock else ""
+    return (f"Its id is in the list of active jobs, but there is no such job: it was removed meanwhile.{held}",)
+
+
+def _unknown(*_: object) -> tuple[str, ...]:
+    return ("We may not look at its lock: rights are missing, or a proxy refuses it.",)
+
+
+_EVIDENCE: Mapping[Kind, Callable[[JobRow, Surroundings, Sighting], tuple[str, ...]]] = {
+    Kind.HELD: _held,
+    Kind.LATE: _late,
+    Kind.DOOMED: _doomed,
+    Kind.UNLOCKED: _unproven,
+    Kind.ORPHAN: _lockless,
+    Kind.ABANDONED: _abandoned,
+    Kind.OVERDUE: _overdue,
+    Kind.GHOST: _ghost,
+    Kind.STRAY: _held,
+    Kind.UNKNOWN: _unknown,
+}
+
+
+def _left(row: JobRow) -> str:
+    return age(row.lock.ttl or 0) if row.lock else "nothing"
+
+
+def _holder_words(row: JobRow, around: Surroundings) -> str:
+    return f"Worker {shown(row.worker)}" if holder(row, around) is Holder.HERE else "A worker"
+
+
+def _gone_words(row: JobRow, around: Surroundings) -> str:
+    if not around.nobody_is_here:
+        went = departures(row.worker, around)
+        ago = f" lost its connection {age(around.now - went[-1].at)} ago" if went else " is not connected any more"
+        return f"Worker {shown(row.worker)}{ago}"
+    if around.left:
+        return f"The last worker of this queue lost its connection {age(around.now - around.left[-1].at)} ago"
+    return "No worker of this queue is connected"

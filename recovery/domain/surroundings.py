@@ -1,0 +1,111 @@
+"""What is known around an active job when it is judged: its workers, its watchdog, its queue's limits, and how often
+it was seen as it is. All of it is frozen; None means that nobody knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+STALLED_INTERVAL = 30_000  # ms; what both libraries use when nobody says otherwise
+RENEWED_ABOVE = 0.4  # the libraries renew at half of a lock's length; a busy event loop may be a tenth late
+POISON_AFTER = 3  # orphaned so often within POISON_WINDOW: whatever it does, it kills its worker
+POISON_WINDOW = 72 * 3_600_000  # ms
+
+
+class Parent(StrEnum):
+    """How the parent of a job is."""
+
+    NONE = ""
+    ALIVE = "alive"
+    FAILED = "failed"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A worker's connection came or went. `name` is "" when the application gave none."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """How long a job has been seen active and without a lock, nothing else of it having changed meanwhile."""
+
+    since: int  # ms: the first look that saw it so
+    looks: int = 1
+    # Seen active and lock-less in one moment: between two reads of its lock nothing had started it anew.
+    is_atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """One queue at one moment."""
+
+    now: int
+    has_window: bool = True  # Bull, BullMQ ≤ 4: a job is active for a moment before it is locked
+    workers: int | None = None
+    names: frozenset[str] = frozenset()  # of the connected workers that have one
+    # Connected workers without a name: one of them may hold any job, whatever name is written in it.
+    unnamed: int = 0
+    left: tuple[Change, ...] = ()  # workers that went, oldest first
+    came: tuple[Change, ...] = ()
+    watchdog_ttl: int | None = None
+    watchdog_seen_at: int | None = None  # when its key was last there
+    watched_since: int | None = None  # since when we look: nothing is said of the time before
+    stalled_interval: int = STALLED_INTERVAL
+    lock_length: int | None = None  # the longest seen
+    renewed_above: float = RENEWED_ABOVE  # a lock that has less of its length left has missed a renewal
+    is_paused: bool = False
+    overdue_after: int | None = None
+    restarted_at: int | None = None  # when Redis was first seen with another run id
+    lost_together: int = 0  # jobs of this queue that lost their locks in one look with this one
+    cpu: float | None = None  # percent, of the server that runs the holder
+    server: str = ""
+    is_n8n: bool = False  # running a job again runs its workflow again from the start
+
+    @property
+    def nobody_is_here(self) -> bool | None:
+        """Whether no worker is connected. A worker may hide its name, so an empty list needs a second witness: we saw
+        its workers go, or nobody has run the stalled check lately.
+        """
+        if self.workers is None:
+            return None
+        if self.workers:
+            return False
+        if self.watchdog_ttl is None:
+            return True
+        return True if self.left and not self._was_checked_after(self.left[-1].at) else None
+
+    @property
+    def watchdog_silent_for(self) -> int | None:
+        """How long nobody has run the stalled check, as far as we watched; None while its key is there."""
+        known = [at for at in (self.watchdog_seen_at, self.watched_since) if at is not None]
+        if self.watchdog_ttl is not None or not known:
+            return None
+        return max(0, self.now - max(known))
+
+    @property
+    def watchdog_is_dead(self) -> bool:
+        """Nobody will run the stalled check: there is no worker, or those that are there leave it out."""
+        if self.nobody_is_here:
+            return True
+        silent = self.watchdog_silent_for
+        # Two intervals: the key ends a moment before the next check begins, and that one may be late.
+        return silent is not None and silent > 2 * self.stalled_interval
+
+    @property
+    def rescued_within(self) -> int:
+        """How long until the watchdog's next pass, at most."""
+        return self.stalled_interval if self.watchdog_ttl is None else self.watchdog_ttl
+
+    def _was_checked_after(self, moment: int) -> bool:
+        """The key lives for one interval: with more left than that leaves, it was written later."""
+        left = self.stalled_interval - (self.now - moment)
+        return self.watchdog_ttl is not None and self.watchdog_ttl > left + _SLACK
+
+
+_SLACK = 2_000  # ms: two looks, two clocks

@@ -1,0 +1,107 @@
+"""What we say of one active job: the verdict, why, what happens if nobody acts, and what we suggest.
+
+Pure: what was seen and when comes in, a verdict comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recovery.domain.acting import Act
+from recovery.domain.jobs import JobRow
+from recovery.domain.refs import JobRef
+
+
+class Kind(StrEnum):
+    """The verdicts, in the words of every page; `urgency` orders the inbox."""
+
+    HELD = "held"
+    LATE = "late"
+    DOOMED = "doomed"
+    UNLOCKED = "unlocked"
+    ORPHAN = "orphan"
+    ABANDONED = "abandoned"
+    OVERDUE = "overdue"
+    GHOST = "ghost"
+    STRAY = "stray"
+    MALFORMED = "malformed"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_orphaned(self) -> bool:
+        return self in (Kind.ORPHAN, Kind.ABANDONED)
+
+    @property
+    def is_lost(self) -> bool:
+        """Its holder is gone, or so it seems: what an incident is about."""
+        return self in (Kind.ABANDONED, Kind.ORPHAN, Kind.DOOMED, Kind.UNLOCKED)
+
+    @property
+    def urgency(self) -> int:
+        """Larger is more urgent; 0 is nothing that anybody has to look at."""
+        return _URGENCY.get(self, 0)
+
+
+_URGENCY = {
+    Kind.ABANDONED: 9,
+    Kind.ORPHAN: 7,
+    Kind.DOOMED: 6,
+    Kind.MALFORMED: 5,
+    Kind.OVERDUE: 4,
+    Kind.GHOST: 3,
+    Kind.STRAY: 2,
+    Kind.UNLOCKED: 1,
+}
+_POISON_URGENCY = 8
+
+
+class Cause(StrEnum):
+    CRASHED = "crashed"
+    STARVED = "starved"
+    DEPLOYED = "deployed over"
+    RESTARTED = "Redis restarted"
+    UNKNOWN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`until` is when what is foretold happens at the latest (ms), None: never, or nobody knows."""
+
+    kind: Kind
+    evidence: tuple[str, ...] = ()
+    cause: Cause = Cause.UNKNOWN
+    cause_evidence: str = ""
+    fate: str = ""  # one sentence: what happens if nobody acts
+    until: int | None = None
+    suggests: Act | None = None
+    orphaned: int = 0  # how often this job was orphaned before, within 72 h
+    is_poison: bool = False
+
+    @property
+    def why(self) -> str:
+        return " ".join(self.evidence)
+
+    @property
+    def urgency(self) -> int:
+        return max(self.kind.urgency, _POISON_URGENCY) if self.is_poison else self.kind.urgency
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Nothing will put it right by itself."""
+        if self.kind in (Kind.ORPHAN, Kind.DOOMED):
+            return self.is_poison or self.until is None
+        return self.kind in (Kind.ABANDONED, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """One line of the inbox."""
+
+    job: JobRef
+    name: str
+    verdict: Verdict
+    since: int  # ms: since when it has had this verdict
+    holder: str = ""  # worker, as far as it is known
+    row: JobRow | None = None
+    incident: int | None = None  # number of the open incident

@@ -1,0 +1,144 @@
+"""What the engine remembers in the database: the audit, incidents, and bulk runs.
+
+Names from Redis may hold any bytes, which no database takes as text: columns named `base` and `job` hold them as
+`refs.slug` writes them. Times are milliseconds since 1970, as everywhere in the engine.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+_NAME = 64
+_BASE = 1024  # a slug is up to three times as long as the name
+_JOB = 2048
+
+
+class AuditHead(models.Model):
+    """The end of the chain, one row: whoever appends takes it first, so that two cannot append at once."""
+
+    number = models.BigIntegerField(default=0)
+    hash = models.CharField(max_length=64, default="")
+
+
+class AuditEntry(models.Model):
+    """One link of the chain. Written once, never changed. `intent` of an outcome is the number of its intent."""
+
+    number = models.BigIntegerField(primary_key=True)
+    at = models.BigIntegerField()
+    phase = models.CharField(max_length=8)  # intent, outcome, note
+    intent = models.BigIntegerField(null=True)
+    actor_kind = models.CharField(max_length=16)
+    actor = models.CharField(max_length=200)
+    role = models.CharField(max_length=16)
+    address = models.CharField(max_length=64)
+    act = models.CharField(max_length=32)
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    reason = models.TextField()
+    body = models.TextField()  # canonical JSON: options, jobs, before and after; what the hash covers, as it is
+    previous = models.CharField(max_length=64)
+    hash = models.CharField(max_length=64)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["at"], name="audit_at"),
+            models.Index(fields=["intent"], name="audit_intent"),
+            models.Index(fields=["deployment", "base", "number"], name="audit_queue"),
+            models.Index(fields=["actor", "number"], name="audit_actor"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.act} ({self.phase})"
+
+
+class AuditJob(models.Model):
+    """Which jobs an intent is about, to find it from the job's page. The entries' bodies are the truth.
+
+    An act on the queue itself has one row, whose job is `job_key("")`.
+    """
+
+    entry = models.ForeignKey(AuditEntry, on_delete=models.CASCADE, related_name="jobs")
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    job = models.CharField(max_length=_JOB)
+    outcome = models.CharField(max_length=16)  # "" until the outcome is written
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["deployment", "base", "job"], name="audit_job")]
+
+
+class Incident(models.Model):
+    """One orphan from first sight to resolution; its length is the measured time to recovery."""
+
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    job = models.CharField(max_length=_JOB)
+    name = models.TextField(default="")
+    kind = models.CharField(max_length=16)  # the gravest verdict it had
+    cause = models.CharField(max_length=32, default="")
+    evidence = models.TextField(default="")
+    holder = models.CharField(max_length=300, default="")
+    opened_at = models.BigIntegerField()  # first seen without a lock, or with a lock that nobody holds
+    proven_at = models.BigIntegerField(null=True)
+    closed_at = models.BigIntegerField(null=True)
+    resolved_by = models.CharField(max_length=16, default="")  # watchdog, operator, scanner, worker, removed
+    audit = models.BigIntegerField(null=True)  # number of the entry that resolved it
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["deployment", "base", "job"], condition=Q(closed_at=None), name="incident_one_open"
+            )
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["closed_at"], name="incident_closed"),
+            models.Index(fields=["deployment", "base", "job"], name="incident_job"),
+        ]
+
+
+class BulkRun(models.Model):
+    """An act on many jobs, done by the scheduler in chunks: it survives the page, the request and a restart."""
+
+    created_at = models.BigIntegerField()
+    started_at = models.BigIntegerField(null=True)
+    ended_at = models.BigIntegerField(null=True)
+    status = models.CharField(max_length=10, default="waiting")  # waiting, gathering, running, stopped, ended, failed
+    wants_stop = models.BooleanField(default=False)
+    act = models.CharField(max_length=32)
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    actor = models.TextField()  # JSON of acting.Actor
+    reason = models.TextField()
+    options = models.TextField(default="{}")  # JSON of acting.Options
+    selection = models.TextField(default="{}")  # JSON: the state whose jobs are meant, up to when, and a filter
+    cursor = models.TextField(default="")  # while gathering: how far it came
+    trouble = models.TextField(default="")  # why it holds or failed
+    total = models.IntegerField(default=0)
+    done = models.IntegerField(default=0)
+    refused = models.IntegerField(default=0)
+    missing = models.IntegerField(default=0)
+    unchanged = models.IntegerField(default=0)
+    unknown = models.IntegerField(default=0)
+    beat_at = models.BigIntegerField(null=True)  # last sign of life of whoever runs it
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["status"], name="bulk_status")]
+
+
+class BulkItem(models.Model):
+    """One job of a bulk run, as it was seen when the run was ordered, and what came of it."""
+
+    run = models.ForeignKey(BulkRun, on_delete=models.CASCADE, related_name="items")
+    place = models.IntegerField()
+    job = models.CharField(max_length=_JOB)
+    seen = models.TextField()  # JSON of acting.Seen
+    outcome = models.CharField(max_length=10, default="")  # "" not tried yet
+    why = models.TextField(default="")
+    audit = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["run", "place"], name="bulk_place")]
+        indexes: ClassVar = [models.Index(fields=["run", "outcome", "place"], name="bulk_left")]

@@ -1,0 +1,389 @@
+"""Remove and put back on queues of the real BullMQ 3 to 6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from recovery.backends.bullmq import keepsakes, kin
+from recovery.domain.acting import Act, Kept, Outcome
+from recovery.domain.jobs import State
+from tests.contract.desk import GENERATIONS, Desk, desk_of
+from tests.fleet import Fleet
+from tests.stores import Store
+from tests.waiting import until
+
+HOUR = 3_600_000
+
+
+@pytest.fixture(params=GENERATIONS)
+def desk(request: pytest.FixtureRequest, valkey: Store, libraries: Fleet) -> Iterator[Desk]:
+    with desk_of(request.param, libraries, valkey) as desk:
+        yield desk
+
+
+def _make(desk: Desk, state: State) -> str:
+    """A job in this state, in a queue where others wait as well."""
+    queue = desk.queue
+    if state is State.FAILED:
+        return desk.fail()
+    if state is State.COMPLETED:
+        job = queue.add("done")
+        desk.done(job)
+        return job
+    if state is State.ACTIVE:
+        return desk.orphaned()[0]
+    if state is State.WAITING_CHILDREN:
+        return str(queue.add_flow([{"queueName": "elsewhere"}])["id"])
+    options = {State.DELAYED: {"delay": HOUR}, State.PRIORITIZED: {"priority": 5}}.get(state, {})
+    queue.add("before")
+    job = queue.add("it", **options)
+    queue.add("after")
+    if state is State.PAUSED:
+        queue.pause()
+    return job
+
+
+STATES = tuple(state for state in keepsakes.PLACES if state is not State.UNKNOWN)
+
+
+def _skip_what_is_not_there(desk: Desk, state: State) -> None:
+    if state is State.PRIORITIZED and desk.queue.library.major < 4:
+        pytest.skip("no such state")
+    if state is State.PAUSED and desk.queue.library.major == 6:
+        pytest.skip("no such state")
+
+
+class TestRemove:
+    @pytest.mark.parametrize("state", STATES)
+    def test_a_job_of_any_state_goes_and_comes_back_as_it_was(self, desk: Desk, state: State) -> None:
+        _skip_what_is_not_there(desk, state)
+        job = _make(desk, state)
+        desk.queue.call_job(job, "log", "a line")
+        before = _without_events(desk)
+        kept = desk.does(Act.REMOVE, job, children=False).kept
+        assert desk.state(job) == "gone"
+        assert not any(f":{job}:" in f"{key}:" for key in desk.all_keys())
+        assert desk.events()[-1]["event"] == "removed"
+        assert isinstance(kept, Kept)
+        assert (kept.state, kept.size > 100) == (state, True)
+        if state is State.WAITING_CHILDREN:
+            return  # its child is gone on its own account; see the families below
+        assert desk.put_back(kept).outcome is Outcome.DONE
+        assert _without_events(desk) == before
+
+    @pytest.mark.parametrize("state", [state for state in STATES if state is not State.WAITING_CHILDREN])
+    def test_the_library_would_leave_the_same(self, desk: Desk, state: State) -> None:
+        _skip_what_is_not_there(desk, state)
+        theirs = desk.beside(desk.queue.library.queue(desk.store))
+        jobs = [_make(one, state) for one in (desk, theirs)]
+        theirs.queue.call_job(jobs[1], "remove")
+        desk.does(Act.REMOVE, jobs[0])
+        assert _kinds(desk) == _kinds(theirs)
+        assert [event["event"] for event in desk.events()] == [event["event"] for event in theirs.events()]
+        assert desk.events()[-1] == theirs.events()[-1] | {"jobId": jobs[0]}
+
+    def test_a_locked_job_is_refused(self, desk: Desk) -> None:
+        job = desk.queue.add("long")
+        worker = desk.queue.work("hang")
+        desk.running()
+        (refused,) = desk.act(Act.REMOVE, job)
+        assert (refused.outcome, refused.state) == (Outcome.REFUSED, State.ACTIVE)
+        assert refused.why.startswith("A worker holds its lock")
+        worker.release()
+        desk.ended(job)
+
+    def test_the_next_run_of_a_scheduler_is_refused(self, desk: Desk) -> None:
+        """Before 5.16 the library takes it away, and the schedule ends without a word."""
+        desk.queue.schedule("yearly", {"pattern": "0 0 1 1 *"})
+        (job,) = (str(job["id"]) for job in desk.queue.jobs("delayed"))
+        before = desk.all_keys()
+        (refused,) = desk.act(Act.REMOVE, job)
+        assert refused.outcome is Outcome.REFUSED
+        assert "next run of a scheduler" in refused.why
+        assert desk.all_keys() == before
+
+    def test_one_that_moved_meanwhile_is_refused_with_its_state(self, desk: Desk) -> None:
+        job = desk.queue.add("later", delay=HOUR)
+        seen = desk.seen(job)
+        desk.queue.call_job(job, "promote")
+        before = desk.all_keys()
+        (refused,) = desk.act(Act.REMOVE, seen)
+        assert (refused.outcome, refused.state) == (Outcome.REFUSED, State.WAITING)
+        assert desk.all_keys() == before
+
+    def test_one_that_is_gone_is_missing(self, desk: Desk) -> None:
+        job = desk.queue.add()
+        seen = desk.seen(job)
+        desk.queue.call_job(job, "remove")
+        assert [answer.outcome for answer in desk.act(Act.REMOVE, seen)] == [Outcome.MISSING]
+
+    def test_an_id_without_a_job_is_taken_out_of_its_list(self, desk: Desk) -> None:
+        job = desk.queue.add("ghost")
+        seen = desk.seen(job)
+        desk.store.client.delete(desk.queue.key(job))
+        (done,) = desk.act(Act.REMOVE, seen)
+        assert (done.outcome, done.kept, done.why) == (Outcome.DONE, None, "")
+        assert desk.list("wait") == []
+
+    def test_a_hash_that_no_list_holds_is_removed(self, desk: Desk) -> None:
+        job = desk.queue.add("orphan hash")
+        desk.store.client.delete(desk.queue.key("wait"))
+        seen = desk.seen(job)
+        assert seen.state is State.UNKNOWN
+        kept = desk.does(Act.REMOVE, seen).kept
+        assert desk.state(job) == "gone"
+        assert kept is not None
+        assert desk.put_back(kept).outcome is Outcome.DONE
+
+    def test_many_at_once_are_answered_one_by_one(self, desk: Desk) -> None:
+        held = desk.queue.add("long")
+        worker = desk.queue.work("hang")
+        desk.running()
+        free = [desk.queue.add("free") for _ in range(3)]
+        answers = desk.act(Act.REMOVE, free[0], held, *free[1:])
+        assert [answer.outcome.value for answer in answers] == ["done", "refused", "done", "done"]
+        worker.release()
+
+    def test_what_is_too_big_goes_and_is_not_kept(self, desk: Desk) -> None:
+        job = desk.queue.add("big", {"text": "x" * keepsakes.KEEP_LIMIT})
+        done = desk.does(Act.REMOVE, job)
+        assert done.kept is None
+        assert "too big to be kept" in done.why
+
+    def test_a_log_without_end_is_not_packed(self, desk: Desk) -> None:
+        job = desk.queue.add("talkative")
+        desk.store.client.rpush(desk.queue.key(job, "logs"), *range(5001))
+        assert desk.does(Act.REMOVE, job).kept is None
+
+    def test_a_key_of_a_foreign_type_is_left_alone(self, desk: Desk) -> None:
+        job = desk.queue.add()
+        seen = desk.seen(job)
+        desk.store.client.set(desk.queue.key("completed"), "not a sorted set")
+        before = desk.all_keys()
+        (refused,) = desk.act(Act.REMOVE, seen)
+        assert refused.outcome is Outcome.REFUSED
+        assert desk.all_keys() == before
+
+
+class TestFamilies:
+    def test_the_last_child_lets_its_parent_go(self, desk: Desk) -> None:
+        children = desk.beside(desk.queue.library.queue(desk.store))
+        tree = desk.queue.add_flow([{"queueName": children.queue.name}] * 2)
+        worker = desk.queue.work("ok")
+        one, two = (branch["id"] for branch in tree["children"])
+        children.does(Act.REMOVE, one)
+        assert desk.state(tree["id"]) == "waiting-children"
+        children.does(Act.REMOVE, two)
+        desk.ended(tree["id"])
+        assert worker.events("completed") == [("completed", tree["id"])]
+
+    def test_a_parent_that_is_let_go_keeps_its_priority(self, desk: Desk) -> None:
+        """The library puts it before all others."""
+        children = desk.beside(desk.queue.library.queue(desk.store))
+        tree = desk.queue.add_flow([{"queueName": children.queue.name}], priority=7)
+        urgent = desk.queue.add("urgent", priority=1)
+        children.does(Act.REMOVE, tree["children"][0]["id"])
+        worker = desk.queue.work("ok")
+        desk.ended(tree["id"])
+        assert [id for _, id in worker.events("completed")] == [urgent, tree["id"]]
+
+    def test_children_go_with_their_parent(self, desk: Desk) -> None:
+        children = desk.beside(desk.queue.library.queue(desk.store))
+        grandchild = {"queueName": children.queue.name}
+        tree = desk.queue.add_flow([{"queueName": children.queue.name, "children": [grandchild]}, grandchild])
+        done = desk.does(Act.REMOVE, tree["id"])
+        assert done.kept is None
+        assert "Its children went with it" in done.why
+        assert sum(children.queue.counts().values()) == 0
+        assert not [key for key in desk.all_keys() if desk.queue.key(tree["id"]) in key]
+        assert [event["event"] for event in children.events()].count("removed") == 3
+
+    def test_a_parent_that_goes_with_its_children_is_not_let_go_by_them_first(self, desk: Desk) -> None:
+        """In the middle of its removal the library moves it to wait, says so, and wakes a worker for nothing."""
+        tree = desk.queue.add_flow([{"queueName": "elsewhere"}])
+        desk.does(Act.REMOVE, tree["id"])
+        assert desk.events()[-1] == {"event": "removed", "jobId": tree["id"], "prev": "waiting-children"}
+        assert desk.zset("marker") == {}
+
+    def test_children_stay_when_asked(self, desk: Desk) -> None:
+        children = desk.beside(desk.queue.library.queue(desk.store))
+        tree = desk.queue.add_flow([{"queueName": children.queue.name}])
+        desk.does(Act.REMOVE, tree["id"], children=False)
+        assert children.queue.counts()["waiting"] == 1
+        children.done(tree["children"][0]["id"])
+
+    def test_a_locked_child_holds_them_all(self, desk: Desk) -> None:
+        children = desk.beside(desk.queue.library.queue(desk.store))
+        tree = desk.queue.add_flow([{"queueName": children.queue.name}] * 2)
+        worker = children.queue.work("hang")
+        children.running()
+        before = desk.hash(tree["id"])
+        (refused,) = desk.act(Act.REMOVE, tree["id"])
+        assert refused.outcome is Outcome.REFUSED
+        assert "lock of one of its children" in refused.why
+        assert desk.hash(tree["id"]) == before
+        worker.release()
+
+    def test_a_family_that_grew_meanwhile_is_refused(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        tree = desk.queue.add_flow([{"queueName": "elsewhere"}])
+        monkeypatch.setattr(kin, "families", lambda target, jobs: dict.fromkeys(jobs, ()))
+        before = desk.all_keys()
+        (refused,) = desk.act(Act.REMOVE, tree["id"])
+        assert (refused.outcome, refused.why) == (
+            Outcome.REFUSED,
+            "Its family has grown since it was looked up. Try again.",
+        )
+        assert desk.all_keys() == before
+
+    def test_a_family_beyond_measure_is_refused(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        tree = desk.queue.add_flow([{"queueName": "elsewhere"}] * 3)
+        monkeypatch.setattr(kin, "FAMILY_LIMIT", 2)
+        (refused,) = desk.act(Act.REMOVE, tree["id"])
+        assert refused.outcome is Outcome.REFUSED
+        assert "remove some of them first" in refused.why
+
+    def test_a_child_that_comes_back_is_waited_for_again(self, desk: Desk) -> None:
+        children = desk.beside(desk.queue.library.queue(desk.store))
+        later = {"queueName": children.queue.name, "opts": {"delay": HOUR}}
+        tree = desk.queue.add_flow([later, {"queueName": children.queue.name}])
+        one, two = (branch["id"] for branch in tree["children"])
+        kept = children.does(Act.REMOVE, one).kept
+        assert kept is not None
+        children.put_back(kept)
+        children.done(two)
+        assert desk.state(tree["id"]) == "waiting-children"
+        children.does(Act.PROMOTE, one)
+        children.done(one)
+        desk.done(tree["id"])
+
+    def test_a_parent_does_not_come_back_before_its_children(self, desk: Desk) -> None:
+        children = desk.beside(desk.queue.library.queue(desk.store))
+        tree = desk.queue.add_flow([{"queueName": children.queue.name}])
+        parent = desk.does(Act.REMOVE, tree["id"], children=False).kept
+        child = children.does(Act.REMOVE, tree["children"][0]["id"]).kept
+        assert parent is not None
+        assert child is not None
+        before = desk.all_keys()
+        refused = desk.put_back(parent)
+        assert refused.outcome is Outcome.REFUSED
+        assert "Put its children back first" in refused.why
+        assert desk.all_keys() == before
+        assert children.put_back(child).outcome is Outcome.DONE
+        assert desk.put_back(parent).outcome is Outcome.DONE
+        children.done(child.id)
+        desk.done(parent.id)
+
+
+class TestDuplicates:
+    @pytest.fixture(params=["bullmq5", "bullmq6"])
+    def desk(self, request: pytest.FixtureRequest, valkey: Store, libraries: Fleet) -> Iterator[Desk]:
+        with desk_of(request.param, libraries, valkey) as desk:
+            yield desk
+
+    def test_the_key_that_holds_duplicates_back_goes_with_its_job(self, desk: Desk) -> None:
+        job = desk.queue.add("once", deduplication={"id": "d"})
+        desk.does(Act.REMOVE, job)
+        assert desk.queue.add("again", deduplication={"id": "d"}) != job
+
+    def test_another_jobs_key_stays(self, desk: Desk) -> None:
+        job = desk.queue.add("once", deduplication={"id": "d"})
+        desk.store.client.set(desk.queue.key("de", "d"), "another")
+        desk.does(Act.REMOVE, job)
+        assert desk.store.client.get(desk.queue.key("de", "d")) == b"another"
+
+
+class TestPutBack:
+    def test_it_runs_once_and_wakes_an_idle_worker(self, desk: Desk) -> None:
+        job = desk.queue.add("job")
+        kept = desk.does(Act.REMOVE, job).kept
+        assert kept is not None
+        worker = desk.queue.work("ok")
+        warm = desk.queue.add("warm")
+        desk.ended(warm)
+        assert desk.put_back(kept).state is State.WAITING
+        until(lambda: desk.state(job) == "completed", seconds=4)
+        assert [id for _, id in worker.events("completed")] == [warm, job]
+        assert {"event": "added", "jobId": job, "name": "job"} in desk.events()
+
+    def test_between_its_old_neighbours(self, desk: Desk) -> None:
+        jobs = [desk.queue.add("job") for _ in range(3)]
+        kept = desk.does(Act.REMOVE, jobs[1]).kept
+        assert kept is not None
+        assert kept.before == jobs[0]
+        desk.queue.add("newer")
+        desk.put_back(kept)
+        assert desk.list("wait")[-3:] == [jobs[2], jobs[1], jobs[0]]
+
+    def test_next_to_run_when_its_neighbour_has_been_taken(self, desk: Desk) -> None:
+        jobs = [desk.queue.add("job") for _ in range(3)]
+        kept = desk.does(Act.REMOVE, jobs[1]).kept
+        assert kept is not None
+        desk.queue.call_job(jobs[0], "remove")
+        desk.put_back(kept)
+        assert desk.list("wait") == [jobs[2], jobs[1]]
+
+    def test_into_the_pause_of_its_queue(self, desk: Desk) -> None:
+        kept = desk.does(Act.REMOVE, desk.queue.add("job")).kept
+        assert kept is not None
+        desk.queue.pause()
+        desk.put_back(kept)
+        desk.queue.resume()
+        desk.done(kept.id)
+
+    def test_a_delayed_one_runs_when_it_is_due(self, desk: Desk) -> None:
+        """An idle worker is told; by itself it would look after five seconds at the earliest."""
+        job = desk.queue.add("soon", delay=1500)
+        kept = desk.does(Act.REMOVE, job).kept
+        assert kept is not None
+        desk.queue.work("ok")
+        desk.ended(desk.queue.add("warm"))
+        desk.put_back(kept)
+        desk.ended(job, seconds=4)
+
+    def test_an_id_that_is_in_use_again_is_refused(self, desk: Desk) -> None:
+        job = desk.queue.add("old", {"is": "old"}, jobId="mine")
+        kept = desk.does(Act.REMOVE, job).kept
+        assert kept is not None
+        desk.queue.add("new", {"is": "new"}, jobId="mine")
+        before = desk.all_keys()
+        refused = desk.put_back(kept)
+        assert (refused.outcome, refused.why) == (Outcome.REFUSED, "Its id is in use again.")
+        assert desk.all_keys() == before
+
+    def test_a_dump_that_the_store_does_not_read_leaves_nothing_behind(self, desk: Desk) -> None:
+        job = desk.queue.add("job")
+        desk.queue.call_job(job, "log", "a line")
+        kept = desk.does(Act.REMOVE, job).kept
+        assert kept is not None
+        before = desk.all_keys()
+        dumps = (kept.dumps[0], (kept.dumps[1][0], b"no dump"))
+        refused = desk.put_back(Kept(kept.id, kept.state, dumps))
+        assert refused.outcome is Outcome.REFUSED
+        assert "does not take it back" in refused.why
+        assert desk.all_keys() == before
+
+
+def _without_events(desk: Desk) -> dict[str, object]:
+    """All keys as they are, but for the stream of events, and the mark that wakes workers."""
+    keys = desk.store.client.scan_iter("*")
+    loose = {desk.queue.key("events").encode(), desk.queue.key("marker").encode()}
+    return {key.decode(): _value(desk, key) for key in keys if key not in loose}
+
+
+def _value(desk: Desk, key: bytes) -> object:
+    kind = desk.store.client.type(key)
+    if kind == b"hash":
+        return desk.store.client.hgetall(key)
+    if kind == b"list":
+        return desk.store.client.lrange(key, 0, -1)
+    if kind == b"zset":
+        return desk.store.client.zrange(key, 0, -1, withscores=True)
+    return desk.store.client.dump(key)
+
+
+def _kinds(desk: Desk) -> dict[str, bytes]:
+    """Which keys of the queue there are, and of what type."""
+    found = desk.store.client.scan_iter(f"{desk.queue.base}:*")
+    return {key.decode().removeprefix(desk.queue.base): desk.store.client.type(key) for key in found}

@@ -1,0 +1,74 @@
+"""Every script that changes a queue says what it takes, what it answers, what it costs and for whom it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from recovery.connections.scripts import script
+
+BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
+SCRIPTS = sorted(BACKENDS.glob("*/lua/write/*.lua"))
+PARTS = sorted(BACKENDS.glob("*/lua/write/parts/*.lua"))
+HEADINGS = ("KEYS", "ARGV", "Returns", "Cost", "Versions")
+_HEAD = re.compile(r"\A(?:--\[\[\n.*?\n\]\]|(?:--[^\n]*\n)+)", re.DOTALL)
+_COMMENT = re.compile(r"--\[\[.*?\]\]|--[^\n]*", re.DOTALL)
+_INCLUDE = re.compile(r"^--- include ([a-z-]+)$", re.MULTILINE)
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(BACKENDS))
+
+
+def test_there_are_scripts_of_both_libraries() -> None:
+    assert {path.parents[2].name for path in SCRIPTS} == {"bull", "bullmq"}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=_named)
+def test_a_script_has_its_head(path: Path) -> None:
+    head = _HEAD.match(path.read_text("utf-8"))
+    assert head, "it does not open with a comment"
+    lacking = [word for word in HEADINGS if not re.search(rf"^[\s-]*{word}\b", head[0], re.MULTILINE | re.IGNORECASE)]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=_named)
+def test_its_name_is_a_verb_and_an_object(path: Path) -> None:
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)+", path.stem)
+
+
+@pytest.mark.parametrize("path", PARTS, ids=_named)
+def test_a_part_says_what_it_is_for(path: Path) -> None:
+    assert re.search(r"^-- [A-Z`]", path.read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=_named)
+def test_every_part_that_it_asks_for_is_there(path: Path) -> None:
+    whole = script(path).text.decode()
+    assert _INCLUDE.findall(whole) == []
+
+
+def test_no_part_is_left_over() -> None:
+    asked = {(path.parents[1].parent.name, name) for path in [*SCRIPTS, *PARTS] for name in _asked(path)}
+    wanted = {name for _, name in asked}
+    assert [_named(path) for path in PARTS if path.stem not in wanted] == []
+
+
+def _asked(path: Path) -> list[str]:
+    return _INCLUDE.findall(path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", [*SCRIPTS, *PARTS], ids=_named)
+def test_no_payload_is_decoded_or_written_back(path: Path) -> None:
+    """JSON of a job stays text: a round trip through Lua changes numbers and empty lists. Our own arguments may be."""
+    code = _COMMENT.sub("", path.read_text("utf-8"))
+    assert "cjson.encode" not in code
+    assert set(re.findall(r"cjson\.decode\((.*?)\)", code)) <= {"ARGV[1]"}
+
+
+@pytest.mark.parametrize("path", [*SCRIPTS, *PARTS], ids=_named)
+def test_no_script_walks_the_key_space(path: Path) -> None:
+    code = _COMMENT.sub("", path.read_text("utf-8"))
+    assert not re.search(r'"(KEYS|SCAN|FLUSHALL|FLUSHDB)"', code)

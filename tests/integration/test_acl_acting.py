@@ -1,0 +1,113 @@
+"""The operator's user of docs/redis-acl.md is enough for every act, and the one that watches for none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.backends import operator
+from recovery.backends.base import Target
+from recovery.domain.acting import Act, Kept, Options, Outcome, Seen
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.errors import AccessDenied
+from tests.integration.test_acl import admit, documented
+from tests.stores import Store
+from tests.watching import NOW, finish
+from tests.wires import wired
+
+JOBS = QueueRef("main", "bull:jobs")
+FLAVOURS = {
+    "bullmq": Flavour(Library.BULLMQ, 5, "5.81.5"),
+    "bullmq4": Flavour(Library.BULLMQ, 4, "4.18.3"),
+    "bull": Flavour(Library.BULL, 4),
+}
+LUA = Path(__file__).parents[2] / "recovery" / "backends"
+PROVEN = Options(is_late=True, directly=True, force=True)
+
+
+@pytest.fixture
+def server(serve: Callable[..., Store]) -> Store:
+    return serve()
+
+
+@pytest.fixture(params=FLAVOURS)
+def target(request: pytest.FixtureRequest, server: Store) -> Iterator[Target]:
+    """One queue as the operator's user reaches it, with a job in each state."""
+    _seed(server)
+    with wired(admit(server, documented("unstall-operator"))) as wire:
+        yield Target(wire, JOBS, FLAVOURS[request.param])
+
+
+def test_every_act_on_jobs_is_allowed(target: Target) -> None:
+    ours = operator(target.flavour)
+
+    def act(what: Act, id: str, state: State, **seen: Any) -> None:
+        (done,) = ours.on_jobs(what, target, [Seen(id, state, **seen)], PROVEN, NOW)
+        assert done.outcome is Outcome.DONE, (what, done)
+
+    act(Act.RELEASE, "locked", State.ACTIVE, token="t:1")
+    act(Act.REQUEUE, "alone", State.ACTIVE)
+    act(Act.FAIL, "lost", State.ACTIVE)
+    act(Act.RETRY, "1", State.FAILED)
+    act(Act.PROMOTE, "later", State.DELAYED)
+    act(Act.REMOVE, "waits", State.WAITING)
+
+
+def test_every_act_on_a_queue_is_allowed(target: Target) -> None:
+    ours = operator(target.flavour)
+    for act in (Act.PAUSE, Act.RESUME):
+        assert ours.on_queue(act, target, Options(), NOW).outcome is Outcome.DONE
+    taken = ours.take_away(Act.CLEAN, target, Options(state=State.FAILED), NOW, budget=10)
+    assert taken.removed == 1
+    drained = ours.take_away(Act.DRAIN, target, Options(delayed=True), NOW, budget=10)
+    assert drained.removed == 2
+    for kept in (*taken.jobs, *drained.jobs):
+        assert isinstance(kept, Kept)
+        assert ours.put_back(target, kept, NOW).outcome is Outcome.DONE
+
+
+def test_the_user_that_watches_acts_on_nothing(server: Store) -> None:
+    _seed(server)
+    before = {key: server.client.dump(key) for key in server.client.keys("*")}
+    flavour = FLAVOURS["bullmq"]
+    with wired(admit(server, documented())) as wire, pytest.raises(AccessDenied):
+        operator(flavour).on_jobs(
+            Act.REQUEUE, Target(wire, JOBS, flavour), [Seen("alone", State.ACTIVE)], Options(), NOW
+        )
+    assert {key: server.client.dump(key) for key in server.client.keys("*")} == before
+
+
+def test_every_command_of_a_script_is_granted(server: Store) -> None:
+    admit(server, documented("unstall-operator"))
+    scripts = "\n".join(path.read_text() for path in LUA.rglob("*.lua"))
+    commands = sorted(set(re.findall(r"\bp?call\(\s*\"([A-Z]+)\"", scripts)))
+    assert len(commands) > 30
+    refused = [name for name in commands if b"no permissions" in _dry(server, name)]
+    assert refused == []
+
+
+def _dry(server: Store, command: str) -> bytes:
+    """What the server says of the bare command. It knows neither that it lacks arguments nor that nothing runs."""
+    info = server.client.execute_command("COMMAND INFO", command)
+    arity = abs(next(iter(info.values()))["arity"]) if isinstance(info, dict) else abs(info[0][1])
+    reply = server.do("ACL", "DRYRUN", "unstall", command, *(["unstall:cancel:x"] * (arity - 1)))
+    return reply if isinstance(reply, bytes) else str(reply).encode()
+
+
+def _seed(server: Store) -> None:
+    client, base = server.client, JOBS.base
+    fields = {"name": "mail", "data": "{}", "opts": "{}", "timestamp": NOW, "delay": 0}
+    for id in ("alone", "lost", "locked", "waits", "later"):
+        client.hset(f"{base}:{id}", mapping=fields)
+    client.lpush(f"{base}:active", "alone", "lost", "locked")
+    client.set(f"{base}:locked:lock", "t:1", px=600_000)
+    client.lpush(f"{base}:wait", "waits")
+    client.zadd(f"{base}:delayed", {"later": (NOW + 60_000) * 4096})
+    client.hset(f"{base}:meta", mapping={"opts.maxLenEvents": 100})
+    finish(client, base, NOW - 60_000, outcome="failed")

@@ -1,0 +1,88 @@
+"""Acts on a BullMQ queue in a cluster: what a script cannot reach is refused before it writes anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from recovery.backends.base import Target
+from recovery.backends.bullmq.read import BullMQReader
+from recovery.backends.bullmq.write import BullMQOperator
+from recovery.connections.wire import Wire
+from recovery.domain.acting import Act, Options, Outcome, Seen
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from tests.cluster import Cluster
+from tests.wires import wired
+
+BASE, PARENT = "{one}:q", "{two}:par"  # the tags live on different nodes
+FLAVOUR = Flavour(Library.BULLMQ, 6, "6.7.0")
+OPERATOR = BullMQOperator()
+READER = BullMQReader(may_have_markers=False)
+NOW = 1_795_000_000_000
+
+
+@pytest.fixture
+def wire(cluster: Cluster) -> Iterator[Wire]:
+    with wired(cluster.url) as wire:
+        yield wire
+
+
+@pytest.fixture
+def target(wire: Wire) -> Target:
+    return Target(wire, QueueRef("main", BASE), FLAVOUR)
+
+
+def _put(wire: Wire, id: str, place: str, parent: str = "") -> None:
+    about = ("parentKey", f"{PARENT}:{parent}", "parent", json.dumps({"id": parent, "queueKey": PARENT}))
+    job = ("HSET", f"{BASE}:{id}", "name", "job", "data", "{}", "timestamp", NOW, *(about if parent else ()))
+    if parent:
+        wire.call([("HSET", f"{PARENT}:{parent}", "name", "parent")])
+    wire.call([job, ("ZADD", f"{BASE}:{place}", NOW, id) if place == "failed" else ("LPUSH", f"{BASE}:{place}", id)])
+
+
+def _seen(target: Target, id: str) -> Seen:
+    return Seen.of(READER.row(target.wire, target.ref, id))
+
+
+def test_a_job_is_retried_where_its_slot_lives(target: Target) -> None:
+    _put(target.wire, "1", "failed")
+    (done,) = OPERATOR.on_jobs(Act.RETRY, target, [_seen(target, "1")], Options(), NOW)
+    assert (done.outcome, done.state) == (Outcome.DONE, State.WAITING)
+    assert target.wire.call([("LRANGE", f"{BASE}:wait", 0, -1)]) == [[b"1"]]
+
+
+@pytest.mark.parametrize("act", [Act.RETRY, Act.REMOVE])
+def test_a_parent_on_another_node_refuses_it_and_the_others_are_done(target: Target, act: Act) -> None:
+    _put(target.wire, "1", "failed", parent="P")
+    _put(target.wire, "2", "failed")
+    refused, done = OPERATOR.on_jobs(act, target, [_seen(target, id) for id in ("1", "2")], Options(), NOW)
+    assert (refused.outcome, done.outcome) == (Outcome.REFUSED, Outcome.DONE)
+    assert "another node of the cluster" in refused.why
+    assert target.wire.call([("ZRANGE", f"{BASE}:failed", 0, -1)]) == [[b"1"]]
+
+
+def test_a_clean_passes_over_it(target: Target) -> None:
+    _put(target.wire, "1", "failed", parent="P")
+    _put(target.wire, "2", "failed")
+    step = OPERATOR.take_away(Act.CLEAN, target, Options(state=State.FAILED), NOW, budget=10)
+    assert (step.removed, step.skipped, step.is_finished) == (1, 1, True)
+
+
+def test_a_job_that_was_taken_away_comes_back(target: Target) -> None:
+    _put(target.wire, "1", "wait")
+    (done,) = OPERATOR.on_jobs(Act.REMOVE, target, [_seen(target, "1")], Options(), NOW)
+    assert done.kept is not None
+    assert OPERATOR.put_back(target, done.kept, NOW).outcome is Outcome.DONE
+    assert target.wire.call([("LRANGE", f"{BASE}:wait", 0, -1)]) == [[b"1"]]
+
+
+@pytest.mark.parametrize("act", [Act.PAUSE, Act.RESUME])
+def test_a_queue_is_paused_and_resumed(target: Target, act: Act) -> None:
+    _put(target.wire, "1", "wait")
+    if act is Act.RESUME:
+        OPERATOR.on_queue(Act.PAUSE, target, Options(), NOW)
+    assert OPERATOR.on_queue(act, target, Options(), NOW).outcome is Outcome.DONE
