@@ -48,6 +48,8 @@ def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
         "active": _number(counts.active),
         "delayed": _number(counts.delayed),
         "failed": _number(counts.failed),
+        "stuck": _number(row.stuck),
+        "stuck_tone": "stuck" if row.stuck else _tone(row.stuck),
         "failed_tone": "bad" if counts.failed and row.kind is Kind.FAILING else _tone(counts.failed),
         "waiting_tone": _tone(row.ready),
         "active_tone": _tone(counts.active),

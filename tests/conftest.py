@@ -121,6 +121,22 @@ def libraries(fleet: Fleet) -> Iterator[Fleet]:
     fleet.reset()
 
 
+@pytest.fixture
+def watch_bench(tmp_path: Path, state_store: Store) -> Iterator[Callable[..., Any]]:
+    """Makes an orphan-watch over one store, looked at by hand: `watch_bench(valkey)`, with more TOML behind."""
+    from tests.watch_bench import SHORT, WatchBench, config_for  # it needs all of the engine, and few tests need it
+
+    made: list[WatchBench] = []
+
+    def make(store: Store, toml: str = SHORT) -> WatchBench:
+        made.append(WatchBench(config_for(tmp_path, state_store, store, toml)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
 @pytest.fixture(params=GENERATIONS)
 def library(request: pytest.FixtureRequest, libraries: Fleet) -> Library:
     """Each generation in its turn."""

@@ -13,6 +13,7 @@ from dashboard.cells import cells
 from dashboard.live import mirror
 from recovery.domain.concerns import concerns
 from recovery.domain.counts import Snapshot
+from recovery.reads import stuck
 from recovery.reads.overview import CHUNK, GROUP_DELIMITERS, Column, Query, view
 from recovery.reads.shared import Shared
 
@@ -25,6 +26,7 @@ _HEADS = (
     (Column.ACTIVE, "Active", "right"),
     (Column.DELAYED, "Delayed", "right"),
     (Column.FAILED, "Failed", "right"),
+    (Column.STUCK, "Stuck", "right"),
     (Column.OLDEST, "Oldest wait", "right"),
     (Column.WORKERS, "Workers", "right"),
     (Column.WATCHDOG, "Watchdog", "right"),
@@ -66,22 +68,28 @@ def _newest() -> tuple[Snapshot | None, str]:
     return mirror.newest(), mirror.health().reason
 
 
+def _looked() -> int:
+    """When all active jobs were last looked at."""
+    inbox = stuck.newest()
+    return inbox.checked_at if inbox else 0
+
+
 def _fragment(snapshot: Snapshot, query: Query, stale: str) -> SafeString:
     """The rows as markup, made once a snapshot and query for all who look. Nothing in it depends on a role."""
-    key = ("rows", snapshot.number, snapshot.taken_at, query, bool(stale))
+    key = ("rows", snapshot.number, snapshot.taken_at, _looked(), query, bool(stale))
     return _fragments.get(key, lambda: _markup("overview/_rows.html", {**_rows(snapshot, query), "stale": stale}))
 
 
 def _summary(snapshot: Snapshot, query: Query, stale: str, *, is_swap: bool = False) -> SafeString:
-    key = ("summary", snapshot.number, snapshot.taken_at, query, stale, is_swap)
+    key = ("summary", snapshot.number, snapshot.taken_at, _looked(), query, stale, is_swap)
     return _fragments.get(
         key,
         lambda: _markup(
             "overview/_summary.html",
             {
-                "overview": view(snapshot, query),
+                "overview": view(snapshot, query, stuck.newest()),
                 "query": query,
-                "concerns": () if stale else concerns(snapshot, deployment=query.deployment),
+                "concerns": () if stale else concerns(snapshot, deployment=query.deployment, inbox=stuck.newest()),
                 "stale": stale,
                 "is_swap": is_swap,
             },
@@ -90,7 +98,7 @@ def _summary(snapshot: Snapshot, query: Query, stale: str, *, is_swap: bool = Fa
 
 
 def _rows(snapshot: Snapshot, query: Query) -> dict[str, Any]:
-    found = view(snapshot, query)
+    found = view(snapshot, query, stuck.newest())
     many = len(snapshot.deployments) > 1 and not query.deployment
     following = found.following(query)
     return {

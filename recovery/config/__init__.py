@@ -7,9 +7,9 @@ from functools import cache
 
 from recovery.config.loading import load
 from recovery.config.urls import hidden
-from recovery.config.values import Address, Config, Deployment, Login, Mode, Tls
+from recovery.config.values import Address, Config, Deployment, Login, Mode, Thresholds, Tls
 
-__all__ = ["Address", "Config", "Deployment", "Login", "Mode", "Tls", "current", "hidden", "load"]
+__all__ = ["Address", "Config", "Deployment", "Login", "Mode", "Thresholds", "Tls", "current", "hidden", "load"]
 
 
 @cache

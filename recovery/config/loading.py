@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.config import rules
+from recovery.config.limits import read_queues, read_thresholds
 from recovery.config.readers import Problems, read_table, refuse_misspelled, secret
 from recovery.config.schema import INTERVALS, ROOT
 from recovery.config.stores import Source, read_deployment, read_state
@@ -31,12 +32,16 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
     folder, written = _file(environ, directory or Path.cwd(), problems)
     root = read_table(written, ROOT, "", folder, problems)
     intervals = read_table(root["intervals"] or {}, INTERVALS, "intervals.", folder, problems)
+    thresholds = read_thresholds(root["thresholds"] or {}, folder, problems)
     config = Config(
         deployments=_deployments(environ, root, folder, problems),
         state=_state(environ, root, folder, problems),
         environment=_environment(environ, root, problems),
         collect_every=intervals["collect"],
         discover_every=intervals["discover"],
+        orphans_every=intervals["orphans"],
+        thresholds=thresholds,
+        queue_thresholds=read_queues(root["queues"] or [], thresholds, folder, problems),
     )
     rules.check(config, environ, problems)
     if problems.found:

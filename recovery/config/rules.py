@@ -16,6 +16,7 @@ def check(config: Config, environ: Mapping[str, str], problems: Problems) -> Non
     _names(config, problems)
     _places(config, problems)
     _state_apart(config, problems)
+    _queues(config, problems)
     if config.environment_is_production and environ.get("UNSTALL_DEBUG", "").lower() in _TRUE:
         problems.add(
             "UNSTALL_DEBUG",
@@ -53,6 +54,18 @@ def _state_apart(config: Config, problems: Problems) -> None:
                 "UNSTALL_STATE_URL",
                 f"is the place of the queues of {deployment.name!r}, {deployment.target}.",
                 "Use another server, or another database number of it: nothing is written beside queues.",
+            )
+
+
+def _queues(config: Config, problems: Problems) -> None:
+    """A slip of the pen would leave a queue with the thresholds of all others, and nobody would notice."""
+    known = {deployment.name for deployment in config.deployments}
+    for name, base in config.queue_thresholds:
+        if name and name not in known:
+            problems.add(
+                "queues",
+                f"has {name + '/' + base!r}, and no deployment is named {name!r}.",
+                f"Known here: {', '.join(sorted(known)) or 'none'}.",
             )
 
 

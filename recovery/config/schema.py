@@ -62,14 +62,35 @@ INTERVALS = (
     # Faster than twice a second nobody can read; slower than a minute it is no live view any more.
     Key("collect", Kind.NUMBER, 2.0, low=0.5, high=60.0),
     Key("discover", Kind.NUMBER, 60.0, low=5.0, high=3600.0),
+    # An orphan is to be seen within seconds; a look costs a command an active job.
+    Key("orphans", Kind.NUMBER, 5.0, low=1.0, high=300.0),
+)
+# Half a second is less than any watchdog's interval; a limit of more than a week is none.
+_STALLED = Key("stalled_interval", Kind.NUMBER, 30.0, low=0.5, high=3600.0)
+_OVERDUE = Key("overdue_after", Kind.NUMBER, 0.0, low=0.0, high=604_800.0)
+THRESHOLDS = (_STALLED, _OVERDUE)
+# Here 0 is: as in [thresholds].
+QUEUE = (
+    Key("name"),
+    Key("stalled_interval", Kind.NUMBER, 0.0, low=0.0, high=_STALLED.high),
+    _OVERDUE,
 )
 ROOT = (
     Key("environment"),
     Key("deployments", Kind.TABLES),
     Key("state", Kind.TABLE),
     Key("intervals", Kind.TABLE),
+    Key("thresholds", Kind.TABLE),
+    Key("queues", Kind.TABLES),
 )
-TABLES = {"": ROOT, "deployments": DEPLOYMENT, "state": STATE, "intervals": INTERVALS}
+TABLES = {
+    "": ROOT,
+    "deployments": DEPLOYMENT,
+    "state": STATE,
+    "intervals": INTERVALS,
+    "thresholds": THRESHOLDS,
+    "queues": QUEUE,
+}
 
 # Variables that this package reads, then those of the web process and of the children of `up`.
 # All are here, so that a slip of the pen in any of them is found.

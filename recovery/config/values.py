@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -96,6 +97,14 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From when on something is wrong with a job, in milliseconds. `overdue_after` None: it may run as it likes."""
+
+    stalled_interval: int = 30_000
+    overdue_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything that is configured. `state` is the store of our own, shaped like a deployment."""
 
@@ -104,6 +113,10 @@ class Config:
     environment: str = ""
     collect_every: float = 2.0
     discover_every: float = 60.0
+    orphans_every: float = 5.0
+    thresholds: Thresholds = Thresholds()
+    # By (deployment, base); ("", base) is that queue in every deployment.
+    queue_thresholds: Mapping[tuple[str, str], Thresholds] = field(default_factory=dict, hash=False)
 
     @property
     def state_url(self) -> str | None:
@@ -113,6 +126,11 @@ class Config:
     @property
     def environment_is_production(self) -> bool:
         return self.environment.lower() in PRODUCTION_NAMES
+
+    def thresholds_of(self, deployment: str, base: str) -> Thresholds:
+        """The queue's own, else those of its base anywhere, else those of all."""
+        own = self.queue_thresholds
+        return own.get((deployment, base)) or own.get(("", base)) or self.thresholds
 
     def deployment(self, name: str) -> Deployment:
         for deployment in self.deployments:

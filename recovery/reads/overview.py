@@ -8,11 +8,13 @@ from enum import StrEnum
 from functools import lru_cache
 from urllib.parse import urlencode
 
-from recovery.domain.concerns import Kind, failure_rate, kind_of, ready
+from recovery.domain.concerns import Kind, failure_rate, kind_of, ready, tallies
 from recovery.domain.counts import DeploymentSample, QueueSample, Snapshot
+from recovery.domain.inbox import Inbox, Tally
 from recovery.reads import filters
 
 CHUNK = 100  # rows rendered at once: three screens of a large monitor
+LOOK_LIFE = 30_000  # ms: an older look at the active jobs says nothing of how they are now
 GROUP_DELIMITERS = (":", "-", ".", "_", "/")
 
 
@@ -26,6 +28,7 @@ class Column(StrEnum):
     ACTIVE = "active"
     DELAYED = "delayed"
     FAILED = "failed"
+    STUCK = "stuck"
     OLDEST = "oldest"
     WORKERS = "workers"
     WATCHDOG = "watchdog"
@@ -105,6 +108,7 @@ class Row:
     ready: int | None
     failing: float | None
     rate: int | None  # jobs finished in the newest closed minute
+    stuck: int | None = None  # jobs that want an eye, as the last look at active jobs found; None: nobody has looked
     reason: str = ""
     group: str = ""
 
@@ -120,6 +124,7 @@ class Totals:
     workers: int | None
     paused: int
     unknown: int
+    stuck: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +143,9 @@ class Overview:
         return after if after < self.matched else None
 
 
-def view(snapshot: Snapshot, query: Query) -> Overview:
-    """O(n log n) in the queues once a snapshot and query; no store is asked."""
-    rows, totals = _judged(snapshot)
+def view(snapshot: Snapshot, query: Query, inbox: Inbox | None = None) -> Overview:
+    """O(n log n) in the queues once a snapshot and query; no store is asked. `inbox` None: what is stuck is unknown."""
+    rows, totals = _judge(_Identity(snapshot, inbox))
     if query.deployment:
         rows = tuple(row for row in rows if row.sample.ref.deployment == query.deployment)
         totals = _totals(rows)
@@ -157,42 +162,60 @@ def view(snapshot: Snapshot, query: Query) -> Overview:
 
 
 @lru_cache(maxsize=2)  # the newest snapshot, and the one that a request in flight still holds
-def _judge(rows: _Identity) -> tuple[tuple[Row, ...], Totals]:
-    snapshot = rows.snapshot
+def _judge(pair: _Identity) -> tuple[tuple[Row, ...], Totals]:
+    snapshot, inbox = pair.snapshot, pair.inbox
     found = {deployment.name: deployment for deployment in snapshot.deployments}
-    judged = tuple(_row(queue, found.get(queue.ref.deployment), snapshot.taken_at) for queue in snapshot.queues)
+    known = tallies(inbox)
+    is_fresh = inbox is not None and snapshot.taken_at - inbox.checked_at <= LOOK_LIFE
+    judged = tuple(
+        _row(
+            queue,
+            found.get(queue.ref.deployment),
+            snapshot.taken_at,
+            known.get(queue.ref) if is_fresh else None,
+            is_fresh,
+        )
+        for queue in snapshot.queues
+    )
     return judged, _totals(judged)
 
 
-def _judged(snapshot: Snapshot) -> tuple[tuple[Row, ...], Totals]:
-    return _judge(_Identity(snapshot))
-
-
 class _Identity:
-    """A snapshot compared by identity: hashing a thousand tuples would cost more than judging them."""
+    """A snapshot and an inbox compared by identity: hashing a thousand tuples would cost more than judging them."""
 
-    __slots__ = ("snapshot",)
+    __slots__ = ("inbox", "snapshot")
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, inbox: Inbox | None) -> None:
         self.snapshot = snapshot
+        self.inbox = inbox
 
     def __hash__(self) -> int:
-        return id(self.snapshot)
+        return hash((id(self.snapshot), id(self.inbox)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.snapshot is self.snapshot
+        return isinstance(other, _Identity) and other.snapshot is self.snapshot and other.inbox is self.inbox
 
 
-def _row(sample: QueueSample, deployment: DeploymentSample | None, now: int) -> Row:
+def _row(
+    sample: QueueSample, deployment: DeploymentSample | None, now: int, tally: Tally | None, is_fresh: bool
+) -> Row:
     reason = sample.error or (deployment.error if deployment else "")
     return Row(
         sample=sample,
-        kind=None if reason else kind_of(sample, now),
+        kind=None if reason else kind_of(sample, now, tally),
         ready=ready(sample.counts),
         failing=failure_rate(sample),
         rate=_rate(sample),
+        stuck=None if reason or not is_fresh else _stuck(sample, tally),
         reason=reason,
     )
+
+
+def _stuck(sample: QueueSample, tally: Tally | None) -> int | None:
+    """A queue with nothing active has nothing stuck; one that has something and was not looked at is not known."""
+    if tally is not None:
+        return tally.stuck
+    return 0 if sample.counts.active == 0 else None
 
 
 def _rate(sample: QueueSample) -> int | None:
@@ -213,6 +236,7 @@ def _totals(rows: Sequence[Row]) -> Totals:
         workers=_sum(sample.workers for sample in samples),
         paused=sum(sample.is_paused is True for sample in samples),
         unknown=len(rows) - len(good),
+        stuck=_sum(row.stuck for row in good),
     )
 
 
@@ -260,6 +284,7 @@ _KEYS: dict[Column, Callable[[Row], float | None]] = {
     Column.ACTIVE: lambda row: row.sample.counts.active,
     Column.DELAYED: lambda row: row.sample.counts.delayed,
     Column.FAILED: lambda row: row.sample.counts.failed,
+    Column.STUCK: lambda row: row.stuck,
     # The largest age first: the smallest time.
     Column.OLDEST: lambda row: None if row.sample.oldest_waiting_at is None else -row.sample.oldest_waiting_at,
     Column.WORKERS: lambda row: row.sample.workers,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from recovery.actions import bulk
 from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.scanners.collect import Collector
 from recovery.scanners.discover import Discoverer
+from recovery.scanners.orphan_watch import OrphanWatch
 from recovery.scanners.prune import Pruner
 from recovery.scanners.record import Recorder
 from recovery.scanners.roster import Roster
@@ -16,6 +18,7 @@ from recovery.scanners.roster import Roster
 DISCOVER_LOOK = 2.0  # seconds: discovery decides itself what is due, this only bounds how late it notices
 COLLECT_AFTER = 0.5  # seconds: discovery is through a small Redis by then, and the first snapshot is not empty
 RECORD_AFTER = 4  # seconds after a minute closed: the snapshot is newer than the minute by then
+ORPHANS_AFTER = 2.0  # seconds: behind the first snapshot
 PRUNE_EVERY = 3600.0
 
 
@@ -45,17 +48,29 @@ def plan(config: Config, registry: Registry) -> Plan:
     discoverer = Discoverer(registry, roster)
     collector = Collector(registry, roster)
     recorder = Recorder(registry, lambda: collector.newest)
+    orphan_watch = OrphanWatch(registry, lambda: collector.newest)
     pruner = Pruner(registry)
+    runs = bulk.Runner(registry)
+
+    def stop() -> None:
+        discoverer.stop()
+        runs.stop()
+
+    def close() -> None:
+        collector.close()
+        runs.close()
 
     return Plan(
         (
             Entry("discover", DISCOVER_LOOK, discoverer.run),
             Entry("collect", config.collect_every, collector.run, first=COLLECT_AFTER),
+            Entry("orphan-watch", config.orphans_every, orphan_watch.run, first=ORPHANS_AFTER),
             # Once soon after the start, so that what is kept in Redis is on the screen before the first minute is over.
             Entry("record at start", 0, recorder.run, first=3 * config.collect_every),
             Entry("record", 60, recorder.run, second=RECORD_AFTER),
+            Entry("bulk runs", bulk.EVERY, runs.run),
             Entry("prune", PRUNE_EVERY, pruner.run, jitter=60, first=60),
         ),
-        discoverer.stop,
-        collector.close,
+        stop,
+        close,
     )

@@ -13,7 +13,14 @@ from recovery.config.schema import SECRETS, TABLES, VARIABLES, Key, Kind
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-HEADINGS = {"": "The TOML file", "deployments": "`[[deployments]]`", "state": "`[state]`", "intervals": "`[intervals]`"}
+HEADINGS = {
+    "": "The TOML file",
+    "deployments": "`[[deployments]]`",
+    "state": "`[state]`",
+    "intervals": "`[intervals]`",
+    "thresholds": "`[thresholds]`",
+    "queues": "`[[queues]]`",
+}
 _ROW = re.compile(r"^\| `(?P<name>[A-Za-z_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
 _NAME = re.compile(r"\"(UNSTALL_[A-Z_]*[A-Z]|DATABASE_URL)\"")
 

@@ -14,10 +14,12 @@ from recovery.connections.registry import Registry
 from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind
 from recovery.scanners.collect import Collector
 from recovery.scanners.discover import Discoverer
 from recovery.scanners.roster import Roster
 from tests.stores import Store
+from tests.watch_bench import WatchBench, active
 from tests.watching import NOW, add, bullmq, config_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "redis-acl.md"
@@ -75,6 +77,21 @@ def test_the_documented_user_reads_lists_and_jobs(guarded: Store, tmp_path: Path
         registry.close()
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("missing", "kind"), [("", Kind.ABANDONED), (" -pttl", Kind.UNKNOWN)])
+def test_the_documented_user_can_prove_an_orphan(
+    guarded: Store, tmp_path: Path, state_store: Store, missing: str, kind: Kind
+) -> None:
+    active(guarded, JOBS.base, "9")
+    admitted = admit(guarded, documented() + missing)
+    one = WatchBench(config_of(tmp_path, state_store, {"main": admitted}))
+    try:
+        one.discover()
+        assert one.look().counts == {kind: 1}
+    finally:
+        one.close()
+
+
 @pytest.mark.parametrize("command", [("SET", "a", "1"), ("DEL", "bull:jobs:1"), ("FLUSHALL",), ("KEYS", "*")])
 def test_the_documented_user_changes_nothing(guarded: Store, command: tuple[str, ...]) -> None:
     admit(guarded, documented())
@@ -94,9 +111,9 @@ def test_without_client_list_workers_are_unknown_and_the_rest_is_there(
     assert sample.counts.waiting == 2
 
 
-def documented() -> str:
+def documented(user: str = "unstall") -> str:
     """The rule as the document has it."""
-    (rule,) = re.findall(r"^user unstall (.+)$", DOCUMENT.read_text(), re.MULTILINE)
+    (rule,) = re.findall(rf"^user {user} (.+)$", DOCUMENT.read_text(), re.MULTILINE)
     return str(rule).replace(">choose-a-password", ">secret")
 
 

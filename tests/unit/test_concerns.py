@@ -5,6 +5,8 @@ import pytest
 from recovery.domain.ages import MINUTE
 from recovery.domain.concerns import Concern, Kind, concerns, failure_rate
 from recovery.domain.counts import QueueSample
+from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.verdicts import Kind as Verdict
 from tests.samples import NOW, abandoned, counts, queue, rates, snapshot
 
 
@@ -108,3 +110,17 @@ def test_a_failure_rate_needs_both_numbers(completed: int | None, failed: int | 
 def test_a_chosen_deployment_hears_of_its_own_only() -> None:
     world = snapshot(abandoned("bull:a"), abandoned("bull:b", 70, deployment="eu"))
     assert [concern.name for concern in concerns(world, deployment="main")] == ["bull:a"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        (0, "12 jobs are abandoned in bull:jobs while no worker is connected: nothing will rescue them."),
+        (2, "12 jobs are abandoned in bull:jobs because nobody runs the stalled check: nothing will rescue them."),
+        (None, "12 jobs are abandoned in bull:jobs because nobody runs the stalled check: nothing will rescue them."),
+    ],
+)
+def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, said: str) -> None:
+    one = queue("bull:jobs", counts=counts(active=20), workers=workers, watchdog_ttl=None)
+    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}),))
+    assert [sentence(concern) for concern in concerns(snapshot(one), inbox=inbox)] == [said]

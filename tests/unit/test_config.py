@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.config import Config, Mode, load
+from recovery.config import Config, Mode, Thresholds, load
 from recovery.errors import ConfigError, DeploymentMissing, Problem
 
 Read = Callable[..., Config]
@@ -249,3 +249,31 @@ def test_no_problem_repeats_a_secret(refused: Refused) -> None:
     found = refused(toml, UNSTALL_REDIS_URL="redis://user:hunter2@h:1/x?y", UNSTALL_STATE_URL="hunter2@host")
     assert len(found) >= 4
     assert "hunter2" not in "\n".join(map(str, found))
+
+
+# -- thresholds
+
+
+def test_a_queue_may_have_thresholds_of_its_own(read: Read) -> None:
+    config = read(
+        '[thresholds]\nstalled_interval = 10\n[[queues]]\nname = "main/bull:mail"\noverdue_after = 600\n'
+        '[[queues]]\nname = "bull:slow"\nstalled_interval = 60.5\n',
+        UNSTALL_REDIS_URL="redis://queues",
+    )
+    assert config.thresholds_of("main", "bull:mail") == Thresholds(10_000, 600_000)
+    assert config.thresholds_of("main", "bull:slow") == Thresholds(60_500, None)
+    assert config.thresholds_of("main", "bull:other") == Thresholds(10_000, None)
+    assert Config().thresholds_of("main", "bull:other") == Thresholds(30_000, None)
+
+
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        ("[[queues]]\noverdue_after = 5\n", "queues[1].name"),
+        ('[[queues]]\nname = "shop/bull:a"\n', "queues"),
+        ('[[queues]]\nname = "bull:a"\n[[queues]]\nname = "bull:a"\n', "queues[2].name"),
+        ("[thresholds]\nstalled_interval = 0\n", "thresholds.stalled_interval"),
+    ],
+)
+def test_thresholds_that_would_do_nothing_are_refused(refused: Refused, toml: str, key: str) -> None:
+    assert [problem.key for problem in refused(toml, UNSTALL_REDIS_URL="redis://queues")] == [key]

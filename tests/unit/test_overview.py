@@ -4,6 +4,8 @@ import pytest
 
 from recovery.domain.ages import MINUTE
 from recovery.domain.counts import Flavour, Library, QueueSample, Snapshot
+from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.verdicts import Kind
 from recovery.reads.overview import CHUNK, Column, Query, group_of, view
 from tests.samples import NOW, abandoned, counts, queue, rates, snapshot
 
@@ -140,3 +142,31 @@ def test_a_chosen_deployment_is_all_there_is() -> None:
     found = view(WORLD, Query(deployment="eu"))
     assert ([row.sample.ref.base for row in found.rows], found.total, found.totals.paused) == (["app:eu:mail"], 1, 1)
     assert Query(deployment="eu").by(Column.NAME).url() == "?deployment=eu&sort=name"
+
+
+# -- what is stuck
+
+
+def inbox(*tallies: Tally, checked_at: int = NOW) -> Inbox:
+    return Inbox(checked_at, queues=tallies)
+
+
+JOBS, MAIL = abandoned("bull:jobs", 12), queue("bull:mail")
+
+
+def test_what_is_stuck_is_counted_from_the_last_look() -> None:
+    looked = inbox(Tally(JOBS.ref, {Kind.ABANDONED: 12, Kind.HELD: 3, Kind.UNLOCKED: 1}))
+    found = view(snapshot(JOBS, MAIL), Query.parse({"sort": "-stuck"}), looked)
+    assert [(row.sample.ref.base, row.stuck) for row in found.rows] == [("bull:jobs", 13), ("bull:mail", 0)]
+    assert found.totals.stuck == 13
+
+
+@pytest.mark.parametrize(
+    "looked",
+    [None, inbox(checked_at=NOW - 30_001), inbox(), inbox(Tally(JOBS.ref, {Kind.ABANDONED: 12}, error="WRONGTYPE"))],
+    ids=["nobody looked", "long ago", "not at this one", "it could not be read"],
+)
+def test_what_nobody_looked_at_is_unknown_and_no_zero(looked: Inbox | None) -> None:
+    found = view(snapshot(JOBS), Query(), looked)
+    assert found.rows[0].stuck is None
+    assert found.totals.stuck is None

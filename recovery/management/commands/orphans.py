@@ -1,0 +1,162 @@
+"""Everything that is stuck, judged now: one pass of its own, which needs neither a server nor a scheduler.
+
+Where a scheduler runs, what it remembers of the jobs is used too: on Bull and BullMQ up to 4 one look alone cannot
+prove that a job without a lock is an orphan.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.config import Config, current
+from recovery.connections.registry import Registry
+from recovery.domain.ages import age
+from recovery.domain.counts import DeploymentSample, Snapshot
+from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.refs import shown
+from recovery.domain.verdicts import Stuck
+from recovery.errors import ConfigError
+from recovery.scanners.collect import Collector
+from recovery.scanners.discover import Discoverer
+from recovery.scanners.orphan_watch import OrphanWatch
+from recovery.scanners.roster import Roster
+
+WRONG_CALL = 2
+UNREACHABLE = 4
+
+
+class Command(BaseCommand):
+    help = (
+        "List all stuck jobs with their verdicts. Exit status: 0, 2 for a wrong call, 4 when a store does not answer."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="for scripts")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        try:
+            config = current()
+        except ConfigError as error:
+            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        snapshot, inbox = _look(config)
+        self.stdout.write(_json(inbox) if options["json"] else _text(inbox))
+        troubles = [_trouble(one) for one in snapshot.deployments if one.error]
+        troubles += [
+            f"{shown(str(tally.queue))} cannot be looked at: {tally.error}." for tally in inbox.queues if tally.error
+        ]
+        if troubles:
+            raise CommandError("\n".join(troubles), returncode=UNREACHABLE)
+
+
+def _look(config: Config) -> tuple[Snapshot, Inbox]:
+    """Discovers everything, counts once, and judges what is active."""
+    now = int(time.time() * 1000)
+    registry, roster = Registry(config), Roster()
+    collector = None
+    try:
+        Discoverer(registry, roster, remembers=False).run(now)
+        collector = Collector(registry, roster)
+        snapshot = collector.look(now)
+        return snapshot, OrphanWatch(registry, lambda: snapshot, writes=False).look(int(time.time() * 1000))
+    finally:
+        if collector:
+            collector.close()
+        registry.close()
+
+
+def _trouble(deployment: DeploymentSample) -> str:
+    return f"{deployment.name} ({deployment.target}) does not answer: {deployment.error}. {deployment.advice}"
+
+
+def _json(inbox: Inbox) -> str:
+    """`base` and `job` keep every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    return json.dumps(
+        {
+            "checked_at": inbox.checked_at,
+            "looked": inbox.looked,
+            "stuck": inbox.stuck,
+            "needing_a_person": inbox.people,
+            "counts": {kind.value: count for kind, count in sorted(inbox.counts.items())},
+            "orphans": [_row(stuck) for stuck in inbox.rows],
+            "queues": [_queue(tally) for tally in inbox.queues],
+            "faults": list(inbox.faults),
+        },
+        indent=2,
+    )
+
+
+def _row(stuck: Stuck) -> dict[str, Any]:
+    verdict, row = stuck.verdict, stuck.row
+    return {
+        "deployment": stuck.job.queue.deployment,
+        "base": stuck.job.queue.base,
+        "job": stuck.job.id,
+        "name": stuck.name,
+        "verdict": verdict.kind.value,
+        "since": stuck.since,
+        "why": verdict.why,
+        "cause": verdict.cause.value or None,
+        "cause_evidence": verdict.cause_evidence or None,
+        "fate": verdict.fate,
+        "until": verdict.until,
+        "suggests": verdict.suggests.value if verdict.suggests else None,
+        "poison": verdict.is_poison,
+        "orphaned": verdict.orphaned,
+        "holder": stuck.holder or None,
+        "started_at": row.processed_at if row else None,
+        "stalls": row.stalls if row else None,
+    }
+
+
+def _queue(tally: Tally) -> dict[str, Any]:
+    watchdog = tally.watchdog
+    return {
+        "deployment": tally.queue.deployment,
+        "base": tally.queue.base,
+        "looked": tally.looked,
+        "left_out": tally.left_out,
+        "stuck": tally.stuck,
+        "counts": {kind.value: count for kind, count in sorted(tally.kinds.items())},
+        "watchdog": {
+            "is_dead": watchdog.is_dead,
+            "seen_at": watchdog.seen_at,
+            "interval": watchdog.interval,
+            "recovers_within": watchdog.recovers_within,
+        },
+        "error": tally.error or None,
+    }
+
+
+def _text(inbox: Inbox) -> str:
+    """A line a job for the eye, and below it what to know before acting."""
+    lines = [_summary(inbox)]
+    for stuck in inbox.rows:
+        lines += ["", *_paragraph(stuck, inbox.checked_at)]
+    if len(inbox.rows) < inbox.stuck:
+        lines += ["", f"The {len(inbox.rows):,} most urgent of {inbox.stuck:,} are listed."]
+    return "\n".join(lines)
+
+
+def _summary(inbox: Inbox) -> str:
+    looked = f"{inbox.looked:,} active job{'s' * (inbox.looked != 1)} looked at"
+    if not inbox.stuck:
+        return f"{looked}: nothing is stuck."
+    counted = ", ".join(f"{count:,} {kind.value}" for kind, count in inbox.counts.items() if kind.urgency)
+    return f"{looked}: {counted}."
+
+
+def _paragraph(stuck: Stuck, now: int) -> Sequence[str]:
+    verdict = stuck.verdict
+    name = f"  {shown(stuck.name)}" if stuck.name else ""
+    poison = ", poison" if verdict.is_poison else ""
+    head = f"{verdict.kind.value}{poison}  {shown(str(stuck.job))}{name}  for {age(now - stuck.since)}"
+    because = f" Cause: {verdict.cause}, {verdict.cause_evidence}" if verdict.cause else ""
+    lines = [head, f"  why      {shown(verdict.why + because)}", f"  if not   {shown(verdict.fate)}"]
+    return [*lines, f"  suggest  {verdict.suggests}"] if verdict.suggests else lines

@@ -1,0 +1,278 @@
+"""The audit as it is read: acts with what came of them, newest first, by filters and by job.
+
+A line is an intent with its outcome, or a note. A page of lines never reads the bodies, which may hold 500 jobs each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Exists, Min, OuterRef, Q, QuerySet
+from django.db.models.aggregates import Count
+
+from recovery.domain.acting import Outcome
+from recovery.domain.chain import job_key
+from recovery.domain.refs import JobRef, QueueRef, unslug
+from recovery.errors import Missing
+from recovery.models import AuditEntry, AuditJob
+from recovery.reads.export import CONTENT_TYPES, FORMATS, export
+from recovery.reads.links import Entry, of_row, queue_of
+from recovery.reads.verify import Finding, Head, NotAHead, Report, head, verify
+
+__all__ = [
+    "CONTENT_TYPES",
+    "FORMATS",
+    "Detail",
+    "Entry",
+    "Fate",
+    "Filter",
+    "Finding",
+    "Head",
+    "Line",
+    "Listing",
+    "NotAHead",
+    "Report",
+    "actors",
+    "entries",
+    "entry",
+    "export",
+    "head",
+    "of_job",
+    "plain",
+    "verify",
+]
+
+SIZES = (50, 100, 200)
+OF_JOB = 50  # entries on a job's page: more acts than that on one job are a story of their own
+OPEN_MS = 60_000  # an intent without an outcome is under way for so long; then what came of it is unknown
+_OF_QUEUE = job_key("")  # stands for the queue itself in the index by job
+_NUMBER_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is asked for; empty: anything. `since` and `until` in ms, the end not included."""
+
+    actor: str = ""
+    act: str = ""
+    queue: QueueRef | None = None
+    deployment: str = ""
+    job: str = ""
+    outcome: str = ""  # an Outcome; "unknown" finds intents without an outcome too
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One act, or one note. `tally` counts its jobs by outcome; `outcome` is the number of the outcome's entry."""
+
+    number: int
+    at: int
+    phase: str
+    actor_kind: str
+    actor: str
+    role: str
+    address: str
+    act: str
+    queue: QueueRef | None
+    reason: str
+    outcome: int | None = None
+    ended_at: int | None = None
+    tally: Mapping[str, int] = field(default_factory=dict)
+    job: str | None = None  # the only one; None: several, or the queue itself
+    is_on_queue: bool = False
+    came_to: str = ""  # of the queue itself, when it is on the queue
+
+    @property
+    def count(self) -> int:
+        return sum(self.tally.values())
+
+    def status(self, now: int) -> str:
+        """One word: noted, under way, unknown; else the outcome, or "mixed"."""
+        if self.phase == "note":
+            return "noted"
+        if self.outcome is None:
+            return "under way" if now - self.at < OPEN_MS else Outcome.UNKNOWN.value
+        found = {self.came_to} if self.is_on_queue and self.came_to else set(self.tally)
+        return found.pop() if len(found) == 1 else "mixed" if found else Outcome.UNKNOWN.value
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    lines: tuple[Line, ...]
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """One job of an act: how it was, what came of it, how it was right after."""
+
+    id: str
+    outcome: str = ""  # "": not known
+    why: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    was_kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One act in full. `jobs` has its jobs, in their order; the queue itself has the id ""."""
+
+    line: Line
+    entry: Entry
+    outcome: Entry | None
+    options: Mapping[str, Any]
+    jobs: tuple[Fate, ...]
+    undo: str = ""  # why some of it was not kept
+
+
+def entries(wanted: Filter = Filter(), cursor: str = "", size: int = SIZES[0]) -> Listing:
+    """Newest first. A cursor that nobody gave out is the start."""
+    size = max(1, min(size, max(SIZES)))
+    found = _filtered(wanted)
+    if cursor.isascii() and cursor.isdigit() and len(cursor) <= _NUMBER_DIGITS:
+        found = found.filter(number__lt=int(cursor))
+    rows = list(found.defer("body").order_by("-number")[: size + 1])
+    lines = _lines(rows[:size])
+    return Listing(lines, str(lines[-1].number) if len(rows) > size else "")
+
+
+def of_job(ref: JobRef, size: int = OF_JOB) -> tuple[Line, ...]:
+    """The newest acts that touched this job."""
+    return entries(Filter(queue=ref.queue, job=ref.id), size=size).lines
+
+
+def entry(number: int) -> Detail:
+    """The act of this number, also by the number of its outcome; raises Missing."""
+    found = plain(number)
+    if found.intent is not None:
+        found = plain(found.intent)
+    (line,) = _lines([AuditEntry.objects.defer("body").get(number=found.number)])
+    outcome = plain(line.outcome) if line.outcome else None
+    told = outcome.body if outcome else {}
+    return Detail(line, found, outcome, found.body.get("options", {}), _fates(found.body, told), told.get("undo", ""))
+
+
+def plain(number: int) -> Entry:
+    """One entry as it stands; raises Missing."""
+    row = AuditEntry.objects.filter(number=number).first()
+    if row is None:
+        raise Missing(f"There is no entry #{number} in the audit.")
+    return of_row(row)
+
+
+def actors(size: int = 200) -> tuple[str, ...]:
+    """Who is in the audit, for the filter's list."""
+    found = AuditEntry.objects.order_by("actor").values_list("actor", flat=True).distinct()
+    return tuple(found[:size])
+
+
+def _filtered(wanted: Filter) -> QuerySet[AuditEntry]:
+    found = AuditEntry.objects.exclude(phase="outcome")
+    plainly = {"actor": wanted.actor, "act": wanted.act, "at__gte": wanted.since, "at__lt": wanted.until}
+    deployment = wanted.queue.deployment if wanted.queue else wanted.deployment
+    plainly |= {"deployment": deployment, "base": wanted.queue.slug if wanted.queue else ""}
+    found = found.filter(**{name: value for name, value in plainly.items() if value not in (None, "")})
+    by_job: dict[str, Any] = {"job": job_key(wanted.job)} if wanted.job else {}
+    if wanted.outcome:
+        by_job["outcome__in"] = ["", wanted.outcome] if wanted.outcome == Outcome.UNKNOWN else [wanted.outcome]
+    if by_job:
+        listed = AuditJob.objects.filter(entry=OuterRef("pk"), **by_job)
+        if wanted.job:  # by the index that begins with the queue
+            listed = listed.filter(deployment=OuterRef("deployment"), base=OuterRef("base"))
+        found = found.filter(Exists(listed))
+    return found
+
+
+def _lines(rows: Sequence[AuditEntry]) -> tuple[Line, ...]:
+    """Two more queries for all of them: their outcomes, and their jobs counted."""
+    numbers = [row.number for row in rows]
+    ended: dict[int | None, tuple[int, int]] = {
+        intent: (number, at)
+        for intent, number, at in AuditEntry.objects.filter(intent__in=numbers, phase="outcome")
+        .order_by("-number")  # the first outcome counts
+        .values_list("intent", "number", "at")
+    }
+    tallies: dict[int, Counter[str]] = defaultdict(Counter)
+    only: dict[int, str] = {}
+    whole: dict[int, str] = {}
+    for number, outcome, count, job, queue in (
+        AuditJob.objects.filter(entry_id__in=numbers)
+        .values("entry_id", "outcome")
+        .annotate(
+            count=Count("id", filter=~Q(job=_OF_QUEUE)), first=Min("job"), on=Count("id", filter=Q(job=_OF_QUEUE))
+        )
+        .values_list("entry_id", "outcome", "count", "first", "on")
+    ):
+        if count:
+            tallies[number][outcome or Outcome.UNKNOWN.value] += count
+            only[number] = job
+        if queue:
+            whole[number] = outcome
+    return tuple(_line(row, ended.get(row.number), tallies[row.number], only, whole) for row in rows)
+
+
+def _line(
+    row: AuditEntry,
+    ended: tuple[int, int] | None,
+    tally: Counter[str],
+    only: Mapping[int, str],
+    whole: Mapping[int, str],
+) -> Line:
+    outcome, at = ended or (None, None)
+    return Line(
+        number=row.number,
+        at=row.at,
+        phase=row.phase,
+        actor_kind=row.actor_kind,
+        actor=row.actor,
+        role=row.role,
+        address=row.address,
+        act=row.act,
+        queue=queue_of(row.deployment, row.base),
+        reason=row.reason,
+        outcome=outcome,
+        ended_at=at,
+        tally=dict(tally),
+        job=_name(only[row.number]) if tally.total() == 1 and row.number not in whole else None,
+        is_on_queue=row.number in whole,
+        came_to=whole.get(row.number, ""),
+    )
+
+
+def _name(key: str) -> str | None:
+    """The id behind a key of the index; None when it was too long for it."""
+    try:
+        return unslug(key)
+    except ValueError:
+        return None
+
+
+def _fates(intent: Mapping[str, Any], outcome: Mapping[str, Any]) -> tuple[Fate, ...]:
+    """The jobs of both bodies together: what a clean found stands in its outcome only."""
+    before = {one["job"]: one for one in _listed(intent)}
+    after = {one["job"]: one for one in _listed(outcome)}
+    return tuple(_fate(id, before.get(id, {}), after.get(id, {})) for id in {**before, **after})
+
+
+def _listed(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    jobs = body.get("jobs", [])
+    return [one for one in jobs if isinstance(one, dict) and isinstance(one.get("job"), str)]
+
+
+def _fate(id: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fate:
+    return Fate(
+        id,
+        after.get("outcome", ""),
+        after.get("why", ""),
+        before.get("before", {}),
+        after.get("after", {}),
+        before.get("verdict", {}),
+        bool(after.get("kept")),
+    )

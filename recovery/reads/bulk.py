@@ -1,0 +1,135 @@
+"""Bulk runs as they are read: how far one is, how fast, how long still, and what came of each job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.domain.acting import Outcome
+from recovery.domain.refs import QueueRef, unslug
+from recovery.errors import Missing
+from recovery.models import BulkItem, BulkRun
+
+OPEN = ("waiting", "gathering", "running")
+RATE_AFTER = 1000  # ms: a rate over less is noise
+SIZES = (100, 500)
+_PLACE_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One run. `left_ms` None: nobody can say yet. `trouble` says why it holds, or why it failed."""
+
+    id: int
+    act: str
+    queue: QueueRef
+    actor: str
+    reason: str
+    status: str
+    wants_stop: bool
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+    total: int
+    done: int
+    refused: int
+    missing: int
+    unchanged: int
+    unknown: int
+    trouble: str
+    options: dict[str, Any]
+    selection: dict[str, Any]
+    rate: float | None = None  # jobs a second
+    left_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+    @property
+    def settled(self) -> int:
+        return self.done + self.refused + self.missing + self.unchanged + self.unknown
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return min(1.0, self.settled / self.total) if self.total else float(not self.is_open)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One job of a run. `outcome` "": not tried yet."""
+
+    place: int
+    job: str
+    outcome: str
+    why: str
+    audit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    rows: tuple[Result, ...]
+    next: str = ""
+
+
+def progress(id: int, now: int) -> Progress:
+    """Raises Missing."""
+    run = BulkRun.objects.filter(pk=id).first()
+    if run is None:
+        raise Missing(f"There is no bulk run {id}.")
+    return _progress(run, now)
+
+
+def recent(now: int, size: int = 20) -> tuple[Progress, ...]:
+    """The newest runs, open ones among them."""
+    return tuple(_progress(run, now) for run in BulkRun.objects.order_by("-pk")[:size])
+
+
+def results(id: int, *, outcome: str = "", cursor: str = "", size: int = SIZES[0]) -> Results:
+    """In the order in which they are done. `outcome` "left" asks for those that were not tried yet."""
+    size = max(1, min(size, max(SIZES)))
+    found = BulkItem.objects.filter(run_id=id).order_by("place")
+    if outcome:
+        found = found.filter(outcome="" if outcome == "left" else outcome)
+    if cursor.isascii() and cursor.isdigit() and len(cursor) <= _PLACE_DIGITS:
+        found = found.filter(place__gt=int(cursor))
+    rows = list(found[: size + 1])
+    shown = tuple(map(_result, rows[:size]))
+    return Results(shown, str(shown[-1].place) if len(rows) > size else "")
+
+
+def _result(item: BulkItem) -> Result:
+    """While it has no outcome, `why` is the run's own mark."""
+    return Result(item.place, unslug(item.job), item.outcome, item.why if item.outcome else "", item.audit)
+
+
+def _progress(run: BulkRun, now: int) -> Progress:
+    settled = sum(getattr(run, outcome.value) for outcome in Outcome)
+    took = (run.ended_at or now) - run.started_at if run.started_at else 0
+    rate = settled * 1000 / took if took >= RATE_AFTER and settled else None
+    left = int((run.total - settled) * 1000 / rate) if rate and run.status == "running" else None
+    return Progress(
+        id=run.pk,
+        act=run.act,
+        queue=QueueRef(run.deployment, unslug(run.base)),
+        actor=json.loads(run.actor)["name"],
+        reason=run.reason,
+        status=run.status,
+        wants_stop=run.wants_stop,
+        created_at=run.created_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        total=run.total,
+        done=run.done,
+        refused=run.refused,
+        missing=run.missing,
+        unchanged=run.unchanged,
+        unknown=run.unknown,
+        trouble=run.trouble,
+        options=json.loads(run.options),
+        selection=json.loads(run.selection),
+        rate=rate,
+        left_ms=None if left is None else max(0, left),
+    )

@@ -1,0 +1,67 @@
+"""The audit's entries as they stand in the database, one by one or all in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.domain.chain import FIELDS, Link
+from recovery.domain.refs import QueueRef, unslug
+from recovery.models import AuditEntry
+
+PART = 500  # entries read at once: a body may hold as many jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One link of the chain as it stands in the database. `base` in it is a slug; `queue` is what it means."""
+
+    link: Link
+    hash: str
+
+    @property
+    def number(self) -> int:
+        return self.link.number
+
+    @property
+    def intent(self) -> int | None:
+        return self.link.intent
+
+    @property
+    def queue(self) -> QueueRef | None:
+        return queue_of(self.link.deployment, self.link.base)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """{} when somebody wrote into it what is no JSON object."""
+        try:
+            found = json.loads(self.link.body)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+def of_row(row: AuditEntry) -> Entry:
+    return Entry(Link(*(getattr(row, name) for name in FIELDS)), row.hash)
+
+
+def queue_of(deployment: str, base: str) -> QueueRef | None:
+    """None for a note that is about no queue, or for a name that `slug` cannot have written."""
+    try:
+        return QueueRef(deployment, unslug(base)) if base else None
+    except ValueError:
+        return None
+
+
+def walked(after: int | None = None) -> Iterator[Entry]:
+    """Every entry in its order, a part at a time."""
+    last = after
+    while True:
+        rows = AuditEntry.objects.order_by("number")
+        part = list(rows[:PART] if last is None else rows.filter(number__gt=last)[:PART])
+        if not part:
+            return
+        yield from map(of_row, part)
+        last = part[-1].number

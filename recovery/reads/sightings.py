@@ -1,0 +1,162 @@
+"""What the looks at active jobs remember in the state store: of each job that is not simply held a mark, of each queue
+what was learned of its workers, locks and watchdog. The orphan-watch writes both, pages and actions read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from itertools import islice
+from typing import Any, cast
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.domain.refs import QueueRef, raw, text
+from recovery.domain.surroundings import Change
+from recovery.domain.verdicts import Kind
+
+_KEEP_S = 7 * 86_400  # a queue that nobody looks at any more is forgotten
+_BATCH = 2_000  # marks written in one go
+_BROKEN = (ValueError, TypeError)
+
+Signature = tuple[int | None, int | None, int, int]  # processed at, starts, attempts, stalls
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One job, first seen as it is. `lockless_since`: since when it has been seen without a lock, or with an endless
+    one. The signature changes with everything a library does to an active job.
+    """
+
+    kind: Kind
+    since: int  # since when it has had this verdict
+    opened_at: int  # when it was first seen without its holder
+    lockless_since: int | None = None
+    signature: Signature = (None, None, 0, 0)
+    orphaned: int = 0  # earlier incidents, counted when the mark was made
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One queue. `came` and `left` are its workers, oldest first."""
+
+    watched_since: int | None = None
+    watchdog_seen_at: int | None = None
+    interval: int = 0  # the longest that was left of the watchdog's key
+    lock_length: int = 0  # the longest that was left of a lock
+    lock_seen_at: int = 0  # when a lock nearly as long was last seen
+    left: tuple[Change, ...] = ()
+    came: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One deployment."""
+
+    run_id: str = ""
+    restarted_at: int | None = None
+    queues: Mapping[str, Memory] = field(default_factory=dict)
+
+
+def marks(store: redis.Redis, ref: QueueRef) -> dict[str, Mark]:
+    """Every mark of a queue; raises StoreError."""
+    with faults.guarded(store):
+        rows = cast("dict[bytes, bytes]", store.hgetall(state.sightings(ref)))
+    found = {text(id): _mark(row) for id, row in rows.items()}
+    return {id: mark for id, mark in found.items() if mark}
+
+
+def marks_of(store: redis.Redis, ref: QueueRef, ids: Sequence[str]) -> dict[str, Mark]:
+    """Those of some jobs; raises StoreError."""
+    if not ids:
+        return {}
+    with faults.guarded(store):
+        rows = cast("list[bytes | None]", store.hmget(state.sightings(ref), [raw(id) for id in ids]))
+    found = {id: _mark(row) for id, row in zip(ids, rows, strict=True) if row is not None}
+    return {id: mark for id, mark in found.items() if mark}
+
+
+def save(store: redis.Redis, ref: QueueRef, news: Mapping[str, Mark], gone: Iterable[str]) -> None:
+    """Writes what changed; raises StoreError."""
+    key, dropped, fresh = state.sightings(ref), iter(gone), iter(news.items())
+    with faults.guarded(store):
+        while batch := list(islice(dropped, _BATCH)):
+            store.hdel(key, *map(raw, batch))
+        while part := dict(islice(fresh, _BATCH)):
+            store.hset(key, mapping={raw(id): _written(mark) for id, mark in part.items()})
+        if news:
+            store.expire(key, _KEEP_S)
+
+
+def place(store: redis.Redis, deployment: str) -> Place:
+    """All that is remembered of a deployment; raises StoreError."""
+    with faults.guarded(store):
+        rows = cast("dict[bytes, bytes]", store.hgetall(state.watched(deployment)))
+    run_id, restarted_at = _own(rows.pop(b"", b""))
+    found = {text(base): _memory(row) for base, row in rows.items()}
+    return Place(run_id, restarted_at, {base: memory for base, memory in found.items() if memory})
+
+
+def memory(store: redis.Redis, ref: QueueRef) -> tuple[Memory, int | None]:
+    """Of one queue, and when its Redis restarted last; raises StoreError."""
+    with faults.guarded(store):
+        own, row = cast("list[bytes | None]", store.hmget(state.watched(ref.deployment), [b"", raw(ref.base)]))
+    return _memory(row or b"") or Memory(), _own(own or b"")[1]
+
+
+def remember(store: redis.Redis, deployment: str, place: Place, gone: Iterable[str]) -> None:
+    """Writes the given memories and forgets those queues; raises StoreError."""
+    key, dropped = state.watched(deployment), [raw(base) for base in gone]
+    fields: dict[Any, str] = {raw(base): _packed(memory) for base, memory in place.queues.items()}
+    fields[b""] = json.dumps([place.run_id, place.restarted_at])
+    with faults.guarded(store):
+        pipeline = store.pipeline(transaction=False)
+        if dropped:
+            pipeline.hdel(key, *dropped)
+        pipeline.hset(key, mapping=fields)
+        pipeline.expire(key, _KEEP_S)
+        pipeline.execute()
+
+
+def _written(mark: Mark) -> str:
+    return json.dumps(astuple(mark), separators=(",", ":"))
+
+
+def _mark(row: bytes) -> Mark | None:
+    """None for one that another version wrote: the job will be seen anew."""
+    try:
+        kind, since, opened_at, lockless_since, signature, orphaned = json.loads(row)
+        return Mark(Kind(kind), since, opened_at, lockless_since, _signature(signature), orphaned)
+    except _BROKEN:
+        return None
+
+
+def _signature(written: Any) -> Signature:
+    processed_at, starts, attempts, stalls = written
+    return processed_at, starts, attempts, stalls
+
+
+def _packed(memory: Memory) -> str:
+    return json.dumps(astuple(memory), separators=(",", ":"))
+
+
+def _memory(row: bytes) -> Memory | None:
+    try:
+        watched_since, seen_at, interval, length, length_at, left, came = json.loads(row)
+        return Memory(watched_since, seen_at, interval, length, length_at, _changes(left), _changes(came))
+    except _BROKEN:
+        return None
+
+
+def _changes(written: Any) -> tuple[Change, ...]:
+    return tuple(Change(name, at) for name, at in written)
+
+
+def _own(row: bytes) -> tuple[str, int | None]:
+    try:
+        run_id, restarted_at = json.loads(row)
+    except _BROKEN:
+        return "", None
+    return run_id, restarted_at

@@ -1,0 +1,134 @@
+"""What is stuck: the inbox as the orphan-watch published it, and verdicts on rows that somebody looks at now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from django.db import Error
+
+from recovery.backends.bullmq.parents import parents
+from recovery.backends.shared import actives
+from recovery.config import Config
+from recovery.connections.registry import registry
+from recovery.domain import judging
+from recovery.domain.counts import Library, Snapshot
+from recovery.domain.inbox import Inbox
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.surroundings import Parent, Sighting, Surroundings
+from recovery.domain.verdicts import Verdict
+from recovery.errors import ConfigError, StoreError
+from recovery.reads import inboxes, incidents, sightings, surroundings
+from recovery.reads.lists import Queue
+from recovery.reads.shared import windows
+from recovery.reads.sightings import Mark, Memory, Signature
+
+_WAITING = frozenset({State.WAITING, State.PRIORITIZED, State.PAUSED, State.DELAYED, State.WAITING_CHILDREN})
+
+
+def newest() -> Inbox | None:
+    """The newest inbox, read from the state store once a second; None when there is none, or the store is silent."""
+    try:
+        return windows.get(("inbox",), lambda: inboxes.fetch(registry().state()))
+    except (ConfigError, StoreError):
+        return None
+
+
+def needing_a_person() -> int | None:
+    """How many jobs nothing but a person will put right; None when nobody has looked."""
+    inbox = newest()
+    return None if inbox is None else inbox.people
+
+
+def of_rows(
+    queue: Queue, rows: Sequence[JobRow], snapshot: Snapshot | None, now: int, *, config: Config | None = None
+) -> dict[str, Verdict]:
+    """A verdict for every active row; for one that still waits only when it is a stray. By id.
+
+    It takes a row as it was read: jobs that have no lock are looked at once more, for sure.
+    """
+    active = [row for row in rows if row.state is State.ACTIVE]
+    families = _parents(queue, rows)
+    found = {
+        row.id: verdict
+        for row in rows
+        if row.state in _WAITING and (verdict := judging.stray(row, families.get(row.parent, Parent.NONE)))
+    }
+    if active:
+        around, marks = _known(queue, active, snapshot, config or registry().config, now)
+        sure = _sure(queue, active, marks, around)
+        before = _orphaned(queue, active, now)
+        for row in active:
+            found[row.id] = judging.verdict(
+                row,
+                around,
+                sighting=sighting(row, marks.get(row.id), around, is_sure=row.id in sure),
+                parent=families.get(row.parent, Parent.NONE),
+                orphaned=before.get(row.id, 0),
+            )
+    return found
+
+
+def signature(row: JobRow) -> Signature:
+    """What changes with everything that happens to an active job but the loss of its lock."""
+    return row.processed_at, row.starts, row.attempts, row.stalls
+
+
+def sighting(row: JobRow, mark: Mark | None, around: Surroundings, *, is_sure: bool) -> Sighting:
+    """This look together with the earlier ones. A mark of a job that has moved since counts for nothing."""
+    if mark is None or mark.lockless_since is None or mark.signature != signature(row):
+        return Sighting(around.now, is_atomic=is_sure)
+    looks = 2 if around.now > mark.lockless_since else 1
+    return Sighting(min(mark.lockless_since, around.now), looks, is_sure)
+
+
+def is_lockless(row: JobRow) -> bool:
+    """Without a lock, or with one that no library makes."""
+    return row.lock_known and (row.lock is None or row.lock.ttl is None)
+
+
+def _known(
+    queue: Queue, rows: Sequence[JobRow], snapshot: Snapshot | None, config: Config, now: int
+) -> tuple[Surroundings, Mapping[str, Mark]]:
+    """Without a state store nothing is remembered, and less can be said."""
+    memory, restarted_at, marks = Memory(), None, dict[str, Mark]()
+    try:
+        store = registry().state()
+        memory, restarted_at = sightings.memory(store, queue.ref)
+        marks = sightings.marks_of(store, queue.ref, [row.id for row in rows if is_lockless(row)])
+    except (ConfigError, StoreError):
+        pass
+    sample = surroundings.sample_of(snapshot, queue.ref) if snapshot else None
+    if snapshot is None or sample is None:
+        return surroundings.unknown(queue.ref, queue.flavour, config, now), marks
+    workers = [worker for worker in snapshot.workers if worker.queue == queue.ref]
+    around = surroundings.around(
+        sample, workers, memory, config, now, taken_at=snapshot.taken_at, restarted_at=restarted_at
+    )
+    return around, marks
+
+
+def _sure(queue: Queue, rows: Sequence[JobRow], marks: Mapping[str, Mark], around: Surroundings) -> set[str]:
+    """Jobs without a lock that are so for sure. Where it takes two sightings anyway, nothing is asked."""
+    doubtful = [row.id for row in rows if row.lock_known and row.lock is None and row.id not in marks]
+    if around.has_window or not doubtful:
+        return set()
+    suspects = actives.position(queue.wire, queue.ref, doubtful)
+    seen = actives.sights(queue.wire, suspects) if suspects else []
+    return {sight.row.id for sight in seen if sight and sight.is_sure}
+
+
+def _parents(queue: Queue, rows: Sequence[JobRow]) -> Mapping[str, Parent]:
+    if queue.flavour.library is not Library.BULLMQ:
+        return {}
+    return parents(queue.wire, queue.ref, (row.parent for row in rows))
+
+
+def _orphaned(queue: Queue, rows: Sequence[JobRow], now: int) -> Mapping[str, int]:
+    """Of those that may be in an incident; a database that is away hides poison, and stops every act."""
+    wanted = [row.id for row in rows if row.lock is None or row.stalls]
+    if not wanted:
+        return {}
+    try:
+        return incidents.orphaned(queue.ref, wanted, now)
+    except Error:
+        return {}

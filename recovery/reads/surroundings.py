@@ -1,0 +1,85 @@
+"""What is known around the jobs of one queue: its sample and workers from the snapshot, what the looks remember, and
+what is configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from recovery.backends.bullmq.versions import MARKER_KEY
+from recovery.config import Config
+from recovery.domain.counts import Flavour, Library, QueueSample, Snapshot, Worker
+from recovery.domain.n8n import is_n8n
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import RENEWED_ABOVE, Surroundings
+from recovery.reads.sightings import Memory
+
+FRESH = 30_000  # ms: an older snapshot says nothing of who is connected now
+# BullMQ 3 and 4 begin to count a job's age when their timer first sees it: three quarters may pass.
+_RENEWED_ABOVE_EARLY = 0.2
+
+
+def around(
+    sample: QueueSample,
+    workers: Collection[Worker],
+    memory: Memory,
+    config: Config,
+    now: int,
+    *,
+    taken_at: int,
+    restarted_at: int | None = None,
+    lost_together: int = 0,
+) -> Surroundings:
+    """`taken_at` is when the sample was taken, `workers` are those of this queue."""
+    ref, flavour = sample.ref, sample.flavour
+    limits = config.thresholds_of(ref.deployment, ref.base)
+    is_fresh = not sample.error and now - taken_at <= FRESH
+    ttl = _left(sample, now - taken_at) if is_fresh else None
+    return Surroundings(
+        now=now,
+        has_window=has_window(flavour),
+        workers=sample.workers if is_fresh else None,
+        names=frozenset(worker.name for worker in workers if worker.name),
+        unnamed=sum(not worker.name for worker in workers),
+        left=memory.left,
+        came=memory.came,
+        watchdog_ttl=ttl,
+        watchdog_seen_at=taken_at if ttl is not None else memory.watchdog_seen_at,
+        watched_since=memory.watched_since if is_fresh else now,
+        stalled_interval=max(limits.stalled_interval, memory.interval),
+        lock_length=memory.lock_length or None,
+        renewed_above=_RENEWED_ABOVE_EARLY if _counts_late(flavour) else RENEWED_ABOVE,
+        is_paused=sample.is_paused is True,
+        overdue_after=limits.overdue_after,
+        restarted_at=restarted_at,
+        lost_together=lost_together,
+        is_n8n=is_n8n(ref, flavour),
+    )
+
+
+def unknown(ref: QueueRef, flavour: Flavour, config: Config, now: int) -> Surroundings:
+    """Of a queue that no snapshot has: nothing but what is configured."""
+    return around(QueueSample(ref, flavour, error="not in the snapshot"), (), Memory(), config, now, taken_at=now)
+
+
+def sample_of(snapshot: Snapshot, ref: QueueRef) -> QueueSample | None:
+    """Marked with its deployment's error, when there is one."""
+    sample, deployment = snapshot.queue(ref), snapshot.deployment(ref.deployment)
+    if sample is None or deployment is None or not deployment.error:
+        return sample
+    return sample._replace(error=sample.error or deployment.error)
+
+
+def has_window(flavour: Flavour) -> bool:
+    """Whether a job may be active for a moment before it is locked: where in doubt, it may."""
+    is_new = flavour.major is not None and flavour.major >= MARKER_KEY and not flavour.mixed
+    return not (flavour.library is Library.BULLMQ and is_new)
+
+
+def _counts_late(flavour: Flavour) -> bool:
+    return flavour.library is not Library.BULL and has_window(flavour)
+
+
+def _left(sample: QueueSample, since: int) -> int | None:
+    """Of the watchdog's key now. One that has ended meanwhile was there: the next pass is due."""
+    return None if sample.watchdog_ttl is None else max(0, sample.watchdog_ttl - since)

@@ -1,0 +1,149 @@
+"""One queue between two looks: what is remembered of its jobs, and what this look found of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from recovery.backends.shared.actives import ENDLESS, NO_KEY, Facts, Sight, Window
+from recovery.domain.counts import QueueSample
+from recovery.domain.jobs import JobRow, Lock
+from recovery.domain.refs import QueueRef, text
+from recovery.domain.surroundings import Parent, Surroundings
+from recovery.domain.verdicts import Kind
+from recovery.reads.sightings import Mark, Memory
+
+FACTS_LIFE = 60_000  # ms: a job may end, run again and be held by another worker between two looks
+LOCK_MEMORY = 600_000  # ms: when no lock has been nearly as long for this time, the workers' setting has changed
+_NEARLY = 0.9
+_SAME_END = 1_000  # ms that the end of a lock may seem to move when nobody renews it
+
+
+@dataclass(slots=True)
+class Active:
+    """An active job as its list and its lock show it. `ttl` None: we may not look."""
+
+    id: bytes
+    window: Window
+    ttl: int | None = None
+
+
+@dataclass(slots=True)
+class Post:
+    """All of one queue. What begins with `found` is of this look alone."""
+
+    ref: QueueRef
+    sample: QueueSample
+    memory: Memory = field(default_factory=Memory)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    written: dict[str, Mark] = field(default_factory=dict)  # marks as the state store has them
+    facts: dict[bytes, Facts] = field(default_factory=dict)
+    facts_at: int = 0
+    rows: dict[str, JobRow] = field(default_factory=dict)  # of marked jobs, as last seen
+    ends: dict[str, int] = field(default_factory=dict)  # when the locks of doomed jobs end
+    parents: dict[str, Parent] = field(default_factory=dict)
+    found: list[Active] = field(default_factory=list)
+    found_ids: set[bytes] = field(default_factory=set)
+    found_kinds: dict[Kind, int] = field(default_factory=dict)
+    found_rows: set[str] = field(default_factory=set)  # looked at for sure
+    found_sure: set[str] = field(default_factory=set)  # seen without a lock in one moment
+    found_moved: set[str] = field(default_factory=set)  # not where they were when they were looked at again
+    found_error: str = ""
+
+    def begin(self, sample: QueueSample) -> None:
+        self.sample = sample
+        self.found, self.found_ids, self.found_kinds = [], set(), {}
+        self.found_rows, self.found_sure, self.found_moved = set(), set(), set()
+        self.found_error = ""
+
+    def learn_locks(self, now: int) -> None:
+        """The longest TTL seen is the nearest to a lock's length that Redis tells."""
+        longest = max((one.ttl for one in self.found if one.ttl is not None), default=0)
+        memory = self.memory
+        if longest <= 0:
+            return
+        if longest >= memory.lock_length * _NEARLY:
+            self.memory = replace(memory, lock_length=max(longest, memory.lock_length), lock_seen_at=now)
+        elif now - memory.lock_seen_at > LOCK_MEMORY:
+            self.memory = replace(memory, lock_length=longest, lock_seen_at=now)
+
+    def learn_watchdog(self, taken_at: int) -> None:
+        memory, ttl = self.memory, self.sample.watchdog_ttl
+        since = taken_at if memory.watched_since is None else memory.watched_since
+        if ttl is None:
+            self.memory = replace(memory, watched_since=since)
+        else:
+            interval = max(memory.interval, ttl)
+            self.memory = replace(memory, watched_since=since, watchdog_seen_at=taken_at, interval=interval)
+
+    def unknown_facts(self, now: int) -> list[bytes]:
+        """Jobs that were not active at the last look; now and then, all."""
+        if now - self.facts_at > FACTS_LIFE:
+            self.facts, self.facts_at = {}, now
+        self.facts = {id: facts for id, facts in self.facts.items() if id in self.found_ids}
+        return [one.id for one in self.found if one.id not in self.facts]
+
+    def add(self, one: Active) -> None:
+        """An id that moved into the next window meanwhile is taken once."""
+        if one.id not in self.found_ids:
+            self.found_ids.add(one.id)
+            self.found.append(one)
+
+    def is_suspect(self, one: Active, around: Surroundings) -> bool:
+        """Whether it takes a sure look to say how it is."""
+        if one.ttl is None or self.is_settled(one, around):
+            return False
+        facts = self.facts.get(one.id)
+        return (
+            one.ttl in (NO_KEY, ENDLESS)
+            or bool(around.nobody_is_here)
+            or (facts is not None and self._is_odd(facts, around))
+        )
+
+    def look_of(self, one: Active) -> JobRow:
+        """A job whose row is still true, but for what is left of its lock."""
+        row = self.rows[text(one.id)]
+        return row if row.lock is None and one.ttl == NO_KEY else replace(row, lock=lock_of(one.ttl))
+
+    def take(self, sight: Sight, now: int) -> None:
+        row = sight.row
+        self.rows[row.id] = row
+        self.found_rows.add(row.id)
+        if sight.is_sure:
+            self.found_sure.add(row.id)
+        if row.lock is not None and row.lock.ttl is not None:
+            self.ends[row.id] = now + row.lock.ttl
+
+    def keep(self, marks: dict[str, Mark]) -> None:
+        self.marks = marks
+        self.rows = {id: row for id, row in self.rows.items() if id in marks}
+        self.ends = {id: end for id, end in self.ends.items() if id in marks}
+
+    def is_settled(self, one: Active, around: Surroundings) -> bool:
+        """Marked before, and nothing can have changed since that would not show: a proven orphan that still has no
+        lock; a doomed job whose lock nobody has renewed.
+        """
+        id = text(one.id)
+        mark = self.marks.get(id)
+        if mark is None or id not in self.rows:
+            return False
+        if mark.kind.is_orphaned:
+            return one.ttl == NO_KEY
+        if mark.kind is Kind.DOOMED and one.ttl is not None and one.ttl >= 0:
+            return abs(around.now + one.ttl - self.ends.get(id, 0)) < _SAME_END
+        return False
+
+    def _is_odd(self, facts: Facts, around: Surroundings) -> bool:
+        if not facts.is_there:
+            return True
+        if facts.worker and not around.unnamed and facts.worker not in around.names and around.workers:
+            return True
+        if facts.parent and self.parents.get(facts.parent) in (Parent.FAILED, Parent.GONE):
+            return True
+        limit, started = around.overdue_after, facts.processed_at
+        return limit is not None and started is not None and around.now - started > limit
+
+
+def lock_of(ttl: int | None) -> Lock | None:
+    if ttl is None or ttl == NO_KEY:
+        return None
+    return Lock("", None if ttl == ENDLESS else ttl)

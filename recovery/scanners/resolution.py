@@ -1,0 +1,123 @@
+"""Who put an orphan right: an act in the audit, the library's watchdog, its own worker, or nobody we know.
+
+1. An act of ours on this job that was done since the incident opened: an operator, or a scanner.
+2. The job's stall counter rose, or its queue's events tell of a stall: the watchdog.
+3. It finished, or its lock is back and it was not started anew: the worker that had it.
+4. There is no such job any more: removed.
+5. Anything else moved it, and left no trace of who: "".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from recovery.actions.audit import OUTCOME
+from recovery.backends.base import Wire
+from recovery.backends.shared import endings
+from recovery.backends.shared.endings import Ending
+from recovery.domain.acting import Outcome
+from recovery.domain.chain import job_key
+from recovery.domain.refs import QueueRef
+from recovery.models import AuditEntry, AuditJob
+from recovery.reads.sightings import Signature
+
+WATCHDOG, WORKER, REMOVED, OPERATOR, SCANNER, NOBODY_KNOWN = "watchdog", "worker", "removed", "operator", "scanner", ""
+SEARCHED = 50  # jobs looked for in the active list at once
+UNDER_WAY = 60_000  # ms: an act whose outcome is not written yet is waited for this long
+_AT_ONCE = 400  # names in one query
+_SLACK = 2_000  # ms between the web's clock and ours
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A job whose incident is open, as it was then. `signature` None: that was forgotten."""
+
+    id: str
+    opened_at: int
+    signature: Signature | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """`audit` is the number of the entry that did it. `is_stall`: so it really had no holder."""
+
+    by: str
+    audit: int | None = None
+
+    @property
+    def is_proof(self) -> bool:
+        return self.by == WATCHDOG
+
+
+def resolved(wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_events: bool) -> dict[str, Resolved]:
+    """By id; jobs that are still as they were, or of which it cannot be said yet, are left out. Raises StoreError."""
+    acts = _acts(ref, lost, now)
+    found = {id: act for id, act in acts.items() if act is not None}
+    rest = [one for one in lost if one.id not in acts]
+    now_as = dict(zip((one.id for one in rest), endings.endings(wire, ref, [one.id for one in rest]), strict=True))
+    told = _told(wire, ref, rest, now_as) if has_events else {}
+    unmoved = []
+    for one in rest:
+        ending = now_as[one.id]
+        if ending is None:
+            continue
+        by = _by(one, ending, told.get(one.id, set()))
+        if by is None:
+            unmoved.append(one.id)
+        else:
+            found[one.id] = Resolved(by)
+    here = endings.still_active(wire, ref, unmoved[:SEARCHED])
+    return found | {id: Resolved(NOBODY_KNOWN) for id in unmoved[:SEARCHED] if id not in here}
+
+
+def _by(lost: Lost, ending: Ending, told: set[str]) -> str | None:
+    """None: it is as it was, as far as its own fields tell."""
+    if not ending.is_there:
+        return WATCHDOG if "stalled" in told else WORKER if told else REMOVED
+    processed_at, starts, attempts, stalls = lost.signature or (None, None, 0, None)
+    if stalls is not None and ending.stalls > stalls:
+        return WATCHDOG
+    if ending.is_finished:
+        return WORKER
+    is_same = lost.signature is None or (ending.processed_at, ending.starts) == (processed_at, starts)
+    if ending.is_locked:
+        return WORKER if is_same else NOBODY_KNOWN
+    return None if is_same and ending.attempts == attempts else NOBODY_KNOWN
+
+
+def _told(
+    wire: Wire, ref: QueueRef, lost: Sequence[Lost], now_as: Mapping[str, Ending | None]
+) -> Mapping[str, set[str]]:
+    gone = [one.opened_at for one in lost if (ending := now_as[one.id]) and not ending.is_there]
+    return endings.events(wire, ref, min(gone)) if gone else {}
+
+
+def _acts(ref: QueueRef, lost: Sequence[Lost], now: int) -> dict[str, Resolved | None]:
+    """Acts of ours on these jobs; None for one that is still under way."""
+    found: dict[str, Resolved | None] = {}
+    for start in range(0, len(lost), _AT_ONCE):
+        part = {job_key(one.id): one for one in lost[start : start + _AT_ONCE]}
+        rows = AuditJob.objects.filter(
+            deployment=ref.deployment,
+            base=ref.slug,
+            job__in=part,
+            entry__at__gte=min(one.opened_at for one in part.values()) - _SLACK,
+        ).select_related("entry")
+        for row in rows.order_by("entry_id"):
+            one = part[row.job]
+            if row.outcome == Outcome.DONE and row.entry.at >= one.opened_at - _SLACK:
+                found[one.id] = Resolved(SCANNER if row.entry.actor_kind == SCANNER else OPERATOR, row.entry_id)
+            elif not row.outcome and now - row.entry.at < UNDER_WAY:
+                found.setdefault(one.id, None)
+    return _with_outcomes(found)
+
+
+def _with_outcomes(found: dict[str, Resolved | None]) -> dict[str, Resolved | None]:
+    """The entry that says what came of it, in place of the one that says what was meant."""
+    intents = {act.audit for act in found.values() if act and act.audit}
+    if not intents:
+        return found
+    rows = AuditEntry.objects.filter(intent__in=list(intents)[:_AT_ONCE], phase=OUTCOME).values_list("intent", "number")
+    numbers = dict(rows)
+    return {id: act and Resolved(act.by, numbers.get(act.audit, act.audit)) for id, act in found.items()}

@@ -1,0 +1,27 @@
+"""What tests of acts have in front of them: a queue, and a process that may change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.actions.bulk import Runner
+from recovery.connections.registry import registry
+from tests.acting import Bench, set_up
+from tests.stores import Store
+
+
+@pytest.fixture
+def bench(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with set_up(valkey, state_store, tmp_path, monkeypatch) as bench:
+        yield bench
+
+
+@pytest.fixture
+def hands(bench: Bench) -> Iterator[Runner]:
+    """What does the bulk runs within the scheduler."""
+    hands = Runner(registry())
+    yield hands
+    hands.close()

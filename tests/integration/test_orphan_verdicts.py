@@ -1,0 +1,130 @@
+"""The orphan-watch over queues written by hand: what one look says, and what it takes two for."""
+
+from __future__ import annotations
+
+import pytest
+
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind
+from recovery.models import Incident
+from tests.cluster import Cluster
+from tests.stores import Store
+from tests.watch_bench import SHORT, Make, active, restarted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_job_of_an_older_library_takes_two_sightings_an_interval_apart(watch_bench: Make, valkey: Store) -> None:
+    """Bull leaves a job active and lock-less for a moment: one look, however sure, proves nothing."""
+    ref = QueueRef("main", "bull:old")
+    active(valkey, ref.base, "1", flavour="bull")
+    one = watch_bench(valkey, "[thresholds]\nstalled_interval = 30\n")
+    one.discover()
+    start = one.look()
+    assert start.counts == {Kind.UNLOCKED: 1}
+    assert start.rows == ()
+    assert one.look(later=29_000).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=29_500).rows[0].verdict.kind is Kind.UNLOCKED
+    assert one.look(later=31_000).counts == {Kind.ABANDONED: 1}
+
+
+def test_a_job_that_was_started_again_between_two_looks_is_seen_anew(watch_bench: Make, valkey: Store) -> None:
+    ref = QueueRef("main", "bull:old")
+    active(valkey, ref.base, "1", flavour="bull", processedOn=1_760_000_000_000)
+    one = watch_bench(valkey)
+    one.discover()
+    one.look()
+    valkey.client.hset(f"{ref.base}:1", "processedOn", 1_760_000_009_000)
+    assert one.look(later=5_000).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=10_000).counts == {Kind.ABANDONED: 1}
+
+
+def test_sightings_outlive_the_process(watch_bench: Make, valkey: Store, state_store: Store) -> None:
+    ref = QueueRef("main", "bull:old")
+    active(valkey, ref.base, "1", flavour="bull")
+    one = watch_bench(valkey)
+    one.discover()
+    one.look()
+    again = restarted(one, lambda: watch_bench(valkey))
+    assert again.look(later=5_000).counts == {Kind.ABANDONED: 1}
+    incident = Incident.objects.get()
+    forgetful = restarted(again, lambda: watch_bench(valkey))
+    assert forgetful.look(later=9_000).rows[0].incident == incident.pk
+    assert Incident.objects.count() == 1
+
+
+def test_one_look_proves_an_orphan_of_a_new_bullmq(watch_bench: Make, store: Store) -> None:
+    ref = QueueRef("main", "bull:new")
+    active(store, ref.base, "1", "2")
+    store.client.set(f"{ref.base}:2:lock", "w:1", px=30_000)
+    store.client.set(f"{ref.base}:stalled-check", "1", px=20_000)
+    one = watch_bench(store)
+    one.discover()
+    inbox = one.look()
+    assert inbox.counts == {Kind.ORPHAN: 1, Kind.HELD: 1}
+    assert (inbox.looked, inbox.stuck) == (2, 1)
+    assert inbox.rows[0].verdict.fate.startswith("The watchdog of a worker takes it within")
+
+
+def test_ghosts_overdue_and_endless_locks_are_told(watch_bench: Make, valkey: Store) -> None:
+    ref = QueueRef("main", "bull:odd")
+    active(valkey, ref.base, "ghost", "residue", "long", "endless")
+    valkey.client.delete(f"{ref.base}:ghost", f"{ref.base}:residue")
+    valkey.client.hset(f"{ref.base}:residue", "stc", 1)
+    valkey.client.set(f"{ref.base}:stalled-check", "1", px=20_000)
+    valkey.client.hset(f"{ref.base}:long", "processedOn", 1_760_000_000_000)
+    valkey.client.set(f"{ref.base}:long:lock", "w:1", px=600_000)
+    valkey.client.set(f"{ref.base}:endless:lock", "w:2")
+    one = watch_bench(valkey, f'{SHORT}[[queues]]\nname = "bull:odd"\noverdue_after = 600\n')
+    one.discover()
+    assert one.look().counts == {Kind.GHOST: 2, Kind.OVERDUE: 1, Kind.HELD: 1}
+    inbox = one.look(later=25_000)
+    kinds = {row.job.id: row.verdict.kind for row in inbox.rows}
+    assert kinds["endless"] is Kind.DOOMED
+    assert inbox.people == 4
+    endless = next(row for row in inbox.rows if row.job.id == "endless")
+    assert endless.row is not None
+    assert endless.row.lock is not None
+    assert (endless.row.lock.token, endless.row.lock.ttl) == ("w:2", None)
+
+
+def test_a_child_of_a_failed_parent_is_a_stray(watch_bench: Make, valkey: Store) -> None:
+    ref, flow = QueueRef("main", "bull:child"), "bull:flow"
+    active(valkey, ref.base, "1", "2", parentKey=f"{flow}:9")
+    valkey.client.hset(f"{ref.base}:2", "parentKey", f"{flow}:10")
+    for id in ("1", "2"):
+        valkey.client.set(f"{ref.base}:{id}:lock", "w:1", px=30_000)
+    valkey.client.set(f"{ref.base}:stalled-check", "1", px=20_000)
+    valkey.client.set(f"{flow}:id", 10)
+    valkey.client.hset(f"{flow}:9", mapping={"name": "flow", "data": "{}", "timestamp": 1})
+    valkey.client.zadd(f"{flow}:failed", {"9": 1})
+    valkey.client.hset(f"{flow}:10", mapping={"name": "flow", "data": "{}", "timestamp": 1})
+    one = watch_bench(valkey)
+    one.discover()
+    (stray,) = one.look().rows
+    assert (stray.job.id, stray.verdict.kind) == ("1", Kind.STRAY)
+    assert stray.verdict.evidence[0] == "Its parent has failed."
+
+
+def test_markers_of_bullmq_4_are_no_jobs(watch_bench: Make, valkey: Store) -> None:
+    ref = QueueRef("main", "bull:four")
+    active(valkey, ref.base, "1", version="4.18.3")
+    valkey.client.lpush(f"{ref.base}:active", "0:1760000000000")
+    one = watch_bench(valkey)
+    one.discover()
+    assert one.look().looked == 1
+
+
+def test_queues_of_a_cluster_are_looked_at_wherever_they_live(watch_bench: Make, cluster: Cluster) -> None:
+    bases = [f"{{bull{number}}}:jobs" for number in range(6)]
+    for base in bases:
+        active(cluster, base, "1", "2", parentKey="{bull0}:flow:9")
+        cluster.client.set(f"{base}:2:lock", "w:1", px=30_000)
+        cluster.client.set(f"{base}:stalled-check", "1", px=20_000)
+    cluster.client.set("{bull0}:flow:id", 9)
+    one = watch_bench(cluster)
+    one.discover()
+    inbox = one.look()
+    assert inbox.faults == ()
+    assert inbox.counts == {Kind.ORPHAN: 6, Kind.STRAY: 6}
+    assert {row.name for row in inbox.rows} == {"mail"}

@@ -1,0 +1,116 @@
+"""The orphan-watch against the real libraries: workers that die, stop and come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from recovery.domain.acting import Act
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Cause, Kind
+from recovery.reads import incidents
+from tests.fleet import Fleet, Queue
+from tests.stores import Store
+from tests.waiting import until
+from tests.watch_bench import Make
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# Half of it is left after a kill: time enough to be seen on a busy machine.
+SLOW = {"lockDuration": 4_000, "stalledInterval": 1_000, "maxStalledCount": 5}
+FAST = {"lockDuration": 2_000, "stalledInterval": 1_000, "maxStalledCount": 5}
+
+
+def ref_of(queue: Queue) -> QueueRef:
+    return QueueRef("main", queue.base)
+
+
+@pytest.mark.parametrize("generation", ["bullmq6", "bullmq5", "bullmq4", "bull4"])
+def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
+    watch_bench: Make, libraries: Fleet, valkey: Store, generation: str
+) -> None:
+    queue = libraries[generation].queue(valkey)
+    job, ref = queue.add("mail"), ref_of(queue)
+    named = {"name": "mail-3"} if generation in ("bullmq5", "bullmq6") else {}
+    worker = queue.work("hang", apart=True, **SLOW, **named)
+    until(lambda: queue.counts()["active"] == 1)
+    one = watch_bench(valkey)
+    one.discover()
+    assert one.kinds(ref) == {Kind.HELD: 1}
+    worker.kill()
+    doomed = one.sees(ref, Kind.DOOMED)
+    assert doomed.job.id == job
+    assert doomed.verdict.suggests is Act.RELEASE
+    assert "then nothing: no worker is connected, so there is no watchdog" in doomed.verdict.fate
+    abandoned = one.sees(ref, Kind.ABANDONED)
+    assert abandoned.name == "mail"
+    assert abandoned.verdict.cause is Cause.CRASHED
+    assert abandoned.verdict.fate == "Nothing: no worker is connected, so there is no watchdog."
+    assert abandoned.verdict.needs_a_person
+    (incident,) = incidents.of_job(ref.job(job))
+    assert (incident.kind, incident.closed_at, incident.number) == ("abandoned", None, abandoned.incident)
+    assert incident.opened_at <= doomed.since
+
+
+@pytest.mark.parametrize("generation", ["bullmq6", "bullmq5", "bullmq4", "bull4"])
+def test_what_the_librarys_own_watchdog_rescues_is_closed_as_its_work(
+    watch_bench: Make, libraries: Fleet, valkey: Store, generation: str
+) -> None:
+    queue = libraries[generation].queue(valkey)
+    job, ref = queue.add("mail"), ref_of(queue)
+    worker = queue.work("hang", apart=True, **FAST)
+    until(lambda: queue.counts()["active"] == 1)
+    one = watch_bench(valkey)
+    one.discover()
+    one.look()
+    worker.kill()
+    one.sees(ref, Kind.ABANDONED)
+    queue.work("ok", **FAST)
+    until(lambda: queue.counts()["completed"] == 1)
+    until(lambda: one.look().stuck == 0)
+    (incident,) = incidents.of_job(ref.job(job))
+    assert incident.resolved_by == "watchdog"
+    assert incident.closed_at is not None
+    assert incident.took is not None
+    assert incidents.recovery_times(now=incident.closed_at).count == 1
+
+
+def test_a_named_worker_that_dies_beside_others_dooms_its_own_job_only(
+    watch_bench: Make, libraries: Fleet, valkey: Store
+) -> None:
+    queue = libraries["bullmq5"].queue(valkey)
+    ref = ref_of(queue)
+    alive = queue.work("hang", name="mail-1", **SLOW)
+    first = queue.add("kept")
+    until(lambda: alive.events("active"))
+    dying = queue.work("hang", name="mail-2", apart=True, **SLOW)
+    second = queue.add("lost")
+    until(lambda: dying.events("active"))
+    one = watch_bench(valkey)
+    one.discover()
+    assert one.kinds(ref) == {Kind.HELD: 2}
+    dying.kill()
+    doomed = one.sees(ref, Kind.DOOMED)
+    assert (doomed.job.id, doomed.holder) == (second, "mail-2")
+    assert doomed.verdict.why.startswith("Worker mail-2 lost its connection")
+    assert "then the watchdog of a worker takes it" in doomed.verdict.fate
+    assert all(found.job.id != first for found in one.look().rows)
+
+
+def test_a_stopped_worker_starves_its_job(watch_bench: Make, libraries: Fleet, valkey: Store) -> None:
+    queue = libraries["bullmq6"].queue(valkey)
+    ref = ref_of(queue)
+    # Its own check stops with it: with a longer interval that is noticed later than the orphan.
+    one = watch_bench(valkey, "[thresholds]\nstalled_interval = 30\n")
+    queue.add("mail")
+    worker = queue.work("hang", name="mail-3", apart=True, **SLOW)
+    until(lambda: queue.counts()["active"] == 1)
+    one.discover()
+    one.look()
+    worker.pause()
+    try:
+        one.until_kind(ref, Kind.LATE)
+        orphan = one.sees(ref, Kind.ORPHAN)
+        assert orphan.verdict.cause is Cause.STARVED
+        assert "worker mail-3 is still connected" in orphan.verdict.cause_evidence
+    finally:
+        worker.resume()

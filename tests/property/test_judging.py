@@ -1,0 +1,127 @@
+"""Whatever is seen, a verdict is never bolder than its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.domain.acting import Act
+from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.judging import verdict
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import Change, Parent, Sighting, Surroundings
+from recovery.domain.verdicts import Kind
+
+NOW = 1_795_000_000_000
+REF = QueueRef("main", "bull:mail").job("7")
+times = st.integers(NOW - 60_000, NOW) | st.integers(NOW - 10_000_000, NOW)
+names = st.sampled_from(["", "mail-1", "mail-2", "a b", "\udcff"])
+locks = st.none() | st.none() | st.builds(Lock, st.just("w:1"), st.none() | st.integers(0, 600_000))
+changes = st.lists(st.builds(Change, names, times), max_size=3).map(lambda found: tuple(sorted(found, key=_at)))
+rows = st.builds(
+    JobRow,
+    ref=st.just(REF),
+    state=st.just(State.ACTIVE),
+    processed_at=st.none() | times,
+    stalls=st.integers(0, 3),
+    worker=names,
+    lock=locks,
+    lock_known=st.sampled_from([True, True, True, False]),
+    missing=st.sampled_from([False, False, False, True]),
+)
+sightings = st.builds(Sighting, times, st.integers(1, 3), st.booleans())
+parents = st.sampled_from(Parent)
+
+
+def _at(change: Change) -> int:
+    return change.at
+
+
+@st.composite
+def surroundings(draw: st.DrawFn) -> Surroundings:
+    connected = draw(st.frozensets(names.filter(bool), max_size=2))
+    unnamed = draw(st.integers(0, 2))
+    return Surroundings(
+        now=NOW,
+        has_window=draw(st.booleans()),
+        workers=draw(st.none() | st.just(len(connected) + unnamed)),
+        names=connected,
+        unnamed=unnamed,
+        left=draw(changes),
+        came=draw(changes),
+        watchdog_ttl=draw(st.none() | st.integers(0, 60_000)),
+        watchdog_seen_at=draw(st.none() | times),
+        watched_since=draw(st.none() | times),
+        stalled_interval=draw(st.sampled_from([1_000, 30_000, 600_000])),
+        lock_length=draw(st.none() | st.integers(1, 600_000)),
+        is_paused=draw(st.booleans()),
+        overdue_after=draw(st.none() | st.integers(1, 1_000_000)),
+        restarted_at=draw(st.none() | times),
+        lost_together=draw(st.integers(0, 20)),
+        cpu=draw(st.none() | st.floats(0, 100)),
+        is_n8n=draw(st.booleans()),
+    )
+
+
+@given(rows, surroundings(), sightings, parents, st.integers(0, 5))
+def test_no_verdict_is_bolder_than_what_was_seen(
+    row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent, orphaned: int
+) -> None:
+    found = verdict(row, around, sighting=sighting, parent=parent, orphaned=orphaned)
+    kind = found.kind
+    if not row.lock_known:
+        assert kind is Kind.UNKNOWN
+    if kind in (Kind.HELD, Kind.LATE, Kind.OVERDUE, Kind.STRAY, Kind.DOOMED):
+        assert row.lock is not None
+    if kind.is_orphaned:
+        assert row.lock is None
+        if around.has_window:
+            assert sighting.looks >= 2
+            assert around.now - sighting.since >= around.stalled_interval
+        else:
+            assert sighting.looks >= 2 or sighting.is_atomic
+    if kind is Kind.ABANDONED and around.workers:
+        assert around.watchdog_ttl is None
+    if found.suggests in (Act.REQUEUE, Act.FAIL):
+        assert kind.is_orphaned
+
+
+@given(rows, surroundings(), sightings, parents, st.integers(0, 5))
+def test_every_verdict_has_evidence_a_fate_and_words_for_a_screen(
+    row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent, orphaned: int
+) -> None:
+    found = verdict(row, around, sighting=sighting, parent=parent, orphaned=orphaned)
+    assert found.evidence
+    assert all(found.evidence)
+    assert found.fate
+    assert bool(found.cause) == bool(found.cause_evidence)
+    for said in (*found.evidence, found.cause_evidence, found.fate):
+        said.encode()
+    assert found.until is None or found.until >= around.now
+
+
+@given(rows, surroundings(), sightings, st.integers(0, 10_000_000))
+def test_once_proven_it_stays_proven_while_nothing_changes(
+    row: JobRow, around: Surroundings, sighting: Sighting, later: int
+) -> None:
+    first = verdict(row, around, sighting=sighting)
+    again = replace(sighting, looks=sighting.looks + 1)
+    second = verdict(row, replace(around, now=around.now + later), sighting=again)
+    if first.kind.is_orphaned:
+        assert second.kind.is_orphaned
+    if first.kind is Kind.ABANDONED:
+        assert second.kind is Kind.ABANDONED
+
+
+@given(rows, surroundings(), sightings)
+def test_what_is_not_known_of_the_workers_dooms_and_abandons_nobody(
+    row: JobRow, around: Surroundings, sighting: Sighting
+) -> None:
+    unknown = replace(around, workers=None, names=frozenset(), watched_since=around.now, watchdog_seen_at=None)
+    found = verdict(row, unknown, sighting=sighting)
+    assert found.kind is not Kind.ABANDONED
+    if found.kind is Kind.DOOMED:
+        assert row.lock is not None
+        assert row.lock.ttl is None

@@ -1,0 +1,54 @@
+"""Workers' comings and goings, from one look to the next."""
+
+from __future__ import annotations
+
+from recovery.domain.counts import Worker
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import Change
+from recovery.scanners.arrivals import KEPT, KEPT_FOR, Arrivals, Moves, joined
+
+NOW = 1_795_000_000_000
+MAIL = QueueRef("main", "bull:mail")
+
+
+def worker(connection: int, name: str = "", queue: QueueRef = MAIL) -> Worker:
+    return Worker(queue, name, f"10.0.0.1:{connection}", 1, 0, "bzpopmin", str(connection))
+
+
+def test_the_first_look_says_nothing_of_anybody() -> None:
+    assert Arrivals().since([worker(1)], NOW) == {}
+
+
+def test_who_went_and_who_came_is_told_by_queue() -> None:
+    arrivals = Arrivals()
+    other = QueueRef("main", "bull:other")
+    arrivals.since([worker(1, "a"), worker(2), worker(9, "x", other)], NOW)
+    moves = arrivals.since([worker(1, "a"), worker(3, "b"), worker(9, "x", other)], NOW + 5)
+    assert moves == {MAIL: Moves(left=(Change("", NOW + 5),), came=(Change("b", NOW + 5),))}
+
+
+def test_a_queue_whose_workers_all_went_is_told_too() -> None:
+    arrivals = Arrivals()
+    arrivals.since([worker(1, "a")], NOW)
+    assert arrivals.since([], NOW + 5) == {MAIL: Moves(left=(Change("a", NOW + 5),))}
+
+
+def test_a_named_worker_that_reconnected_has_not_gone() -> None:
+    arrivals = Arrivals()
+    arrivals.since([worker(1, "a")], NOW)
+    assert arrivals.since([worker(2, "a")], NOW + 5)[MAIL].left == ()
+
+
+def test_after_a_restart_nothing_is_compared() -> None:
+    arrivals = Arrivals()
+    arrivals.since([worker(1)], NOW)
+    arrivals.forget()
+    assert arrivals.since([worker(7)], NOW + 5) == {}
+
+
+def test_what_is_kept_is_bounded_in_number_and_age() -> None:
+    old, many = Change("a", NOW - KEPT_FOR - 1), tuple(Change(str(at), NOW) for at in range(KEPT + 9))
+    kept = joined((old,), many, NOW)
+    assert len(kept) == KEPT
+    assert old not in kept
+    assert kept[-1] == many[-1]

@@ -1,0 +1,351 @@
+"""Verdicts: each kind, each cause, their boundaries, and what happens if nobody acts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from recovery.domain.acting import Act
+from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.judging import stray, verdict
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import Change, Parent, Sighting, Surroundings
+from recovery.domain.verdicts import Cause, Kind, Verdict
+
+NOW = 1_795_000_000_000
+SECOND, MINUTE = 1_000, 60_000
+REF = QueueRef("main", "bull:mail").job("7")
+
+# A worker of a new BullMQ that is well; the tests change one thing at a time.
+WELL = Surroundings(
+    now=NOW,
+    has_window=False,
+    workers=2,
+    names=frozenset({"mail-1", "mail-2"}),
+    watchdog_ttl=18_000,
+    watchdog_seen_at=NOW,
+    watched_since=NOW - 600_000,
+    lock_length=30_000,
+)
+OLD = replace(WELL, has_window=True, names=frozenset(), unnamed=2)
+EMPTY = replace(WELL, workers=0, names=frozenset(), watchdog_ttl=None, watchdog_seen_at=NOW - 20_000)
+SURE = Sighting(NOW, is_atomic=True)
+
+
+def row(**facts: Any) -> JobRow:
+    known: dict[str, Any] = {"processed_at": NOW - MINUTE, "lock": Lock("w:1", 22_000), "worker": "mail-1"}
+    return JobRow(REF, State.ACTIVE, **(known | facts))
+
+
+def lockless(**facts: Any) -> JobRow:
+    return row(lock=None, **facts)
+
+
+def seen(since: int, *, looks: int = 2, sure: bool = False) -> Sighting:
+    return Sighting(NOW - since, looks, sure)
+
+
+def judged(job: JobRow, around: Surroundings = WELL, sighting: Sighting | None = None, **more: Any) -> Verdict:
+    return verdict(job, around, sighting=sighting, **more)
+
+
+# -- held, late
+
+
+def test_a_lock_with_time_left_is_held() -> None:
+    found = judged(row())
+    assert (found.kind, found.suggests, found.until) == (Kind.HELD, None, None)
+    assert found.why == "Worker mail-1 holds it; its lock has 22 s left."
+    assert found.fate == "Nothing: its worker renews the lock."
+
+
+@pytest.mark.parametrize(("ttl", "kind"), [(12_000, Kind.HELD), (11_999, Kind.LATE), (0, Kind.LATE)])
+def test_a_lock_that_missed_a_renewal_is_late(ttl: int, kind: Kind) -> None:
+    assert judged(row(lock=Lock("w:1", ttl))).kind is kind
+
+
+def test_a_late_lock_says_when_it_ends_and_what_then() -> None:
+    found = judged(row(lock=Lock("w:1", 9_000)))
+    assert found.fate == (
+        "The lock ends in 9 s unless it is renewed; then the watchdog of a worker takes it within 30 s."
+    )
+    assert found.until == NOW + 9_000 + 30_000
+    assert "Worker mail-1 is still connected." in found.why
+
+
+def test_where_no_lock_was_measured_nothing_is_late() -> None:
+    assert judged(row(lock=Lock("w:1", 50)), replace(WELL, lock_length=None)).kind is Kind.HELD
+
+
+# -- doomed
+
+
+def test_a_lock_whose_named_holder_has_gone_is_doomed() -> None:
+    around = replace(WELL, workers=1, names=frozenset({"mail-2"}), left=(Change("mail-1", NOW - 4 * MINUTE),))
+    found = judged(row(lock=Lock("w:1", 12_000)), replace(around, lock_length=300_000))
+    assert found.kind is Kind.DOOMED
+    assert found.why == "Worker mail-1 lost its connection 4 min ago, and its lock is still there."
+    assert found.fate == "The lock ends in 12 s; then the watchdog of a worker takes it within 30 s."
+    assert found.until == NOW + 42_000
+    assert found.suggests is Act.RELEASE
+    assert not found.needs_a_person
+
+
+def test_beside_unnamed_workers_the_name_in_a_job_says_nothing() -> None:
+    around = replace(WELL, names=frozenset({"mail-2"}), unnamed=1)
+    assert judged(row(), around).kind is Kind.HELD
+
+
+def test_two_workers_of_one_name_hide_nobody_elses_going() -> None:
+    twins = replace(WELL, workers=2, names=frozenset({"mail-2"}))
+    assert judged(row(), twins).kind is Kind.DOOMED
+    assert judged(row(worker="mail-2"), twins).kind is Kind.HELD
+
+
+def test_a_name_that_redis_does_not_take_is_not_missed() -> None:
+    assert judged(row(worker="mail 1")).kind is Kind.HELD
+
+
+def test_a_lock_that_was_renewed_after_its_holder_went_is_held() -> None:
+    around = replace(WELL, workers=1, names=frozenset({"mail-2"}), left=(Change("mail-1", NOW - MINUTE),))
+    assert judged(row(lock=Lock("w:1", 29_000)), around).kind is Kind.HELD
+
+
+def test_with_no_worker_at_all_every_lock_is_doomed_and_nothing_follows() -> None:
+    found = judged(row(worker="", lock=Lock("w:1", 12_000)), EMPTY)
+    assert found.kind is Kind.DOOMED
+    assert found.fate == "The lock ends in 12 s; then nothing: no worker is connected, so there is no watchdog."
+    assert found.until is None
+    assert found.needs_a_person
+
+
+def test_an_empty_list_of_workers_needs_a_second_witness() -> None:
+    """Workers may hide their names: somebody has just run the stalled check."""
+    hidden = replace(EMPTY, watchdog_ttl=20_000)
+    assert judged(row(), hidden).kind is Kind.HELD
+    seen_going = replace(hidden, left=(Change("", NOW - 12_000),))
+    assert judged(row(lock=Lock("w:1", 15_000)), seen_going).kind is Kind.DOOMED
+    renewed = row(lock=Lock("w:1", 25_000))  # by whom, when nobody is there?
+    assert judged(renewed, seen_going).kind is Kind.HELD
+
+
+def test_a_check_that_ran_after_the_last_worker_went_shows_a_hidden_one() -> None:
+    around = replace(EMPTY, watchdog_ttl=29_000, left=(Change("", NOW - 12_000),))
+    assert judged(row(), around).kind is Kind.HELD
+
+
+def test_a_lock_without_end_is_doomed_once_a_living_holder_would_have_renewed_it() -> None:
+    endless = row(lock=Lock("w:1", None), worker="")
+    assert judged(endless, WELL, seen(29_999)).kind is Kind.HELD
+    found = judged(endless, WELL, seen(30_000))
+    assert (found.kind, found.suggests) == (Kind.DOOMED, Act.RELEASE)
+    assert found.fate == "Nothing: the lock never ends, so no watchdog will take it."
+    assert found.needs_a_person
+
+
+# -- unlocked, orphan, abandoned
+
+
+def test_one_sure_look_proves_an_orphan_of_a_new_bullmq() -> None:
+    found = judged(lockless(), WELL, SURE)
+    assert (found.kind, found.suggests) == (Kind.ORPHAN, Act.REQUEUE)
+    assert found.fate == "The watchdog of a worker takes it within 18 s."
+    assert found.until == NOW + 18_000
+    assert not found.needs_a_person
+
+
+def test_a_look_that_was_not_sure_takes_a_second_one() -> None:
+    assert judged(lockless()).kind is Kind.UNLOCKED
+    assert judged(lockless(), WELL, seen(1)).kind is Kind.ORPHAN
+
+
+@pytest.mark.parametrize(
+    ("since", "looks", "kind"),
+    [(30_000, 2, Kind.ORPHAN), (29_999, 2, Kind.UNLOCKED), (90_000, 1, Kind.UNLOCKED)],
+)
+def test_older_libraries_take_two_sightings_a_stalled_interval_apart(since: int, looks: int, kind: Kind) -> None:
+    assert judged(lockless(), OLD, seen(since, looks=looks, sure=True)).kind is kind
+
+
+def test_what_is_not_proven_says_when_it_will_be() -> None:
+    found = judged(lockless(processed_at=None), OLD, seen(12_000))
+    assert found.why == (
+        "It is active and never started and has had no lock for 12 s. "
+        "A job of this library has no lock for a moment when it starts: proven in 18 s."
+    )
+    assert found.suggests is None
+
+
+def test_an_orphan_without_a_watchdog_is_abandoned() -> None:
+    found = judged(lockless(), EMPTY, seen(2 * MINUTE))
+    assert found.kind is Kind.ABANDONED
+    assert found.fate == "Nothing: no worker is connected, so there is no watchdog."
+    assert found.evidence == (
+        "It is active and has had no lock for 2 min.",
+        "No worker is connected, so there is no watchdog.",
+    )
+    assert found.needs_a_person
+    assert found.until is None
+
+
+@pytest.mark.parametrize(("silent", "kind"), [(60_000, Kind.ORPHAN), (60_001, Kind.ABANDONED)])
+def test_workers_that_leave_the_check_out_abandon_their_orphans(silent: int, kind: Kind) -> None:
+    around = replace(WELL, watchdog_ttl=None, watchdog_seen_at=NOW - silent)
+    found = judged(lockless(), around, SURE)
+    assert found.kind is kind
+    if kind is Kind.ABANDONED:
+        assert found.fate == "Nothing: workers are connected, but nobody has run the stalled check for 1 min."
+
+
+def test_a_queue_that_was_only_just_looked_at_is_not_called_unwatched() -> None:
+    around = replace(WELL, watchdog_ttl=None, watchdog_seen_at=None, watched_since=NOW - 10_000)
+    assert judged(lockless(), around, SURE).kind is Kind.ORPHAN
+
+
+def test_unknown_workers_stay_unknown() -> None:
+    around = replace(WELL, workers=None, names=frozenset())
+    assert judged(row(), around).kind is Kind.HELD
+    found = judged(lockless(), around, SURE)
+    assert found.kind is Kind.ORPHAN
+    assert found.fate.endswith("Whether a worker is connected is not known.")
+
+
+def test_a_job_that_stalled_before_is_told_to_fail() -> None:
+    assert "it has stalled once before, so it fails" in judged(lockless(stalls=1), WELL, SURE).fate
+
+
+def test_a_paused_queue_keeps_what_its_watchdog_takes() -> None:
+    assert judged(lockless(), replace(WELL, is_paused=True), SURE).fate.endswith("because the queue is paused.")
+
+
+def test_a_workflow_of_n8n_is_not_offered_to_run_again() -> None:
+    assert judged(lockless(), replace(OLD, is_n8n=True), seen(MINUTE)).suggests is Act.FAIL
+
+
+# -- poison
+
+
+@pytest.mark.parametrize(("before", "poison"), [(1, False), (2, True)])
+def test_the_third_time_in_72_hours_is_poison(before: int, poison: bool) -> None:
+    found = judged(lockless(), WELL, SURE, orphaned=before)
+    assert (found.is_poison, found.orphaned) == (poison, before)
+    assert found.suggests is (Act.FAIL if poison else Act.REQUEUE)
+    assert found.needs_a_person is poison
+
+
+def test_a_job_that_is_held_is_no_poison() -> None:
+    assert not judged(row(), orphaned=9).is_poison
+
+
+# -- overdue, ghost, stray, unknown
+
+
+@pytest.mark.parametrize(("limit", "kind"), [(MINUTE, Kind.HELD), (MINUTE - 1, Kind.OVERDUE), (None, Kind.HELD)])
+def test_a_job_that_runs_longer_than_its_queue_allows_is_overdue(limit: int | None, kind: Kind) -> None:
+    found = judged(row(), replace(WELL, overdue_after=limit))
+    assert found.kind is kind
+    assert found.suggests is (Act.CANCEL if kind is Kind.OVERDUE else None)
+
+
+def test_an_id_without_a_job_is_a_ghost() -> None:
+    found = judged(lockless(missing=True, processed_at=None), WELL, SURE)
+    assert (found.kind, found.suggests) == (Kind.GHOST, Act.REMOVE)
+    assert judged(row(missing=True)).suggests is None
+
+
+@pytest.mark.parametrize(
+    ("parent", "kind"),
+    [
+        (Parent.FAILED, Kind.STRAY),
+        (Parent.GONE, Kind.STRAY),
+        (Parent.ALIVE, Kind.HELD),
+        (Parent.UNKNOWN, Kind.HELD),
+        (Parent.NONE, Kind.HELD),
+    ],
+)
+def test_a_job_whose_parent_is_gone_runs_for_nobody(parent: Parent, kind: Kind) -> None:
+    assert judged(row(parent="bull:flow:1"), parent=parent).kind is kind
+
+
+def test_a_stray_that_waits_is_told_too() -> None:
+    waiting = JobRow(REF, State.WAITING, parent="bull:flow:1")
+    found = stray(waiting, Parent.FAILED)
+    assert found is not None
+    assert (found.why, found.suggests) == ("Its parent has failed.", Act.REMOVE)
+    assert stray(waiting, Parent.ALIVE) is None
+    assert stray(waiting, Parent.UNKNOWN) is None
+
+
+def test_where_we_may_not_look_nothing_is_said() -> None:
+    found = judged(lockless(lock_known=False), EMPTY, seen(MINUTE, sure=True))
+    assert (found.kind, found.suggests, found.until) == (Kind.UNKNOWN, None, None)
+
+
+def test_what_is_lost_comes_before_what_is_late_or_long() -> None:
+    around = replace(EMPTY, overdue_after=1)
+    assert judged(row(), around, parent=Parent.GONE).kind is Kind.DOOMED
+    assert judged(lockless(), around, seen(MINUTE), parent=Parent.GONE).kind is Kind.ABANDONED
+
+
+# -- causes
+
+
+def test_a_named_worker_that_went_has_crashed() -> None:
+    around = replace(WELL, names=frozenset({"mail-2", "mail-9"}), left=(Change("mail-1", NOW - 4 * MINUTE),))
+    found = judged(lockless(), replace(around, cpu=97.0, server="eu-2"), seen(210_000, sure=True))
+    assert found.cause is Cause.CRASHED
+    assert found.cause_evidence == "worker mail-1 lost its connection 4 min ago; server eu-2 was at 97 %."
+
+
+def test_a_worker_that_went_long_before_is_no_cause() -> None:
+    around = replace(OLD, left=(Change("", NOW - 30 * MINUTE),), watched_since=NOW)
+    assert judged(lockless(worker=""), around, seen(MINUTE)).cause is Cause.UNKNOWN
+
+
+def test_workers_that_were_replaced_were_deployed_over() -> None:
+    at = NOW - 2 * MINUTE
+    around = replace(OLD, left=(Change("", at), Change("", at)), came=(Change("", at + 20_000),))
+    found = judged(lockless(worker=""), around, seen(100_000))
+    assert found.cause is Cause.DEPLOYED
+    assert found.cause_evidence == "2 workers left 2 min ago and 1 came within a minute."
+
+
+def test_one_worker_that_was_replaced_has_crashed() -> None:
+    at = NOW - 2 * MINUTE
+    around = replace(OLD, left=(Change("", at),), came=(Change("", at + 20_000),))
+    assert judged(lockless(worker=""), around, seen(100_000)).cause is Cause.CRASHED
+
+
+def test_a_lock_lost_while_its_holder_stayed_connected_was_starved() -> None:
+    found = judged(lockless(), WELL, SURE)
+    assert found.cause is Cause.STARVED
+    assert found.cause_evidence == (
+        "worker mail-1 is still connected, but the lock was not renewed: "
+        "its event loop is busy or its process is stopped."
+    )
+    busy = judged(lockless(), replace(WELL, cpu=97.0, server="eu-2"), SURE)
+    assert busy.cause_evidence.endswith("server eu-2 is at 97 %.")
+
+
+def test_unnamed_workers_that_all_stayed_were_starved() -> None:
+    assert judged(lockless(worker=""), OLD, seen(MINUTE)).cause is Cause.STARVED
+    unwatched = replace(OLD, watched_since=NOW - 10)
+    assert judged(lockless(worker=""), unwatched, seen(MINUTE)).cause is Cause.UNKNOWN
+
+
+def test_locks_that_did_not_outlive_a_restart_are_told_so() -> None:
+    around = replace(WELL, restarted_at=NOW - 40_000, lost_together=12)
+    found = judged(lockless(), around, seen(40_000, sure=True))
+    assert found.cause is Cause.RESTARTED
+    assert found.cause_evidence == ("Redis restarted 40 s ago (its run id changed); 12 locks were lost with it.")
+    later = judged(lockless(processed_at=NOW - 30_000), around, seen(40_000, sure=True))
+    assert later.cause is not Cause.RESTARTED
+
+
+def test_names_from_redis_are_made_fit_for_a_screen() -> None:
+    around = replace(WELL, names=frozenset({"mail-2", "mail-9"}), left=(Change("a\udcff", NOW - MINUTE),))
+    found = judged(lockless(worker="a\udcff"), replace(around, workers=0, names=frozenset()), seen(MINUTE, sure=True))
+    found.cause_evidence.encode()
+    found.why.encode()
