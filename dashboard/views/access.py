@@ -10,7 +10,9 @@ from django.contrib import messages
 from django.contrib.auth import login as log_in
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,12 +20,13 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard import invitations
+from dashboard import actors, invitations
 from dashboard.access import Role
 from dashboard.context import THEME_COOKIE
 from dashboard.forms import LoginForm, OwnPasswordForm, ThemeForm, WelcomeForm
 from dashboard.models import User
 from dashboard.views.errors import Fault, answer
+from recovery.actions import audit
 
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 _THEME_AGE = timedelta(days=365)
@@ -37,6 +40,13 @@ class Login(LoginView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         nobody = not User.objects.filter(role=Role.ADMIN, is_active=True).exists()
         return super().get_context_data(**kwargs, nobody=nobody)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Both or neither: nobody comes in whom the audit does not know of."""
+        with transaction.atomic():
+            response = super().form_valid(form)
+            audit.note(actors.person(self.request), "sign in")
+        return response
 
 
 login = Login.as_view()
@@ -68,6 +78,7 @@ def welcome(request: HttpRequest, token: str) -> HttpResponse:
     except invitations.LinkSpent:
         return render(request, "access/spent.html", status=404)
     log_in(request, user, backend=_BACKEND)
+    audit.note(actors.person(request), "sign in", "By a one-time link.")
     return redirect(settings.LOGIN_REDIRECT_URL)
 
 
@@ -78,6 +89,7 @@ def password(request: HttpRequest) -> HttpResponse:
     form = OwnPasswordForm(request.user, request.POST or None)
     if form.is_valid():
         update_session_auth_hash(request, form.save())
+        audit.note(actors.person(request), "own password")
         messages.success(request, "Your password is changed. Other browsers are logged out.")
         return redirect("password")
     return render(request, "access/password.html", {"form": form}, status=422 if form.is_bound else 200)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import invitations, people
+from dashboard import actors, invitations, people
 from dashboard.access import Role, needs
 from dashboard.forms import ActiveForm, PersonForm, RoleForm
 from dashboard.models import User
+from recovery.actions import audit
 
 LIMIT = 500  # a list that a person still can read
 _LAST = "This is the last active admin. Make somebody else an admin first."
@@ -31,7 +33,9 @@ def add(request: HttpRequest) -> HttpResponse:
         return _page(request, form=form, status=422)
     person = User(**form.cleaned_data)
     person.set_unusable_password()
-    person.save()
+    with transaction.atomic():
+        person.save()
+        _note(request, "add person", person, role=person.role)
     return _with_link(request, person)
 
 
@@ -49,7 +53,9 @@ def role(request: HttpRequest, pk: int) -> HttpResponse:
         return _page(request, status=422)
     chosen = Role(form.cleaned_data["role"])
     try:
-        people.set_role(person, chosen)
+        with transaction.atomic():
+            people.set_role(person, chosen)
+            _note(request, "change role", person, role=chosen, before=person.role)
     except people.LastAdmin:
         return _page(request, refusal=_LAST, status=409)
     messages.success(request, f"{person.username} is {chosen} from now on.")
@@ -62,7 +68,9 @@ def active(request: HttpRequest, pk: int) -> HttpResponse:
     form, person = ActiveForm(request.POST), get_object_or_404(User, pk=pk)
     wanted = form.is_valid() and form.cleaned_data["active"]
     try:
-        people.set_active(person, active=wanted)
+        with transaction.atomic():
+            people.set_active(person, active=wanted)
+            _note(request, "let in" if wanted else "lock out", person)
     except people.LastAdmin:
         return _page(request, refusal=_LAST, status=409)
     messages.success(
@@ -72,8 +80,15 @@ def active(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _with_link(request: HttpRequest, person: User) -> HttpResponse:
-    path = invitations.link_for(person)
+    with transaction.atomic():
+        path = invitations.link_for(person)
+        _note(request, "give link", person)
     return _page(request, person=person, link=request.build_absolute_uri(path), status=201)
+
+
+def _note(request: HttpRequest, act: str, person: User, **facts: object) -> None:
+    """Into the audit, in the transaction of the change: both or neither."""
+    audit.note(actors.person(request), act, body={"person": person.username, **facts})
 
 
 def _page(request: HttpRequest, *, status: int = 200, **shown: object) -> HttpResponse:

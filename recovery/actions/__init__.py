@@ -1,0 +1,1 @@
+"""The only door that changes a queue."""

@@ -1,0 +1,153 @@
+"""The audit is written here and nowhere else: an intent before anything is done, its outcome after, and notes.
+
+Each entry carries the hash of the one before it. Whoever appends holds the one row of AuditHead until the commit, so
+numbers have no gaps and no two entries follow the same one, in however many processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from django.db import Error, transaction
+
+from recovery.domain.acting import Actor, Order, Outcome
+from recovery.domain.chain import FIELDS, Link, canonical, job_key
+from recovery.domain.refs import QueueRef, shown
+from recovery.errors import NotRecorded
+from recovery.models import AuditEntry, AuditHead, AuditJob
+
+INTENT, OUTCOME, NOTE = "intent", "outcome", "note"
+REASON_LIMIT = 500  # characters: a sentence and a ticket's number
+_HEAD = 1  # primary key of the one row
+_BATCH = 500
+_WIDTHS = {"actor_kind": 16, "actor": 200, "role": 16, "address": 64, "act": 32}  # of the columns
+NOTHING_DONE = "The audit cannot be written, so nothing was done."
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An entry that has no place in the chain yet."""
+
+    phase: str
+    actor: Actor
+    act: str
+    queue: QueueRef | None
+    reason: str
+    body: Mapping[str, Any]
+    intent: int | None = None
+    jobs: tuple[str, ...] = ()
+
+
+def write_intent(order: Order, body: Mapping[str, Any], jobs: Iterable[str] = ()) -> int:
+    """Committed when this returns; its number. Raises NotRecorded: then nothing may be done.
+
+    An act on the queue itself has one job in the index whose id is "", so that its outcome can be looked for too.
+    """
+    ids = tuple(jobs) or ("",)
+    draft = _Draft(INTENT, order.actor, order.act, order.queue, order.reason, body, jobs=ids)
+    return _write(draft, durable=True)
+
+
+def write_outcome(intent: int, order: Order, body: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> int:
+    """What came of it. Raises NotRecorded; the intent then stays one whose outcome is unknown.
+
+    The jobs that a clean or a drain found are known only now, so they are listed now.
+    """
+    draft = _Draft(OUTCOME, order.actor, order.act, order.queue, order.reason, body, intent)
+    try:
+        with transaction.atomic(durable=True):
+            number = _append(draft)
+            _settle(intent, outcomes)
+            if not order.jobs:
+                _list(intent, order.queue, [id for id in outcomes if id], Outcome.DONE)
+            return number
+    except Error as error:
+        raise NotRecorded(f"What was done is not known to the audit: {_plain(error)}") from error
+
+
+def note(
+    actor: Actor, act: str, reason: str = "", body: Mapping[str, Any] | None = None, queue: QueueRef | None = None
+) -> int:
+    """Something that is no act on a job: a sign-in, a role changed. Part of the caller's transaction, if there is one.
+
+    Then both happen or neither. Raises NotRecorded.
+    """
+    return _write(_Draft(NOTE, actor, act, queue, reason, body or {}), durable=False)
+
+
+def _write(draft: _Draft, *, durable: bool) -> int:
+    try:
+        with transaction.atomic(durable=durable):
+            number = _append(draft)
+            if draft.queue is not None:
+                _list(number, draft.queue, draft.jobs)
+            return number
+    except Error as error:
+        raise NotRecorded(f"{NOTHING_DONE} {_plain(error)}") from error
+
+
+def _append(draft: _Draft) -> int:
+    """Inside a transaction: 1. take the head, 2. link behind it, 3. move it on."""
+    head = _head()
+    link = _link(draft, head)
+    AuditEntry(**dict(zip(FIELDS, astuple(link), strict=True)), hash=link.hash).save(force_insert=True)
+    moved = AuditHead.objects.filter(pk=_HEAD, number=head.number).update(number=link.number, hash=link.hash)
+    if not moved:
+        raise NotRecorded("Somebody else appended to the audit at the same moment. Nothing was done; try again.")
+    return link.number
+
+
+def _head() -> AuditHead:
+    head = AuditHead.objects.select_for_update().filter(pk=_HEAD).first()
+    if head is None:
+        AuditHead.objects.get_or_create(pk=_HEAD)
+        head = AuditHead.objects.select_for_update().get(pk=_HEAD)
+    return head
+
+
+def _link(draft: _Draft, head: AuditHead) -> Link:
+    actor = draft.actor
+    texts = {"actor_kind": actor.kind, "actor": actor.name, "role": actor.role, "address": actor.address}
+    texts["act"] = draft.act
+    return Link(
+        number=head.number + 1,
+        at=int(time.time() * 1000),
+        phase=draft.phase,
+        intent=draft.intent,
+        deployment=draft.queue.deployment if draft.queue else "",
+        base=draft.queue.slug if draft.queue else "",
+        reason=_text(draft.reason)[:REASON_LIMIT],
+        body=canonical(draft.body),
+        previous=head.hash,
+        **{name: _text(text)[: _WIDTHS[name]] for name, text in texts.items()},
+    )
+
+
+def _list(number: int, queue: QueueRef, jobs: Iterable[str], outcome: str = "") -> None:
+    """The index by job. Its rows belong to the intent, and hear of the outcome later."""
+    place = {"entry_id": number, "deployment": queue.deployment, "base": queue.slug}
+    keys = dict.fromkeys(job_key(id) for id in jobs)
+    AuditJob.objects.bulk_create((AuditJob(**place, job=key, outcome=outcome) for key in keys), batch_size=_BATCH)
+
+
+def _settle(intent: int, outcomes: Mapping[str, Outcome]) -> None:
+    """One UPDATE for what most of them came to, and one for each other outcome."""
+    listed = AuditJob.objects.filter(entry_id=intent)
+    ranked = [outcome for outcome, _ in Counter(outcomes.values()).most_common()]
+    for place, outcome in enumerate(ranked):
+        keys = [job_key(id) for id, came_to in outcomes.items() if came_to is outcome]
+        (listed.filter(job__in=keys) if place else listed).update(outcome=outcome)
+
+
+def _text(given: str) -> str:
+    """What a database takes as text: no NUL, and no half of a pair."""
+    return shown(given.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _plain(error: Exception) -> str:
+    """The driver's text may name hosts and files: only its kind is told."""
+    return f"The database said {type(error).__name__}."

@@ -1,0 +1,255 @@
+"""One claim on a bulk run, and the work it does until its time is up: gather, then chunk after chunk.
+
+What a run does is safe to repeat: an item has its outcome written after its chunk, and until then the number of the
+intent. A chunk that was cut off is looked at again, and what moved meanwhile is not touched: it may have been us.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from recovery.actions import audit, gather, jobs, queues, runner, runs, sight
+from recovery.actions.catalog import ENTRIES
+from recovery.domain.acting import Done, JobResult, Order, Outcome, Seen
+from recovery.domain.jobs import JobRow
+from recovery.domain.refs import slug, unslug
+from recovery.models import AuditEntry, BulkItem, BulkRun
+
+CUT_OFF = "It was tried in #{number}, which was cut off; it is {state} now. It may have been this run."
+NOT_DONE = "It was cut off, and looked at again: nothing was done to this job."
+# Kept in an item's `why` while it has no outcome: a job is tried twice at most, or a script that fails would fail
+# for ever, each time with two more entries in the audit.
+_SECOND = "second try"
+
+
+class Lost(Exception):
+    """Somebody else runs it now."""
+
+
+class Held(Exception):
+    """It cannot go on for now; the text says why."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """The right to run one run: its last beat, which only its holder knows."""
+
+    run: BulkRun
+
+    @classmethod
+    def take(cls, id: int, now: int, term: int, mine: int | None) -> Claim | None:
+        """One conditional UPDATE; None when another holds it."""
+        run = BulkRun.objects.filter(pk=id, status__in=runs.OPEN).first()
+        if run is None or (run.beat_at is not None and run.beat_at != mine and now - run.beat_at < term):
+            return None
+        claim = cls(run)
+        try:
+            claim.beat(now)
+        except Lost:
+            return None
+        return claim
+
+    def beat(self, now: int, **facts: object) -> None:
+        """Says that we are here, with what has changed. Raises Lost."""
+        last = self.run.beat_at
+        now = max(now, (last or 0) + 1)
+        held = BulkRun.objects.filter(pk=self.run.pk, beat_at=last)
+        if not held.update(beat_at=now, **facts):
+            raise Lost
+        self.run.beat_at = now
+        for name, value in facts.items():
+            setattr(self.run, name, value)
+
+    def leave(self) -> None:
+        """Anybody may go on at once."""
+        BulkRun.objects.filter(pk=self.run.pk, beat_at=self.run.beat_at).update(beat_at=None)
+
+
+def work(claim: Claim, go_on: Callable[[], bool]) -> None:
+    """Until it is over, or `go_on` says no. Raises Lost, Held, StoreError, NotRecorded, Unsupported, Missing."""
+    run = claim.run
+    if run.started_at is None:
+        claim.beat(sight.now(), started_at=sight.now())
+    order = runs.order_of(run)
+    if ENTRIES[order.act].in_steps:
+        _sweep(claim, order, go_on)
+        return
+    selection = runs.selection_of(run)
+    if selection and run.status in (runs.WAITING, runs.GATHERING) and not _gather(claim, order, selection, go_on):
+        return
+    if run.status != runs.RUNNING:
+        claim.beat(sight.now(), status=runs.RUNNING)
+    scene = sight.scene(order.queue, order.act)
+    while _is_wanted(claim, go_on):
+        items = list(_left(run)[: scene.operator.chunk(order.act)])
+        if not items:
+            _end(claim, runs.ENDED)
+            return
+        if not _resumed(claim, order, items):
+            _chunk(claim, order, items)
+
+
+def _left(run: BulkRun) -> QuerySet[BulkItem]:
+    return BulkItem.objects.filter(run=run, outcome="").order_by("place")
+
+
+def _is_wanted(claim: Claim, go_on: Callable[[], bool]) -> bool:
+    """Between chunks: nobody asked to stop, the claim is still ours, and there is time."""
+    if BulkRun.objects.filter(pk=claim.run.pk, wants_stop=True).exists():
+        _end(claim, runs.STOPPED)
+        return False
+    claim.beat(sight.now())
+    return go_on()
+
+
+def _gather(claim: Claim, order: Order, selection: gather.Selection, go_on: Callable[[], bool]) -> bool:
+    """Window after window; the cursor and its items are written together. True when all are there."""
+    run = claim.run
+    scene = sight.scene(order.queue, order.act)
+    known = set(BulkItem.objects.filter(run=run).values_list("job", flat=True))
+    claim.beat(sight.now(), status=runs.GATHERING)
+    while _is_wanted(claim, go_on):
+        part = gather.part(scene, selection, run.cursor)
+        fresh = [seen for seen in part.jobs if slug(seen.id) not in known]
+        known.update(slug(seen.id) for seen in fresh)
+        with transaction.atomic():
+            runs.add(run, fresh)
+            claim.beat(sight.now(), cursor=part.next, total=run.total)
+        if not part.next:
+            return True
+    return False
+
+
+# -- chunks
+
+
+def _chunk(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
+    """One chunk through the door; each job's result into its item."""
+    seen = tuple(map(runs.seen_of, items))
+    results = runner.perform(replace(order, jobs=seen), lambda intent: _mark(items, intent))
+    by_id = {result.job: result for result in results}
+    settled = [(item, by_id[one.id]) for item, one in zip(items, seen, strict=True)]
+    cut_off = [item for item, result in settled if result.outcome is Outcome.UNKNOWN and item.why != _SECOND]
+    _settle(claim, [(item, result) for item, result in settled if item not in cut_off])
+    if cut_off:
+        why = next(result.why for item, result in settled if item in cut_off)
+        BulkItem.objects.filter(pk__in=[item.pk for item in cut_off]).update(why=_SECOND)
+        raise Held(why)
+
+
+def _mark(items: Sequence[BulkItem], intent: int) -> None:
+    """Before anything is done: whoever comes after us knows in which entry these were tried."""
+    BulkItem.objects.filter(pk__in=[item.pk for item in items]).update(audit=intent)
+
+
+def _resumed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> bool:
+    """Of those that were tried and have no outcome: what moved is settled, the rest is free to be tried again."""
+    tried = [item for item in items if item.audit is not None]
+    if not tried:
+        return False
+    scene = sight.scene(order.queue, order.act)
+    queue, seen = scene.queue, [runs.seen_of(item) for item in tried]
+    rows = queue.reader.rows(queue.wire, queue.ref, [(one.id, one.state) for one in seen])
+    moved = [
+        (item, JobResult(one.id, Outcome.UNKNOWN, _how(item, row), item.audit))
+        for item, one, row in zip(tried, seen, rows, strict=True)
+        if row is None or Seen.of(row) != one
+    ]
+    _conclude(order, tried, {item.pk for item, _ in moved}, [result for _, result in moved])
+    _settle(claim, moved)
+    left = [item.pk for item in tried if item.pk not in {item.pk for item, _ in moved}]
+    BulkItem.objects.filter(pk__in=left).update(audit=None)
+    return True
+
+
+def _how(item: BulkItem, row: JobRow | None) -> str:
+    return CUT_OFF.format(number=item.audit, state="gone" if row is None else row.state.value)
+
+
+def _conclude(order: Order, tried: Sequence[BulkItem], moved: set[int], results: Sequence[JobResult]) -> None:
+    """The outcome of intents that have none, as far as it can be seen now."""
+    why = {result.job: result.why for result in results}
+    by_intent: dict[int, list[Done]] = defaultdict(list)
+    for item in tried:
+        id = unslug(item.job)
+        one = Done(id, Outcome.UNKNOWN, why[id]) if item.pk in moved else Done(id, Outcome.UNCHANGED, NOT_DONE)
+        by_intent[item.audit or 0].append(one)
+    order = replace(order, jobs=tuple(map(runs.seen_of, tried)))
+    for intent, done in by_intent.items():
+        if not AuditEntry.objects.filter(intent=intent, phase=audit.OUTCOME).exists():
+            jobs.conclude(order, intent, done)
+
+
+def _settle(claim: Claim, settled: Sequence[tuple[BulkItem, JobResult]]) -> None:
+    """Results and counters together. One UPDATE for all that came to the same."""
+    groups: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    tally: dict[str, int] = defaultdict(int)
+    for item, result in settled:
+        groups[result.outcome.value, result.why, result.audit].append(item.pk)
+        tally[result.outcome.value] += 1
+    with transaction.atomic():
+        for (outcome, why, number), keys in groups.items():
+            BulkItem.objects.filter(pk__in=keys).update(outcome=outcome, why=why, audit=number)
+        counted = {name: F(name) + count for name, count in tally.items()}
+        BulkRun.objects.filter(pk=claim.run.pk).update(**counted, trouble="")
+
+
+# -- clean and drain
+
+
+def _sweep(claim: Claim, order: Order, go_on: Callable[[], bool]) -> None:
+    """Step after step. What a step took away is counted at once, so a restart goes on where it was."""
+    run = claim.run
+    if run.status != runs.RUNNING:
+        claim.beat(sight.now(), status=runs.RUNNING, total=_expected(order))
+    cursor = ""  # a restart begins anew: what was passed over is looked at once more
+    while _is_wanted(claim, go_on):
+        run.refresh_from_db(fields=["done"])
+        rest = order.options.limit - run.done
+        if order.options.limit and rest <= 0:
+            _end(claim, runs.ENDED)
+            return
+        left = replace(order.options, limit=rest if order.options.limit else 0, cursor=cursor)
+        step = runner.step(replace(order, options=left))
+        cursor = step.next
+        _count(claim, step)
+        if step.result.outcome is Outcome.UNKNOWN:
+            raise Held(step.result.why)
+        if step.result.outcome is not Outcome.DONE:
+            _end(claim, runs.FAILED, step.result.why)
+            return
+        if step.is_finished:
+            _end(claim, runs.ENDED)
+            return
+
+
+def _count(claim: Claim, step: queues.Step) -> None:
+    """`total` was a guess; it is never less than what was done."""
+    done = {"done": F("done") + step.removed, "refused": F("refused") + step.skipped}
+    run = BulkRun.objects.filter(pk=claim.run.pk)
+    run.update(**done, trouble="")
+    run.filter(total__lt=F("done") + F("refused")).update(total=F("done") + F("refused"))
+
+
+def _expected(order: Order) -> int:
+    preview = runner.preview(order)
+    count = preview.count or 0
+    return min(count, order.options.limit) if order.options.limit else count
+
+
+# -- the end
+
+
+def _end(claim: Claim, status: str, trouble: str = "") -> None:
+    now = sight.now()
+    claim.beat(now, status=status, ended_at=now, trouble=trouble)
+    run = claim.run
+    run.refresh_from_db()
+    order = runs.order_of(run)
+    told = {name: getattr(run, name) for name in ("done", "refused", "missing", "unchanged", "unknown", "total")}
+    audit.note(order.actor, runs.NOTE, order.reason, {"run": run.pk, "status": status, **told}, order.queue)

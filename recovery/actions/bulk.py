@@ -1,0 +1,182 @@
+"""Acts on many jobs: ordered here, done by the scheduler in chunks, and each chunk through the one door.
+
+A run is a row of the database. It survives the page, the request and a restart; whoever runs it says so by its beat.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from dataclasses import asdict, replace
+from typing import Any
+
+from django.db import Error, transaction
+
+from recovery.actions import audit, runner, sight
+from recovery.actions.batch import Claim, Held, Lost, work
+from recovery.actions.catalog import ENTRIES
+from recovery.actions.gather import Selection
+from recovery.actions.pace import LONGEST, Pace
+from recovery.actions.runs import FAILED, NOTE, OPEN, STOPPED, WAITING, put
+from recovery.connections.registry import Registry
+from recovery.domain.acting import Actor, Order
+from recovery.domain.chain import canonical
+from recovery.errors import (
+    BadOrder,
+    DeploymentMissing,
+    Forbidden,
+    NotRecorded,
+    QueueMissing,
+    StoreError,
+    Unsupported,
+)
+from recovery.models import BulkRun
+
+__all__ = ["Runner", "Selection", "go_on", "order", "stop"]
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0  # seconds between two looks for new runs
+SLICE = 2.0  # seconds a run has before the next one gets its turn
+RUN = 10.0  # seconds of slices before a look ends, so that what went wrong is told
+TERM = 30_000  # ms without a beat after which another may go on: a chunk with every timeout in it takes less
+HOLD, LONGEST_HOLD = 2.0, 30.0  # seconds until a run that is held is tried again
+
+
+def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
+    """Writes the run down; the scheduler begins within a second.
+
+    Either the jobs that were shown, or a selection; a clean or a drain has neither. Raises Forbidden, BadOrder,
+    Unsupported, Missing, StoreError and NotRecorded.
+    """
+    wanted = runner.ordered(wanted)
+    entry = ENTRIES[wanted.act]
+    if entry.is_for_queue and not entry.in_steps:
+        raise BadOrder(f"{entry.label} is done at once, not in bulk.")
+    if entry.in_steps == (bool(wanted.jobs) or selection is not None):
+        raise BadOrder("Name the jobs, or say which are meant." if not entry.in_steps else "It finds its jobs itself.")
+    sight.scene(wanted.queue, wanted.act)
+    try:
+        with transaction.atomic():
+            run = _written(wanted, selection)
+            put(run, enumerate(wanted.jobs))
+            audit.note(wanted.actor, NOTE, wanted.reason, _told(run, selection), wanted.queue)
+            return run
+    except Error as error:
+        raise NotRecorded(f"The database took no run, so nothing was done: {type(error).__name__}.") from error
+
+
+def stop(run: int, actor: Actor) -> bool:
+    """Asks for its end after the chunk in hand; False when it is over already."""
+    asked = BulkRun.objects.filter(pk=run, status__in=OPEN, wants_stop=False).update(wants_stop=True)
+    if asked:
+        audit.note(actor, NOTE, f"Stop run {run}.", {"run": run})
+    return bool(asked)
+
+
+def go_on(run: int, actor: Actor) -> bool:
+    """A stopped run goes on with what is left of it."""
+    stopped = BulkRun.objects.filter(pk=run, status=STOPPED)
+    asked = stopped.update(status=WAITING, wants_stop=False, ended_at=None, trouble="")
+    if asked:
+        audit.note(actor, NOTE, f"Go on with run {run}.", {"run": run})
+    return bool(asked)
+
+
+def _written(wanted: Order, selection: Selection | None) -> BulkRun:
+    return BulkRun.objects.create(
+        created_at=sight.now(),
+        act=wanted.act,
+        deployment=wanted.queue.deployment,
+        base=wanted.queue.slug,
+        actor=canonical(asdict(wanted.actor)),
+        reason=wanted.reason,
+        options=canonical(asdict(replace(wanted.options, is_late=False))),
+        selection=canonical(selection.as_json() if selection else {}),
+        total=len(wanted.jobs),
+    )
+
+
+def _told(run: BulkRun, selection: Selection | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"run": run.pk, "act": run.act, "options": json.loads(run.options)}
+    return told | ({"selection": selection.as_json()} if selection else {"jobs": run.total})
+
+
+class Runner:
+    """One thread at a time. `stop` lets the chunk in hand end."""
+
+    def __init__(self, registry: Registry, *, term: int = TERM) -> None:
+        self._registry = registry
+        self._term = term
+        self._stopping = threading.Event()
+        self._beats: dict[int, int | None] = {}
+        self._held: dict[int, tuple[float, float]] = {}  # run → (until, how long it was)
+        self._paces: dict[str, Pace] = {}
+
+    def run(self, _now: int) -> int:
+        """Works on every open run in turn; how many slices there were."""
+        ends = time.monotonic() + RUN
+        slices = 0
+        while not self._stopping.is_set() and time.monotonic() < ends:
+            due = [id for id in self._open() if self._held.get(id, (0.0, 0.0))[0] <= time.monotonic()]
+            worked = sum(self._slice(id) for id in due)
+            if not worked:
+                break
+            slices += worked
+        return slices
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Lets go of what is held, so that another scheduler goes on at once."""
+        for id, beat in self._beats.items():
+            BulkRun.objects.filter(pk=id, beat_at=beat).update(beat_at=None)
+        for pace in self._paces.values():
+            pace.close()
+
+    def _open(self) -> list[int]:
+        return list(BulkRun.objects.filter(status__in=OPEN).order_by("pk").values_list("pk", flat=True))
+
+    def _slice(self, id: int) -> bool:
+        """One slice of one run; False when there was nothing to do for us."""
+        claim = Claim.take(id, sight.now(), self._term, self._beats.get(id))
+        if claim is None:
+            return False
+        try:
+            self._work(claim)
+        except Lost:
+            log.warning("bulk run %d is run by somebody else now", id)
+        finally:
+            self._beats[id] = claim.run.beat_at
+        return True
+
+    def _work(self, claim: Claim) -> None:
+        run, ends = claim.run, time.monotonic() + SLICE
+        try:
+            work(claim, lambda: self._rest(run.deployment) and time.monotonic() < ends)
+        except (Held, StoreError, NotRecorded) as error:
+            self._hold(claim, str(error))
+        except (Unsupported, BadOrder, Forbidden, QueueMissing, DeploymentMissing) as error:
+            claim.beat(sight.now(), status=FAILED, ended_at=sight.now(), trouble=str(error))
+        else:
+            self._held.pop(run.pk, None)
+
+    def _rest(self, deployment: str) -> bool:
+        """Between two chunks; False when the process ends."""
+        return not self._stopping.wait(min(LONGEST, self._pace(deployment).rest()))
+
+    def _pace(self, deployment: str) -> Pace:
+        if deployment not in self._paces:
+            self._paces[deployment] = Pace(self._registry.config.deployment(deployment))
+        return self._paces[deployment]
+
+    def _hold(self, claim: Claim, why: str) -> None:
+        """Says why, and tries again later, after longer and longer."""
+        _, last = self._held.get(claim.run.pk, (0.0, 0.0))
+        span = min(LONGEST_HOLD, last * 2 or HOLD)
+        self._held[claim.run.pk] = (time.monotonic() + span, span)
+        claim.beat(sight.now(), trouble=why)
+        log.warning("bulk run %d is held: %s", claim.run.pk, why)

@@ -1,0 +1,195 @@
+"""Every act there is: what it is called, what it does, what it is for, and which right it takes.
+
+An operator acts on single jobs. What touches many jobs at once, or the queue itself, takes the right to act in bulk:
+pausing a queue stops everybody's work, and resuming one sets off whatever has piled up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from recovery.backends import operator
+from recovery.domain.acting import Act
+from recovery.domain.counts import Flavour
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.verdicts import Kind, Verdict
+
+_ACTIVE = frozenset({State.ACTIVE})
+_FINISHED = frozenset({State.COMPLETED, State.FAILED})
+_RELEASABLE = frozenset({Kind.LATE, Kind.DOOMED})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One act. `states`: of the jobs it is for; empty: any."""
+
+    act: Act
+    label: str  # on a button
+    done: str  # "3 jobs …"
+    effect: str  # one sentence
+    states: frozenset[State] = frozenset()
+    is_for_queue: bool = False
+    needs_bulk: bool = False
+    in_steps: bool = False  # takes jobs away step by step until none is left
+    irreversible: bool = False
+    restorable: bool = False  # for 24 hours
+    tone: str = ""  # of the button: "", primary, danger
+
+
+_ALL = (
+    Entry(
+        Act.REQUEUE,
+        "Requeue",
+        "requeued",
+        "The job goes back to wait, where its library would put it, and the next free worker runs it again.",
+        _ACTIVE,
+        tone="primary",
+    ),
+    Entry(
+        Act.FAIL,
+        "Fail",
+        "failed",
+        "The job fails as its library fails a job that stalled too often; parents and listeners hear of it.",
+        _ACTIVE,
+        tone="danger",
+    ),
+    Entry(
+        Act.RELEASE,
+        "Release",
+        "released",
+        "The lock that was shown is deleted, so that the job can be recovered before the lock's time is up.",
+        _ACTIVE,
+    ),
+    Entry(
+        Act.RETRY,
+        "Retry",
+        "retried",
+        "The finished job goes back to wait and runs again, with its priority and its place in its family.",
+        _FINISHED,
+        tone="primary",
+    ),
+    Entry(
+        Act.PROMOTE,
+        "Promote",
+        "promoted",
+        "The delayed job becomes runnable now.",
+        frozenset({State.DELAYED}),
+    ),
+    Entry(
+        Act.CANCEL,
+        "Cancel",
+        "asked to stop",
+        "Its worker is asked to stop the job; only a worker that listens for this can.",
+        _ACTIVE,
+        tone="danger",
+    ),
+    Entry(
+        Act.REMOVE,
+        "Remove",
+        "removed",
+        "The job is deleted, with its log and its own children. It can be restored for 24 hours.",
+        restorable=True,
+        tone="danger",
+    ),
+    Entry(
+        Act.RESTORE,
+        "Restore",
+        "restored",
+        "The removed job comes back to where it was.",
+    ),
+    Entry(
+        Act.PAUSE,
+        "Pause",
+        "paused",
+        "Workers finish what they have and take nothing new from this queue.",
+        is_for_queue=True,
+        needs_bulk=True,
+    ),
+    Entry(
+        Act.RESUME,
+        "Resume",
+        "resumed",
+        "Workers take jobs from this queue again.",
+        is_for_queue=True,
+        needs_bulk=True,
+        tone="primary",
+    ),
+    Entry(
+        Act.CLEAN,
+        "Clean",
+        "cleaned",
+        "Jobs of one state that are older than you say are deleted. They can be restored for 24 hours.",
+        is_for_queue=True,
+        needs_bulk=True,
+        in_steps=True,
+        irreversible=True,
+        restorable=True,
+        tone="danger",
+    ),
+    Entry(
+        Act.DRAIN,
+        "Drain",
+        "drained",
+        "Every job that waits is deleted; active and finished ones stay. They can be restored for 24 hours.",
+        is_for_queue=True,
+        needs_bulk=True,
+        in_steps=True,
+        irreversible=True,
+        restorable=True,
+        tone="danger",
+    ),
+)
+ENTRIES: Mapping[Act, Entry] = {entry.act: entry for entry in _ALL}
+
+
+def offered(row: JobRow, verdict: Verdict | None, flavour: Flavour) -> tuple[Act, ...]:
+    """The acts that fit this job as it is, the one that is suggested first. What needs force is not offered."""
+    if flavour.read_only:
+        return ()
+    refused = operator(flavour).refusals(flavour)
+    fitting = [entry.act for entry in _ALL if entry.act not in refused and _fits(entry, row, verdict)]
+    suggested = verdict.suggests if verdict else None
+    return tuple(sorted(fitting, key=lambda act: act is not suggested))
+
+
+def on_queue(flavour: Flavour) -> tuple[Act, ...]:
+    """The acts on the queue itself that this flavour allows."""
+    if flavour.read_only:
+        return ()
+    refused = operator(flavour).refusals(flavour)
+    return tuple(entry.act for entry in _ALL if entry.is_for_queue and entry.act not in refused)
+
+
+def _fits(entry: Entry, row: JobRow, verdict: Verdict | None) -> bool:
+    if entry.is_for_queue or entry.act is Act.RESTORE:
+        return False
+    if entry.states and (row.missing or row.state not in entry.states):
+        return False
+    fits = _FITS.get(entry.act)
+    return fits is None or fits(row, verdict.kind if verdict else Kind.UNKNOWN)
+
+
+def _is_orphaned(row: JobRow, kind: Kind) -> bool:
+    return row.lock is None and kind.is_orphaned
+
+
+def _can_be_released(row: JobRow, kind: Kind) -> bool:
+    return row.lock is not None and (row.lock.ttl is None or kind in _RELEASABLE)
+
+
+def _is_held(row: JobRow, kind: Kind) -> bool:
+    return row.lock is not None and kind is not Kind.DOOMED
+
+
+def _is_free(row: JobRow, kind: Kind) -> bool:
+    return row.lock is None and row.lock_known and kind is not Kind.UNLOCKED
+
+
+_FITS: Mapping[Act, Callable[[JobRow, Kind], bool]] = {
+    Act.REQUEUE: _is_orphaned,
+    Act.FAIL: _is_orphaned,
+    Act.RELEASE: _can_be_released,
+    Act.CANCEL: _is_held,
+    Act.REMOVE: _is_free,
+}

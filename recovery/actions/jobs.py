@@ -1,0 +1,146 @@
+"""An act on some jobs of one queue, chunk by chunk: look, record the intent, do, record the outcome."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+import redis
+
+from recovery.actions import audit, keep, record, sight
+from recovery.actions.keep import Holding
+from recovery.actions.sight import Judged, Scene
+from recovery.domain.acting import Act, Done, JobResult, Options, Order, Outcome, Seen
+from recovery.domain.jobs import JobRow
+from recovery.errors import AccessDenied, NotRecorded, StoreError, Unsupported
+
+log = logging.getLogger(__name__)
+
+LOOKED_AFTER = 10  # jobs looked at again afterwards; of more, the entry holds the state that the script left them in
+PERHAPS = "It may or may not have happened: {error}"
+UNTOLD = "What came of it could not be written into the audit."
+_IN_SCRIPT = "script"  # Redis says of an error inside of one where it was
+_NOT_TRIED = "Not tried: {error}"
+
+Told = Callable[[int], None]
+
+
+def perform(order: Order, scene: Scene, told: Told | None = None) -> tuple[JobResult, ...]:
+    """All of them. What stops a later chunk is said of the jobs that were not tried; of the first, it is raised."""
+    results: list[JobResult] = []
+    size = scene.operator.chunk(order.act)
+    for start in range(0, len(order.jobs), size):
+        try:
+            results += chunk(order, scene, order.jobs[start : start + size], told)
+        except (StoreError, NotRecorded) as error:
+            if not start:
+                raise
+            why = _NOT_TRIED.format(error=error)
+            results += [JobResult(seen.id, Outcome.REFUSED, why) for seen in order.jobs[start:]]
+            break
+    return tuple(results)
+
+
+def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], told: Told | None = None) -> tuple[JobResult, ...]:
+    """At most as many as one script takes; one result each, in their order.
+
+    `told` hears the number of the intent once it is committed, before anything is done. Raises NotRecorded and
+    StoreError only while nothing was done.
+    """
+    looked = sight.judged(order, scene, jobs)
+    allowed = tuple(one.judgement.seen for one in looked if one.judgement.is_allowed and one.judgement.seen)
+    refused = {one.judgement.id: _refusal(one) for one in looked if not one.judgement.is_allowed}
+    results = refused | _carry_out(order, scene, looked, allowed, told) if allowed else refused
+    return tuple(results[seen.id] for seen in jobs)
+
+
+def _carry_out(
+    order: Order, scene: Scene, looked: Sequence[Judged], allowed: Sequence[Seen], told: Told | None
+) -> dict[str, JobResult]:
+    options = sight.options(order, looked)
+    intent = audit.write_intent(order, record.intent(options, looked), [seen.id for seen in allowed])
+    if told:
+        told(intent)
+    try:
+        done = _do(order.act, scene, allowed, options)
+    except Exception as error:
+        conclude(order, intent, _all(allowed, Outcome.UNKNOWN, PERHAPS.format(error=repr(error))))
+        raise
+    taken = [one.kept for one in done if one.kept]
+    holding = keep.keep(intent, taken, sight.now()) if taken else Holding()
+    number = conclude(order, intent, done, holding, _after(order, scene, done))
+    return {one.id: _result(one, number, holding) for one in done}
+
+
+def _do(act: Act, scene: Scene, jobs: Sequence[Seen], options: Options) -> tuple[Done, ...]:
+    """The one call that changes something."""
+    try:
+        return scene.operator.on_jobs(act, scene.target, jobs, options, sight.now())
+    except Unsupported as error:
+        return _all(jobs, Outcome.REFUSED, str(error))
+    except (StoreError, redis.RedisError) as error:
+        return _all(jobs, *trouble(error))
+
+
+def trouble(error: Exception) -> tuple[Outcome, str]:
+    """A script that fails half way is not rolled back, and one that never answered may have run.
+
+    Only an ACL that does not let us call scripts at all has surely kept everything as it was.
+    """
+    is_denied = isinstance(error, (AccessDenied, redis.exceptions.NoPermissionError))
+    if is_denied and _IN_SCRIPT not in str(error):
+        return Outcome.REFUSED, f"The store's ACL does not allow it: {error}"
+    return Outcome.UNKNOWN, PERHAPS.format(error=error)
+
+
+def conclude(
+    order: Order,
+    intent: int,
+    done: Sequence[Done],
+    holding: Holding = Holding(),  # noqa: B008 -- frozen
+    after: dict[str, JobRow] | None = None,
+) -> int | None:
+    """Writes the outcome; its number. None when the audit takes it no more: it is done all the same."""
+    body = record.outcome(done, holding.ids, after or {})
+    if holding.trouble:
+        body["undo"] = holding.trouble
+    try:
+        return audit.write_outcome(intent, order, body, {one.id: one.outcome for one in done})
+    except NotRecorded as error:
+        log.error("the outcome of #%d is not in the audit: %s", intent, error)  # noqa: TRY400 -- told, not traced
+        return None
+
+
+def _after(order: Order, scene: Scene, done: Sequence[Done]) -> dict[str, JobRow]:
+    """How those that were changed look now; nothing when there are many, or when the store does not say."""
+    changed = [one for one in done if one.outcome is Outcome.DONE and one.state is not None]
+    if not changed or len(changed) > LOOKED_AFTER:
+        return {}
+    queue = scene.queue
+    with suppress(StoreError):
+        wanted = [(one.id, one.state) for one in changed if one.state is not None]
+        return {row.id: row for row in queue.reader.rows(queue.wire, order.queue, wanted) if row is not None}
+    return {}
+
+
+def _all(jobs: Sequence[Seen], outcome: Outcome, why: str) -> tuple[Done, ...]:
+    return tuple(Done(seen.id, outcome, why) for seen in jobs)
+
+
+def _refusal(one: Judged) -> JobResult:
+    return JobResult(one.judgement.id, one.judgement.outcome, one.judgement.why)
+
+
+def _result(done: Done, number: int | None, holding: Holding) -> JobResult:
+    can_restore = done.id in holding.ids
+    return JobResult(done.id, done.outcome, " ".join(_remarks(done, number, holding)), number, can_restore)
+
+
+def _remarks(done: Done, number: int | None, holding: Holding) -> Iterator[str]:
+    if done.why:
+        yield done.why
+    if number is None:
+        yield UNTOLD
+    if done.kept and done.id not in holding.ids:
+        yield f"It cannot be restored. {holding.trouble}".strip()

@@ -1,0 +1,210 @@
+"""Whether an act may be done to a job, judged before it is tried: pure, from what was shown and a fresh look.
+
+The script judges again, atomically, what can change in between; what it cannot know is decided here: whether the
+holder is connected, whether an orphan is proven, poison, malformed data, and n8n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from recovery.actions.catalog import ENTRIES
+from recovery.domain.acting import Act, Judgement, Options, Outcome, Seen
+from recovery.domain.counts import Flavour
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.n8n import is_n8n
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind, Verdict
+from recovery.reads.surroundings import has_window
+
+GONE = "There is no such job (any more)."
+CONNECTED = "The holder is still connected: if it is only slow, this job will run twice."
+ENDLESS = "This lock never ends by itself. If its holder still works, this job will run twice."
+POISON = "It was orphaned {count} times within 72 hours: running it again may kill the next worker too."
+MALFORMED = "Its data breaks the queue's schema: the handler will crash on it."
+N8N_TWICE = "n8n runs the workflow again from its start: whatever it did already, it does twice."
+N8N_PAUSE = (
+    "This is n8n's queue. While it is paused, n8n marks the executions that wait in it as crashed. "
+    "Stop its workers instead."
+)
+UNPROVEN = (
+    "It has no lock, and that is not yet proof: this library takes a job first and locks it a moment later. "
+    "Look again after the next stalled check."
+)
+UNPROVEN_REMOVE = "It is active without a lock, and it is not proven that its worker is gone."
+STRAY = "Its parent failed or is gone: it runs on for nobody."
+CHILDREN = "Its own children are removed with it."
+
+
+class _Refused(Exception):
+    """Why not, as it is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job that is to be judged. `row` None: it is gone. `seen` None: nobody was shown it before."""
+
+    id: str
+    row: JobRow | None
+    verdict: Verdict | None = None
+    seen: Seen | None = None
+
+
+def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: Case) -> Judgement:
+    row = case.row
+    if row is None:
+        return Judgement(case.id, is_allowed=False, why=GONE, seen=case.seen, outcome=Outcome.MISSING)
+    seen = case.seen or Seen.of(row)
+    try:
+        _same(act, seen, row)
+        risks = _RULES[act](_Look(queue, flavour, options, row, case.verdict))
+    except _Refused as refused:
+        return Judgement(case.id, is_allowed=False, why=str(refused), seen=seen, name=row.name)
+    return Judgement(case.id, is_allowed=True, risk=" ".join(risks), seen=seen, name=row.name)
+
+
+def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -> Judgement:
+    """An act on the queue itself; the id is ""."""
+    if act is Act.PAUSE and is_n8n(queue, flavour):
+        return Judgement("", is_allowed=False, why=N8N_PAUSE)
+    if act is Act.CLEAN and options.state is None:
+        return Judgement("", is_allowed=False, why="Say which state is to be cleaned.")
+    return Judgement("", is_allowed=True)
+
+
+def is_proven(verdict: Verdict | None) -> bool:
+    """Two sightings, where one is not enough; a ghost has nobody who could hold it. For what the script is asked."""
+    return verdict is not None and (verdict.kind.is_orphaned or verdict.kind is Kind.GHOST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    queue: QueueRef
+    flavour: Flavour
+    options: Options
+    row: JobRow
+    verdict: Verdict | None
+
+    @property
+    def kind(self) -> Kind:
+        return self.verdict.kind if self.verdict else Kind.UNKNOWN
+
+
+def _same(act: Act, seen: Seen, row: JobRow) -> None:
+    """It still is as it was shown. A lock that ended is news only to whoever wants to take it away."""
+    states = ENTRIES[act].states
+    if row.state is not seen.state or (states and row.state not in states):
+        raise _Refused(f"It is {_place(row.state)} now.")
+    if row.state is not State.ACTIVE:
+        return
+    if (row.processed_at, row.starts) != (seen.processed_at, seen.starts):
+        raise _Refused("A worker has started it again since it was shown.")
+    if row.lock and seen.token and row.lock.token != seen.token:
+        raise _Refused("Another holder has its lock since it was shown.")
+
+
+def _place(state: State) -> str:
+    return "in no list of its queue" if state is State.UNKNOWN else state.value
+
+
+def _recover(look: _Look) -> list[str]:
+    """Requeue and fail: only a job that nobody holds, and of which that is proven."""
+    row = look.row
+    if row.missing:
+        raise _Refused("It is an id without a job: there is nothing to run or to fail. Remove it.")
+    if not row.lock_known:
+        raise _Refused("We may not look at its lock (the ACL hides it).")
+    if row.lock is not None:
+        raise _Refused("A worker holds its lock. Release it first, if that worker is gone.")
+    if not look.kind.is_orphaned and not _is_bare(look):
+        raise _Refused(UNPROVEN)
+    return [STRAY] if look.kind is Kind.STRAY else []
+
+
+def _is_bare(look: _Look) -> bool:
+    """Malformed or stray, which hides that it is an orphan as well; one look is proof."""
+    return look.kind in (Kind.STRAY, Kind.MALFORMED) and not has_window(look.flavour)
+
+
+def _requeue(look: _Look) -> list[str]:
+    return [*_recover(look), *_again(look)]
+
+
+def _fail(look: _Look) -> list[str]:
+    risks = _recover(look)
+    if look.verdict and look.verdict.is_poison:
+        risks.append("It is poison; failing it keeps it from the next worker.")
+    return risks
+
+
+def _again(look: _Look) -> list[str]:
+    """What running it once more may cost; each refused until somebody says that they know."""
+    risks: list[str] = []
+    verdict, options = look.verdict, look.options
+    if verdict and verdict.is_poison:
+        risks.append(_unless(options.force, POISON.format(count=verdict.orphaned + 1), "force"))
+    if look.kind is Kind.MALFORMED:
+        risks.append(_unless(options.force, MALFORMED, "force"))
+    if is_n8n(look.queue, look.flavour):
+        risks.append(_unless(options.consent, N8N_TWICE, "consent"))
+    return risks
+
+
+def _unless(is_given: bool, risk: str, needed: str) -> str:
+    """The risk, when it was accepted; else the refusal that says what it takes."""
+    if not is_given:
+        raise _Refused(f"{risk} This needs {needed}.")
+    return risk
+
+
+def _release(look: _Look) -> list[str]:
+    lock = look.row.lock
+    if not look.row.lock_known:
+        raise _Refused("We may not look at its lock (the ACL hides it).")
+    if lock is None:
+        raise _Refused("It has no lock (any more): requeue it or fail it.")
+    risks = [ENDLESS] if lock.ttl is None else []
+    if look.kind is not Kind.DOOMED and lock.ttl is not None:
+        risks.append(_unless(look.options.force, CONNECTED, "force"))
+    return risks + (_again(look) if look.options.requeue else [])
+
+
+def _retry(look: _Look) -> list[str]:
+    if look.row.missing:
+        raise _Refused("It is an id without a job: there is nothing to run. Remove it.")
+    return _again(look)
+
+
+def _promote(look: _Look) -> list[str]:
+    if look.row.missing:
+        raise _Refused("It is an id without a job: there is nothing to run. Remove it.")
+    return []
+
+
+def _remove(look: _Look) -> list[str]:
+    row = look.row
+    if row.lock is not None:
+        raise _Refused("A worker holds its lock: a job that runs is not removed.")
+    if not row.lock_known:
+        raise _Refused("We may not look at its lock (the ACL hides it): it may be running.")
+    risks = [CHILDREN] if row.state is State.WAITING_CHILDREN and look.options.children else []
+    is_safe = row.state is not State.ACTIVE or row.missing or look.kind.is_orphaned or _is_bare(look)
+    return risks if is_safe else [*risks, _unless(look.options.force, UNPROVEN_REMOVE, "force")]
+
+
+def _cancel(look: _Look) -> list[str]:
+    if look.row.lock is None:
+        raise _Refused("Nobody holds it, so nobody can be asked to stop it: requeue it or fail it.")
+    return ["Only a worker that listens for this stops; otherwise the job runs on."]
+
+
+_RULES: Mapping[Act, Callable[[_Look], list[str]]] = {
+    Act.REQUEUE: _requeue,
+    Act.FAIL: _fail,
+    Act.RELEASE: _release,
+    Act.RETRY: _retry,
+    Act.PROMOTE: _promote,
+    Act.REMOVE: _remove,
+    Act.CANCEL: _cancel,
+}

@@ -1,0 +1,41 @@
+"""How fast a bulk run may go: rests between its chunks, longer ones while the store answers others slowly."""
+
+from __future__ import annotations
+
+import time
+
+from recovery.config import Deployment
+from recovery.connections.registry import open_wire
+
+REST = 0.01  # seconds between two chunks: whoever waits for the store gets in between
+SLOW_MS = 5.0  # a PING that takes longer: others wait too, and it may be because of us
+LOOKS = 2  # PINGs, of which the quicker counts: a busy machine delays one now and then, a busy store delays all
+LONGEST = 1.0  # seconds: however slow it is, a run goes on
+
+
+class Pace:
+    """Asks on a connection of its own, as a stranger would. `close` when the run is over."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._wire = open_wire(deployment)
+        self._rest = REST
+
+    def rest(self) -> float:
+        """Seconds to wait now. Raises StoreError."""
+        if self.latency() > SLOW_MS:
+            self._rest = min(LONGEST, self._rest * 2)
+        else:
+            self._rest = max(REST, self._rest / 2)
+        return self._rest
+
+    def latency(self) -> float:
+        """Milliseconds that the slowest node takes to answer."""
+        return max(min(self._ask(node) for _ in range(LOOKS)) for node in self._wire.nodes())
+
+    def _ask(self, node: str) -> float:
+        began = time.perf_counter()
+        self._wire.at(node, [(b"PING",)])
+        return (time.perf_counter() - began) * 1000
+
+    def close(self) -> None:
+        self._wire.close()

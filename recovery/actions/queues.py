@@ -1,0 +1,141 @@
+"""An act on the queue itself: pause and resume in one go, clean and drain step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import redis
+
+from recovery.actions import audit, keep, record, sight
+from recovery.actions.jobs import PERHAPS, Told, conclude, trouble
+from recovery.actions.judge import judge_queue
+from recovery.actions.keep import Holding
+from recovery.actions.sight import Scene
+from recovery.backends.base import MOVE_CHUNK
+from recovery.domain.acting import Done, JobResult, Options, Order, Outcome, Removed
+from recovery.errors import NotRecorded, StoreError, Unsupported
+
+STEPS = 20  # taken within one request: 10,000 jobs, some seconds; more is for a bulk run
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One bounded step of a clean or a drain, with its own entries in the audit."""
+
+    result: JobResult
+    removed: int = 0
+    skipped: int = 0
+    kept: int = 0
+    is_finished: bool = False
+    next: str = ""  # where the following step begins
+
+
+def turn(order: Order, scene: Scene) -> JobResult:
+    """Pause or resume."""
+    if refusal := _refusal(order, scene):
+        return refusal
+    intent = audit.write_intent(order, {"options": record.chosen(order.options)})
+    try:
+        done = scene.operator.on_queue(order.act, scene.target, order.options, sight.now())
+    except Unsupported as error:
+        done = Done("", Outcome.REFUSED, str(error))
+    except (StoreError, redis.RedisError) as error:
+        done = Done("", *trouble(error))
+    except Exception as error:
+        conclude(order, intent, [Done("", Outcome.UNKNOWN, PERHAPS.format(error=repr(error)))])
+        raise
+    number = conclude(order, intent, [done])
+    return JobResult("", done.outcome, done.why, number)
+
+
+def sweep(order: Order, scene: Scene, steps: int = STEPS) -> JobResult:
+    """Steps until nothing is left, or so many; one result for all."""
+    taken = list(_steps(order, scene, steps))
+    last = taken[-1]
+    removed, skipped = sum(step.removed for step in taken), sum(step.skipped for step in taken)
+    if last.result.outcome is not Outcome.DONE:
+        before = f"{removed:,} removed before. " if removed else ""
+        return replace(last.result, why=before + last.result.why)
+    outcome = Outcome.DONE if removed else Outcome.UNCHANGED
+    can_restore = any(step.kept for step in taken)
+    why = told(removed, skipped, removed - sum(step.kept for step in taken))
+    rest = "" if last.is_finished else " There is more: do it again, or in bulk."
+    return JobResult("", outcome, why + rest, last.result.audit, can_restore)
+
+
+def step(order: Order, scene: Scene, report: Told | None = None) -> Step:
+    """One step. Raises NotRecorded and StoreError only while nothing was done."""
+    if refusal := _refusal(order, scene):
+        return Step(refusal)
+    intent = audit.write_intent(order, {"options": record.chosen(order.options)})
+    if report:
+        report(intent)
+    try:
+        removed = scene.operator.take_away(
+            order.act, scene.target, order.options, sight.now(), budget=_budget(order.options)
+        )
+    except Unsupported as error:
+        return _ended(order, intent, Done("", Outcome.REFUSED, str(error)))
+    except (StoreError, redis.RedisError) as error:
+        return _ended(order, intent, Done("", *trouble(error)))
+    except Exception as error:
+        conclude(order, intent, [Done("", Outcome.UNKNOWN, PERHAPS.format(error=repr(error)))])
+        raise
+    return _taken(order, intent, removed)
+
+
+def after(order: Order, done: Step) -> Order:
+    """The order of the next step: it begins where this one ended, and a clean of so many has as many less to go."""
+    limit = order.options.limit - done.removed if order.options.limit else 0
+    return replace(order, options=replace(order.options, limit=limit, cursor=done.next))
+
+
+def told(removed: int, skipped: int, lost: int = 0) -> str:
+    parts = [f"{removed:,} removed"]
+    if skipped:
+        parts.append(f"{skipped:,} skipped")
+    if lost:
+        parts.append(f"{lost:,} of them cannot be restored")
+    return ", ".join(parts) + "."
+
+
+def _steps(order: Order, scene: Scene, most: int) -> Iterator[Step]:
+    for number in range(most):
+        try:
+            done = step(order, scene)
+        except (StoreError, NotRecorded) as error:
+            if not number:
+                raise
+            yield Step(JobResult("", Outcome.REFUSED, f"Not gone on with: {error}"))
+            return
+        yield done
+        is_spent = order.options.limit and done.removed >= order.options.limit
+        if done.is_finished or is_spent or done.result.outcome is not Outcome.DONE:
+            return
+        order = after(order, done)
+
+
+def _refusal(order: Order, scene: Scene) -> JobResult | None:
+    judgement = judge_queue(order.act, order.queue, scene.queue.flavour, order.options)
+    return None if judgement.is_allowed else JobResult("", judgement.outcome, judgement.why)
+
+
+def _budget(options: Options) -> int:
+    return min(options.limit, MOVE_CHUNK) if options.limit else MOVE_CHUNK
+
+
+def _ended(order: Order, intent: int, done: Done) -> Step:
+    return Step(JobResult("", done.outcome, done.why, conclude(order, intent, [done])))
+
+
+def _taken(order: Order, intent: int, removed: Removed) -> Step:
+    """What was taken away is kept, listed by job, and counted."""
+    holding = keep.keep(intent, removed.jobs, sight.now()) if removed.jobs else Holding()
+    jobs = [Done(job.id, Outcome.DONE) for job in removed.jobs]
+    why = told(removed.removed, removed.skipped, removed.removed - len(holding.ids))
+    number = conclude(order, intent, [Done("", Outcome.DONE, why), *jobs], holding)
+    result = JobResult("", Outcome.DONE, why, number, bool(holding.ids))
+    is_spent = bool(order.options.limit) and removed.removed >= order.options.limit
+    is_finished = removed.is_finished or is_spent
+    return Step(result, removed.removed, removed.skipped, len(holding.ids), is_finished, removed.next)

@@ -1,0 +1,79 @@
+"""What an audit entry holds of an act: the options, and each job before and after, bounded and without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from recovery.actions.sight import Judged
+from recovery.domain import redact
+from recovery.domain.acting import Done, Options, Seen
+from recovery.domain.jobs import JobRow
+from recovery.domain.verdicts import Verdict
+
+TEXT_LIMIT = 200  # characters of a failure's reason: what tells it from others
+_FACTS = (
+    *("added_at", "processed_at", "finished_at", "due_at", "priority"),
+    *("attempts", "starts", "stalls", "worker", "scheduler", "parent"),
+)
+
+
+def intent(options: Options, judged: Sequence[Judged]) -> dict[str, Any]:
+    """The body of an intent: the jobs it will be tried on, as they are."""
+    jobs = [_before(one) for one in judged if one.judgement.is_allowed]
+    return {"options": chosen(options), "jobs": jobs}
+
+
+def outcome(done: Iterable[Done], kept: frozenset[str], after: Mapping[str, JobRow]) -> dict[str, Any]:
+    """The body of an outcome: what came of each, and how it is now."""
+    return {"jobs": [_after(one, kept, after.get(one.id)) for one in done]}
+
+
+def chosen(options: Options) -> dict[str, Any]:
+    """The options that are not as they always are."""
+    usual = asdict(Options())
+    return {name: value for name, value in asdict(options).items() if value != usual[name]}
+
+
+def of_row(row: JobRow) -> dict[str, Any]:
+    """What of a job tells how it stood; nothing of its payload."""
+    facts: dict[str, Any] = {"state": row.state, "name": redact.text(row.name)}
+    facts |= {name: value for name in _FACTS if (value := getattr(row, name))}
+    if row.reason:
+        facts["reason"] = redact.text(row.reason)[:TEXT_LIMIT]
+    if row.lock:
+        facts["lock"] = {"token": row.lock.token, "ttl": row.lock.ttl}
+    if row.missing:
+        facts["missing"] = True
+    return facts
+
+
+def of_seen(seen: Seen) -> dict[str, Any]:
+    return {name: value for name, value in asdict(seen).items() if value is not None}
+
+
+def _before(one: Judged) -> dict[str, Any]:
+    before = of_row(one.row) if one.row else {}
+    told = {"job": one.judgement.id, "before": before}
+    if one.judgement.seen:
+        told["seen"] = of_seen(one.judgement.seen)
+    return told | ({"verdict": _verdict(one.verdict)} if one.verdict else {})
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    told: dict[str, Any] = {"kind": verdict.kind, "why": redact.text(verdict.why)[:TEXT_LIMIT]}
+    return told | ({"poison": True} if verdict.is_poison else {})
+
+
+def _after(done: Done, kept: frozenset[str], row: JobRow | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"job": done.id, "outcome": done.outcome}
+    if done.why:
+        told["why"] = done.why
+    if row is not None:
+        told["after"] = of_row(row)
+    elif done.state is not None:
+        told["after"] = {"state": done.state}
+    if done.id in kept:
+        told["kept"] = True
+    return told

@@ -1,0 +1,183 @@
+"""The one door through which queues are changed, for pages, shell, API and scanners alike.
+
+Each time: 1. the right to do it; 2. a target that may be changed in this way; 3. a fresh look; 4. the intent in the
+audit, committed; 5. the act; 6. its outcome in the audit. Without 4 there is no 5.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+from recovery.actions import jobs, keep, queues, sight, undo
+from recovery.actions.audit import REASON_LIMIT
+from recovery.actions.catalog import ENTRIES, Entry
+from recovery.actions.jobs import Told
+from recovery.actions.judge import judge_queue
+from recovery.actions.sight import Scene
+from recovery.domain.acting import Act, Actor, JobResult, Judgement, Order, Seen
+from recovery.domain.counts import QueueSample
+from recovery.domain.refs import QueueRef
+from recovery.errors import BadOrder, Forbidden
+from recovery.reads.lists import count_of
+
+AT_ONCE = 1000  # jobs of one order: what a request can see through; more is for a bulk run
+NAMED_FROM = 100  # jobs from which on the queue's name is to be typed
+_UNKEPT = "The state store does not answer, so this cannot be undone."
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would happen, judged now. `count`: about how many jobs a clean or a drain finds; None: unknown."""
+
+    order: Order
+    judgements: tuple[Judgement, ...]
+    can: int
+    refused: int
+    needs_name: bool
+    question: str
+    risk: str
+    entry: Entry
+    count: int | None = None
+
+
+def preview(order: Order) -> Preview:
+    """Changes nothing and needs no reason yet. Raises Forbidden, BadOrder, Unsupported, Missing, StoreError."""
+    order = _permitted(order)
+    entry = ENTRIES[order.act]
+    scene = sight.scene(order.queue, order.act)
+    if entry.is_for_queue:
+        judgements: tuple[Judgement, ...] = (judge_queue(order.act, order.queue, scene.queue.flavour, order.options),)
+    else:
+        judgements = tuple(one.judgement for one in sight.judged(order, scene, order.jobs))
+    return _preview(order, entry, scene, judgements)
+
+
+def perform(order: Order, told: Told | None = None) -> tuple[JobResult, ...]:
+    """One result a job, in their order; one for the queue itself. `told` hears of each intent before it is acted on.
+
+    Raises Forbidden, BadOrder, NotRecorded, Unsupported, Missing, and StoreError, each with nothing done.
+    """
+    order = _reasoned(_permitted(order))
+    entry = ENTRIES[order.act]
+    scene = sight.scene(order.queue, order.act)
+    if entry.in_steps:
+        return (queues.sweep(order, scene),)
+    if entry.is_for_queue:
+        return (queues.turn(order, scene),)
+    return jobs.perform(order, scene, told)
+
+
+def step(order: Order, told: Told | None = None) -> queues.Step:
+    """One step of a clean or a drain, for whoever shows progress between them."""
+    order = _reasoned(_permitted(order))
+    return queues.step(order, sight.scene(order.queue, order.act), told)
+
+
+def sweep(order: Order) -> JobResult:
+    """A clean or a drain to its end, however long it takes: for the shell, where somebody waits for it."""
+    order = _reasoned(_permitted(order))
+    return queues.sweep(order, sight.scene(order.queue, order.act), sys.maxsize)
+
+
+def restore(number: int, actor: Actor, reason: str, ids: tuple[str, ...] = ()) -> tuple[JobResult, ...]:
+    """What the audit's entry of this number took away comes back, all of it or these jobs; itself an audited act.
+
+    Raises as `perform` does; Missing when nothing of it is kept (any more).
+    """
+    found = undo.kept(number, ids)
+    order = Order(Act.RESTORE, found.queue, actor, reason, tuple(Seen(job.id, job.state) for job in found.jobs))
+    order = _reasoned(_permitted(order))
+    return undo.put_back(order, sight.scene(order.queue, Act.RESTORE), found)
+
+
+def seen(queue: QueueRef, ids: tuple[str, ...]) -> tuple[Seen, ...]:
+    """Jobs as they are now, for whoever was not shown them before. Raises Missing, StoreError."""
+    return sight.seen(queue, ids)
+
+
+def ordered(order: Order) -> Order:
+    """The same checks for an order in bulk, which may have any number of jobs, and has them perhaps later."""
+    if not order.actor.may_bulk:
+        raise Forbidden("This takes the right to act in bulk.")
+    return _reasoned(_once(order))
+
+
+def _once(order: Order) -> Order:
+    """A job that is named twice is meant once."""
+    return replace(order, jobs=tuple({seen.id: seen for seen in order.jobs}.values()))
+
+
+def _permitted(order: Order) -> Order:
+    """Who may do it, and whether it is an order at all."""
+    entry, actor = ENTRIES[order.act], order.actor
+    order = _once(order)
+    if order.act is Act.RESTORE and not order.jobs:
+        raise BadOrder("What was taken away is restored by the number of its entry in the audit.")
+    if not (actor.may_act or actor.may_bulk):
+        raise Forbidden(f"{entry.label} takes the right to act on jobs.")
+    if not actor.may_bulk and entry.needs_bulk:
+        raise Forbidden(f"{entry.label} touches the whole queue and takes the right to act in bulk.")
+    if not actor.may_bulk and len(order.jobs) > 1:
+        raise Forbidden("More than one job at once takes the right to act in bulk.")
+    if entry.is_for_queue and order.jobs:
+        raise BadOrder(f"{entry.label} is for the queue itself, not for single jobs.")
+    if not entry.is_for_queue and not order.jobs:
+        raise BadOrder("Name at least one job.")
+    if len(order.jobs) > AT_ONCE:
+        raise BadOrder(f"At most {AT_ONCE:,} jobs at once; order more of them in bulk.")
+    return order
+
+
+def _reasoned(order: Order) -> Order:
+    reason = " ".join(order.reason.split())
+    if not reason:
+        raise BadOrder("Give a reason: whoever reads the audit will want to know.")
+    if len(reason) > REASON_LIMIT:
+        raise BadOrder(f"The reason is too long: at most {REASON_LIMIT} characters.")
+    return replace(order, reason=reason)
+
+
+def _preview(order: Order, entry: Entry, scene: Scene, judgements: tuple[Judgement, ...]) -> Preview:
+    can = sum(judgement.is_allowed for judgement in judgements)
+    risks = dict.fromkeys(judgement.risk for judgement in judgements if judgement.is_allowed and judgement.risk)
+    is_final = entry.restorable and not keep.is_ready()
+    if is_final:
+        risks[_UNKEPT] = None
+    count = _count(order, scene.queue.sample)
+    return Preview(
+        order,
+        judgements,
+        can,
+        len(judgements) - can,
+        entry.irreversible or is_final or can >= NAMED_FROM,
+        _question(entry, order, can, count),
+        " ".join(risks),
+        entry,
+        count,
+    )
+
+
+def _count(order: Order, sample: QueueSample | None) -> int | None:
+    """About how many jobs a clean or a drain would look at, as the snapshot counts them."""
+    if sample is None:
+        return None
+    if order.act is Act.CLEAN:
+        return count_of(sample, order.options.state) if order.options.state else None
+    if order.act is Act.DRAIN:
+        return _sum(sample.counts.backlog, sample.counts.delayed if order.options.delayed else 0)
+    return None
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _question(entry: Entry, order: Order, can: int, count: int | None) -> str:
+    name = order.queue.label
+    if entry.in_steps:
+        about = "" if count is None else f" (about {count:,} jobs)"
+        return f"{entry.label} {name}{about}?"
+    if entry.is_for_queue:
+        return f"{entry.label} {name}?"
+    return f"{entry.label} {can:,} job{'s' * (can != 1)} of {name}?"

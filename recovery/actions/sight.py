@@ -1,0 +1,115 @@
+"""What is to be changed, looked at: the queue and its operator, and each job as it is now, judged.
+
+Every act begins here, and a job is looked at again right before it: what was shown may be minutes old.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from recovery.actions.judge import Case, is_proven, judge
+from recovery.backends import operator
+from recovery.backends.base import QueueOperator, Target
+from recovery.connections.registry import registry
+from recovery.domain.acting import Act, Judgement, Options, Order, Seen
+from recovery.domain.counts import Snapshot
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.verdicts import Verdict
+from recovery.errors import ConfigError, StoreError, Unsupported
+from recovery.reads import lists, snapshots, stuck
+from recovery.reads.lists import Queue
+from recovery.reads.shared import windows
+
+STALE_MS = 30_000  # an older snapshot knows nothing of today's workers; what it said of them is not used
+LOOKED_UP = 50  # jobs looked for at once of which it is not known where they are
+
+# A verdict is about who holds a job, and whether it can run: other acts do not ask for it.
+_JUDGED = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL, Act.REMOVE, Act.RETRY, Act.PROMOTE})
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A queue that may be changed in this way. The wire of `target` is asked in any case, also after a failure."""
+
+    queue: Queue
+    target: Target
+    operator: QueueOperator
+    snapshot: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A job, what was said of it, and how it looked."""
+
+    judgement: Judgement
+    row: JobRow | None
+    verdict: Verdict | None
+
+
+def scene(ref: QueueRef, act: Act) -> Scene:
+    """Raises Missing, StoreError, and Unsupported when nothing may be changed here, or not in this way."""
+    deployment = registry().config.deployment(ref.deployment)
+    if deployment.read_only:
+        raise Unsupported(f"The deployment {shown(deployment.name)} is configured to be read only.")
+    snapshot = _newest(now())
+    queue = lists.locate(ref, snapshot)
+    if queue.flavour.read_only:
+        raise Unsupported(queue.flavour.read_only)
+    able = operator(queue.flavour)
+    if reason := able.refusals(queue.flavour).get(act):
+        raise Unsupported(reason)
+    return Scene(queue, Target(registry().wire(ref.deployment), ref, queue.flavour), able, snapshot)
+
+
+def judged(order: Order, scene: Scene, jobs: Sequence[Seen]) -> tuple[Judged, ...]:
+    """A fresh look at each, and whether the act may be done to it."""
+    queue = scene.queue
+    rows = queue.reader.rows(queue.wire, queue.ref, [(seen.id, seen.state) for seen in jobs])
+    verdicts = _verdicts(order.act, scene, rows)
+    return tuple(_judged(order, scene, seen, row, verdicts) for seen, row in zip(jobs, rows, strict=True))
+
+
+def options(order: Order, judged: Sequence[Judged]) -> Options:
+    """As ordered, and with what only a look tells: that these orphans were proven by two sightings."""
+    allowed = [one for one in judged if one.judgement.is_allowed]
+    return replace(order.options, is_late=bool(allowed) and all(is_proven(one.verdict) for one in allowed))
+
+
+def seen(ref: QueueRef, ids: Sequence[str]) -> tuple[Seen, ...]:
+    """These jobs as they are now, for whoever has only their ids. One that is gone is in no state."""
+    queue = lists.locate(ref, _newest(now()))
+    found: list[Seen] = []
+    for start in range(0, len(ids), LOOKED_UP):
+        part = ids[start : start + LOOKED_UP]
+        rows = queue.reader.rows(queue.wire, ref, [(id, State.UNKNOWN) for id in part])
+        found += [Seen.of(row) if row else Seen(id, State.UNKNOWN) for id, row in zip(part, rows, strict=True)]
+    return tuple(found)
+
+
+def now() -> int:
+    return int(time.time() * 1000)
+
+
+def _judged(order: Order, scene: Scene, seen: Seen, row: JobRow | None, verdicts: dict[str, Verdict]) -> Judged:
+    verdict = verdicts.get(seen.id)
+    case = Case(seen.id, row, verdict, seen)
+    return Judged(judge(order.act, order.queue, scene.queue.flavour, order.options, case), row, verdict)
+
+
+def _verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None]) -> dict[str, Verdict]:
+    there = tuple(row for row in rows if row is not None)
+    if act not in _JUDGED or not there:
+        return {}
+    return dict(stuck.of_rows(scene.queue, there, scene.snapshot, now()))
+
+
+def _newest(now: int) -> Snapshot | None:
+    """None when nobody takes any, or none can be read: then the queue itself is asked what it is."""
+    try:
+        found = windows.get(("snapshot",), lambda: snapshots.fetch(registry().state()))
+    except (ConfigError, StoreError):
+        return None
+    return found if found is not None and now - found.taken_at <= STALE_MS else None

@@ -1,0 +1,250 @@
+"""From the shell what a button does: the same rules, the same scripts, the same audit."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.actions import gather, runner, sight
+from recovery.actions.catalog import ENTRIES
+from recovery.actions.gather import Selection
+from recovery.actions.runner import Preview
+from recovery.config import current
+from recovery.domain.acting import Act, Actor, JobResult, Judgement, Options, Order, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef, shown
+from recovery.errors import (
+    BadOrder,
+    ConfigError,
+    Forbidden,
+    Missing,
+    NotRecorded,
+    StoreError,
+    UnstallError,
+    Unsupported,
+)
+
+REFUSED, WRONG_CALL, UNREACHABLE = 3, 2, 4
+SHOWN = 20  # refusals told before the question: a screen
+_STATUSES: Sequence[tuple[type[UnstallError] | tuple[type[UnstallError], ...], int]] = (
+    (StoreError, UNREACHABLE),
+    ((ConfigError, BadOrder, Missing), WRONG_CALL),
+    ((Unsupported, Forbidden, NotRecorded), REFUSED),
+)
+
+
+class Command(BaseCommand):
+    help = (
+        "Do to jobs, or to a queue, what a button does. Exit status: 0 all done, 2 for a wrong call, "
+        "3 when something was refused, 4 when a store does not answer."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        acts = [act.value for act in Act if act is not Act.RESTORE]
+        parser.add_argument("action", choices=acts, metavar="ACTION", help=", ".join(acts))
+        parser.add_argument("--queue", required=True, metavar="[DEPLOYMENT/]BASE")
+        parser.add_argument("--job", action="append", default=[], metavar="ID", help="may be given several times")
+        parser.add_argument("--all", metavar="STATE", help="every job of a state, or of a verdict (orphan, …)")
+        parser.add_argument("--reason", required=True, metavar="TEXT", help="it is kept in the audit")
+        parser.add_argument("--name", default="", help="with --all: only jobs of this name")
+        parser.add_argument("--error", default="", help="with --all: only failures of this signature")
+        parser.add_argument("--dry-run", action="store_true", help="say what would happen, and do nothing")
+        parser.add_argument("--force", action="store_true", help="in spite of poison, or of a holder that is connected")
+        parser.add_argument("--consent", action="store_true", help="n8n: the workflow may run twice")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--requeue", action="store_true", help="release: and back to wait at once")
+        parser.add_argument("--reset", action="store_true", help="requeue, retry: forget stalls and attempts")
+        parser.add_argument("--directly", action="store_true", help="fail: do not leave it to a live worker")
+        parser.add_argument("--older-than", type=_natural, default=0, metavar="SECONDS", help="clean")
+        parser.add_argument("--limit", type=_natural, default=0, metavar="N", help="clean: at most so many jobs")
+        parser.add_argument("--delayed", action="store_true", help="drain: delayed jobs too")
+
+    def handle(self, *_: Any, **given: Any) -> None:
+        asked = Namespace(**given)
+        try:
+            self._run(asked)
+        except UnstallError as error:
+            raise CommandError(str(error), returncode=_status(error)) from error
+
+    def _run(self, asked: Namespace) -> None:
+        order = _order(asked)
+        parts = list(_parts(order, _jobs(asked, order)))
+        is_asked = not asked.yes and sys.stdin.isatty()
+        previews = [runner.preview(part) for part in parts] if asked.dry_run or is_asked else []
+        if asked.dry_run:
+            self._tell(asked, order, [_foretold(one) for preview in previews for one in preview.judgements])
+            return
+        if previews and not self._confirmed(order, previews):
+            raise CommandError("Nothing was done.", returncode=REFUSED)
+        self._tell(asked, order, list(_results(order, parts)))
+
+    def _confirmed(self, order: Order, previews: Sequence[Preview]) -> bool:
+        """On a terminal: what would happen, the risk, and the question; the queue's name where it could hurt."""
+        can = sum(preview.can for preview in previews)
+        refused = [one for preview in previews for one in preview.judgements if not one.is_allowed]
+        for one in refused[:SHOWN]:
+            self.stderr.write(f"refused: {shown(one.id)}: {one.why}")
+        if len(refused) > SHOWN:
+            self.stderr.write(f"refused: {len(refused) - SHOWN:,} more")
+        for risk in dict.fromkeys(preview.risk for preview in previews if preview.risk):
+            self.stderr.write(f"risk: {risk}")
+        if not can:
+            return True
+        self.stderr.write(_question(order, previews, can))
+        if any(preview.needs_name for preview in previews) or can >= runner.NAMED_FROM:
+            return _answer(f"Type {order.queue.label} to go on: ") == order.queue.label
+        return _answer("Go on? [y/N] ").lower() in ("y", "yes")
+
+    def _tell(self, asked: Namespace, order: Order, results: Sequence[JobResult]) -> None:
+        if asked.json:
+            document: dict[str, Any] = {"action": order.act.value, "queue": str(order.queue)}
+            document |= {"dry_run": True} if asked.dry_run else {}
+            self.stdout.write(json.dumps(document | {"results": [one.as_json() for one in results]}, indent=2))
+        else:
+            for one in results:
+                self.stdout.write(_line(order, one, dry=asked.dry_run))
+        came_to = {one.outcome for one in results}
+        if Outcome.UNKNOWN in came_to:
+            sys.exit(UNREACHABLE)
+        if came_to - {Outcome.DONE, Outcome.UNCHANGED}:
+            sys.exit(REFUSED)
+
+
+def _order(asked: Namespace) -> Order:
+    act = Act(asked.action)
+    _fits(act, asked)
+    options = Options(
+        force=asked.force,
+        consent=asked.consent,
+        reset_stalls=asked.reset,
+        reset_attempts=asked.reset,
+        requeue=asked.requeue,
+        directly=asked.directly,
+        state=_state(asked.all) if act is Act.CLEAN else None,
+        older_than=asked.older_than * 1000,
+        limit=asked.limit,
+        delayed=asked.delayed,
+    )
+    return Order(act, _queue(asked.queue), _actor(), asked.reason, options=options)
+
+
+def _fits(act: Act, asked: Namespace) -> None:
+    """Which jobs are meant is said once, and only where jobs are meant."""
+    if act is Act.CLEAN:
+        if asked.job or not asked.all:
+            raise BadOrder("Say with --all which state is to be cleaned.")
+    elif ENTRIES[act].is_for_queue:
+        if asked.job or asked.all:
+            raise BadOrder(f"{act} is for the queue itself and takes neither --job nor --all.")
+    elif bool(asked.job) == bool(asked.all):
+        raise BadOrder("Name jobs with --job, or all of a state with --all.")
+
+
+def _state(written: str) -> State:
+    if written not in set(State) - {State.UNKNOWN}:
+        raise BadOrder(f"{written!r} is no state of a job.")
+    return State(written)
+
+
+def _natural(written: str) -> int:
+    value = int(written)
+    if value < 0:
+        raise ValueError(written)
+    return value
+
+
+def _queue(written: str) -> QueueRef:
+    """A slash may belong to the name; it parts a deployment only where there is one of that name."""
+    names = {deployment.name for deployment in current().deployments}
+    head, slash, _ = written.partition("/")
+    if slash and head in names:
+        return QueueRef.parse(written)
+    if len(names) != 1:
+        raise BadOrder(f"Write --queue DEPLOYMENT/BASE. Configured: {', '.join(sorted(names)) or 'none'}.")
+    return QueueRef(next(iter(names)), written)
+
+
+def _actor() -> Actor:
+    """Who may run this command may read the configuration, and so holds the keys of the stores anyway."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as containers have
+        name = f"uid {os.getuid()}"
+    return Actor("shell", name, "admin", may_act=True, may_bulk=True)
+
+
+def _jobs(asked: Namespace, order: Order) -> Iterable[Seen]:
+    if ENTRIES[order.act].is_for_queue:
+        return []
+    if asked.job:
+        return runner.seen(order.queue, tuple(asked.job))
+    chosen = Selection.all(asked.all, sight.now(), name=asked.name, error=asked.error)
+    return list(gather.every(sight.scene(order.queue, order.act), chosen))
+
+
+def _parts(order: Order, jobs: Iterable[Seen]) -> Iterator[Order]:
+    """Orders of as many jobs as go at once; the queue itself is one."""
+    if ENTRIES[order.act].is_for_queue:
+        yield order
+        return
+    rest = iter(jobs)
+    while part := tuple(islice(rest, runner.AT_ONCE)):
+        yield replace(order, jobs=part)
+
+
+def _results(order: Order, parts: Sequence[Order]) -> Iterator[JobResult]:
+    """What goes wrong before anything was done is raised; later it is said of the jobs that were not tried."""
+    if ENTRIES[order.act].in_steps:
+        yield runner.sweep(order)
+        return
+    for number, part in enumerate(parts):
+        try:
+            yield from runner.perform(part)
+        except (StoreError, NotRecorded) as error:
+            if not number:
+                raise
+            outcome = Outcome.UNKNOWN if isinstance(error, StoreError) else Outcome.REFUSED
+            for rest in parts[number:]:
+                yield from (JobResult(seen.id, outcome, f"Not tried: {error}") for seen in rest.jobs)
+            return
+
+
+def _foretold(judgement: Judgement) -> JobResult:
+    """What would come of it."""
+    outcome = Outcome.DONE if judgement.is_allowed else judgement.outcome
+    return JobResult(judgement.id, outcome, judgement.risk if judgement.is_allowed else judgement.why)
+
+
+def _question(order: Order, previews: Sequence[Preview], can: int) -> str:
+    if ENTRIES[order.act].is_for_queue:
+        return previews[0].question
+    return f"{ENTRIES[order.act].label} {can:,} job{'s' * (can != 1)} of {order.queue.label}?"
+
+
+def _line(order: Order, result: JobResult, *, dry: bool) -> str:
+    name = shown(result.job) if result.job else order.queue.label
+    said = f"would be {ENTRIES[order.act].done}" if dry and result.outcome is Outcome.DONE else result.outcome.value
+    entry = f" (#{result.audit})" if result.audit else ""
+    return f"{name}: {said}{': ' * bool(result.why)}{result.why}{entry}"
+
+
+def _answer(question: str) -> str:
+    try:
+        return input(question).strip()
+    except EOFError:
+        return ""
+
+
+def _status(error: UnstallError) -> int:
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), REFUSED)

@@ -1,0 +1,306 @@
+"""Bulk runs that are stopped, lose their store or their process, and go on: nothing is done twice."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.actions import audit, batch, bulk, sight
+from recovery.actions.batch import Claim
+from recovery.actions.bulk import Runner
+from recovery.connections.registry import registry
+from recovery.domain.acting import Act, Done, Outcome
+from recovery.domain.jobs import State
+from recovery.errors import NotRecorded, Unreachable
+from recovery.models import AuditEntry, BulkRun
+from recovery.reads import audit as book
+from recovery.reads import bulk as progress_of
+from tests.acting import ADMIN, Bench, all_of, finish
+from tests.processes import end, spawn
+from tests.stores import Store
+from tests.waiting import until
+from tests.watching import now_ms
+from tests.web_process import ROOT, environ_of
+
+pytestmark = pytest.mark.django_db
+
+
+# -- stopping and going on
+
+
+@pytest.fixture
+def at_chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
+    """Something happens right before the n-th chunk."""
+    real, count = batch._chunk, [0]
+
+    def set_trap(number: int, happens: Callable[[], None]) -> None:
+        def chunk(*arguments: Any) -> None:
+            count[0] += 1
+            if count[0] == number:
+                happens()
+            real(*arguments)
+
+        monkeypatch.setattr(batch, "_chunk", chunk)
+
+    return set_trap
+
+
+def test_a_run_stops_after_the_chunk_in_hand_and_goes_on_when_asked(
+    bench: Bench, hands: Runner, at_chunk: Callable[[int, Callable[[], None]], None]
+) -> None:
+    bench.failed(*(str(number) for number in range(1200)))
+    run = all_of(bench, Act.RETRY)
+    at_chunk(2, lambda: _stop(run))
+    found = finish(hands, run)
+    assert (found.status, found.done, len(bench.ids(State.FAILED))) == ("stopped", 1000, 200)
+    assert not bulk.stop(run.pk, ADMIN)
+    assert bulk.go_on(run.pk, ADMIN)
+    found = finish(hands, run)
+    assert (found.status, found.done, bench.ids(State.FAILED)) == ("ended", 1200, [])
+
+
+def _stop(run: BulkRun) -> None:
+    assert bulk.stop(run.pk, ADMIN)
+
+
+def test_a_run_that_nobody_began_stops_too(bench: Bench, hands: Runner) -> None:
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+    bulk.stop(run.pk, ADMIN)
+    found = finish(hands, run)
+    assert (found.status, found.done) == ("stopped", 0)
+
+
+def test_one_runs_a_run_at_a_time(bench: Bench, hands: Runner) -> None:
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+    mine = Claim.take(run.pk, now_ms(), 30_000, None)
+    assert mine is not None
+    other = Runner(registry())
+    assert other.run(0) == 0
+    assert progress_of.progress(run.pk, now_ms()).status == "waiting"
+    mine.leave()
+    assert finish(other, run).done == 1
+    other.close()
+
+
+def test_a_runner_that_fell_silent_is_taken_over(bench: Bench, hands: Runner) -> None:
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+    dead = Claim.take(run.pk, now_ms() - 60_000, 30_000, None)
+    assert dead is not None
+    assert finish(hands, run).done == 1
+    with pytest.raises(batch.Lost):
+        dead.beat(now_ms())
+
+
+def test_a_chunk_that_was_cut_off_before_its_act_is_done_once(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies between the intent and the script."""
+    bench.failed("1", "2")
+    run = all_of(bench, Act.RETRY)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("recovery.actions.jobs._do", die)
+        with pytest.raises(Killed):
+            hands.run(0)
+    assert bench.ids(State.FAILED) == ["1", "2"]
+    found = finish(hands, run)
+    assert (found.done, found.unknown) == (2, 0)
+    assert bench.ids(State.WAITING) == ["2", "1"]
+
+
+def test_a_chunk_that_was_cut_off_behind_its_act_is_not_done_again(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies between the script and the outcome: how the jobs look now is said, and no more is done."""
+    bench.failed("1", "2")
+    run = all_of(bench, Act.RETRY)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "write_outcome", die)
+        with pytest.raises(Killed):
+            hands.run(0)
+    assert bench.ids(State.WAITING) == ["2", "1"]
+    found = finish(hands, run)
+    assert (found.unknown, found.done) == (2, 0)
+    assert bench.ids(State.WAITING) == ["2", "1"]
+    row = progress_of.results(run.pk).rows[0]
+    assert "waiting now" in row.why
+    detail = book.entry(row.audit or 0)
+    assert (detail.line.tally, detail.outcome is not None) == ({"unknown": 2}, True)
+
+
+def test_a_store_that_goes_away_holds_the_run_which_then_goes_on(
+    bench: Bench, hands: Runner, at_chunk: Callable[[int, Callable[[], None]], None]
+) -> None:
+    bench.failed(*(str(number) for number in range(1200)))
+    run = all_of(bench, Act.RETRY)
+    at_chunk(2, bench.queues.pause)
+    hands.run(0)
+    found = progress_of.progress(run.pk, now_ms())
+    assert (found.status, found.done) == ("running", 500)
+    assert found.trouble
+    bench.queues.resume()
+    found = finish(hands, run)
+    assert (found.status, found.done + found.unknown, found.trouble) == ("ended", 1200, "")
+    assert len(bench.ids(State.WAITING)) == 1200
+    assert len(set(bench.ids(State.WAITING))) == 1200
+
+
+class Losing:
+    """An operator whose store goes away behind the back of the first call."""
+
+    def __init__(self, able: Any) -> None:
+        self._able, self.calls = able, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._able, name)
+
+    def on_jobs(self, *arguments: Any) -> Sequence[Done]:
+        self.calls += 1
+        done: Sequence[Done] = self._able.on_jobs(*arguments)
+        if self.calls == 1:
+            raise Unreachable("redis://queues", "it closed the connection")
+        return done
+
+
+def test_jobs_whose_answer_was_lost_are_looked_at_and_not_done_twice(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.failed("1", "2")
+    run = all_of(bench, Act.RETRY)
+    able = Losing(sight.operator(sight.scene(bench.ref, Act.RETRY).queue.flavour))
+    monkeypatch.setattr(sight, "operator", lambda flavour: able)
+    hands.run(0)
+    assert "closed the connection" in progress_of.progress(run.pk, now_ms()).trouble
+    found = finish(hands, run)
+    assert (found.unknown, able.calls) == (2, 1)
+    assert bench.ids(State.WAITING) == ["2", "1"]
+
+
+def test_a_script_that_always_fails_is_tried_twice(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+
+    def fail(*_: object) -> tuple[Done, ...]:
+        return (Done("1", Outcome.UNKNOWN, "OOM command not allowed"),)
+
+    monkeypatch.setattr("recovery.actions.jobs._do", fail)
+    found = finish(hands, run)
+    assert (found.status, found.unknown) == ("ended", 1)
+    assert AuditEntry.objects.filter(phase="intent").count() == 2
+
+
+def test_an_audit_that_cannot_be_written_holds_the_run(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+
+    def full(*_: object, **__: object) -> int:
+        raise NotRecorded("The audit cannot be written, so nothing was done.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "write_intent", full)
+        hands.run(0)
+    found = progress_of.progress(run.pk, now_ms())
+    assert (found.status, "audit" in found.trouble) == ("running", True)
+    assert bench.ids(State.FAILED) == ["1"]
+    assert finish(hands, run).done == 1
+
+
+# -- a process that is killed
+
+
+def test_a_scheduler_that_is_killed_is_followed_by_one_that_goes_on(
+    valkey: Store, state_store: Store, tmp_path: Path
+) -> None:
+    """With a real process and SIGKILL, again and again: each job is retried once."""
+    bench = Bench(valkey, state_store)
+    bench.client.hset("bull:mail:meta", mapping={"version": "bullmq:5.81.5", "opts.maxLenEvents": "100000"})
+    ids = [str(number) for number in range(800)]
+    bench.failed(*ids)
+    environ = environ_of(tmp_path, {"UNSTALL_REDIS_URL": valkey.url, "UNSTALL_STATE_URL": state_store.url})
+    environ["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
+    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity=0"], cwd=ROOT, env=environ, check=True)
+    subprocess.run([sys.executable, "-c", _ORDERS], cwd=ROOT, env=environ, check=True)
+    for share in (0.2, 0.5):
+        _kill_at(environ, tmp_path, int(share * len(ids)))
+    with (tmp_path / "log").open("wb") as log:
+        process = spawn([sys.executable, "-c", _RUNS], stdout=log, stderr=log, environ=environ, directory=ROOT)
+        until(lambda: _asked(tmp_path, "SELECT status FROM recovery_bulkrun") == "ended", 60, "the run ends")
+        end(process)
+    waiting = bench.ids(State.WAITING)
+    assert sorted(waiting, key=int) == ids
+    assert bench.ids(State.FAILED) == []
+    moves = [fields for _, fields in bench.client.xrange("bull:mail:events") if fields[b"event"] == b"waiting"]
+    assert len(moves) == len(ids)
+
+
+_ORDERS = """
+import django
+django.setup()
+import time
+from recovery.actions import bulk
+from recovery.domain.acting import Act, Actor, Order
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+actor = Actor("shell", "me", "admin", may_act=True, may_bulk=True)
+order = Order(Act.RETRY, QueueRef("main", "bull:mail"), actor, "it is back")
+bulk.order(order, bulk.Selection(State.FAILED, int(time.time() * 1000)))
+"""
+# A claim ends after a tenth of a second, and chunks are small: there is much to be cut off.
+_RUNS = """
+import django
+django.setup()
+import time
+from recovery.actions import bulk, sight
+from recovery.connections.registry import registry
+from recovery.backends.bullmq.write import BullMQOperator
+BullMQOperator.chunk = lambda self, act: 20
+hands = bulk.Runner(registry(), term=100)
+while True:
+    hands.run(0)
+    time.sleep(0.05)
+"""
+
+
+def _kill_at(environ: dict[str, str], directory: Path, count: int) -> None:
+    with (directory / "log").open("wb") as log:
+        process = spawn([sys.executable, "-c", _RUNS], stdout=log, stderr=log, environ=environ, directory=ROOT)
+        try:
+            done = "SELECT count(*) FROM recovery_bulkitem WHERE outcome != ''"
+            until(lambda: int(_asked(directory, done) or 0) >= count, 60, f"{count} are done")
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)
+
+
+def _asked(directory: Path, query: str) -> Any:
+    with closing(sqlite3.connect(directory / "unstall.sqlite3", timeout=10)) as database:
+        (row,) = database.execute(query).fetchall()
+        return row[0]

@@ -1,0 +1,68 @@
+"""Who came in, and who changed what others may do, is in the audit; without it neither happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.access import Role
+from dashboard.models import User
+from recovery.actions import audit
+from recovery.errors import NotRecorded
+from recovery.reads import audit as book
+from tests.people import PASSWORD, browser, person
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada() -> User:
+    return User.objects.create_user("ada", password=PASSWORD, role=Role.ADMIN)
+
+
+def log_in(name: str = "ada") -> int:
+    return browser().post("/login", {"username": name, "password": PASSWORD}).status_code
+
+
+def test_a_sign_in_is_noted(ada: User) -> None:
+    assert log_in() == 302
+    (line,) = book.entries().lines
+    assert (line.act, line.actor_kind, line.actor, line.role) == ("sign in", "person", "ada", "admin")
+    assert (line.address, line.queue, line.status(line.at)) == ("127.0.0.1", None, "noted")
+
+
+def test_nobody_comes_in_past_the_audit(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise NotRecorded("the disk is full")
+
+    monkeypatch.setattr(audit, "note", full)
+    client = browser()
+    answer = client.post("/login", {"username": "ada", "password": PASSWORD})
+    assert answer.status_code == 503
+    assert client.get("/queues").status_code == 302
+
+
+def test_a_change_of_role_is_noted_with_both_roles(ada: User) -> None:
+    ben = person(Role.VIEWER, "ben")
+    assert browser(ada).post(f"/users/{ben.pk}/role", {"role": "operator"}).status_code == 302
+    (line,) = book.entries().lines
+    assert (line.act, line.actor) == ("change role", "ada")
+    assert book.plain(line.number).body == {"person": "ben", "role": "operator", "before": "viewer"}
+
+
+def test_a_role_does_not_change_past_the_audit(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise NotRecorded("the disk is full")
+
+    monkeypatch.setattr(audit, "note", full)
+    ben = person(Role.VIEWER, "ben")
+    browser(ada).post(f"/users/{ben.pk}/role", {"role": "admin"})
+    ben.refresh_from_db()
+    assert ben.role == Role.VIEWER
+
+
+def test_a_new_person_and_their_link_are_noted_without_the_link(ada: User) -> None:
+    answer = browser(ada).post("/users/add", {"username": "eve", "role": "viewer"})
+    assert answer.status_code == 201
+    lines = book.entries().lines
+    assert [line.act for line in lines] == ["give link", "add person"]
+    assert all("welcome" not in book.plain(line.number).link.body for line in lines)
