@@ -16,6 +16,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 _pages = get_asgi_application()  # sets Django up; nothing that needs its apps may be imported before
 
 from dashboard import intake  # noqa: E402
+from dashboard.api import faults  # noqa: E402
 from dashboard.live import events  # noqa: E402
 from dashboard.live.hub import Hub  # noqa: E402
 from dashboard.live.image import Image  # noqa: E402
@@ -51,10 +52,20 @@ async def _page(scope: Scope, receive: Receive, send: Send) -> None:
     except intake.Left:
         return
     except intake.Refused as refused:
-        await refuse(send, refused.status, str(refused), [(b"connection", b"close")])
+        await _refuse(scope, send, refused)
         return
     async with _places:
         await _pages(scope, request, send)
+
+
+async def _refuse(scope: Scope, send: Send, refused: intake.Refused) -> None:
+    """To a program in the shape of its API, to anybody else in plain text."""
+    close = [(b"connection", b"close")]
+    if not scope["path"].startswith(faults.ROOT):
+        await refuse(send, refused.status, str(refused), close)
+        return
+    told = faults.of_site(refused.status, str(refused)).content.decode()
+    await refuse(send, refused.status, told, close, b"application/json")
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

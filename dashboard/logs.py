@@ -13,6 +13,8 @@ _SECRETS = (
     (re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+@"), rf"\1:{_HIDDEN}@"),
     # a one-time link is a key as long as it is unused
     (re.compile(r"(/welcome/)[A-Za-z0-9_-]+"), rf"\1{_HIDDEN}"),
+    # a machine token, wherever somebody put it
+    (re.compile(r"unstall_[A-Za-z0-9_-]{20,}"), _HIDDEN),
     (
         re.compile(r"(?i)\b(password|passwd|secret|token|authorization)(['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;)}]+"),
         rf"\1\2{_HIDDEN}",

@@ -1,4 +1,4 @@
-"""People and the one-time links that let them in."""
+"""People, the one-time links that let them in, and the tokens of machines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import ClassVar
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+from django.db.models.functions import Lower
 from django.utils import timezone
 
 from dashboard.access import Role
+from dashboard.scopes import Scope, parse
 
 
 class User(AbstractUser):
@@ -42,3 +44,37 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"link for {self.user or 'the first admin'}"
+
+
+class MachineToken(models.Model):
+    """A token for a program. Only its hash is kept, and its beginning so that people can tell tokens apart.
+
+    A name is never used twice: it is what the audit says of whoever acted.
+    """
+
+    name = models.CharField(max_length=60)
+    token_hash = models.CharField(max_length=64, unique=True)
+    prefix = models.CharField(max_length=24)
+    scopes = models.CharField(max_length=200)
+    created_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="tokens")
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(Lower("name"), name="token_name_once")]
+
+    def __str__(self) -> str:
+        return f"token {self.name}"
+
+    @property
+    def allowed(self) -> frozenset[Scope]:
+        return parse(self.scopes)
+
+    @property
+    def state(self) -> str:
+        """valid, expired, revoked."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "valid" if self.expires_at > timezone.now() else "expired"

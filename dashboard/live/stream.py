@@ -30,6 +30,7 @@ PATH = "/live/events"
 ABORT = "unstall.abort"  # the scope's extension by which our server lets a stream drop its connection
 SEND_SECONDS = 30.0  # a reader that takes nothing for so long is dropped, with what is buffered for it
 COME_BACK_SECONDS = (10, 30)  # Retry-After, spread
+PLAIN = b"text/plain; charset=utf-8"
 
 STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -98,11 +99,11 @@ async def _watch(stream: Stream, receive: Receive) -> None:
     stream.depart()
 
 
-async def refuse(send: Send, status: int, why: str, headers: Headers | None = None) -> None:
-    """A short answer in plain text."""
+async def refuse(send: Send, status: int, why: str, headers: Headers | None = None, kind: bytes = PLAIN) -> None:
+    """A short answer, in plain text unless told otherwise."""
     body = why.encode()
     plain = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),

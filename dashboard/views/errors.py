@@ -11,8 +11,18 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from dashboard.api import faults
 from recovery.domain.refs import shown
-from recovery.errors import DeploymentMissing, JobMissing, Missing, QueueMissing, StoreError, UnstallError
+from recovery.errors import (
+    DeploymentMissing,
+    Forbidden,
+    JobMissing,
+    Missing,
+    NotRecorded,
+    QueueMissing,
+    StoreError,
+    UnstallError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +89,11 @@ def database_down(request: HttpRequest, fault: Exception) -> HttpResponse:
 
 
 def refused(request: HttpRequest, fault: UnstallError) -> HttpResponse:
+    if isinstance(fault, Forbidden):
+        return answer(request, Fault(403, "Not for your role", str(fault)))
+    if isinstance(fault, NotRecorded):
+        advice = "Without its entry in the audit nothing is ever done. Is the database's disk full?"
+        return answer(request, Fault(503, "Nothing was done", str(fault), advice=advice))
     return answer(request, Fault(409, "This cannot be done here", str(fault)))
 
 
@@ -121,7 +136,9 @@ def broken(request: HttpRequest) -> HttpResponse:
 
 
 def answer(request: HttpRequest, fault: Fault, *, bare: bool = False) -> HttpResponse:
-    """The page; for a fragment's request a notice above the page, whose old content stays."""
+    """The page; for a fragment's request a notice above the page, whose old content stays; for a program its JSON."""
+    if faults.is_ours(request):
+        return faults.of_site(fault.status, f"{fault.title}. {fault.text}".strip(), fault.advice)
     if request.headers.get("HX-Request"):
         response = render(None, "errors/_fault.html", {"fault": fault}, status=fault.status)
         response["HX-Retarget"], response["HX-Reswap"] = _TARGET, "innerHTML"

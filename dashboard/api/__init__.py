@@ -1,0 +1,1 @@
+"""/api/v1: what the pages show and do, for programs. Tokens only; every failure has one shape."""

@@ -1,0 +1,171 @@
+"""/bulk: an action on many jobs, done by the scheduler in chunks; ordered here, watched here, stopped here."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Path, Query, Router, Schema, Status
+from pydantic import ConfigDict
+
+from dashboard.api.actions import REASON_LIMIT, JobWish, Options, fresh, named
+from dashboard.api.caller import Caller, guarded
+from dashboard.api.names import NAME_LIMIT, QueueName, readable
+from dashboard.scopes import Scope
+from recovery.actions import bulk as runs
+from recovery.actions.gather import Selection
+from recovery.domain.acting import Act, Order
+from recovery.domain.refs import shown, slug
+from recovery.reads import bulk as reads
+
+router = Router(tags=["Bulk"])
+JOBS_LIMIT = 5_000  # by name: as many as fit into a request; more than that are "all"
+FILTER_LIMIT = 300  # characters
+RECENT = 50
+LARGEST = 2**63 - 1  # what a database takes for a number
+Number = Annotated[int, Path(ge=1, le=LARGEST)]
+
+
+class BulkOrder(Schema):
+    """One action on jobs by name, or on all of a state or a verdict; a clean or a drain finds its jobs itself."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"act": "retry", "queue": "main/bull:mail", "all": "failed", "reason": "mail host is back"}
+        },
+    )
+
+    act: Act
+    queue: str = Field(max_length=NAME_LIMIT, description="DEPLOYMENT/ID of the queue.")
+    all: str = Field(default="", max_length=32, description="A state or a verdict: every job that is in it now.")
+    name: str = Field(default="", max_length=FILTER_LIMIT, description="With all: jobs of this name only.")
+    error: str = Field(default="", max_length=FILTER_LIMIT, description="With all: failures of this signature only.")
+    jobs: list[JobWish] = Field(default=[], max_length=JOBS_LIMIT)
+    reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
+    options: Options = Options()
+
+    @property
+    def selection(self) -> Selection | None:
+        return Selection.all(self.all, _now(), name=self.name, error=self.error) if self.all else None
+
+
+class BulkRun(Schema):
+    """How far a run is."""
+
+    id: int
+    act: Act
+    queue: QueueName
+    actor: str
+    reason: str
+    status: str = Field(description="waiting, gathering, running; stopped, ended, failed.")
+    wants_stop: bool
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+    total: int = Field(description="Jobs it knows of; while it gathers there will be more.")
+    done: int
+    refused: int
+    missing: int
+    unchanged: int
+    unknown: int
+    rate: float | None = Field(description="Jobs a second.")
+    left_ms: int | None
+    trouble: str | None = Field(description="Why it holds, or why it failed.")
+    options: dict[str, Any]
+    selection: dict[str, Any]
+
+    @classmethod
+    def of(cls, run: reads.Progress) -> BulkRun:
+        same = {name: getattr(run, name) for name in cls.model_fields if hasattr(run, name)}
+        texts = {"reason": shown(run.reason), "actor": shown(run.actor), "trouble": shown(run.trouble) or None}
+        parts = {"options": readable(run.options), "selection": readable(run.selection)}
+        return cls(**same | texts | parts | {"queue": QueueName.of(run.queue)})
+
+
+class BulkRuns(Schema):
+    """Newest first."""
+
+    runs: list[BulkRun]
+
+
+class BulkResult(Schema):
+    """One job of a run."""
+
+    job: str
+    label: str
+    outcome: str = Field(description="done, refused, missing, unchanged, unknown; empty: not tried yet.")
+    why: str
+    audit: int | None
+
+
+class BulkResults(Schema):
+    """In the order in which they are done."""
+
+    results: list[BulkResult]
+    next: str | None = Field(description="The cursor of the following page; null after the last.")
+
+
+class ResultQuery(Schema):
+    """Which of a run's jobs."""
+
+    outcome: Literal["", "done", "refused", "missing", "unchanged", "unknown", "left"] = ""
+    cursor: str = Field(default="", max_length=20, pattern=r"^[0-9]*$", description="What next was on the page before.")
+    size: int = Field(default=100, ge=1, le=max(reads.SIZES))
+
+
+@router.post("/bulk", **guarded(Scope.BULK), response={202: BulkRun}, url_name="bulk", summary="Order a run")
+def order(request: HttpRequest, wanted: BulkOrder) -> Status[BulkRun]:
+    """The scheduler begins within a second. The run goes on without you, through a restart too."""
+    queue = named(wanted.queue)
+    actor, jobs = Caller.of(request).actor, fresh(queue, wanted.jobs)
+    whole = Order(wanted.act, queue, actor, wanted.reason, jobs, wanted.options.chosen())
+    run = runs.order(whole, wanted.selection)
+    return Status(202, _run(run.pk))
+
+
+@router.get("/bulk", **guarded(Scope.BULK), response=BulkRuns, url_name="bulk", summary="The newest runs")
+def recent(request: HttpRequest) -> BulkRuns:
+    """At most fifty, open ones among them."""
+    return BulkRuns(runs=[BulkRun.of(run) for run in reads.recent(_now(), RECENT)])
+
+
+@router.get("/bulk/{number}", **guarded(Scope.BULK), response=BulkRun, url_name="run", summary="One run")
+def run(request: HttpRequest, number: Number) -> BulkRun:
+    """How far it is, how fast, and how long still."""
+    return _run(number)
+
+
+@router.get(
+    "/bulk/{number}/results",
+    **guarded(Scope.BULK),
+    response=BulkResults,
+    url_name="results",
+    summary="What came of each job of a run",
+)
+def results(request: HttpRequest, number: Number, query: Annotated[ResultQuery, Query()]) -> BulkResults:
+    """Done, or refused and why."""
+    _run(number)
+    found = reads.results(number, outcome=query.outcome, cursor=query.cursor, size=query.size)
+    return BulkResults(results=[_result(row) for row in found.rows], next=found.next or None)
+
+
+@router.post("/bulk/{number}/stop", **guarded(Scope.BULK), response=BulkRun, url_name="stop", summary="Stop a run")
+def stop(request: HttpRequest, number: Number) -> BulkRun:
+    """After the chunk in hand. What is done stays done; one that is over stays as it is."""
+    _run(number)
+    runs.stop(number, Caller.of(request).actor)
+    return _run(number)
+
+
+def _run(number: int) -> BulkRun:
+    return BulkRun.of(reads.progress(number, _now()))
+
+
+def _result(row: reads.Result) -> BulkResult:
+    return BulkResult(job=slug(row.job), label=shown(row.job), outcome=row.outcome, why=shown(row.why), audit=row.audit)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,50 @@
+"""The OpenAPI document: what the framework knows, and what it does not: scopes, and the one shape of failures."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from dashboard.api.root import PREFIX, api
+from dashboard.scopes import Scope
+
+FAILURE = "Failure"
+_TEXT = {"type": "string"}
+_FAILURE = {
+    "title": FAILURE,
+    "type": "object",
+    "description": "Every answer that is not 2xx.",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "advice"],
+            "properties": {"code": _TEXT, "message": _TEXT, "advice": _TEXT},
+        }
+    },
+}
+_REFERENCE = {
+    "description": "It failed; Retry-After says when to ask again, if that can help.",
+    "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{FAILURE}"}}},
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The same for everybody: it holds no address of ours and nothing of any queue."""
+    made: dict[str, Any] = dict(api.get_openapi_schema(path_prefix=f"/{PREFIX}/"))
+    for calls in made["paths"].values():
+        for call in calls.values():
+            _complete(call)
+    made["components"]["schemas"][FAILURE] = _FAILURE
+    scopes = "\n".join(f"{scope}: {scope.may}" for scope in Scope)
+    made["components"]["securitySchemes"] = {
+        "Token": {"type": "http", "scheme": "bearer", "description": f"A machine token. Its scopes:\n{scopes}"}
+    }
+    return made
+
+
+def _complete(call: dict[str, Any]) -> None:
+    call["security"] = [{"Token": [call["x-scope"]]}]
+    call["operationId"] = call["operationId"].removeprefix("dashboard_api_")
+    call["responses"] = {str(status): told for status, told in call["responses"].items()} | {"default": _REFERENCE}

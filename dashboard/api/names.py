@@ -1,0 +1,77 @@
+"""Names of Redis in the API: any bytes, as a slug that leads back to them and a label that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from ninja import Path, Schema
+from pydantic import Field
+
+from dashboard.live import mirror
+from recovery.domain.refs import JobRef, QueueRef, shown, unslug
+from recovery.errors import JobMissing, QueueMissing
+from recovery.reads import lists
+from recovery.reads.lists import Queue
+
+Deployment = Annotated[str, Path(description="Its name in the configuration.")]
+Base = Annotated[str, Path(description="The id of the queue, as it stands in every answer.")]
+JobId = Annotated[str, Path(description="The id of the job, as it stands in every answer.")]
+NAME_LIMIT = 6_000  # characters of a slug: a name of 2 KB, each byte escaped
+
+
+class QueueName(Schema):
+    """A queue by its name."""
+
+    deployment: str
+    id: str = Field(description="The base as it stands in addresses: every byte but letters, digits and _-.:{} as ~HH.")
+    label: str = Field(description="The base as it can be read.")
+
+    @classmethod
+    def of(cls, ref: QueueRef) -> QueueName:
+        return cls(deployment=shown(ref.deployment), id=ref.slug, label=ref.label)
+
+
+class JobName(Schema):
+    """A job by its name."""
+
+    queue: QueueName
+    id: str
+    label: str
+
+    @classmethod
+    def of(cls, ref: JobRef) -> JobName:
+        return cls(queue=QueueName.of(ref.queue), id=ref.slug, label=ref.label)
+
+
+def queue_ref(deployment: str, base: str) -> QueueRef:
+    """Raises QueueMissing for what no name can be written as."""
+    try:
+        return QueueRef(deployment, unslug(base))
+    except ValueError:
+        raise QueueMissing(f"There is no queue {base} in the deployment {deployment}.") from None
+
+
+def queue(deployment: str, base: str) -> Queue:
+    return lists.locate(queue_ref(deployment, base), mirror.newest())
+
+
+def job_id(written: str) -> str:
+    """Raises JobMissing for what no id can be written as."""
+    try:
+        return unslug(written)
+    except ValueError:
+        raise JobMissing(f"There is no job {written}.") from None
+
+
+def readable(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What was kept as JSON, with every text in it fit to be read."""
+    return {shown(name): _readable(part) for name, part in value.items()}
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, list):
+        return [_readable(part) for part in value]
+    return readable(value) if isinstance(value, dict) else value

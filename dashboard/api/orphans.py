@@ -1,0 +1,98 @@
+"""/orphans: every job that wants an eye, over all queues, most urgent first, as it was found at the last look."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from django.http import HttpRequest
+from ninja import Field, Query, Router, Schema
+
+from dashboard.api.actions import named
+from dashboard.api.caller import guarded
+from dashboard.api.faults import RETRY_SECONDS, Refusal
+from dashboard.api.jobs import Seen
+from dashboard.api.names import NAME_LIMIT, JobName
+from dashboard.api.verdicts import VerdictOn
+from dashboard.scopes import Scope
+from recovery.domain.inbox import ROW_LIMIT, Inbox
+from recovery.domain.refs import shown
+from recovery.domain.verdicts import Cause, Kind, Stuck
+from recovery.reads import stuck
+
+router = Router(tags=["Orphans"])
+SIZE = 100
+
+
+class Orphan(JobName):
+    """One job that wants an eye."""
+
+    name: str
+    since: int = Field(description="Since when it has had this verdict.")
+    holder: str | None
+    verdict: VerdictOn
+    incident: int | None
+    seen: Seen | None = Field(description="As it was at that look.")
+
+    @classmethod
+    def of_line(cls, line: Stuck) -> Orphan:
+        return cls(
+            **JobName.of(line.job).dict(),
+            name=shown(line.name),
+            since=line.since,
+            holder=shown(line.holder) or None,
+            verdict=VerdictOn.of(line.verdict),
+            incident=line.incident,
+            seen=Seen.of(line.row) if line.row else None,
+        )
+
+
+class Orphans(Schema):
+    """A window of the inbox, which holds the most urgent thousand."""
+
+    checked_at: int = Field(description="When the last look was.")
+    people: int = Field(description="Jobs that nothing but a person will put right, in all queues.")
+    stuck: int = Field(description="Jobs that want an eye, in all queues.")
+    faults: list[str] = Field(description="What could not be looked at.")
+    orphans: list[Orphan]
+    matched: int
+    next: str | None = Field(description="The cursor of the following page; null after the last.")
+
+
+class OrphanQuery(Schema):
+    """Which of them; what is left out is any."""
+
+    queue: str = Field(default="", max_length=NAME_LIMIT, description="DEPLOYMENT/ID")
+    verdict: Kind | None = None
+    cause: Cause | None = None
+    cursor: int = Field(default=0, ge=0, le=ROW_LIMIT, description="What next was on the page before.")
+    size: int = Field(default=SIZE, ge=1, le=SIZE)
+
+    def chosen(self, inbox: Inbox) -> list[Stuck]:
+        ref = named(self.queue) if self.queue else None
+        return [
+            line
+            for line in inbox.rows
+            if (ref is None or line.job.queue == ref)
+            and (self.verdict is None or line.verdict.kind is self.verdict)
+            and (self.cause is None or line.verdict.cause is self.cause)
+        ]
+
+
+@router.get("/orphans", **guarded(Scope.READ), response=Orphans, url_name="orphans", summary="What is stuck")
+def orphans(request: HttpRequest, query: Annotated[OrphanQuery, Query()]) -> Orphans:
+    """With the evidence, what happens if nobody acts, and the action that is suggested. No queue is asked."""
+    inbox = stuck.newest()
+    if inbox is None:
+        advice = "Is the scheduler running, and does the state store answer? manage.py doctor says."
+        raise Refusal(503, "not_looked", "Nobody has looked for stuck jobs yet.", advice, retry=RETRY_SECONDS)
+    found = query.chosen(inbox)
+    after = query.cursor + query.size
+    return Orphans(
+        checked_at=inbox.checked_at,
+        people=inbox.people,
+        stuck=inbox.stuck,
+        faults=[shown(fault) for fault in inbox.faults],
+        orphans=[Orphan.of_line(line) for line in found[query.cursor : after]],
+        matched=len(found),
+        next=str(after) if after < len(found) else None,
+    )

@@ -1,0 +1,164 @@
+"""/queues: all queues from the newest snapshot, and one queue with what is known of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from ninja import Field, Query, Router, Schema
+
+from dashboard.api.caller import guarded
+from dashboard.api.faults import RETRY_SECONDS, Refusal
+from dashboard.api.names import Base, Deployment, QueueName, queue
+from dashboard.live import mirror
+from dashboard.scopes import Scope
+from recovery.domain.concerns import failure_rate, kind_of, ready
+from recovery.domain.counts import Flavour, QueueSample, Snapshot
+from recovery.domain.refs import shown
+from recovery.reads import overview
+from recovery.reads.filters import FILTER_LIMIT
+from recovery.reads.overview import Column
+
+router = Router(tags=["Queues"])
+_START_LIMIT = 1_000_000  # rows; the page's own limit
+
+_SORT = rf"^-?({'|'.join(Column)})$"
+
+
+class Counts(Schema):
+    """How many jobs are in each state; null: not known, or not a state of this library."""
+
+    waiting: int | None
+    active: int | None
+    prioritized: int | None
+    delayed: int | None
+    waiting_children: int | None
+    completed: int | None
+    failed: int | None
+    paused: int | None
+
+
+class QueueRow(QueueName):
+    """One queue as the newest snapshot has it. Times are milliseconds since 1970; null is: not known."""
+
+    library: str
+    version: str
+    counts: Counts
+    ready: int | None = Field(description="Jobs that a worker could take now, or could if the queue were not paused.")
+    is_paused: bool | None
+    workers: int | None
+    oldest_waiting_at: int | None
+    oldest_active_at: int | None
+    watchdog_ttl: int | None = Field(description="Milliseconds until the library's own stalled check may run again.")
+    failure_rate: float | None = Field(description="The part of the last hour's finished jobs that failed.")
+    trouble: str | None = Field(description="The gravest: abandoned, unattended, failing, paused, late.")
+    error: str | None = Field(description="Why this queue could not be read; its numbers are old or missing.")
+
+    @classmethod
+    def facts(cls, sample: QueueSample, error: str, now: int) -> dict[str, Any]:
+        kind = None if error else kind_of(sample, now)
+        return {
+            **QueueName.of(sample.ref).dict(),
+            "library": sample.flavour.library.value,
+            "version": shown(sample.flavour.version or str(sample.flavour.major or "")),
+            "counts": Counts(**sample.counts._asdict()),
+            "ready": ready(sample.counts),
+            "is_paused": sample.is_paused,
+            "workers": sample.workers,
+            "oldest_waiting_at": sample.oldest_waiting_at,
+            "oldest_active_at": sample.oldest_active_at,
+            "watchdog_ttl": sample.watchdog_ttl,
+            "failure_rate": failure_rate(sample),
+            "trouble": kind.name.lower() if kind else None,
+            "error": shown(error) or None,
+        }
+
+
+class QueuePage(Schema):
+    """A hundred queues at most."""
+
+    taken_at: int = Field(description="When the snapshot was taken.")
+    stale: str | None = Field(description="Why these numbers are old; null while they are not.")
+    queues: list[QueueRow]
+    matched: int
+    total: int
+    next: str | None = Field(description="The cursor of the following page; null after the last.")
+
+
+class QueueWhole(QueueRow):
+    """One queue, and what its library can do."""
+
+    taken_at: int
+    stale: str | None
+    evidence: list[str] = Field(description="What says which library keeps it.")
+    read_only: str | None = Field(description="Why nothing can be done to it; null when something can.")
+    states: list[str] = Field(description="The lists that its jobs can be in.")
+    concurrency: int | None
+    limited_for: int | None = Field(description="Milliseconds left of its rate limit.")
+
+
+class QueueQuery(Schema):
+    """Which queues, in which order."""
+
+    q: str = Field(
+        default="",
+        max_length=FILTER_LIMIT,
+        description="Words, and state:, workers:, deployment:, flavour:; a leading minus turns one round.",
+    )
+    deployment: str = Field(default="", max_length=64)
+    sort: str = Field(
+        default="-worst", pattern=_SORT, description=f"{', '.join(Column)}; with a leading minus the largest first."
+    )
+    cursor: int = Field(default=0, ge=0, lt=_START_LIMIT, description="What next was on the page before.")
+
+
+@router.get("/queues", **guarded(Scope.READ), response=QueuePage, url_name="queues", summary="All queues")
+def queues(request: HttpRequest, query: Annotated[QueueQuery, Query()]) -> QueuePage:
+    """From the newest snapshot: no store is asked, however often this is called."""
+    snapshot = _newest()
+    column, falling = Column(query.sort.removeprefix("-")), query.sort.startswith("-")
+    asked = overview.Query(query.q.strip(), query.deployment, column, falling, start=query.cursor)
+    found = overview.view(snapshot, asked)
+    if found.problem:
+        raise Refusal(422, "invalid", found.problem)
+    following = found.following(asked)
+    return QueuePage(
+        taken_at=snapshot.taken_at,
+        stale=mirror.health().reason or None,
+        queues=[QueueRow(**QueueRow.facts(row.sample, row.reason, snapshot.taken_at)) for row in found.rows],
+        matched=found.matched,
+        total=found.total,
+        next=None if following is None else str(following),
+    )
+
+
+@router.get(
+    "/queues/{deployment}/{base}", **guarded(Scope.READ), response=QueueWhole, url_name="queue", summary="One queue"
+)
+def one_queue(request: HttpRequest, deployment: Deployment, base: Base) -> QueueWhole:
+    """From the newest snapshot. A queue that is too new for it is found, but its numbers are null."""
+    found, snapshot = queue(deployment, base), _newest()
+    sample = found.sample or QueueSample(found.ref, found.flavour)
+    place = snapshot.deployment(found.ref.deployment)
+    return QueueWhole(
+        **QueueRow.facts(sample, sample.error or (place.error if place else ""), snapshot.taken_at),
+        taken_at=snapshot.taken_at,
+        stale=mirror.health().reason or None,
+        evidence=[shown(line) for line in found.flavour.evidence],
+        read_only=_read_only(found.flavour),
+        states=[state.value for state in found.capabilities.states],
+        concurrency=sample.concurrency,
+        limited_for=sample.limited_for,
+    )
+
+
+def _read_only(flavour: Flavour) -> str | None:
+    return shown(flavour.read_only) or None
+
+
+def _newest() -> Snapshot:
+    snapshot = mirror.newest()
+    if snapshot is None:
+        advice = "Is the scheduler running? manage.py scheduler takes one every few seconds."
+        raise Refusal(503, "no_snapshot", "There is no snapshot yet.", advice, retry=RETRY_SECONDS)
+    return snapshot

@@ -1,0 +1,49 @@
+"""The API put together: its rooms, its failures, its addresses."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
+
+from dashboard.api import actions, audit, bulk, faults, jobs, orphans, queues
+from dashboard.api.door import door
+
+PREFIX = "api/v1"
+
+api = NinjaAPI(
+    title="Unstall",
+    version="1",
+    description="Queues, jobs, and what can be done to them. Times are milliseconds since 1970; null is: not known.",
+    docs_url=None,
+    openapi_url=None,
+    urls_namespace="api",
+)
+for room in (queues, jobs, orphans, actions, bulk, audit):
+    api.add_router("", room.router)
+
+
+# The framework has answers of its own for all but the first.
+@api.exception_handler(Exception)
+@api.exception_handler(Http404)
+@api.exception_handler(HttpError)
+@api.exception_handler(ValidationError)
+def failed(request: HttpRequest, fault: Exception) -> HttpResponse:
+    return faults.answer(request, fault)
+
+
+def nowhere(request: HttpRequest, rest: str = "") -> HttpResponse:
+    raise Http404
+
+
+def patterns() -> list[URLPattern]:
+    """Flat, as every address of ours, each behind the door. The last one is for what does not exist."""
+    made = (pattern for pattern in api.urls[0] if isinstance(pattern, URLPattern) and pattern.name != "api-root")
+    routes = {str(pattern.pattern): pattern for pattern in made}  # one a method, all with the same view
+    found = [
+        path(f"{PREFIX}/{route}", door(pattern.callback), name=f"api-{pattern.name}")
+        for route, pattern in routes.items()
+        if pattern.callback is not None
+    ]
+    return [*found, path("api/<path:rest>", door(nowhere), name="api-nowhere")]

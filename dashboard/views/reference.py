@@ -1,0 +1,23 @@
+"""/api: every call of the API, for people; and the same as an OpenAPI document."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET, require_safe
+
+from dashboard.api import reference
+from dashboard.api.document import document
+from dashboard.scopes import Scope
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    home = request.build_absolute_uri("/").rstrip("/")
+    context = {"subjects": reference.subjects(home), "shapes": reference.shapes(), "scopes": list(Scope)}
+    return render(request, "api/reference.html", context)
+
+
+@require_GET
+def openapi(request: HttpRequest) -> HttpResponse:
+    return JsonResponse(document())

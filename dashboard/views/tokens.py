@@ -1,0 +1,79 @@
+"""Machine tokens, for admins: made here, shown once, revoked for good."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard import actors
+from dashboard import tokens as kept
+from dashboard.access import Role, needs
+from dashboard.forms import TAKEN, TokenForm
+from dashboard.models import MachineToken, User
+from dashboard.scopes import Scope
+from recovery.actions import audit
+
+LIMIT = 500  # a list that a person still can read
+
+
+@require_safe
+@needs(Role.ADMIN)
+def tokens(request: HttpRequest) -> HttpResponse:
+    return _page(request)
+
+
+@require_POST
+@needs(Role.ADMIN)
+def make(request: HttpRequest) -> HttpResponse:
+    """Shows the token, once: only its hash is kept."""
+    form = TokenForm(request.POST)
+    if not form.is_valid():
+        return _page(request, form=form, status=422)
+    try:
+        token, written = _make(request, form)
+    except IntegrityError:  # somebody took the name in this very moment
+        form.add_error("name", TAKEN)
+        return _page(request, form=form, status=422)
+    return _page(request, made=token, written=written, status=201)
+
+
+@require_POST
+@needs(Role.ADMIN)
+def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    token = get_object_or_404(MachineToken, pk=pk)
+    with transaction.atomic():
+        if kept.revoke(token):
+            _note(request, "token revoked", token)
+    messages.success(request, f"{token.name} is revoked.")
+    return redirect("tokens")
+
+
+def _make(request: HttpRequest, form: TokenForm) -> tuple[MachineToken, str]:
+    """Both the token and its entry in the audit, or neither."""
+    allowed = frozenset(map(Scope, form.cleaned_data["scopes"]))
+    maker = request.user if isinstance(request.user, User) else None
+    with transaction.atomic():
+        token, written = kept.make(form.cleaned_data["name"], allowed, form.cleaned_data["days"], maker)
+        _note(request, "token made", token)
+    return token, written
+
+
+def _note(request: HttpRequest, act: str, token: MachineToken) -> None:
+    body = {
+        "token": token.name,
+        "prefix": token.prefix,
+        "scopes": token.scopes.split(),
+        "expires_at": int(token.expires_at.timestamp() * 1000),
+    }
+    audit.note(actors.person(request), act, body=body)
+
+
+def _page(request: HttpRequest, *, status: int = 200, **shown: object) -> HttpResponse:
+    """What can still be used comes first."""
+    known = MachineToken.objects.select_related("created_by").order_by(F("revoked_at").desc(nulls_first=True), "name")
+    context = {"tokens": known[:LIMIT], "scopes": list(Scope), "form": TokenForm(), **shown}
+    return render(request, "tokens/tokens.html", context, status=status)
