@@ -14,6 +14,7 @@ from dashboard.access import Role, allows, role_of
 from dashboard.live import mirror
 from dashboard.live.image import Health
 from recovery import config
+from recovery.reads import stuck
 
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "unstall-theme"
@@ -36,7 +37,10 @@ class Entry:
 
 PAGES = (
     Entry("Queues", "overview", ("overview", "queue", "job", "search"), "g q"),
+    Entry("Stuck", "stuck", ("stuck", "act"), "g s"),
+    Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),
     Entry("Users", "users", ("users", "user-add", "user-role", "user-active", "user-link"), "g u", Role.ADMIN),
+    Entry("Tokens", "tokens", ("tokens", "token-make", "token-revoke"), "g k", Role.ADMIN),
 )
 
 
@@ -75,6 +79,11 @@ class Frame:
     @cached_property
     def pages(self) -> tuple[Entry, ...]:
         return tuple(page for page in PAGES if allows(self.user, page.role))
+
+    @cached_property
+    def stuck(self) -> int | None:
+        """How many jobs nothing but a person will put right; None when nobody has looked."""
+        return stuck.needing_a_person()
 
     @cached_property
     def route(self) -> str:

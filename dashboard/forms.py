@@ -11,9 +11,12 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 
 from dashboard.access import Role
 from dashboard.context import THEMES
-from dashboard.models import User
+from dashboard.models import MachineToken, User
+from dashboard.scopes import Scope
+from dashboard.tokens import DAYS, DAYS_DEFAULT
 
 _NAME_LIMIT = 150  # as long as Django's column
+TAKEN = "This name is taken."
 
 
 class LoginForm(AuthenticationForm):
@@ -87,6 +90,37 @@ class WelcomeForm(forms.Form):
             self.add_error("password", error)
 
 
+class TokenForm(forms.Form):
+    """A new machine token."""
+
+    name = forms.RegexField(
+        r"^[A-Za-z0-9][\w .@-]*$",
+        label="Name",
+        max_length=60,
+        error_messages={"invalid": "Letters, digits, spaces and . _ - @; a letter or a digit first."},
+    )
+    scopes = forms.MultipleChoiceField(
+        label="Scopes",
+        choices=[(scope.value, scope.value) for scope in Scope],
+        widget=forms.CheckboxSelectMultiple,
+        initial=[Scope.READ.value],
+        error_messages={"required": "Without a scope it could do nothing."},
+    )
+    days = forms.TypedChoiceField(
+        label="Expires in",
+        choices=[(days, f"{days} days") for days in DAYS],
+        coerce=int,
+        initial=DAYS_DEFAULT,
+    )
+
+    def clean_name(self) -> str:
+        """Revoked ones count: the audit knows a token by its name."""
+        name: str = self.cleaned_data["name"]
+        if MachineToken.objects.filter(name__iexact=name).exists():
+            raise forms.ValidationError(TAKEN)
+        return name
+
+
 class OwnPasswordForm(PasswordChangeForm):
     """The three fields as Django knows them, in our words."""
 
@@ -102,5 +136,5 @@ class OwnPasswordForm(PasswordChangeForm):
 def _free(username: str) -> str:
     """`Anna` and `anna` would be one person to everybody but the database."""
     if User.objects.filter(username__iexact=username).exists():
-        raise forms.ValidationError("This name is taken.")
+        raise forms.ValidationError(TAKEN)
     return username

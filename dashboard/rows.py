@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
@@ -22,11 +23,12 @@ ID_LIMIT = 300  # characters of an id in a list; its page has it whole
 
 @dataclass(frozen=True, slots=True)
 class LockBar:
-    """How much of a lock is left. `state`: held, none, endless, unknown."""
+    """How much of a lock is left. `state`: held, none, endless, unknown; `verdict` lends its colour."""
 
     state: str
     words: str
     percent: int = 0
+    verdict: str = ""
 
 
 def cells(rows: Iterable[JobRow], now: int, see: Discretion, longest_lock: int = 0) -> list[Cells]:
@@ -37,12 +39,13 @@ def _cells(row: JobRow, now: int, see: Discretion, longest_lock: int) -> Cells:
     queue = row.ref.queue
     return {
         "row": row,
-        "anchor": f"job-{_brief(row.ref.slug)}",
+        "anchor": f"job-{brief(row.ref.slug)}",
         "url": reverse("job", args=[queue.deployment, queue.base, row.id]),
         "queue_url": reverse("queue", args=[queue.deployment, queue.base]),
-        "id": _brief(row.ref.label),
+        "id": brief(row.ref.label),
         "name": shown(row.name),
         "holder": _holder(row),
+        "started": _exact(row.processed_at),
         "running": "" if row.processed_at is None else age(now - row.processed_at),
         "waited": _between(row.added_at, row.processed_at),
         "took": _between(row.processed_at, row.finished_at),
@@ -84,7 +87,7 @@ def lock_bar(row: JobRow, longest: int) -> LockBar:
     return LockBar("held", f"{age(row.lock.ttl)} of {age(longest)}", min(100, row.lock.ttl * 100 // longest))
 
 
-def _brief(id: str) -> str:
+def brief(id: str) -> str:
     """An application may make ids of whole payloads. The number behind keeps two of them apart."""
     return id if len(id) <= ID_LIMIT else f"{id[:ID_LIMIT]}…{crc32(id.encode()):08x}"
 
@@ -98,6 +101,14 @@ def _holder(row: JobRow) -> str:
 
 def _between(start: int | None, end: int | None) -> str:
     return "" if start is None or end is None or end < start else took(end - start)
+
+
+def _exact(at: int | None) -> str:
+    """ "" also for a number that no calendar has."""
+    try:
+        return "" if at is None else f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return ""
 
 
 def _due(row: JobRow, now: int) -> str:

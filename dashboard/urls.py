@@ -6,7 +6,27 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from dashboard import converters  # noqa: F401 - registers `<name:…>`
-from dashboard.views import access, banner, errors, health, job, overview, palette, queue, search, users
+from dashboard.api import root
+from dashboard.api.door import door
+from dashboard.views import (
+    access,
+    act,
+    audit,
+    banner,
+    bulk,
+    errors,
+    health,
+    job,
+    overview,
+    palette,
+    queue,
+    reference,
+    restore,
+    search,
+    stuck,
+    tokens,
+    users,
+)
 
 ACCESS = [
     path("login", access.login, name="login"),
@@ -19,6 +39,9 @@ ACCESS = [
     path("users/<int:pk>/role", users.role, name="user-role"),
     path("users/<int:pk>/active", users.active, name="user-active"),
     path("users/<int:pk>/link", users.link, name="user-link"),
+    path("tokens", tokens.tokens, name="tokens"),
+    path("tokens/make", tokens.make, name="token-make"),
+    path("tokens/<int:pk>/revoke", tokens.revoke, name="token-revoke"),
 ]
 PROBES = [
     path("healthz", health.alive, name="healthz"),
@@ -43,7 +66,27 @@ QUEUES = [
     path("search", search.page, name="search"),
     path("search/part", search.part, name="search-part"),
 ]
-urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES]
+API = [
+    path("api", reference.page, name="api-reference"),
+    path("api/v1/openapi.json", door(reference.openapi, opens_to_people=True), name="api-document"),
+    *root.patterns(),
+]
+ACTS = [
+    path("stuck", stuck.page, name="stuck"),
+    path("stuck/rows", stuck.rows, name="stuck-rows"),
+    path("stuck/count", stuck.count, name="stuck-count"),
+    path("act", act.act, name="act"),
+    path("bulk/<int:pk>", bulk.page, name="bulk"),
+    path("bulk/<int:pk>/progress", bulk.progress, name="bulk-progress"),
+    path("bulk/<int:pk>/stop", bulk.stop, name="bulk-stop"),
+    path("bulk/<int:pk>/go-on", bulk.go_on, name="bulk-go-on"),
+    path("audit", audit.page, name="audit"),
+    path("audit/verify", audit.check, name="audit-verify"),
+    path("audit/export", audit.download, name="audit-export"),
+    path("audit/<int:number>", audit.entry, name="audit-entry"),
+    path("audit/<int:number>/restore", restore.restore, name="audit-restore"),
+]
+urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *API]
 
 handler400 = errors.bad_request
 handler403 = errors.forbidden

@@ -14,7 +14,7 @@ from tests.waiting import until
 from tests.web_process import ROOT, WebProcess, environ_of
 
 # The quickest that the configuration allows: a test should not wait for the next look.
-_INTERVALS = "[intervals]\ncollect = 0.5\ndiscover = 5\n"
+_INTERVALS = "[intervals]\ncollect = 0.5\ndiscover = 5\norphans = 1\n"
 _START_SECONDS = 30.0
 
 
@@ -28,14 +28,15 @@ class Site:
         environ: Mapping[str, str] | None = None,
         *,
         deployments: Mapping[str, str] | None = None,
+        settings: str = "",
     ) -> None:
-        """`deployments`: URLs by name, when it shall watch these and not `queues` alone."""
+        """`deployments`: URLs by name, when it shall watch these and not `queues` alone; `settings`: more of TOML."""
         watched = {} if deployments else {"UNSTALL_REDIS_URL": queues.url}
         chosen = {**watched, "UNSTALL_STATE_URL": state.url, **(environ or {})}
         self.queues = queues
         self.state = state
         self.web = WebProcess(chosen)
-        (self.web.directory / "unstall.toml").write_text(_INTERVALS + _tables(deployments or {}))
+        (self.web.directory / "unstall.toml").write_text(_INTERVALS + settings + _tables(deployments or {}))
         self._environ = environ_of(self.web.directory, chosen)
         self._scheduler: subprocess.Popen[bytes] | None = None
 

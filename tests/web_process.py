@@ -90,7 +90,9 @@ def environ_of(directory: Path, more: Mapping[str, str] | None = None) -> dict[s
     clean = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     config = directory / "unstall.toml"
     config.touch()
-    return {**clean, "UNSTALL_DATA_DIR": str(directory), "UNSTALL_CONFIG": str(config), **(more or {})}
+    # Static files from their sources, whatever `collectstatic` once made here.
+    own = {"UNSTALL_DATA_DIR": str(directory), "UNSTALL_STATIC_DIR": str(directory / "static")}
+    return {**clean, **own, "UNSTALL_CONFIG": str(config), **(more or {})}
 
 
 class WebProcess:

@@ -9,8 +9,9 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
-from dashboard import rows
+from dashboard import buttons, past, rows, verdicts
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.tree import Tree, tree
@@ -18,8 +19,9 @@ from recovery.backends.base import LOAD_LIMIT
 from recovery.domain.jobs import Job, State, Text
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.timeline import timeline
+from recovery.domain.verdicts import Verdict
 from recovery.errors import WrongType
-from recovery.reads import jobs, lists
+from recovery.reads import audit, incidents, jobs, lists, stuck
 from recovery.reads.lists import Queue
 
 
@@ -69,7 +71,8 @@ def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespo
 
 def life(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     """The head and the timeline again, while the job lives."""
-    return render(request, "job/_life.html", _life(request, *_found(request, deployment, base, id)))
+    context = _life(request, *_found(request, deployment, base, id))
+    return render(request, "job/_life.html", context | {"is_swap": True})
 
 
 def tab(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
@@ -98,15 +101,27 @@ def _context(request: HttpRequest, deployment: str, base: str, id: str) -> dict[
 def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
     now, see = int(time.time() * 1000), Discretion.of(request)
     longest = lists.longest_locks.seen(queue.ref, (job.row,)) if job.row.state is State.ACTIVE else 0
+    verdict = stuck.of_rows(queue, (job.row,), mirror.newest(), now).get(job.row.id)
+    lock = rows.lock_bar(job.row, longest) if job.row.state is State.ACTIVE else None
+    told, found = timeline(job, now, reason=see.text(job.row.reason)), incidents.of_job(job.row.ref)
     return {
+        **(verdicts.cells(verdict) if verdict else {}),
+        "acts": _acts(request, queue, job, verdict),
         "queue": queue,
         "job": job,
         "row": job.row,
         "name": shown(job.row.name),
-        "events": timeline(job, now, reason=see.text(job.row.reason)),
-        "lock": rows.lock_bar(job.row, longest) if job.row.state is State.ACTIVE else None,
+        "events": past.woven(told, audit.of_job(job.row.ref), found, now),
+        "lock": verdicts.lock(lock, verdict) if lock else None,
         "progress": see.payload(job.row.progress),
     }
+
+
+def _acts(request: HttpRequest, queue: Queue, job: Job, verdict: Verdict | None) -> buttons.Acts | None:
+    if not buttons.may(request.user, queue.ref.deployment).act:
+        return None
+    back = reverse("job", args=[queue.ref.deployment, queue.ref.base, job.row.id])
+    return buttons.of_job(job.row, verdict, queue.flavour, back=back, spread=3)
 
 
 def _tabs(queue: Queue, job: Job) -> list[Tab]:

@@ -8,18 +8,19 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.http import urlencode
 
-from dashboard import rows
+from dashboard import buttons, rows, verdicts, wishes
 from dashboard.access import may_see_payloads
 from dashboard.charts import throughput
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import HOURS
 from recovery.errors import StoreError
-from recovery.reads import history, lists, runs
+from recovery.reads import history, lists, runs, stuck
 from recovery.reads.lists import Queue
 from recovery.reads.shared import Shared
 
@@ -73,6 +74,7 @@ def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]
     tabs = _tabs(queue)
     chosen = next((tab for tab in tabs if tab.name == request.GET.get("tab")), tabs[0])
     now = int(time.time() * 1000)
+    may, back = buttons.may(request.user, queue.ref.deployment), _back(queue, chosen.name)
     return {
         "queue": queue,
         "sample": queue.sample,
@@ -82,6 +84,9 @@ def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]
         "now": now,
         "link": _link(request, chosen),
         "sees_data": may_see_payloads(request.user),
+        "may": may,
+        "queue_acts": buttons.on_queue(queue, back=back) if may.bulk else None,
+        "back": back,
         **_contents(request, queue, chosen, now),
     }
 
@@ -105,6 +110,11 @@ def _tabs(queue: Queue) -> list[Tab]:
     return tabs
 
 
+def _back(queue: Queue, tab: str) -> str:
+    """Where a person comes back to who acted without scripts."""
+    return f"{reverse('queue', args=[queue.ref.deployment, queue.ref.base])}?tab={tab}"
+
+
 def _title(state: State) -> str:
     return "Children" if state is State.WAITING_CHILDREN else state.value.capitalize()
 
@@ -126,13 +136,32 @@ def _contents(request: HttpRequest, queue: Queue, tab: Tab, now: int) -> dict[st
 def _jobs(request: HttpRequest, queue: Queue, state: State, now: int) -> dict[str, Any]:
     size = _size(request)
     window = lists.window(queue, state, cursor=request.GET.get("cursor", ""), size=size)
-    longest = lists.longest_locks.seen(queue.ref, window.rows) if state is State.ACTIVE else 0
+    may, back = buttons.may(request.user, queue.ref.deployment), _back(queue, state.value)
     return {
         "window": window,
-        "rows": rows.cells(window.rows, now, Discretion.of(request), longest),
+        "rows": _lines(request, queue, state, window.rows, now),
         "size": size,
         "sizes": lists.SIZES,
+        "picks": buttons.of_rows(state, queue.flavour) if may.bulk else (),
+        "list_acts": buttons.on_list(queue, state, back=back) if may.bulk and window.rows else (),
     }
+
+
+def _lines(request: HttpRequest, queue: Queue, state: State, found: tuple[JobRow, ...], now: int) -> list[rows.Cells]:
+    """Each row with its verdict, and the buttons that fit it."""
+    is_active = state is State.ACTIVE
+    longest = lists.longest_locks.seen(queue.ref, found) if is_active else 0
+    judged = stuck.of_rows(queue, found, mirror.newest(), now) if is_active else {}
+    may, back = buttons.may(request.user, queue.ref.deployment), _back(queue, state.value)
+    lines = rows.cells(found, now, Discretion.of(request), longest)
+    for row, line in zip(found, lines, strict=True):
+        verdict = judged.get(row.id)
+        if verdict:
+            line.update(verdicts.cells(verdict), lock=verdicts.lock(line["lock"], verdict))
+        if may.act:
+            acts = buttons.of_row(row, verdict, queue.flavour, back=back)
+            line.update(acts=acts, pick=wishes.written_job(row.ref) if acts is not None else "")
+    return lines
 
 
 def _schedulers(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:

@@ -49,8 +49,14 @@
   const held = () => {
     if (rate === "off") return "off";
     if (document.hidden) return "hidden";
+    return inHand();
+  };
+
+  // What the reader is at would be swapped away.
+  const inHand = () => {
     if (document.querySelector("dialog[open]")) return "a dialog is open";
     if (document.querySelector("[data-select]:checked")) return "rows are selected";
+    if (document.querySelector("details.menu[open]")) return "a menu is open";
     return "";
   };
 
@@ -89,7 +95,8 @@
     if (ours(event)) underWay.set(event.detail.xhr, Date.now());
   });
   body.addEventListener("htmx:beforeSwap", (event) => {
-    if (ours(event) && pressing()) event.detail.shouldSwap = false; // the next snapshot brings newer numbers anyway
+    // The next snapshot brings newer numbers anyway.
+    if (ours(event) && (pressing() || inHand())) event.detail.shouldSwap = false;
   });
   body.addEventListener("htmx:afterRequest", (event) => {
     if (!underWay.delete(event.detail.xhr)) return;

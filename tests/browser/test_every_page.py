@@ -142,6 +142,27 @@ def test_frame_and_faults(walk: Walk, seeds: Seeds) -> None:
 
 
 @_EACH_LOOK
+def test_what_is_stuck_and_what_was_done(walk: Walk, seeds: Seeds) -> None:
+    job, queue = f"main/{seeds.mail.split('/')[3]}/1", f"main/{seeds.crowd.split('/')[3]}"
+    walk.to(
+        Stop("/stuck", "Stuck"),
+        Stop("/stuck?verdict=poison", "Stuck"),
+        Stop("/stuck", "Stuck", "viewer"),
+        Stop(f"/act?act=retry&job={job}", "Retry 1 job in"),
+        Stop(f"/act?act=requeue&job={job}", "Requeue 1 job in", "operator"),
+        Stop(f"/act?act=drain&queue={queue}", "Drain the queue"),
+        Stop(f"/act?act=clean&queue={queue}", "Clean the queue"),
+        Stop(f"/act?act=remove&queue={queue}&all=waiting", "Remove all waiting jobs"),
+        Stop("/act?act=explode", "This cannot be done", status=400),
+        Stop(f"/act?act=drain&queue={queue}", "Not for your role", "operator", 403),
+        Stop("/audit", "Audit"),
+        Stop("/audit?act=fail", "Audit", "viewer"),
+        Stop("/audit/999999", "This is gone", status=404),
+        Stop("/bulk/999999", "This is gone", status=404),
+    )
+
+
+@_EACH_LOOK
 def test_every_list_of_a_queue(walk: Walk, seeds: Seeds) -> None:
     walk.to(*(Stop(f"{seeds.mail}?tab={tab}", "bull:mail") for tab in _STATES))
 

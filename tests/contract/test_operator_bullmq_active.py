@@ -15,6 +15,7 @@ from tests.contract.desk import GENERATIONS, Desk, desk_of
 from tests.fleet import Fleet
 from tests.hands import Hand
 from tests.stores import Store
+from tests.waiting import until
 
 LATE: dict[str, Any] = {"is_late": True}
 DEFERRING = ("bullmq5", "bullmq6")
@@ -79,7 +80,7 @@ def test_the_job_of_a_killed_worker_is_completed_once_by_another(
         worker = desk.queue.work("ok")
         desk.ended(job)
         assert worker.events("active") == [("active", job)]
-        assert worker.events("completed") == [("completed", job)]
+        until(lambda: worker.events("completed") == [("completed", job)])
 
 
 class TestRequeue:

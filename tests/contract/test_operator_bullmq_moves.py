@@ -13,6 +13,7 @@ from recovery.errors import WrongType
 from tests.contract.desk import GENERATIONS, OPERATOR, Desk, desk_of, now
 from tests.fleet import Fleet
 from tests.stores import Store
+from tests.waiting import until
 
 HOUR = 3_600_000
 # An idle worker looks by itself after five seconds at the earliest: whoever is sooner was woken.
@@ -34,7 +35,7 @@ class TestRetry:
         done = desk.does(Act.RETRY, job)
         assert done.state is State.WAITING
         desk.ended(job, seconds=WOKEN)
-        assert worker.events("completed") == [("completed", warm), ("completed", job)]
+        until(lambda: worker.events("completed") == [("completed", warm), ("completed", job)])
 
     def test_a_completed_job_runs_once_more(self, desk: Desk) -> None:
         job = desk.queue.add()
@@ -74,7 +75,7 @@ class TestRetry:
         assert desk.state(job) == done.state
         worker = desk.queue.work("ok")
         desk.ended(job)
-        assert [id for _, id in worker.events("completed")] == [urgent, job]
+        until(lambda: [id for _, id in worker.events("completed")] == [urgent, job])
 
     def test_last_in_first_out_is_kept(self, desk: Desk) -> None:
         job = desk.fail(lifo=True)
@@ -92,7 +93,7 @@ class TestRetry:
         assert desk.zset("marker") == {}
         desk.queue.resume()
         desk.ended(job)
-        assert worker.events("completed") == [("completed", job)]
+        until(lambda: worker.events("completed") == [("completed", job)])
 
     def test_many_at_once_keep_their_order_and_their_priorities(self, desk: Desk) -> None:
         jobs = [desk.queue.add("bulk", priority=priority) for priority in (0, 3, 0, 1)]
@@ -165,7 +166,7 @@ class TestPromote:
         desk.ended(warm)
         desk.does(Act.PROMOTE, job)
         desk.ended(job, seconds=WOKEN)
-        assert worker.events("completed") == [("completed", warm), ("completed", job)]
+        until(lambda: worker.events("completed") == [("completed", warm), ("completed", job)])
 
     def test_a_prioritized_one_wakes_an_idle_worker_as_well(self, desk: Desk) -> None:
         job = desk.queue.add("later", delay=HOUR, priority=3)
@@ -174,7 +175,7 @@ class TestPromote:
         desk.ended(warm)
         desk.does(Act.PROMOTE, job)
         desk.ended(job, seconds=WOKEN)
-        assert worker.events("completed") == [("completed", warm), ("completed", job)]
+        until(lambda: worker.events("completed") == [("completed", warm), ("completed", job)])
 
     def test_its_delay_is_over_in_its_hash_too(self, desk: Desk) -> None:
         """The library's promoteJobs leaves it there: an event of the parent's would delay the job again."""
@@ -190,7 +191,7 @@ class TestPromote:
         desk.act(Act.PROMOTE, low, high)
         worker = desk.queue.work("ok")
         desk.ended(low)
-        assert [id for _, id in worker.events("completed")] == [high, low]
+        until(lambda: [id for _, id in worker.events("completed")] == [high, low])
 
     def test_in_a_paused_queue_it_waits_for_the_end_of_the_pause(self, desk: Desk) -> None:
         job = desk.queue.add("later", delay=HOUR)

@@ -9,14 +9,42 @@ from django.urls import URLPattern, reverse
 
 from dashboard import urls
 from dashboard.access import Role
+from dashboard.scopes import Scope
+from tests.machines import Machine
 from tests.people import browser, person
 
 pytestmark = pytest.mark.django_db
 
 OPEN = frozenset({"login", "welcome", "healthz", "readyz"})
 # Everything else asks for a login; these for more than that.
-EXPECTED = dict.fromkeys(("users", "user-add", "user-role", "user-active", "user-link"), Role.ADMIN)
-SAMPLES = {"deployment": "main", "base": "bull:jobs", "id": "1", "pk": 1, "token": "nope", "path": "x"}
+EXPECTED = dict.fromkeys(
+    (
+        *("users", "user-add", "user-role", "user-active", "user-link", "tokens", "token-make", "token-revoke"),
+        *("bulk-stop", "bulk-go-on", "audit-verify", "audit-export"),
+    ),
+    Role.ADMIN,
+) | dict.fromkeys(("act", "audit-restore"), Role.OPERATOR)
+# The API takes tokens and no logins: each of its methods and the one scope that it takes.
+SCOPES = {
+    ("api-queues", "GET"): Scope.READ,
+    ("api-queue", "GET"): Scope.READ,
+    ("api-jobs", "GET"): Scope.READ,
+    ("api-job", "GET"): Scope.READ,
+    ("api-orphans", "GET"): Scope.READ,
+    ("api-actions", "GET"): Scope.READ,
+    ("api-actions", "POST"): Scope.ACT,
+    ("api-bulk", "GET"): Scope.BULK,
+    ("api-bulk", "POST"): Scope.BULK,
+    ("api-run", "GET"): Scope.BULK,
+    ("api-results", "GET"): Scope.BULK,
+    ("api-stop", "POST"): Scope.BULK,
+    ("api-audit", "GET"): Scope.AUDIT,
+    ("api-entry", "GET"): Scope.AUDIT,
+    ("api-restore", "POST"): Scope.ACT,
+}
+ANY_TOKEN = {"api-document", "api-nowhere"}
+SAMPLES = {"deployment": "main", "base": "bull:jobs", "id": "1", "number": 1, "rest": "x"}
+SAMPLES |= {"pk": 1, "token": "nope", "path": "x"}
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 PEOPLE = (None, *Role)
 
@@ -37,7 +65,9 @@ def address(pattern: URLPattern) -> str:
     return reverse(name_of(pattern), kwargs={name: SAMPLES[name] for name in named})
 
 
-ROUTES = {name_of(pattern): pattern for pattern in routes()}
+ALL = {name_of(pattern): pattern for pattern in routes()}
+API = {name: pattern for name, pattern in ALL.items() if str(pattern.pattern).startswith("api/")}
+ROUTES = {name: pattern for name, pattern in ALL.items() if name not in API}
 
 
 def test_what_is_expected_exists() -> None:
@@ -94,3 +124,35 @@ def test_whoever_is_locked_out_is_a_stranger() -> None:
     admin.save()
     for name in sorted(set(ROUTES) - OPEN):
         assert client.get(address(ROUTES[name])).headers["Location"].startswith("/login?next=/"), name
+
+
+def test_every_route_of_the_api_says_its_scopes() -> None:
+    assert set(API) == {name for name, _ in SCOPES} | ANY_TOKEN
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", sorted(API))
+def test_the_api_is_closed_without_a_token_whoever_is_logged_in(name: str, method: str) -> None:
+    assert Machine().send(method, address(API[name])).status_code == 401
+    if (name, method) != ("api-document", "GET"):
+        assert browser(person(Role.ADMIN)).generic(method, address(API[name])).status_code == 401
+
+
+@pytest.mark.parametrize(("name", "method"), sorted(SCOPES))
+def test_all_other_scopes_together_are_refused(name: str, method: str) -> None:
+    others = set(Scope) - {SCOPES[name, method]}
+    answer = Machine(*others).send(method, address(API[name]), body={})
+    assert answer.status_code == 403, answer.content
+
+
+@pytest.mark.parametrize(("name", "method"), sorted(SCOPES))
+def test_the_scope_is_enough(name: str, method: str) -> None:
+    answer = Machine(SCOPES[name, method]).send(method, address(API[name]), body={})
+    assert answer.status_code not in (401, 403, 405, 500), answer.content
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", sorted(set(API) - ANY_TOKEN))
+def test_the_api_knows_no_other_method(name: str, method: str) -> None:
+    if (name, method) not in SCOPES:
+        assert Machine(*Scope).send(method, address(API[name])).status_code == 405

@@ -34,8 +34,7 @@ def nothing() -> None:
 def client(valkey: Store) -> redis.Redis:
     pipeline = valkey.client.pipeline(transaction=False)
     for number in range(JOBS):
-        fields = {"name": "mail", "data": "{}", "timestamp": 1, "processedOn": 2}
-        pipeline.hset(f"{BASE}:{number}", mapping=fields)
+        pipeline.hset(f"{BASE}:{number}", mapping={"name": "mail", "data": "{}", "timestamp": 1, "processedOn": 2})
         pipeline.lpush(f"{BASE}:active", number)
     pipeline.execute()
     return valkey.client

@@ -90,17 +90,18 @@ def test_threads_share_a_wire_without_mixing_replies(wire: Wire) -> None:
         assert all(pool.map(ask, range(24)))
 
 
-def test_few_connections_are_kept_after_a_rush(wire: Wire, store: Store) -> None:
+def test_few_connections_are_kept_after_a_rush(serve: Callable[..., Store]) -> None:
+    store = serve()  # its own: every connection to it is counted
     start = threading.Barrier(IDLE_LIMIT * 2)
 
     def ask(_: int) -> None:
         start.wait()
         wire.call([("EVAL", "local n = 0 for i = 1, 2e5 do n = n + i end return 1", 0)])
 
-    with ThreadPoolExecutor(IDLE_LIMIT * 2) as pool:
+    with wired(store.url) as wire, ThreadPoolExecutor(IDLE_LIMIT * 2) as pool:
         list(pool.map(ask, range(IDLE_LIMIT * 2)))
-    # The server hears of a closed connection a moment later.
-    until(lambda: len(store.client.client_list()) - 1 <= IDLE_LIMIT, what="the rest is closed")
+        # The server hears of a closed connection a moment later.
+        until(lambda: len(store.client.client_list()) - 1 <= IDLE_LIMIT, what="the rest is closed")
 
 
 def test_one_connection_is_used_again(wire: Wire, store: Store) -> None:

@@ -1,0 +1,189 @@
+"""The buttons that a person gets: what fits the thing, what its flavour can do, and what the role allows.
+
+Each leads to the dialog (a page without scripts), where the engine judges again; hiding one is a kindness, no guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from dashboard.access import Role, allows
+from dashboard.rows import ID_LIMIT
+from dashboard.wishes import address
+from recovery import config
+from recovery.actions import catalog
+from recovery.backends import operator
+from recovery.domain.acting import Act
+from recovery.domain.counts import Flavour
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind, Verdict
+from recovery.reads.lists import Queue, count_of
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """`title` says it in full for who hears it without its row."""
+
+    id: str
+    label: str
+    url: str
+    kind: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """The first ones stand in the row, the others in its menu."""
+
+    of: str
+    first: tuple[Button, ...] = ()
+    more: tuple[Button, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.first or self.more)
+
+
+@dataclass(frozen=True, slots=True)
+class May:
+    """What this person may do to this deployment."""
+
+    act: bool = False
+    bulk: bool = False
+
+
+# In bulk, for all jobs of a list; the first one is the reason why people come to that list.
+_EVERY = {
+    State.FAILED: (Act.RETRY, Act.REMOVE),
+    State.COMPLETED: (Act.REMOVE, Act.RETRY),
+    State.DELAYED: (Act.PROMOTE, Act.REMOVE),
+    State.WAITING: (Act.REMOVE,),
+    State.PRIORITIZED: (Act.REMOVE,),
+    State.PAUSED: (Act.REMOVE,),
+    State.WAITING_CHILDREN: (Act.REMOVE,),
+    State.ACTIVE: (Act.REQUEUE, Act.FAIL),
+}
+
+
+def may(user: object, deployment: str = "") -> May:
+    """Nothing in a deployment that is read-only by configuration; "": whatever the deployment is."""
+    if deployment in _read_only():
+        return May()
+    return May(allows(user, Role.OPERATOR), allows(user, Role.ADMIN))
+
+
+def is_read_only(ref: QueueRef) -> bool:
+    """By configuration; what the flavour forbids is the catalogue's business."""
+    return ref.deployment in _read_only()
+
+
+def _read_only() -> frozenset[str]:
+    return frozenset(one.name for one in config.current().deployments if one.read_only)
+
+
+def of_row(row: JobRow, verdict: Verdict | None, flavour: Flavour, *, back: str) -> Acts | None:
+    """None where an application makes ids of whole payloads: a list of those would be megabytes of addresses."""
+    return of_job(row, verdict, flavour, back=back) if len(row.ref.slug) <= ID_LIMIT else None
+
+
+def of_job(row: JobRow, verdict: Verdict | None, flavour: Flavour, *, back: str, spread: int = 1) -> Acts:
+    """`spread`: how many stand side by side before the rest goes into the menu."""
+    offered = catalog.offered(row, verdict, flavour)
+    suggested = verdict.suggests if verdict else None
+    shown = _shown(offered, suggested, spread)
+    buttons = [_job_button(act, row, back, suggested) for act in offered]
+    first = tuple(button for act, button in zip(offered, buttons, strict=True) if act in shown)
+    more = tuple(button for act, button in zip(offered, buttons, strict=True) if act not in shown)
+    return Acts(f"job {row.ref.label}", first, more)
+
+
+def on_selection(states: Iterable[Act]) -> tuple[tuple[str, str], ...]:
+    """Value and label of the buttons under a table with check boxes; the form sends the jobs."""
+    return tuple((act.value, catalog.ENTRIES[act].label) for act in states)
+
+
+def on_queue(queue: Queue, *, back: str) -> Acts:
+    """For the head of the queue's page."""
+    can = catalog.on_queue(queue.flavour)
+    first = [act for act in _switch(queue) if act in can]
+    buttons = [_queue_button(act, queue.ref, back) for act in first]
+    failed = count_of(queue.sample, State.FAILED) if queue.sample else None
+    if failed and Act.RETRY in _doable(queue.flavour):
+        buttons.append(_every_button(Act.RETRY, queue.ref, State.FAILED, back, "Retry all failed"))
+    rest = [_queue_button(act, queue.ref, back) for act in can if act not in (Act.PAUSE, Act.RESUME)]
+    return Acts(f"queue {queue.ref.label}", tuple(buttons), tuple(rest))
+
+
+def on_list(queue: Queue, state: State, *, back: str) -> tuple[Button, ...]:
+    """For a list of jobs: each act on all of them; of active jobs, on all orphans."""
+    if state is State.ACTIVE:
+        return on_orphans(queue.ref, queue.flavour, back=back)
+    can = _doable(queue.flavour)
+    acts = [act for act in _EVERY.get(state, ()) if act in can]
+    return tuple(_every_button(act, queue.ref, state, back, f"{catalog.ENTRIES[act].label} all") for act in acts)
+
+
+def on_orphans(ref: QueueRef, flavour: Flavour, *, back: str) -> tuple[Button, ...]:
+    """For all active jobs of which it is proven that nobody holds them."""
+    can = _doable(flavour)
+    acts = [act for act in (Act.REQUEUE, Act.FAIL) if act in can]
+    return tuple(
+        _every_button(act, ref, Kind.ORPHAN, back, f"{catalog.ENTRIES[act].label} all orphans") for act in acts
+    )
+
+
+def of_rows(state: State, flavour: Flavour) -> tuple[tuple[str, str], ...]:
+    """For the selected rows of a list."""
+    can = _doable(flavour)
+    acts = [*_EVERY.get(state, ()), *((Act.RELEASE,) if state is State.ACTIVE else ())]
+    return on_selection([act for act in acts if act in can])
+
+
+def _doable(flavour: Flavour) -> frozenset[Act]:
+    if flavour.read_only:
+        return frozenset()
+    return frozenset(Act) - frozenset(operator(flavour).refusals(flavour))
+
+
+def _switch(queue: Queue) -> tuple[Act, ...]:
+    """Pause what runs, resume what is paused; both when that is not known."""
+    paused = queue.sample.is_paused if queue.sample else None
+    return (Act.PAUSE, Act.RESUME) if paused is None else ((Act.RESUME,) if paused else (Act.PAUSE,))
+
+
+def _shown(offered: Sequence[Act], suggested: Act | None, spread: int) -> frozenset[Act]:
+    """What is suggested stands out. Removing is never one click nearer than the rest."""
+    ranked = [act for act in offered if act is suggested] + [
+        act for act in offered if act not in (suggested, Act.REMOVE)
+    ]
+    return frozenset(ranked[:spread])
+
+
+def _job_button(act: Act, row: JobRow, back: str, suggested: Act | None) -> Button:
+    entry = catalog.ENTRIES[act]
+    url = address(act, [row.ref], back=back)
+    kind = "primary" if act is suggested else "danger" if entry.tone == "danger" else ""
+    name = f"{row.ref.queue}#{row.ref.id}"
+    return Button(_id(act, name), entry.label, url, kind, f"{entry.label} job {row.ref.label}")
+
+
+def _queue_button(act: Act, ref: QueueRef, back: str) -> Button:
+    entry = catalog.ENTRIES[act]
+    kind = "danger" if entry.tone == "danger" else ""
+    label = f"{entry.label}…" if entry.in_steps else entry.label
+    return Button(
+        _id(act, str(ref)), label, address(act, queue=ref, back=back), kind, f"{entry.label} queue {ref.label}"
+    )
+
+
+def _every_button(act: Act, ref: QueueRef, state: State | Kind, back: str, label: str) -> Button:
+    kind = "danger" if catalog.ENTRIES[act].tone == "danger" else ""
+    url = address(act, queue=ref, every=state, back=back)
+    return Button(_id(act, f"{ref}:{state}"), label, url, kind, f"{label} of {ref.label}")
+
+
+def _id(act: Act, name: str) -> str:
+    """The same after every refresh, so that the focus stays where it was."""
+    return f"do-{act}-{crc32(name.encode('utf-8', 'surrogateescape')):08x}"

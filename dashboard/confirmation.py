@@ -1,0 +1,80 @@
+"""The signed token of a confirmation: who was shown what, and when. What it does not fit is shown again.
+
+It holds a digest of each job as it was seen, so the post must meet the same jobs in the same state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+from django.core import signing
+
+from recovery.domain.acting import Act, Options, Order, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import JobRef
+from recovery.domain.verdicts import Kind
+
+LIFE_SECONDS = 600  # to write a reason in; after that the numbers in the dialog are history
+_SALT = "unstall.act"
+_DIGEST = 16  # hex digits: the token is signed, so this only has to tell two states of one job apart
+
+
+class Stale(Exception):
+    """There is no token, it is not this person's, or it was made too long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What was in the dialog: the order as one digest, and one for each job by its full name."""
+
+    order: str
+    jobs: dict[str, str]
+    at: int  # ms: for acts on all that match, those until then are meant
+
+    def moved(self, now: Shown) -> list[str]:
+        """The jobs that are not as they were, or that are no longer (or newly) to be changed."""
+        names = {*self.jobs, *now.jobs}
+        return sorted(name for name in names if self.jobs.get(name) != now.jobs.get(name))
+
+
+def shown(act: Act, orders: Iterable[Order], allowed: frozenset[JobRef], every: State | Kind | None, at: int) -> Shown:
+    """`allowed`: the jobs it would be done to; of an act on a queue itself, the job without an id."""
+    orders = tuple(orders)
+    options = replace(orders[0].options, message="") if orders else Options()  # that is written into the form itself
+    whole = [[str(order.queue), order.queue.job("") in allowed] for order in orders if not order.jobs]
+    told = [act, every, _plain(options), whole]
+    jobs = {
+        str(order.queue.job(seen.id)): _digest([_plain(seen), order.queue.job(seen.id) in allowed])
+        for order in orders
+        for seen in order.jobs
+    }
+    return Shown(_digest(told), jobs, at)
+
+
+def token(user: Any, what: Shown) -> str:
+    return signing.dumps([user.pk, what.order, what.jobs, what.at], salt=_SALT, compress=True)
+
+
+def read(user: Any, written: str) -> Shown:
+    """Raises Stale."""
+    try:
+        pk, order, jobs, at = signing.loads(written, salt=_SALT, max_age=LIFE_SECONDS)
+    except signing.SignatureExpired:
+        raise Stale("It was shown more than ten minutes ago.") from None
+    except (signing.BadSignature, ValueError, TypeError):
+        raise Stale("It was not confirmed from this dialog.") from None
+    if pk != user.pk:
+        raise Stale("It was shown to somebody else.")
+    return Shown(order, jobs, at)
+
+
+def _plain(value: Options | Seen) -> dict[str, Any]:
+    return asdict(value)
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:_DIGEST]

@@ -1,0 +1,106 @@
+"""Lines of the audit as they stand on a page: who, what, on which job, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.urls import reverse
+
+from dashboard.rows import Cells, brief
+from recovery.actions.keep import LIFE_MS
+from recovery.domain.acting import Outcome
+from recovery.domain.ages import age
+from recovery.domain.jobs import JobRow
+from recovery.domain.refs import shown
+from recovery.reads.audit import Detail, Fate, Line
+
+_FACTS = (("attempts", "attempts"), ("starts", "starts"), ("stalls", "stalls"), ("priority", "priority"))
+
+
+def cells(line: Line, now: int, restorable: Mapping[int, int]) -> Cells:
+    status = line.status(now)
+    queue = line.queue
+    return {
+        "line": line,
+        "url": reverse("audit-entry", args=[line.number]),
+        "act": _act(line),
+        "who": shown(line.actor),
+        "address": shown(line.address),
+        "reason": shown(line.reason),
+        "queue": queue.label if queue else "",
+        "queue_url": reverse("queue", args=[queue.deployment, queue.base]) if queue else "",
+        "job": brief(shown(line.job)) if line.job else "",
+        "job_url": reverse("job", args=[queue.deployment, queue.base, line.job]) if queue and line.job else "",
+        "status": status,
+        "outcomes": [(name, f"{count:,} {name}") for name, count in line.tally.items()] if line.count > 1 else [],
+        "is_unknown": status == Outcome.UNKNOWN.value,
+        "took": age(line.ended_at - line.at) if line.ended_at and line.ended_at - line.at >= 1000 else "",
+        "restorable": restorable.get(line.number, 0),
+        "restore_until": line.at + LIFE_MS,
+        "tone": "warn" if status in (Outcome.UNKNOWN.value, "mixed") else "",
+    }
+
+
+def _act(line: Line) -> str:
+    if line.phase == "note":
+        return shown(line.act)
+    if line.is_on_queue:
+        return f"{line.act} the queue"
+    return f"{line.act} {line.count:,} job{'s' * (line.count != 1)}"
+
+
+def fates(detail: Detail, present: Mapping[str, JobRow | None]) -> list[Cells]:
+    """Each job of an act; `present`: how those look now whose outcome is not known."""
+    queue = detail.entry.queue
+    found = []
+    for fate in detail.jobs:
+        where = reverse("job", args=[queue.deployment, queue.base, fate.id]) if queue and fate.id else ""
+        found.append(
+            {
+                "id": brief(shown(fate.id)) if fate.id else "the queue",
+                "url": where,
+                "name": shown(str(fate.before.get("name", ""))),
+                "before": _told(fate.before),
+                "after": _told(fate.after),
+                "outcome": fate.outcome or Outcome.UNKNOWN.value,
+                "why": shown(fate.why),
+                "verdict": shown(str(fate.verdict.get("kind", ""))),
+                "verdict_why": shown(str(fate.verdict.get("why", ""))),
+                "was_kept": fate.was_kept,
+                "now": _now(fate, present),
+            }
+        )
+    return found
+
+
+def options(told: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')}: {_yes(value)}" for name, value in sorted(told.items()) if value != "")
+
+
+def unknown_ids(detail: Detail) -> Iterable[str]:
+    return [fate.id for fate in detail.jobs if fate.id and fate.outcome in ("", Outcome.UNKNOWN.value)]
+
+
+def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's state, and the numbers that an act may change."""
+    if not facts:
+        return {}
+    parts = [f"{facts[name]:,} {words}" for name, words in _FACTS if isinstance(facts.get(name), int)]
+    lock = facts.get("lock")
+    if isinstance(lock, dict):
+        parts.append("locked")
+    return {"state": shown(str(facts.get("state", "unknown"))), "words": ", ".join(parts)}
+
+
+def _now(fate: Fate, present: Mapping[str, JobRow | None]) -> str:
+    if fate.id not in present:
+        return ""
+    row = present[fate.id]
+    if row is None:
+        return "Now: there is no such job."
+    return f"Now: {row.state}{', locked' if row.lock else ''}, {row.attempts:,} attempts made, {row.stalls:,} stalls."
+
+
+def _yes(value: Any) -> str:
+    return {True: "yes", False: "no"}.get(value, shown(str(value))) if isinstance(value, bool) else shown(str(value))

@@ -1,0 +1,94 @@
+"""The inbox as it is asked for: its filters, and the lines that match them, most urgent first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from django.utils.http import urlencode
+
+from dashboard.wishes import written
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Cause, Kind, Stuck
+
+POISON = "poison"
+_NAMES = ("queue", "cause", "verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the address asks for; empty: anything."""
+
+    queue: str = ""  # DEPLOYMENT/BASE as addresses write it
+    cause: str = ""
+    verdict: str = ""  # a kind, or "poison"
+
+    @classmethod
+    def of(cls, asked: Mapping[str, str]) -> Filter:
+        return cls(*(asked.get(name, "") for name in _NAMES))
+
+    def __bool__(self) -> bool:
+        return bool(self.queue or self.cause or self.verdict)
+
+    @property
+    def address(self) -> str:
+        told = {name: value for name in _NAMES if (value := getattr(self, name))}
+        return f"?{urlencode(told)}" if told else "?"
+
+    def holds(self, stuck: Stuck) -> bool:
+        verdict = stuck.verdict
+        return (
+            self.queue in ("", written(stuck.job.queue))
+            and self.cause in ("", _cause(verdict.cause))
+            and (self.verdict in ("", verdict.kind.value) or (self.verdict == POISON and verdict.is_poison))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One select of the filter."""
+
+    name: str
+    label: str
+    all: str
+    value: str
+    values: tuple[tuple[str, str], ...]
+
+
+def fields(chosen: Filter, lines: Iterable[Stuck]) -> tuple[Field, ...]:
+    """With what there is, and what is chosen even if there is none of it now."""
+    lines = tuple(lines)
+    queues = Counter(line.job.queue for line in lines)
+    causes = Counter(_cause(line.verdict.cause) for line in lines)
+    return (
+        _field("verdict", "All verdicts", chosen.verdict, _kinds(lines)),
+        _field("cause", "All causes", chosen.cause, [(name, _counted(name, count)) for name, count in causes.items()]),
+        _field("queue", "All queues", chosen.queue, [_queue(ref, count) for ref, count in sorted(queues.items())]),
+    )
+
+
+def _kinds(lines: tuple[Stuck, ...]) -> list[tuple[str, str]]:
+    kinds = Counter(line.verdict.kind for line in lines)
+    told = [(kind.value, _counted(kind.value, kinds[kind])) for kind in Kind if kind in kinds]
+    poison = sum(line.verdict.is_poison for line in lines)
+    return [*told, (POISON, _counted(POISON, poison))] if poison else told
+
+
+def _counted(name: str, count: int) -> str:
+    return f"{name} ({count:,})"
+
+
+def _queue(ref: QueueRef, count: int) -> tuple[str, str]:
+    return written(ref), f"{ref.label} ({count:,})"
+
+
+def _cause(cause: Cause) -> str:
+    return cause.value or "unknown"
+
+
+def _field(name: str, all: str, value: str, values: list[tuple[str, str]]) -> Field:
+    known = dict(values)
+    if value and value not in known:
+        values = [*values, (value, f"{value} (0)")]
+    return Field(name, name.capitalize(), all, value, tuple(values))

@@ -1,0 +1,93 @@
+"""What came of an act, in words: done, skipped and why, and whether it can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboard.proposals import Proposal, Refusal, only_allowed, refusals
+from recovery.actions import bulk, runner
+from recovery.actions.catalog import ENTRIES
+from recovery.actions.gather import Selection
+from recovery.domain.acting import Act, JobResult, Order, Outcome
+from recovery.domain.refs import shown
+from recovery.models import BulkRun
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """`entry` is an audit entry to look at, `restore` one that can be undone."""
+
+    title: str
+    words: str
+    tone: str = "good"
+    skipped: tuple[Refusal, ...] = ()
+    skipped_words: str = ""
+    runs: tuple[BulkRun, ...] = ()
+    entry: int | None = None
+    restore: int | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """All done, and nothing that has to be read."""
+        return not (self.skipped or self.runs or self.restore)
+
+    @property
+    def toast(self) -> dict[str, str]:
+        return {"text": self.words, "tone": self.tone}
+
+
+def carry_out(proposal: Proposal, until: int) -> Told:
+    """`until`: jobs that came after what was shown are not meant. Raises what the engine raises."""
+    every = proposal.wish.every
+    if every is not None:
+        selection = Selection.all(every.value, until)
+        return _ordered(proposal, tuple(bulk.order(order, selection) for order in proposal.orders))
+    orders = proposal.orders if proposal.is_on_queue else only_allowed(proposal)
+    if proposal.is_long:
+        return _ordered(proposal, tuple(map(bulk.order, orders)))
+    results = [(order, result) for order in orders for result in runner.perform(order)]
+    return told(proposal.wish.act, results, is_on_queue=proposal.is_on_queue)
+
+
+def told(act: Act, results: Sequence[tuple[Order, JobResult]], *, is_on_queue: bool = False) -> Told:
+    entry = ENTRIES[act]
+    done = [result for _, result in results if result.outcome is Outcome.DONE]
+    skipped = [result for _, result in results if result.outcome is not Outcome.DONE]
+    unknown = any(result.outcome is Outcome.UNKNOWN for _, result in results)
+    numbers = [result.audit for _, result in results if result.audit is not None]
+    restorable = next((result.audit for result in done if result.can_restore), None)
+    queues = {order.queue.label for order, _ in results}
+    where = f" in {next(iter(queues))}" if len(queues) == 1 else ""
+    if is_on_queue:
+        words = _on_queue(entry.done, [result for _, result in results], where)
+    else:
+        words = f"{_jobs(len(done))} {entry.done}{where}."
+    return Told(
+        title=f"{entry.label}: {'done' if not skipped else 'not everything was done' if done else 'nothing was done'}",
+        words=words,
+        tone="bad" if unknown else "warn" if skipped else "good",
+        skipped=refusals((shown(result.job), result.why or result.outcome.value) for result in skipped),
+        skipped_words="Whether it happened is not known:" if unknown else f"{len(skipped):,} skipped:",
+        entry=numbers[-1] if numbers else None,
+        restore=restorable,
+    )
+
+
+def _on_queue(done: str, results: Sequence[JobResult], where: str) -> str:
+    result = results[0]
+    if result.outcome is Outcome.DONE:
+        return result.why or f"The queue{where} was {done}."
+    if result.outcome is Outcome.UNCHANGED:
+        return result.why or f"The queue{where} already is {done}."
+    return "Nothing was changed."
+
+
+def _ordered(proposal: Proposal, runs: tuple[BulkRun, ...]) -> Told:
+    entry = proposal.entry
+    words = "The scheduler does it now, chunk by chunk. You may leave this page; it goes on."
+    return Told(title=f"{entry.label}: under way", words=words, tone="note", runs=runs)
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'s' * (count != 1)}"

@@ -1,0 +1,59 @@
+"""A job's timeline with everything of ours that touched it: acts from the audit, and its incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recovery.actions.catalog import ENTRIES
+from recovery.domain.ages import took
+from recovery.domain.refs import shown
+from recovery.domain.timeline import Event
+from recovery.reads.audit import Line
+from recovery.reads.incidents import Record
+
+_BY = {
+    "watchdog": "the library's watchdog",
+    "operator": "an operator",
+    "scanner": "a scanner",
+    "worker": "its own worker",
+    "removed": "its removal",
+}
+
+
+def woven(events: Iterable[Event], lines: Iterable[Line], incidents: Iterable[Record], now: int) -> list[Event]:
+    """What has a time stands by its time; the steps of which no time is known stay behind the step before them."""
+    woven = list(events)
+    extra = [_act(line, now) for line in lines]
+    for incident in incidents:
+        extra += _incident(incident)
+    for event in sorted(extra, key=lambda event: event.at or 0):
+        woven.insert(_place(woven, event), event)
+    return woven
+
+
+def _place(events: list[Event], new: Event) -> int:
+    before = [place for place, event in enumerate(events) if event.at is not None and event.at <= (new.at or 0)]
+    return before[-1] + 1 if before else 0
+
+
+def _act(line: Line, now: int) -> Event:
+    status = line.status(now)
+    done = next((entry.done for act, entry in ENTRIES.items() if act.value == line.act), line.act)
+    what = f"{done.capitalize()} by {shown(line.actor)}" if status == "done" else f"{line.act.capitalize()}: {status}"
+    by = "" if status == "done" else f" {shown(line.actor)} asked for it."
+    return Event(what, line.at, f"{shown(line.reason)}{by} (#{line.number})", "paused")
+
+
+def _incident(incident: Record) -> list[Event]:
+    found = [Event(f"Found {incident.kind}", incident.opened_at, _evidence(incident), "stuck")]
+    if incident.closed_at is not None:
+        by = _BY.get(incident.resolved_by, "nobody knows whom")
+        length = took(incident.took or 0)
+        found.append(Event("Recovered", incident.closed_at, f"by {by}, after {length}", "completed"))
+    return found
+
+
+def _evidence(incident: Record) -> str:
+    if not incident.holder or incident.holder in incident.evidence:
+        return shown(incident.evidence)
+    return f"{shown(incident.evidence)} Held by {shown(incident.holder)}.".strip()

@@ -1,0 +1,288 @@
+"""What would be done, as the dialog says it: made of a wish and a fresh look, before anything is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dashboard import confirmation
+from dashboard.live import mirror
+from dashboard.wishes import Wish
+from recovery.actions import runner
+from recovery.actions.catalog import ENTRIES, Entry
+from recovery.actions.runner import Preview
+from recovery.backends import operator
+from recovery.backends.base import MOVE_CHUNK
+from recovery.domain.acting import Act, Actor, Options, Order, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import JobRef, QueueRef, shown
+from recovery.domain.verdicts import Kind
+from recovery.errors import Forbidden, Unsupported
+from recovery.reads import lists
+
+NAMES_SHOWN = 5  # jobs named in the dialog; a person knows theirs by then
+REASONS_SHOWN = 8  # different refusals
+_MANY = runner.NAMED_FROM
+_NO_RISK = "None that is known: each job is looked at again right before it is touched."
+_AGAIN = "A job runs from its start: what it had done before happens again, unless it was made to bear that."
+_GONE = "It is gone for everybody. It can be restored for 24 hours, as far as there is room to keep it."
+_PLAIN_RISK = {
+    Act.REQUEUE: _AGAIN,
+    Act.RETRY: _AGAIN,
+    Act.FAIL: "It will not run again unless somebody retries it.",
+    Act.RELEASE: "Low where the holder is gone: recovery need not wait for the lock to end.",
+    Act.REMOVE: _GONE,
+    Act.CLEAN: _GONE,
+    Act.DRAIN: _GONE,
+    Act.PAUSE: "Jobs pile up until somebody resumes the queue.",
+    Act.RESUME: "Everything that has piled up becomes runnable at once.",
+    Act.PROMOTE: "It runs earlier than whoever added it wanted.",
+}
+_PLACES = {  # where the jobs of an act are looked for first
+    Act.REQUEUE: State.ACTIVE,
+    Act.FAIL: State.ACTIVE,
+    Act.RELEASE: State.ACTIVE,
+    Act.CANCEL: State.ACTIVE,
+    Act.RETRY: State.FAILED,
+    Act.PROMOTE: State.DELAYED,
+    Act.REMOVE: State.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason, the first job that it holds for, and how many more there are."""
+
+    label: str
+    why: str
+    times: int = 1
+
+    @property
+    def others(self) -> int:
+        return self.times - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Everything that stands in the dialog, and the orders behind it. `missing`: named, and not there any more."""
+
+    wish: Wish
+    orders: tuple[Order, ...]
+    previews: tuple[Preview, ...]  # one an order, unless all of a list is meant
+    at: int  # ms
+    missing: tuple[JobRef, ...] = ()
+    every: int | None = None  # how many the list holds, when all of it is meant
+
+    @property
+    def entry(self) -> Entry:
+        return ENTRIES[self.wish.act]
+
+    @property
+    def options(self) -> Options:
+        return self.orders[0].options if self.orders else Options()
+
+    @property
+    def allowed(self) -> frozenset[JobRef]:
+        return frozenset(
+            preview.order.queue.job(one.id) for preview in self.previews for one in preview.judgements if one.is_allowed
+        )
+
+    @property
+    def is_on_queue(self) -> bool:
+        return self.entry.is_for_queue
+
+    @property
+    def is_all(self) -> bool:
+        return self.wish.every is not None
+
+    @property
+    def size(self) -> int | None:
+        """How many jobs it would change; None when that is not known before."""
+        if self.is_all:
+            return self.every
+        return None if self.is_on_queue else len(self.allowed)
+
+    @property
+    def can_go(self) -> bool:
+        if self.is_on_queue:
+            return bool(self.allowed)
+        return self.size is None or self.size > 0
+
+    @property
+    def is_grave(self) -> bool:
+        return self.entry.irreversible or self.entry.tone == "danger"
+
+    @property
+    def is_long(self) -> bool:
+        """More than one chunk: not while a person waits."""
+        if self.entry.in_steps:
+            counts = [preview.count for preview in self.previews]
+            return any(count is None or count > MOVE_CHUNK for count in counts)
+        return any(len(order.jobs) > _chunk(order) for order in self.orders if order.jobs)
+
+    @property
+    def shown(self) -> confirmation.Shown:
+        return confirmation.shown(self.wish.act, self.orders, self.allowed, self.wish.every, self.at)
+
+    # -- in words
+
+    @property
+    def title(self) -> str:
+        if self.is_on_queue:
+            return f"{self.entry.label} the queue"
+        if self.wish.every:
+            return f"{self.entry.label} all {_plural(self.wish.every)} in"
+        count = len(self.allowed) or sum(len(order.jobs) for order in self.orders) + len(self.missing)
+        return f"{self.entry.label} {_jobs(count)} in" + ("" if self.queue else f" {len(self.orders)} queues")
+
+    @property
+    def queue(self) -> QueueRef | None:
+        """The one queue that it is about."""
+        queues = {order.queue for order in self.orders} | {job.queue for job in self.missing}
+        return next(iter(queues)) if len(queues) == 1 else None
+
+    @property
+    def button(self) -> str:
+        if self.is_on_queue:
+            return self.entry.label
+        size = self.size
+        return f"{self.entry.label} {'all of them' if size is None else _jobs(size)}"
+
+    @property
+    def change(self) -> str:
+        if self.is_on_queue:
+            return f"{self._about}{self.entry.effect}"
+        if self.size == 1:
+            return self.entry.effect
+        if self.size == 0:
+            return "Nothing."
+        return f"{'All of them' if self.size is None else _jobs(self.size)}. {self.entry.effect}"
+
+    @property
+    def named(self) -> tuple[dict[str, str], ...]:
+        """A few of the jobs, by id and name."""
+        found = [one for preview in self.previews for one in preview.judgements if one.is_allowed and one.id]
+        return tuple({"label": shown(one.id)[:120], "words": shown(one.name)[:120]} for one in found[:NAMES_SHOWN])
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        judged = (one for preview in self.previews for one in preview.judgements)
+        told = [(shown(one.id), _plainly(one.why)) for one in judged if not one.is_allowed]
+        told += [(job.label, "There is no such job (any more).") for job in self.missing]
+        return refusals(told)
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        if not self.can_go:
+            return ()
+        told = dict.fromkeys(preview.risk for preview in self.previews if preview.risk)
+        return tuple(told) or (_PLAIN_RISK.get(self.wish.act, _NO_RISK),)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Which consent would turn a refusal: `force`, `consent`."""
+        whys = [one.why for preview in self.previews for one in preview.judgements if not one.is_allowed]
+        needed = {name for name in ("force", "consent") if any(why.endswith(f"This needs {name}.") for why in whys)}
+        return frozenset(needed | {name for name in ("force", "consent") if getattr(self.options, name)})
+
+    @property
+    def word(self) -> str:
+        """What is to be typed; "" when nothing is."""
+        if not self._needs_word:
+            return ""
+        return self.queue.label.strip() if self.queue else str(self.size)
+
+    @property
+    def word_why(self) -> str:
+        return "This takes jobs away." if self.entry.irreversible else "These are many."
+
+    @property
+    def _about(self) -> str:
+        count = next((preview.count for preview in self.previews), None)
+        return "" if count is None else f"About {_jobs(count)}. "
+
+    @property
+    def _needs_word(self) -> bool:
+        is_many = self.size is None or self.size >= _MANY
+        return any(preview.needs_name for preview in self.previews) or (is_many and not self.is_on_queue)
+
+
+def propose(wish: Wish, actor: Actor, options: Options, reason: str, now: int) -> Proposal:
+    """Looks afresh. Raises what the engine raises: Missing, Unsupported, Forbidden, StoreError."""
+    if wish.queue is not None and not wish.jobs:
+        order = Order(wish.act, wish.queue, actor, reason, options=_cleaned(wish.act, options))
+        return _on_all(wish, order, now) if wish.every else Proposal(wish, (order,), (runner.preview(order),), now)
+    found, missing = _seen(wish)
+    orders = tuple(Order(wish.act, ref, actor, reason, tuple(seen), options) for ref, seen in found.items())
+    return Proposal(wish, orders, tuple(map(runner.preview, orders)), now, missing)
+
+
+def _on_all(wish: Wish, order: Order, now: int) -> Proposal:
+    """All of a list: it is gathered and judged by the scheduler, chunk by chunk; here only what is known at once."""
+    if not order.actor.may_bulk:
+        raise Forbidden("All jobs of a list at once take the right to act in bulk.")
+    queue = lists.locate(order.queue, mirror.newest())
+    if queue.flavour.read_only:
+        raise Unsupported(queue.flavour.read_only)
+    if reason := operator(queue.flavour).refusals(queue.flavour).get(wish.act):
+        raise Unsupported(reason)
+    # How many of the active jobs are orphans is known only when each was judged.
+    count = lists.count_of(queue.sample, wish.every) if queue.sample and isinstance(wish.every, State) else None
+    return Proposal(wish, (order,), (), now, every=count)
+
+
+def refusals(told: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:
+    """By reason, the most frequent first."""
+    told = list(told)
+    counted = Counter(why for _, why in told)
+    first = {why: label for label, why in reversed(told)}
+    return tuple(Refusal(first[why], why, times) for why, times in counted.most_common(REASONS_SHOWN))
+
+
+def only_allowed(proposal: Proposal) -> tuple[Order, ...]:
+    """The orders without the jobs that were shown as refused."""
+    allowed = proposal.allowed
+    kept = (
+        replace(order, jobs=tuple(seen for seen in order.jobs if order.queue.job(seen.id) in allowed))
+        for order in proposal.orders
+    )
+    return tuple(order for order in kept if order.jobs)
+
+
+def _seen(wish: Wish) -> tuple[dict[QueueRef, list[Seen]], tuple[JobRef, ...]]:
+    found: dict[QueueRef, list[Seen]] = {}
+    missing: list[JobRef] = []
+    for ref, ids in wish.queues.items():
+        queue = lists.locate(ref, mirror.newest())
+        place = wish.place or _PLACES.get(wish.act, State.WAITING)
+        rows = queue.reader.rows(queue.wire, ref, [(id, place) for id in ids])
+        missing += [ref.job(id) for id, row in zip(ids, rows, strict=True) if row is None]
+        if seen := [Seen.of(row) for row in rows if row is not None]:
+            found[ref] = seen
+    return found, tuple(missing)
+
+
+def _chunk(order: Order) -> int:
+    queue = lists.locate(order.queue, mirror.newest())
+    return operator(queue.flavour).chunk(order.act)
+
+
+def _cleaned(act: Act, options: Options) -> Options:
+    """A clean begins with what is cleaned most often, so that the dialog has an answer at once."""
+    return replace(options, state=State.COMPLETED) if act is Act.CLEAN and options.state is None else options
+
+
+def _plainly(why: str) -> str:
+    """What consent it takes is asked for further down."""
+    for name in ("force", "consent"):
+        why = why.removesuffix(f" This needs {name}.")
+    return why
+
+
+def _plural(every: State | Kind) -> str:
+    return f"{every.value} jobs" if isinstance(every, State) else f"{every.value}s"
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'s' * (count != 1)}"

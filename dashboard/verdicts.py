@@ -1,0 +1,71 @@
+"""Verdicts as pages show them: the word with its colour, the evidence, what happens if nobody acts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.urls import reverse
+
+from dashboard.rows import Cells, LockBar, brief
+from dashboard.wishes import written_job
+from recovery.domain.refs import shown
+from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
+
+_TONES = {
+    Kind.ORPHAN: "stuck",
+    Kind.ABANDONED: "stuck",
+    Kind.DOOMED: "doomed",
+    Kind.UNLOCKED: "doomed",
+    Kind.LATE: "warn",
+    Kind.OVERDUE: "overdue",
+    Kind.GHOST: "unreadable",
+    Kind.UNKNOWN: "unreadable",
+    Kind.STRAY: "warn",
+    Kind.MALFORMED: "warn",
+    Kind.HELD: "",
+}
+
+
+def cells(verdict: Verdict) -> Cells:
+    return {
+        "verdict": verdict,
+        "badge": verdict.kind.value,
+        "is_poison": verdict.is_poison,
+        "why": shown(verdict.why),
+        "cause": "" if verdict.cause is Cause.UNKNOWN else verdict.cause.value,
+        "cause_why": shown(verdict.cause_evidence),
+        "fate": shown(verdict.fate) or "unknown.",
+        "times": _times(verdict),
+        "tone": "stuck" if verdict.is_poison else _TONES[verdict.kind],
+    }
+
+
+def line(stuck: Stuck) -> Cells:
+    """One line of the inbox."""
+    queue = stuck.job.queue
+    return {
+        **cells(stuck.verdict),
+        "anchor": f"stuck-{brief(stuck.job.slug)}-{queue.slug}",
+        "pick": written_job(stuck.job),
+        "id": brief(stuck.job.label),
+        "name": shown(stuck.name),
+        "url": reverse("job", args=[queue.deployment, queue.base, stuck.job.id]),
+        "queue": queue.label,
+        "queue_url": f"{reverse('queue', args=[queue.deployment, queue.base])}?tab=active",
+        "since": stuck.since or None,
+        "holder": shown(stuck.holder),
+    }
+
+
+def lock(bar: LockBar, verdict: Verdict | None) -> LockBar:
+    """The bar in the verdict's colour."""
+    return bar if verdict is None else replace(bar, verdict=verdict.kind.value)
+
+
+def _times(verdict: Verdict) -> str:
+    """Of the last 72 hours; this time is one of them when it is an orphan now."""
+    count: Any = verdict.orphaned
+    if not count:
+        return ""
+    return "orphaned once before" if count == 1 else f"orphaned {count:,} times before"

@@ -1,0 +1,125 @@
+"""/act: what will change, for how many and at what risk; and then, confirmed, exactly that.
+
+1. GET shows the dialog (a page without scripts) with a signed token of what it shows.
+2. POST looks again. What is not as it was shown is shown again, with what is now; nothing is done.
+3. Else the orders are performed, at once or, when they are many, by the scheduler.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from dashboard import actors, buttons, choices, confirmation, outcomes, proposals, wishes
+from dashboard.access import Role, needs
+from dashboard.confirmation import Stale
+from dashboard.proposals import Proposal
+from dashboard.views.errors import Fault, answer
+from dashboard.wishes import NotUnderstood, Wish
+
+MOVED_SHOWN = 5
+REASON_LIMIT = 500  # characters, as the audit keeps them
+_NO_REASON = "Say why. It is what the audit tells whoever asks later."
+
+
+@needs(Role.OPERATOR)
+def act(request: HttpRequest) -> HttpResponse:
+    try:
+        wish = Wish.of(request.GET)
+        options = wishes.options(wish.act, request.POST, shown=request.method == "POST")
+    except NotUnderstood as wrong:
+        return answer(request, Fault(400, "This cannot be done", str(wrong), link=reverse("stuck"), link_text="Stuck"))
+    proposal = proposals.propose(wish, actors.person(request), options, _reason(request), int(time.time() * 1000))
+    if request.method != "POST" or request.POST.get("step") != "confirm":
+        return _ask(request, proposal)
+    return _confirmed(request, proposal)
+
+
+def _confirmed(request: HttpRequest, proposal: Proposal) -> HttpResponse:
+    """What was shown is what is: then it is done."""
+    try:
+        shown = confirmation.read(request.user, request.POST.get("token", ""))
+    except Stale as stale:
+        return _ask(request, proposal, f"{stale} Look at it again; nothing was done.")
+    now = proposal.shown
+    if shown.order != now.order:
+        return _ask(request, proposal, "You have changed what is to be done. Look at it once more; nothing was done.")
+    if moved := shown.moved(now):
+        return _ask(request, proposal, "Something moved since this was shown. This is how it is now.", moved)
+    if wrong := _wrong(request, proposal):
+        return _ask(request, proposal, errors=wrong)
+    outcome = outcomes.carry_out(proposal, shown.at)
+    return _told(request, proposal, outcome)
+
+
+def _wrong(request: HttpRequest, proposal: Proposal) -> dict[str, str]:
+    wrong = {} if _reason(request) else {"reason": _NO_REASON}
+    if proposal.word and request.POST.get("word", "").strip() != proposal.word:
+        wrong["word"] = f"That is not “{proposal.word}”."
+    return wrong
+
+
+def _ask(
+    request: HttpRequest,
+    proposal: Proposal,
+    notice: str = "",
+    moved: list[str] | None = None,
+    errors: dict[str, str] | None = None,
+) -> HttpResponse:
+    moved = moved or []
+    options = proposal.options
+    context = {
+        "wish": proposal.wish,
+        "proposal": proposal,
+        "choices": choices.choices(proposal.wish.act, options, proposal.needs),
+        "token": confirmation.token(request.user, proposal.shown),
+        "reason": request.POST.get("reason", "")[:REASON_LIMIT],
+        "word": request.POST.get("word", ""),
+        "notice": notice,
+        "moved": moved[:MOVED_SHOWN],
+        "more_moved": max(0, len(moved) - MOVED_SHOWN),
+        "errors": errors or {},
+        "back": back(proposal.wish),
+        "may": buttons.may(request.user),
+    }
+    # A dialog that says no is an answer like any other: htmx shows what comes with 200.
+    response = render(request, "act/_dialog.html" if _is_dialog(request) else "act/page.html", context)
+    response["HX-Push-Url"] = "false"  # the dialog's link is no place to come back to
+    return response
+
+
+def _told(request: HttpRequest, proposal: Proposal, outcome: outcomes.Told) -> HttpResponse:
+    """A toast when there is nothing to read, a page of its own for who has no scripts, the progress of what is many."""
+    if outcome.runs and not _is_dialog(request) and len(outcome.runs) == 1:
+        return redirect("bulk", outcome.runs[0].pk)
+    context: dict[str, Any] = {"outcome": outcome, "back": back(proposal.wish)}
+    if not _is_dialog(request):
+        return render(request, "act/outcome.html", context)
+    if outcome.is_plain:
+        response = HttpResponse(status=204)
+        response["HX-Trigger"] = json.dumps({"unstall:acted": None, "unstall:toast": outcome.toast})
+        return response
+    return render(request, "act/_done.html", context)
+
+
+def back(wish: Wish) -> str:
+    """Where the person came from, or the nearest page about it."""
+    if wish.back:
+        return wish.back
+    queues = [*wish.queues, *([wish.queue] if wish.queue else [])]
+    if len(queues) == 1:
+        return reverse("queue", args=[queues[0].deployment, queues[0].base])
+    return reverse("stuck")
+
+
+def _reason(request: HttpRequest) -> str:
+    return request.POST.get("reason", "").strip()[:REASON_LIMIT]
+
+
+def _is_dialog(request: HttpRequest) -> bool:
+    return "HX-Request" in request.headers

@@ -1,0 +1,155 @@
+"""/audit: who did what on which job, when, from where and why; what came of it; and the way back while it lasts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import render
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard import entries
+from dashboard.access import Role, allows, needs
+from dashboard.live import mirror
+from recovery.actions import keep
+from recovery.domain.acting import Act, Outcome
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+from recovery.errors import StoreError, UnstallError
+from recovery.reads import audit as book
+from recovery.reads import export, lists, verify
+from recovery.reads.audit import Detail, Filter
+
+TERM_LIMIT = 1000  # characters of a name in the filter
+LOOKED_AT = 20  # jobs of an unknown outcome that are looked at on a page view
+_NAMES = ("actor", "act", "queue", "job", "outcome", "since", "until")
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    return _page(request)
+
+
+def _page(request: HttpRequest, report: verify.Report | None = None, status: int = 200) -> HttpResponse:
+    told, now = _told(request), _now()
+    listing = book.entries(_filter(told), cursor=request.GET.get("cursor", ""))
+    kept = keep.counts(line.number for line in listing.lines) if listing.lines else {}
+    head = verify.head()
+    context = {
+        "lines": [entries.cells(line, now, kept) for line in listing.lines],
+        "told": told,
+        "is_filtered": bool(told),
+        "acts": [act.value for act in Act],
+        "actors": book.actors(),
+        "outcomes": [outcome.value for outcome in Outcome],
+        "older": f"?{urlencode({**told, 'cursor': listing.next})}" if listing.next else "",
+        "newest": f"?{urlencode(told)}" if request.GET.get("cursor") else "",
+        "head": head,
+        "report": report,
+        "may_act": allows(request.user, Role.OPERATOR),
+        "may_verify": allows(request.user, Role.ADMIN),
+    }
+    return render(request, "audit/page.html", context, status=status)
+
+
+@require_safe
+def entry(request: HttpRequest, number: int) -> HttpResponse:
+    """One act in full: before → after of each job."""
+    detail = book.entry(number)
+    now = _now()
+    kept = keep.counts([detail.line.number])
+    context = {
+        "line": entries.cells(detail.line, now, kept),
+        "detail": detail,
+        "jobs": entries.fates(detail, _present(detail)),
+        "options": entries.options(detail.options),
+        "may_act": allows(request.user, Role.OPERATOR),
+    }
+    return render(request, "audit/entry.html", context)
+
+
+@require_POST
+@needs(Role.ADMIN)
+def check(request: HttpRequest) -> HttpResponse:
+    """The whole chain, link by link."""
+    return _page(request, verify.verify())
+
+
+@require_safe
+@needs(Role.ADMIN)
+def download(request: HttpRequest) -> HttpResponseBase:
+    """The whole chain: a part of it could not be verified elsewhere."""
+    form = request.GET.get("format", "")
+    form = form if form in export.FORMATS else export.FORMATS[0]
+    pieces = export.export(form)
+    # Each handler takes one kind of iterator without holding all of it in memory.
+    content: Any = _awaited(pieces) if isinstance(request, ASGIRequest) else pieces
+    response = StreamingHttpResponse(content, content_type=export.CONTENT_TYPES[form])
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    response["Content-Disposition"] = f'attachment; filename="unstall-audit-{day}.{form}"'
+    return response
+
+
+async def _awaited(pieces: Iterator[str]) -> AsyncIterator[str]:
+    following = sync_to_async(lambda: next(pieces, None))
+    while (piece := await following()) is not None:
+        yield piece
+
+
+def _told(request: HttpRequest) -> dict[str, str]:
+    told = {name: request.GET.get(name, "").strip()[:TERM_LIMIT] for name in _NAMES}
+    return {name: value for name, value in told.items() if value}
+
+
+def _filter(told: dict[str, str]) -> Filter:
+    return Filter(
+        actor=told.get("actor", ""),
+        act=told.get("act", ""),
+        queue=_queue(told.get("queue", "")),
+        job=told.get("job", ""),
+        outcome=told.get("outcome", ""),
+        since=_day(told.get("since", "")),
+        until=_day(told.get("until", ""), days=1),
+    )
+
+
+def _queue(written: str) -> QueueRef | None:
+    """As people write queues: the base, with the deployment in front when there are several."""
+    if not written:
+        return None
+    snapshot = mirror.newest()
+    known = [sample.ref for sample in snapshot.queues] if snapshot else []
+    named = next((ref for ref in known if written in (ref.label, f"{ref.deployment}/{ref.label}")), None)
+    return named or QueueRef.parse(written)
+
+
+def _day(written: str, days: int = 0) -> int | None:
+    """The start of a day in UTC, or of the day after it."""
+    try:
+        at = datetime.strptime(written, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(at.timestamp() * 1000) + days * 86_400_000
+
+
+def _present(detail: Detail) -> dict[str, JobRow | None]:
+    """How the jobs look now of which nobody knows what came of them; {} when the store does not say."""
+    ids = list(entries.unknown_ids(detail))[:LOOKED_AT]
+    if not ids or detail.entry.queue is None:
+        return {}
+    try:
+        queue = lists.locate(detail.entry.queue, mirror.newest())
+        rows = queue.reader.rows(queue.wire, queue.ref, [(id, State.ACTIVE) for id in ids])
+    except (StoreError, UnstallError):
+        return {}
+    return dict(zip(ids, rows, strict=True))
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,119 @@
+"""/bulk/<id>: an act on many jobs on its way: how far it is, what came of each job, and the way to stop it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard import actors
+from dashboard.access import Role, allows, needs
+from dashboard.rows import Cells, brief
+from recovery.actions import bulk
+from recovery.actions.catalog import ENTRIES
+from recovery.domain.acting import Act, Outcome
+from recovery.domain.refs import QueueRef, shown
+from recovery.reads import bulk as runs
+from recovery.reads.bulk import Progress, Result
+
+_LEFT = "left"
+_WORDS = {
+    "waiting": "waits for the scheduler",
+    "gathering": "finds the jobs that are meant",
+    "running": "goes on, whether you stay here or not",
+    "stopped": "was stopped; what is done stays done",
+    "failed": "could not go on",
+}
+
+
+@require_safe
+def page(request: HttpRequest, pk: int) -> HttpResponse:
+    return render(request, "bulk/page.html", _context(request, pk))
+
+
+@require_safe
+def progress(request: HttpRequest, pk: int) -> HttpResponse:
+    return render(request, "bulk/_progress.html", _context(request, pk))
+
+
+@require_POST
+@needs(Role.ADMIN)
+def stop(request: HttpRequest, pk: int) -> HttpResponse:
+    runs.progress(pk, _now())
+    if not bulk.stop(pk, actors.person(request)):
+        messages.warning(request, "It was over already, or is being stopped.")
+    return redirect("bulk", pk)
+
+
+@require_POST
+@needs(Role.ADMIN)
+def go_on(request: HttpRequest, pk: int) -> HttpResponse:
+    runs.progress(pk, _now())
+    if not bulk.go_on(pk, actors.person(request)):
+        messages.warning(request, "Only a run that was stopped can go on.")
+    return redirect("bulk", pk)
+
+
+def _context(request: HttpRequest, pk: int) -> dict[str, Any]:
+    run = runs.progress(pk, _now())
+    chosen = _chosen(request)
+    found = runs.results(pk, outcome=chosen, cursor=request.GET.get("cursor", ""))
+    return {
+        "run": run,
+        "queue": run.queue,
+        "queue_url": reverse("queue", args=[run.queue.deployment, run.queue.base]),
+        "title": f"{ENTRIES[Act(run.act)].label} in bulk",
+        "words": _WORDS.get(run.status, ""),
+        "rate": None if run.rate is None else round(run.rate) if run.rate >= 10 else round(run.rate, 1),
+        "took": (run.ended_at or _now()) - run.started_at if run.started_at else None,
+        "skipped": run.settled - run.done,
+        "left": max(0, run.total - run.settled),
+        "outcomes": _outcomes(run, chosen),
+        "items": [_item(item, run.queue) for item in found.rows],
+        "first": _link(chosen) if request.GET.get("cursor") else "",
+        "next": _link(chosen, found.next) if found.next else "",
+        "link": _link(chosen, request.GET.get("cursor", "")),
+        "may_stop": allows(request.user, Role.ADMIN),
+    }
+
+
+def _outcomes(run: Progress, chosen: str) -> list[Cells]:
+    """Those that there are; "left" are the jobs that were not tried yet."""
+    counts = [("", "All", run.total), (_LEFT, "not tried yet", run.total - run.settled)]
+    counts += [(outcome.value, outcome.value, getattr(run, outcome.value)) for outcome in Outcome]
+    return [
+        {"name": name, "title": title, "count": count, "is_chosen": name == chosen, "url": _link(name)}
+        for name, title, count in counts
+        if not name or count > 0 or name == chosen
+    ]
+
+
+def _item(item: Result, queue: QueueRef) -> Cells:
+    return {
+        "place": item.place,
+        "label": brief(shown(item.job)),
+        "url": reverse("job", args=[queue.deployment, queue.base, item.job]),
+        "outcome": item.outcome,
+        "why": shown(item.why),
+        "audit": item.audit,
+    }
+
+
+def _chosen(request: HttpRequest) -> str:
+    written = request.GET.get("outcome", "")
+    return written if written in {_LEFT, *(outcome.value for outcome in Outcome)} else ""
+
+
+def _link(outcome: str, cursor: str = "") -> str:
+    told = {"outcome": outcome, "cursor": cursor}
+    return f"?{urlencode({name: value for name, value in told.items() if value})}"
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

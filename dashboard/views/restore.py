@@ -1,0 +1,60 @@
+"""/audit/<number>/restore: what an act took away comes back, asked for and confirmed like every other act."""
+
+from __future__ import annotations
+
+import json
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from dashboard import actors, outcomes
+from dashboard.access import Role, needs
+from recovery.actions import keep, runner
+from recovery.actions.audit import REASON_LIMIT
+from recovery.domain.acting import Act, Order
+from recovery.errors import Missing
+from recovery.reads import audit as book
+
+NAMED = 10  # jobs named in the dialog
+
+
+@needs(Role.OPERATOR)
+def restore(request: HttpRequest, number: int) -> HttpResponse:
+    """Nothing here can change meanwhile: what is kept is kept, and an id in use again is refused by the script."""
+    entry = book.plain(number)
+    reason = request.POST.get("reason", "").strip()[:REASON_LIMIT]
+    if request.method != "POST" or not reason:
+        return _ask(request, number, wrong="Say why." if request.method == "POST" else "")
+    results = runner.restore(number, actors.person(request), reason)
+    if entry.queue is None:
+        raise Missing("This entry took nothing away.")
+    order = Order(Act.RESTORE, entry.queue, actors.person(request), reason)
+    told = outcomes.told(Act.RESTORE, [(order, result) for result in results])
+    back = reverse("audit-entry", args=[number])
+    if not request.headers.get("HX-Request"):
+        return render(request, "act/outcome.html", {"outcome": told, "back": back})
+    if told.is_plain:
+        response = HttpResponse(status=204)
+        response["HX-Trigger"] = json.dumps({"unstall:acted": None, "unstall:toast": told.toast})
+        return response
+    return render(request, "act/_done.html", {"outcome": told, "back": back})
+
+
+def _ask(request: HttpRequest, number: int, wrong: str = "") -> HttpResponse:
+    entry = book.plain(number)
+    jobs = keep.kept(entry.intent or number)
+    if not jobs or entry.queue is None:
+        raise Missing("Nothing of this is kept any more: it was restored, it is older than a day, or it had to go.")
+    context = {
+        "number": number,
+        "queue": entry.queue,
+        "jobs": jobs[:NAMED],
+        "count": len(jobs),
+        "more": max(0, len(jobs) - NAMED),
+        "wrong": wrong,
+        "back": reverse("audit-entry", args=[number]),
+    }
+    is_dialog = "HX-Request" in request.headers
+    template = "act/_restore.html" if is_dialog else "act/restore.html"
+    return render(request, template, context | {"is_page": not is_dialog})

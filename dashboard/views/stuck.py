@@ -1,0 +1,153 @@
+"""/stuck: every active job that needs a look, over all queues, as the orphan-watch found them last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard import buttons, inbox, verdicts
+from dashboard.buttons import Acts, May
+from dashboard.inbox import Filter
+from dashboard.live import mirror
+from dashboard.rows import Cells
+from dashboard.wishes import written
+from recovery.domain.acting import Act
+from recovery.domain.counts import Flavour
+from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind, Stuck
+from recovery.reads import incidents, stuck
+from recovery.reads.incidents import Recovery
+from recovery.reads.shared import Shared
+
+SIZE = 100  # lines on a page: more than a person looks through at once
+OLD_MS = 20_000  # the watch looks every 5 s: what is this old is no news of now
+TIMES_LIFE = 5.0  # seconds; recovery times of 24 h do not change faster than a person reads
+BULK_QUEUES = 6  # queues whose orphans can be acted on together from here
+_PICKS = (Act.REQUEUE, Act.FAIL, Act.RELEASE)
+_times = Shared(life=TIMES_LIFE, kept=1)
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    return render(request, "stuck/page.html", _context(request))
+
+
+@require_safe
+def rows(request: HttpRequest) -> HttpResponse:
+    return render(request, "stuck/_rows.html", _context(request))
+
+
+@require_safe
+def count(request: HttpRequest) -> HttpResponse:
+    """How many need a person, for the navigation."""
+    return render(request, "stuck/_count.html", {"count": stuck.needing_a_person()})
+
+
+def _context(request: HttpRequest) -> dict[str, Any]:
+    found, chosen, now = stuck.newest(), Filter.of(request.GET), int(time.time() * 1000)
+    lines = [line for line in found.rows if chosen.holds(line)] if found else []
+    start = _start(request, len(lines))
+    link = chosen.address + (f"&from={start}" if start else "")
+    back = f"{reverse('stuck')}{link}"
+    may = buttons.may(request.user)
+    return {
+        "inbox": found,
+        "is_old": found is not None and now - found.checked_at > OLD_MS,
+        "lines": _cells(lines[start : start + SIZE], may, back),
+        "matching": len(lines),
+        "is_filtered": bool(chosen),
+        "filters": inbox.fields(chosen, found.rows if found else ()),
+        "unread": _unread(found),
+        "left_out": sum(tally.left_out for tally in found.queues) if found else 0,
+        "unlisted": max(0, found.stuck - len(found.rows)) if found else 0,
+        "tallies": _tallies(found),
+        "recovery": _recovery(),
+        "predicted": _predicted(found),
+        "link": link,
+        "back": back,
+        "may": may,
+        "picks": buttons.on_selection(_PICKS),
+        "all_acts": _all_acts(found, chosen, back) if may.bulk and found else [],
+        "before": _at(chosen, max(0, start - SIZE)) if start else "",
+        "after": _at(chosen, start + SIZE) if start + SIZE < len(lines) else "",
+    }
+
+
+def _cells(lines: Sequence[Stuck], may: May, back: str) -> list[Cells]:
+    snapshot = mirror.newest()
+    flavours = {sample.ref: sample.flavour for sample in snapshot.queues} if snapshot else {}
+    return [verdicts.line(line) | {"acts": _acts(line, flavours, may, back)} for line in lines]
+
+
+def _acts(line: Stuck, flavours: dict[QueueRef, Flavour], may: May, back: str) -> Acts | None:
+    """None too for a queue that no snapshot has: what it is is not known, so nothing is offered."""
+    flavour = flavours.get(line.job.queue)
+    if not may.act or flavour is None or line.row is None or buttons.is_read_only(line.job.queue):
+        return None
+    return buttons.of_row(line.row, line.verdict, flavour, back=back)
+
+
+def _unread(found: Inbox | None) -> list[Tally]:
+    return [tally for tally in found.queues if tally.error] if found else []
+
+
+def _tallies(found: Inbox | None) -> list[dict[str, Any]]:
+    """Every verdict that there is now, most urgent first; poison counted besides, for those that are listed."""
+    if found is None:
+        return []
+    told = [
+        {"state": kind.value, "count": count, "words": kind.value}
+        for kind, count in sorted(found.counts.items(), key=lambda pair: -pair[0].urgency)
+        if kind.urgency and count
+    ]
+    if poison := sum(line.verdict.is_poison for line in found.rows):
+        told.insert(0, {"state": inbox.POISON, "count": poison, "words": "of them poison"})
+    return told
+
+
+def _recovery() -> Recovery:
+    return _times.get("24 h", lambda: incidents.recovery_times(24))
+
+
+def _predicted(found: Inbox | None) -> dict[str, Any]:
+    """The worst of the queues that have something active: what their watchdogs can do, and where none is alive."""
+    dogs = [tally.watchdog for tally in found.queues if not tally.error] if found else []
+    times = [dog.recovers_within for dog in dogs if dog.recovers_within is not None]
+    return {"worst": max(times, default=None), "dead": sum(dog.is_dead for dog in dogs), "queues": len(dogs)}
+
+
+def _all_acts(found: Inbox, chosen: Filter, back: str) -> list[dict[str, Any]]:
+    """Of each queue with several orphans: all of them, as the scheduler finds them, listed here or not."""
+    if chosen.cause or chosen.verdict not in ("", Kind.ORPHAN.value, Kind.ABANDONED.value):
+        return []
+    snapshot, told = mirror.newest(), []
+    for tally in sorted(found.queues, key=lambda tally: -_orphans(tally)):
+        sample = snapshot.queue(tally.queue) if snapshot else None
+        is_meant = chosen.queue in ("", written(tally.queue)) and not buttons.is_read_only(tally.queue)
+        if sample and is_meant and _orphans(tally) > 1:
+            acts = buttons.on_orphans(tally.queue, sample.flavour, back=back)
+            told.append({"queue": tally.queue.label, "count": _orphans(tally), "acts": acts})
+    return told[:BULK_QUEUES]
+
+
+def _orphans(tally: Tally) -> int:
+    return sum(count for kind, count in tally.kinds.items() if kind.is_orphaned)
+
+
+def _start(request: HttpRequest, total: int) -> int:
+    written = request.GET.get("from", "")
+    start = int(written) if written.isascii() and written.isdigit() and len(written) < 7 else 0
+    return min(start, max(0, total - 1)) // SIZE * SIZE
+
+
+def _at(chosen: Filter, start: int) -> str:
+    told = {name: value for name in ("queue", "cause", "verdict") if (value := getattr(chosen, name))}
+    return f"?{urlencode({**told, 'from': start})}"

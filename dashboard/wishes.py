@@ -1,0 +1,168 @@
+"""What a person asks for, as an address says it: `/act?act=requeue&job=main/bull:mail/42&job=…`.
+
+`queue=DEPLOYMENT/BASE` alone means the queue itself; with `all=failed` every job of one of its lists, with `all=orphan`
+every active job of that verdict. Names are written as everywhere in addresses. `in` says where the jobs were last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+
+from recovery.domain.acting import Act, Options
+from recovery.domain.jobs import State
+from recovery.domain.refs import JobRef, QueueRef, unslug
+from recovery.domain.verdicts import Kind
+
+JOBS_LIMIT = 100  # by name: as many as a page has rows; more than that are "all matching"
+MESSAGE_LIMIT = 300  # characters of the reason that `fail` writes into a job
+_FLAGS = frozenset(field.name for field in fields(Options) if isinstance(field.default, bool))
+_OFF_LIMITS = frozenset({"is_late"})  # what only the engine may say
+_NUMBERS = {"older_than": 365 * 86_400_000, "limit": 1_000_000}
+
+
+class NotUnderstood(Exception):
+    """The address asks for nothing that can be done; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One act on named jobs, on a queue, or on everything that matches. `back` is where the person came from."""
+
+    act: Act
+    jobs: tuple[JobRef, ...] = ()
+    queue: QueueRef | None = None
+    every: State | Kind | None = None
+    place: State | None = None
+    back: str = ""
+
+    @classmethod
+    def of(cls, asked: QueryDict) -> Wish:
+        """Raises NotUnderstood."""
+        jobs = tuple(dict.fromkeys(map(_job, asked.getlist("job"))))
+        if len(jobs) > JOBS_LIMIT:
+            raise NotUnderstood(f"These are more than {JOBS_LIMIT} jobs. Choose all that match instead.")
+        queue, every = str(asked.get("queue", "")), str(asked.get("all", ""))
+        wish = cls(
+            act=_one(Act, asked.get("act", ""), "There is no such action."),
+            jobs=jobs,
+            queue=_queue(queue) if queue else None,
+            every=_every(every) if every else None,
+            place=next((state for state in State if state.value == asked.get("in")), None),
+            back=_back(asked.get("back", "")),
+        )
+        if not (wish.jobs or wish.queue):
+            raise NotUnderstood("No job was chosen.")
+        return wish
+
+    @property
+    def queues(self) -> dict[QueueRef, list[str]]:
+        """The ids of each queue, in the order they were named."""
+        found: dict[QueueRef, list[str]] = {}
+        for job in self.jobs:
+            found.setdefault(job.queue, []).append(job.id)
+        return found
+
+    @property
+    def address(self) -> str:
+        return address(self.act, self.jobs, queue=self.queue, every=self.every, place=self.place, back=self.back)
+
+
+def address(
+    act: Act | str,
+    jobs: Iterable[JobRef] = (),
+    *,
+    queue: QueueRef | None = None,
+    every: State | Kind | None = None,
+    place: State | None = None,
+    back: str = "",
+) -> str:
+    """Where the dialog of this act is."""
+    parts: list[tuple[str, str]] = [("act", str(act))]
+    if queue is not None:
+        parts.append(("queue", written(queue)))
+    if every is not None:
+        parts.append(("all", every.value))
+    parts += [("job", written_job(job)) for job in jobs]
+    if place is not None:
+        parts.append(("in", place.value))
+    if back:
+        parts.append(("back", back))
+    return f"{reverse('act')}?{urlencode(parts)}"
+
+
+def written(ref: QueueRef) -> str:
+    return f"{ref.deployment}/{ref.slug}"
+
+
+def written_job(ref: JobRef) -> str:
+    """A job as a checkbox and an address name it."""
+    return f"{written(ref.queue)}/{ref.slug}"
+
+
+def options(act: Act, posted: Mapping[str, str], *, shown: bool) -> Options:
+    """As they stand in the form; before it was `shown`, as they are by default."""
+    if not shown:
+        return Options()
+    told: dict[str, Any] = {name: name in posted for name in _FLAGS - _OFF_LIMITS if f"has_{name}" in posted}
+    for name, most in _NUMBERS.items():
+        if name in posted:
+            told[name] = _number(posted[name], most)
+    if posted.get("state"):
+        told["state"] = _one(State, posted["state"], "There is no such list of jobs.")
+    if act is Act.FAIL:
+        told["message"] = posted.get("message", "").strip()[:MESSAGE_LIMIT]
+    return Options(**told)
+
+
+def _number(written: str, most: int) -> int:
+    text = written.strip()
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 16) or int(text) > most:
+        raise NotUnderstood(f"{text[:20]!r} is not a number from 0 to {most:,}.")
+    return int(text)
+
+
+def _queue(written: str) -> QueueRef:
+    deployment, slash, base = written.partition("/")
+    try:
+        if slash and deployment:
+            return QueueRef(deployment, unslug(base))
+    except ValueError:
+        pass
+    raise NotUnderstood("The address names no queue. Perhaps it was cut when it was copied.")
+
+
+def _job(written: str) -> JobRef:
+    queue, _, id = written.rpartition("/")
+    try:
+        return JobRef(_queue(queue), unslug(id))
+    except ValueError:
+        raise NotUnderstood("The address names no job. Perhaps it was cut when it was copied.") from None
+
+
+def _every(written: str) -> State | Kind:
+    lists: tuple[State | Kind, ...] = (*State, *Kind)
+    found = next((one for one in lists if one.value == written), None)
+    if found is None or found in (State.UNKNOWN, Kind.UNKNOWN):
+        raise NotUnderstood("There is no such list of jobs.")
+    return found
+
+
+def _back(written: str) -> str:
+    """Only into our own house."""
+    local = written.startswith("/") and url_has_allowed_host_and_scheme(written, allowed_hosts=None)
+    return written if local else ""
+
+
+def _one(kind: Any, written: str, refusal: str) -> Any:
+    found = next((one for one in kind if one.value == written), None)
+    if found is None:
+        raise NotUnderstood(refusal)
+    return found

@@ -1,0 +1,187 @@
+"""/audit: what was done, found again, checked and taken along."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from dashboard.access import Role
+from recovery.actions import audit
+from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.models import AuditEntry
+from tests.people import browser, person
+from tests.watching import add, bullmq, now_ms
+from tests.web.acting import BASE, look
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NASTY = '"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture(autouse=True)
+def mail(desk: Desk) -> None:
+    bullmq(desk.client, BASE)
+    look(desk)
+
+
+def done(
+    act: Act = Act.REQUEUE,
+    *ids: str,
+    who: str = "anna",
+    outcome: Outcome | None = Outcome.DONE,
+    why: str = "",
+    base: str = BASE,
+    reason: str = "eu-2 starved",
+) -> int:
+    """One act in the audit, with its outcome unless there is none."""
+    ids = ids or ("42",)
+    actor = Actor("person", who, "operator", "10.0.0.7")
+    order = Order(act, QueueRef("main", base), actor, reason, tuple(Seen(id, State.ACTIVE) for id in ids))
+    before = [{"job": id, "before": {"state": "active", "name": "send", "attempts": 1}} for id in ids]
+    number = audit.write_intent(order, {"options": {"reset_stalls": True}, "jobs": before}, ids)
+    if outcome:
+        after = [{"job": id, "outcome": outcome, "why": why, "after": {"state": "waiting"}} for id in ids]
+        audit.write_outcome(number, order, {"jobs": after}, dict.fromkeys(ids, outcome))
+    return number
+
+
+def text(address: str = "/audit", role: Role = Role.ADMIN, status: int = 200) -> str:
+    answer = browser(person(role)).get(address)
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def numbers(page: str) -> list[int]:
+    return [int(number) for number in re.findall(r'id="entry-(\d+)"', page)]
+
+
+def test_an_act_says_who_what_when_from_where_why_and_what_came_of_it(desk: Desk) -> None:
+    done()
+    page = text()
+    for part in (
+        "requeue 1 job",
+        ">42</a>",
+        "bull:mail",
+        "<b>anna</b>",
+        "person, operator",
+        "10.0.0.7",
+        "eu-2 starved",
+    ):
+        assert part in page
+    assert 'data-state="done">done' in page
+
+
+def test_its_own_page_has_before_and_after_of_each_job(desk: Desk) -> None:
+    number = done(Act.REQUEUE, "42", "43")
+    page = text(f"/audit/{number}")
+    assert "Requeue 2 jobs" in page
+    assert page.count('data-state="active">active') == 2
+    assert page.count('data-state="waiting">waiting') == 2
+    assert "reset stalls: yes" in page
+    assert AuditEntry.objects.get(number=number).hash in page
+    assert text(f"/audit/{number + 1}").count("its outcome is") == 1, "the outcome's number leads to the same page"
+
+
+def test_nothing_was_done_yet(desk: Desk) -> None:
+    assert "Nothing was done yet." in text()
+
+
+def test_the_filters_are_in_the_address(desk: Desk) -> None:
+    first = done(who="anna")
+    second = done(Act.FAIL, who="ben", outcome=Outcome.REFUSED, why="It is waiting now.")
+    third = done(Act.REQUEUE, "7", base="bull:video")
+    assert numbers(text()) == [third, second, first]
+    assert numbers(text("/audit?actor=ben")) == [second]
+    assert numbers(text("/audit?act=requeue")) == [third, first]
+    assert numbers(text("/audit?outcome=refused")) == [second]
+    assert numbers(text("/audit?queue=bull:video")) == [third]
+    assert numbers(text("/audit?queue=bull:mail&job=42")) == [second, first]
+    assert numbers(text("/audit?since=2999-01-01")) == []
+    assert "No entry matches" in text("/audit?actor=nobody")
+
+
+@pytest.mark.parametrize("query", ["cursor=x", "since=yesterday", "queue=%ff", "outcome=none", "act=%00", "cursor=-1"])
+def test_an_address_with_nonsense_still_opens(desk: Desk, query: str) -> None:
+    done()
+    text(f"/audit?{query}")
+
+
+def test_pages_lose_nothing(desk: Desk) -> None:
+    made = {done() for _ in range(60)}
+    first = text()
+    older = re.search(r'id="older"[^>]*href="([^"]*)"', first)
+    assert older
+    assert {*numbers(first), *numbers(text(f"/audit{older[1]}"))} == made
+
+
+def test_an_act_that_was_cut_off_says_so_and_how_it_looks_now(desk: Desk) -> None:
+    add(desk.client, BASE, "42")
+    number = done(outcome=None)
+    AuditEntry.objects.filter(number=number).update(at=now_ms() - 120_000)
+    assert "outcome unknown" in text()
+    assert "Now: waiting, 0 attempts made, 0 stalls." in text(f"/audit/{number}")
+
+
+def test_an_admin_verifies_the_chain(desk: Desk) -> None:
+    done()
+    last = done()
+    admin = browser(person(Role.ADMIN))
+    assert f"Chain verified up to #{last + 1}." in admin.post("/audit/verify").content.decode()
+    AuditEntry.objects.filter(number=last).update(reason="nobody will know")
+    page = admin.post("/audit/verify").content.decode()
+    assert "The chain is broken." in page
+    assert f"#{last} altered" in page
+
+
+def test_an_admin_takes_it_along(desk: Desk) -> None:
+    done(reason="=cmd()")
+    admin = browser(person(Role.ADMIN))
+    whole = b"".join(admin.get("/audit/export?format=json").streaming_content)  # type: ignore[attr-defined] # a stream
+    assert [entry["phase"] for entry in json.loads(whole)] == ["intent", "outcome"]
+    answer = admin.get("/audit/export?format=csv")
+    assert "attachment" in answer.headers["Content-Disposition"]
+    table = b"".join(answer.streaming_content).decode()  # type: ignore[attr-defined] # a stream
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert rows[0]["reason"] == "'=cmd()", "no spreadsheet takes it for a formula"
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_others_read_it_and_neither_verify_nor_export(desk: Desk, role: Role) -> None:
+    done()
+    page = text(role=role)
+    assert "requeue 1 job" in page
+    assert "Export" not in page
+    assert "Verify" not in page
+    assert browser(person(role)).post("/audit/verify").status_code == 403
+    assert browser(person(role)).get("/audit/export").status_code == 403
+
+
+def test_a_viewer_restores_nothing(desk: Desk) -> None:
+    number = done(Act.REMOVE)
+    for method in ("get", "post"):
+        assert getattr(browser(person(Role.VIEWER)), method)(f"/audit/{number}/restore").status_code == 403
+
+
+def test_an_entry_that_is_not_there_is_told(desk: Desk) -> None:
+    assert "This is gone" in text("/audit/99", status=404)
+    assert "This is gone" in text("/audit/99/restore", status=404)
+
+
+def test_a_jobs_page_tells_what_was_done_to_it(desk: Desk) -> None:
+    add(desk.client, BASE, "42", timestamp=now_ms() - 60_000)
+    done(who="anna")
+    page = text("/queues/main/bull:mail/jobs/42")
+    assert "Requeued by anna" in page
+    assert "eu-2 starved (#1)" in page
+
+
+def test_harmful_names_are_only_text(desk: Desk) -> None:
+    number = done(Act.REQUEUE, NASTY, who=NASTY, reason=NASTY, why=NASTY)
+    assert "<img" not in text()
+    assert "<img" not in text(f"/audit/{number}")

@@ -1,0 +1,133 @@
+"""/bulk/<id>: how far a run is, what came of each job, and who may stop it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dashboard.access import Role
+from recovery.domain.chain import canonical
+from recovery.models import AuditEntry, BulkItem, BulkRun
+from tests.people import browser, person
+from tests.watching import now_ms
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NASTY = '"><img src=x onerror=alert(1)>'
+
+
+def run(**facts: object) -> BulkRun:
+    told: dict[str, object] = {
+        "created_at": now_ms() - 20_000,
+        "started_at": now_ms() - 10_000,
+        "status": "running",
+        "act": "retry",
+        "deployment": "main",
+        "base": "bull:mail",
+        "actor": canonical({"kind": "person", "name": "anna"}),
+        "reason": "the mail server is back",
+        "total": 1000,
+        "done": 380,
+        "refused": 20,
+    }
+    return BulkRun.objects.create(**(told | facts))
+
+
+def text(number: int, role: Role = Role.ADMIN, more: str = "", status: int = 200) -> str:
+    answer = browser(person(role)).get(f"/bulk/{number}{more}")
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def test_it_says_how_far_it_is_how_fast_and_how_long_still(desk: Desk) -> None:
+    page = text(run().pk)
+    assert 'value="400" max="1000"' in page
+    assert "<b>380</b><span>done" in page
+    assert "<b>20</b><span>skipped" in page
+    assert "<b>600</b><span>left of 1,000" in page
+    assert re.search(r"<b>\d+</b><span>jobs a second", page)
+    assert re.search(r"<b>\d+ s</b><span>left, at this rate", page)
+    assert "the mail server is back" in page
+
+
+def test_afterwards_it_says_how_long_it_took(desk: Desk) -> None:
+    at = now_ms()
+    page = text(run(status="ended", started_at=at - 10_000, ended_at=at).pk)
+    assert "<b>40</b><span>jobs a second" in page
+    assert "<b>10 s</b><span>it took" in page
+
+
+def test_while_it_gathers_no_number_is_made_up(desk: Desk) -> None:
+    page = text(run(status="gathering", total=300, done=0, refused=0).pk)
+    assert not re.search(r"<progress [^>]*value=", page)
+    assert "<b>–</b><span>jobs a second" in page
+
+
+def test_it_refreshes_until_it_is_over(desk: Desk) -> None:
+    assert "hx-get" in text(run().pk, more="/progress")
+    over = text(run(status="ended", ended_at=now_ms()).pk, more="/progress")
+    assert "hx-get" not in over
+    assert "it took" in over
+
+
+def test_each_job_has_its_outcome_and_its_reason(desk: Desk) -> None:
+    found = run(total=3)
+    told = (("1", "done", ""), ("2", "refused", "It is active now."), ("3", "", ""))
+    for place, (job, outcome, why) in enumerate(told):
+        BulkItem.objects.create(run=found, place=place, job=job, seen="{}", outcome=outcome, why=why, audit=7 + place)
+    page = text(found.pk)
+    assert "It is active now." in page
+    assert "not tried yet" in page
+    assert "/audit/8" in page
+    only = text(found.pk, more="?outcome=refused")
+    assert ">2</a>" in only
+    assert ">1</a>" not in only
+
+
+def test_results_come_in_pages(desk: Desk) -> None:
+    found = run(total=150)
+    BulkItem.objects.bulk_create(
+        BulkItem(run=found, place=place, job=str(place), seen="{}", outcome="done") for place in range(150)
+    )
+    page = text(found.pk)
+    assert 'id="next"' in page
+    assert ">149</a>" in text(found.pk, more="?cursor=99")
+
+
+def test_an_admin_stops_it_and_lets_it_go_on(desk: Desk) -> None:
+    found = run()
+    admin = browser(person(Role.ADMIN))
+    assert admin.post(f"/bulk/{found.pk}/stop").headers["Location"] == f"/bulk/{found.pk}"
+    found.refresh_from_db()
+    assert found.wants_stop
+    assert "Stopping after this chunk" in text(found.pk)
+    BulkRun.objects.update(status="stopped")
+    assert "with the 600 that are left" in text(found.pk)
+    admin.post(f"/bulk/{found.pk}/go-on")
+    found.refresh_from_db()
+    assert (found.status, found.wants_stop) == ("waiting", False)
+    assert AuditEntry.objects.filter(phase="note").count() == 2, "both are in the audit"
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+@pytest.mark.parametrize("what", ["stop", "go-on"])
+def test_nobody_else_does(desk: Desk, role: Role, what: str) -> None:
+    found = run()
+    assert "Stop" not in text(found.pk, role)
+    assert browser(person(role)).post(f"/bulk/{found.pk}/{what}").status_code == 403
+    found.refresh_from_db()
+    assert not found.wants_stop
+
+
+def test_a_run_that_is_not_there_is_told(desk: Desk) -> None:
+    assert "This is gone" in text(99, status=404)
+    assert browser(person(Role.ADMIN)).post("/bulk/99/stop").status_code == 404
+
+
+def test_harmful_names_are_only_text(desk: Desk) -> None:
+    from recovery.domain.refs import slug
+
+    found = run(base=slug(f"bull:{NASTY}"), reason=NASTY, trouble=NASTY, total=1)
+    BulkItem.objects.create(run=found, place=0, job=slug(NASTY), seen="{}", outcome="refused", why=NASTY)
+    assert "<img" not in text(found.pk)

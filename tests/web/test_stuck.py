@@ -1,0 +1,210 @@
+"""/stuck: what the watch found, said truly, with what each person may do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from django.test import Client
+
+from dashboard.access import Role
+from dashboard.views import stuck as view
+from recovery.connections import registry
+from recovery.domain.acting import Act
+from recovery.domain.inbox import Inbox, Tally, Watchdog
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
+from recovery.models import Incident
+from recovery.reads import inboxes
+from tests.people import browser, person
+from tests.watching import bullmq, now_ms
+from tests.web.acting import BASE, look
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db
+NOBODY = "Nothing: no worker is connected."
+
+
+@pytest.fixture(autouse=True)
+def mail(desk: Desk) -> None:
+    bullmq(desk.client, BASE)
+    look(desk)
+    view._times._windows.clear()
+
+
+def stuck(id: str, kind: Kind = Kind.ABANDONED, *, base: str = BASE, name: str = "send", **facts: object) -> Stuck:
+    told = {
+        "evidence": ("Worker mail-3 lost its connection 4 min ago.",),
+        "cause": Cause.CRASHED,
+        "cause_evidence": "exit 137",
+        "fate": NOBODY,
+        "suggests": Act.REQUEUE if kind.is_orphaned else Act.RELEASE,
+    } | facts
+    ref = QueueRef("main", base).job(id)
+    row = JobRow(ref, State.ACTIVE, name, processed_at=now_ms() - 60_000)
+    return Stuck(ref, name, Verdict(kind, **told), now_ms() - 240_000, "mail-3", row)  # type: ignore[arg-type] # facts
+
+
+def found(desk: Desk, lines: Iterable[Stuck] = (), *, age: int = 1000, looked: int = 25, error: str = "") -> None:
+    """As the watch publishes it."""
+    lines = tuple(lines)
+    at = now_ms() - age
+    tallies = []
+    for ref in dict.fromkeys(line.job.queue for line in lines) or [QueueRef("main", BASE)]:
+        kinds = [line.verdict.kind for line in lines if line.job.queue == ref]
+        counted = {kind: kinds.count(kind) for kind in set(kinds)}
+        people = sum(line.verdict.needs_a_person for line in lines if line.job.queue == ref)
+        tallies.append(Tally(ref, counted, people, looked, 0, at, Watchdog(at, 30_000, False, 45_000), error))
+    inboxes.publish(registry.registry().state(), Inbox(at, lines, tuple(tallies)))
+    desk.forget()
+
+
+def text(role: Role = Role.ADMIN, address: str = "/stuck") -> str:
+    answer = browser(person(role)).get(address)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def ids(page: str) -> list[str]:
+    return re.findall(r'class="id" href="[^"]*">([^<]*)</a>', page)
+
+
+def test_a_line_says_what_where_since_when_why_and_what_comes(desk: Desk) -> None:
+    found(desk, [stuck("42")])
+    page = text()
+    assert ids(page) == ["42"]
+    assert 'data-state="abandoned">abandoned' in page
+    assert "Worker mail-3 lost its connection 4 min ago." in page
+    assert "Likely cause: <b>crashed</b> (exit 137)" in page
+    assert f"If nobody acts: {NOBODY}" in page
+    assert "4 min ago" in page
+    assert "1 of 25 active jobs in 1 queue" in page
+
+
+def test_the_suggested_act_stands_out_and_the_others_are_in_the_menu(desk: Desk) -> None:
+    found(desk, [stuck("42")])
+    page = text(Role.OPERATOR)
+    first, menu = page.split('<details class="menu">', 1)
+    assert re.search(r'act=requeue[^>]*data-kind="primary"', first)
+    assert "act=fail" in menu
+    assert "act=remove" in menu
+    assert "act=remove" not in first
+
+
+def test_a_viewer_sees_it_all_and_no_button(desk: Desk) -> None:
+    found(desk, [stuck("42")])
+    page = text(Role.VIEWER)
+    assert ids(page) == ["42"]
+    assert "act=requeue" not in page
+    assert "data-select" not in page
+
+
+def test_only_an_admin_gets_check_boxes_and_everything_at_once(desk: Desk) -> None:
+    found(desk, [stuck("1"), stuck("2")])
+    assert "data-select" not in text(Role.OPERATOR)
+    page = text(Role.ADMIN)
+    assert page.count("data-select ") == 2
+    assert "all=orphan" in page
+    assert "all=orphan" not in text(Role.OPERATOR)
+
+
+def test_the_filter_is_in_the_address(desk: Desk) -> None:
+    bullmq(desk.client, "bull:video")
+    look(desk, BASE, "bull:video")
+    lines = [stuck("1"), stuck("2", Kind.DOOMED, cause=Cause.DEPLOYED), stuck("3", base="bull:video", is_poison=True)]
+    found(desk, lines)
+    assert ids(text(address="/stuck?verdict=doomed")) == ["2"]
+    assert ids(text(address="/stuck?verdict=poison")) == ["3"]
+    assert ids(text(address="/stuck?cause=deployed+over")) == ["2"]
+    assert ids(text(address="/stuck?queue=main/bull:video")) == ["3"]
+    assert "No stuck job matches this filter" in text(address="/stuck?queue=main/bull:none")
+    assert ids(text(address="/stuck/rows?verdict=doomed")) == ["2"]
+
+
+def test_all_clear_says_what_was_looked_at_and_when(desk: Desk) -> None:
+    found(desk, looked=25, age=2000)
+    page = text()
+    assert "All clear." in page
+    assert "25 active jobs in 1 queue were looked at" in page
+
+
+def test_what_could_not_be_looked_at_is_no_all_clear(desk: Desk) -> None:
+    found(desk, error="connection refused")
+    page = text()
+    assert "All clear" not in page
+    assert "connection refused" in page
+    assert "That is no all-clear" in page
+
+
+def test_an_old_inbox_is_no_all_clear(desk: Desk) -> None:
+    found(desk, age=60_000)
+    page = text()
+    assert "This is old." in page
+    assert "All clear" not in page
+
+
+def test_before_anybody_looked_nothing_is_said_of_the_jobs(desk: Desk) -> None:
+    page = text()
+    assert "Nobody has looked yet." in page
+    assert "All clear" not in page
+
+
+def test_the_number_in_the_navigation_counts_those_that_need_a_person(desk: Desk) -> None:
+    assert 'class="count"' not in text(address="/queues")
+    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.ORPHAN, until=now_ms() + 9000)])
+    assert '<span class="count">2<span class="hush"> need a person' in text(address="/queues")
+    assert '<span class="count">2<' in text(address="/stuck/count")
+    found(desk)
+    assert 'class="count"' not in text(address="/queues")
+
+
+def test_recovery_of_the_last_day_stands_beside_what_is_predicted(desk: Desk) -> None:
+    for seconds in (41, 40, 112):
+        Incident.objects.create(
+            deployment="main",
+            base=BASE,
+            job=str(seconds),
+            kind="orphan",
+            opened_at=now_ms() - 200_000,
+            proven_at=now_ms() - 190_000,
+            closed_at=now_ms() - 200_000 + seconds * 1000,
+        )
+    found(desk)
+    page = text()
+    assert "<b>41 s</b><span>median recovery, 24 h; worst 1 min 52 s</span>" in page
+    assert "<b>45 s</b><span>predicted worst, as configured</span>" in page
+
+
+def test_harmful_names_are_only_text(desk: Desk) -> None:
+    nasty = '"><img src=x onerror=alert(1)>'
+    found(desk, [stuck(nasty, name="<script>alert(2)</script>", evidence=("<b>x</b>",), fate="<i>y</i>")])
+    page = text()
+    for harm in ("<img", "<script>alert", "<b>x</b>", "<i>y</i>"):
+        assert harm not in page
+
+
+def test_a_queue_that_is_read_only_by_configuration_offers_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dashboard import buttons
+
+    found(desk, [stuck("1"), stuck("2")])
+    monkeypatch.setattr(buttons, "_read_only", lambda: frozenset({"main"}))
+    page = text()
+    assert "act=requeue" not in page
+    assert "all=orphan" not in page
+
+
+def test_long_lists_come_in_pages(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "SIZE", 2)
+    found(desk, [stuck(str(number)) for number in range(5)])
+    assert ids(text()) == ["0", "1"]
+    assert ids(text(address="/stuck?from=4")) == ["4"]
+    assert ids(text(address="/stuck?from=99")) == ["4"]
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete"])
+def test_it_is_only_read(desk: Desk, method: str) -> None:
+    client: Client = browser(person(Role.ADMIN))
+    for address in ("/stuck", "/stuck/rows", "/stuck/count"):
+        assert getattr(client, method)(address).status_code == 405
