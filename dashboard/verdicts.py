@@ -34,7 +34,7 @@ def cells(verdict: Verdict) -> Cells:
         "is_poison": verdict.is_poison,
         "why": shown(verdict.why),
         "cause": "" if verdict.cause is Cause.UNKNOWN else verdict.cause.value,
-        "cause_why": shown(verdict.cause_evidence),
+        "cause_why": shown(verdict.cause_evidence).rstrip("."),
         "fate": shown(verdict.fate) or "unknown.",
         "times": _times(verdict),
         "tone": "stuck" if verdict.is_poison else _TONES[verdict.kind],

@@ -17,7 +17,7 @@ def fate(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
         case Kind.UNLOCKED | Kind.ORPHAN:
             return _rescued(row, around)
         case Kind.ABANDONED:
-            return f"Nothing: {_why_dead(around)}.", None
+            return f"Nothing happens: {_why_dead(around)}.", None
         case Kind.GHOST:
             return _ghost(row, around)
         case _:
@@ -25,8 +25,8 @@ def fate(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
 
 
 _SAID = {
-    Kind.HELD: "Nothing: its worker renews the lock.",
-    Kind.OVERDUE: "Nothing: its worker renews the lock, so it may run for ever.",
+    Kind.HELD: "Nothing happens: its worker renews the lock.",
+    Kind.OVERDUE: "Nothing happens: its worker renews the lock, so it may run for ever.",
     Kind.STRAY: "It runs on for nobody: nothing waits for what it returns.",
     Kind.UNKNOWN: "Unknown.",
 }
@@ -46,7 +46,7 @@ def parent_words(row: JobRow, parent: Parent) -> str:
 def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
     ttl = row.lock.ttl if row.lock else None
     if ttl is None:
-        return "Nothing: the lock never ends, so no watchdog will take it.", None
+        return "Nothing happens: the lock never ends, so no watchdog will take it.", None
     unless = " unless it is renewed" if kind is Kind.LATE else ""
     if around.watchdog_is_dead:
         return f"The lock ends in {age(ttl)}{unless}; then nothing: {_why_dead(around)}.", None
@@ -57,7 +57,7 @@ def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
 
 def _rescued(row: JobRow, around: Surroundings) -> Fate:
     if around.watchdog_is_dead:
-        return f"Nothing: {_why_dead(around)}.", None
+        return f"Nothing happens: {_why_dead(around)}.", None
     within = around.rescued_within
     said = f"The watchdog of a worker takes it within {age(within)}{_then(row, around)}."
     if around.nobody_is_here is None:
@@ -78,7 +78,7 @@ def _ghost(row: JobRow, around: Surroundings) -> Fate:
     if row.lock is not None:
         return "Its worker cannot finish it: the library finds no such job.", None
     if around.watchdog_is_dead:
-        return f"Nothing while {_why_dead(around)}; a later worker may run it without its name and data.", None
+        return f"Nothing happens while {_why_dead(around)}; a later worker may run it without its name and data.", None
     return "The watchdog puts the id back, and a worker may run it without its name and data.", None
 
 

@@ -44,7 +44,7 @@ def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
     abandoned = one.sees(ref, Kind.ABANDONED)
     assert abandoned.name == "mail"
     assert abandoned.verdict.cause is Cause.CRASHED
-    assert abandoned.verdict.fate == "Nothing: no worker is connected, so there is no watchdog."
+    assert abandoned.verdict.fate == "Nothing happens: no worker is connected, so there is no watchdog."
     assert abandoned.verdict.needs_a_person
     (incident,) = incidents.of_job(ref.job(job))
     assert (incident.kind, incident.closed_at, incident.number) == ("abandoned", None, abandoned.incident)

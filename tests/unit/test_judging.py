@@ -58,7 +58,7 @@ def test_a_lock_with_time_left_is_held() -> None:
     found = judged(row())
     assert (found.kind, found.suggests, found.until) == (Kind.HELD, None, None)
     assert found.why == "Worker mail-1 holds it; its lock has 22 s left."
-    assert found.fate == "Nothing: its worker renews the lock."
+    assert found.fate == "Nothing happens: its worker renews the lock."
 
 
 @pytest.mark.parametrize(("ttl", "kind"), [(12_000, Kind.HELD), (11_999, Kind.LATE), (0, Kind.LATE)])
@@ -141,7 +141,7 @@ def test_a_lock_without_end_is_doomed_once_a_living_holder_would_have_renewed_it
     assert judged(endless, WELL, seen(29_999)).kind is Kind.HELD
     found = judged(endless, WELL, seen(30_000))
     assert (found.kind, found.suggests) == (Kind.DOOMED, Act.RELEASE)
-    assert found.fate == "Nothing: the lock never ends, so no watchdog will take it."
+    assert found.fate == "Nothing happens: the lock never ends, so no watchdog will take it."
     assert found.needs_a_person
 
 
@@ -181,7 +181,7 @@ def test_what_is_not_proven_says_when_it_will_be() -> None:
 def test_an_orphan_without_a_watchdog_is_abandoned() -> None:
     found = judged(lockless(), EMPTY, seen(2 * MINUTE))
     assert found.kind is Kind.ABANDONED
-    assert found.fate == "Nothing: no worker is connected, so there is no watchdog."
+    assert found.fate == "Nothing happens: no worker is connected, so there is no watchdog."
     assert found.evidence == (
         "It is active and has had no lock for 2 min.",
         "No worker is connected, so there is no watchdog.",
@@ -196,7 +196,7 @@ def test_workers_that_leave_the_check_out_abandon_their_orphans(silent: int, kin
     found = judged(lockless(), around, SURE)
     assert found.kind is kind
     if kind is Kind.ABANDONED:
-        assert found.fate == "Nothing: workers are connected, but nobody has run the stalled check for 1 min."
+        assert found.fate == "Nothing happens: workers are connected, but nobody has run the stalled check for 1 min."
 
 
 def test_a_queue_that_was_only_just_looked_at_is_not_called_unwatched() -> None:

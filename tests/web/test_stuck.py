@@ -24,7 +24,7 @@ from tests.web.acting import BASE, look
 from tests.web.conftest import Desk
 
 pytestmark = pytest.mark.django_db
-NOBODY = "Nothing: no worker is connected."
+NOBODY = "Nothing happens: no worker is connected."
 
 
 @pytest.fixture(autouse=True)
