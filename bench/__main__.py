@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import failed_page, measure, overview, snapshot, stage, streams, viewers
+from bench import actions, failed_page, measure, overview, snapshot, stage, streams, viewers
 from bench.measure import Result
 
 MISSED = 1
@@ -20,6 +20,8 @@ def main() -> int:
         "viewers": lambda: viewers.run(quick=asked.quick),
         "overview": lambda: overview.run(quick=asked.quick),
         "failed_page": lambda: failed_page.run(quick=asked.quick),
+        "orphans": lambda: actions.run_orphans(quick=asked.quick),
+        "failed_retried": lambda: actions.run_failed(quick=asked.quick),
         "streams": lambda: streams.run(quick=asked.quick, minutes=asked.minutes),
     }
     unknown = set(asked.names) - set(benches)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from recovery.reads import snapshots
 from tests.driver import node
+from tests.fleet import Queue
 from tests.processes import end, spawn
 from tests.stores import Store
 from tests.waiting import until
@@ -24,6 +25,29 @@ from tests.web_process import ROOT, WebProcess, environ_of
 NODE_HOME = Path(__file__).with_name("node")
 PREFIX = "bull"
 SEED_SECONDS = 300.0
+URGENT = 5  # the priority of a job that has one
+ADDED = 1_000  # jobs that the library adds at once
+FILL = 5_000  # jobs a script of the stage's own
+
+# What a worker leaves that took so many jobs and died: all of them active and marked by the library's check, no lock.
+_ORPHAN = """
+for _ = 1, ARGV[1] do
+  local id = redis.call('RPOPLPUSH', KEYS[1] .. ':wait', KEYS[1] .. ':active')
+  redis.call('HSET', KEYS[1] .. ':' .. id, 'processedOn', 1760000000000 + id, 'ats', 1)
+  redis.call('SADD', KEYS[1] .. ':stalled', id)
+end
+"""
+# What a worker leaves that failed all there was, urgent ones too.
+_FAIL = """
+for _ = 1, ARGV[1] do
+  local id = redis.call('RPOP', KEYS[1] .. ':wait') or redis.call('ZPOPMIN', KEYS[1] .. ':prioritized')[1]
+  local at = 1760000000000 + id
+  redis.call('HSET', KEYS[1] .. ':' .. id, 'processedOn', at, 'finishedOn', at + 9, 'ats', 1, 'atm', 1,
+    'failedReason', 'ECONNREFUSED 10.0.0.7:25', 'stacktrace', '["Error: ECONNREFUSED\\\\n  at x"]')
+  redis.call('ZADD', KEYS[1] .. ':failed', at + 9, id)
+end
+redis.call('DEL', KEYS[1] .. ':pc')
+"""
 
 
 class NoPeer(RuntimeError):
@@ -42,6 +66,21 @@ def queues(count: int, *, full: int, jobs: int) -> Iterator[Store]:
     with Store("valkey") as store:
         _node("seed.mjs", store.url, count, full, jobs)
         yield store
+
+
+def orphans(store: Store, queue: Queue, count: int) -> None:
+    """Active jobs of the real library, whose holder is gone for good."""
+    queue.add_many(count)
+    _fill(store, queue, _ORPHAN, count)
+
+
+def failed(store: Store, queue: Queue, count: int, *, urgent_every: int) -> None:
+    """Failed jobs of the real library; one in so many has a priority."""
+    plain, urgent = ({"name": "job", "data": {}, "opts": options} for options in ({}, {"priority": URGENT}))
+    for start in range(0, count, ADDED):
+        places = range(start, min(start + ADDED, count))
+        queue.add_bulk([urgent if place % urgent_every == 0 else plain for place in places])
+    _fill(store, queue, _FAIL, count)
 
 
 @contextmanager
@@ -88,6 +127,12 @@ def house(store: Store, count: int, *, limits: Mapping[str, object] | None = Non
 def _shown(state: Store) -> int:
     snapshot = snapshots.fetch(state.client)
     return len(snapshot.queues) if snapshot else 0
+
+
+def _fill(store: Store, queue: Queue, text: str, count: int) -> None:
+    fill = store.client.register_script(text)
+    for start in range(0, count, FILL):
+        fill(keys=[queue.base], args=[min(FILL, count - start)])
 
 
 def _node(script: str, *arguments: object) -> None:

@@ -3,6 +3,7 @@
 import { createRequire } from "node:module";
 import { common, EVENTS } from "./common.mjs";
 import { read } from "./connections.mjs";
+import { swept } from "./hands.mjs";
 import { processor } from "./processors.mjs";
 
 export function bull(library, complain) {
@@ -40,6 +41,24 @@ export function bull(library, complain) {
       queue.process("*", concurrency, run).catch(complain);
       await queue.isReady();
       return { held, close: (force) => close(queue, force) };
+    },
+
+    // Its token is the queue object's own, so each hand is a process to Bull.
+    async hand(where, settings) {
+      const queue = make(where, { settings });
+      await queue.isReady();
+      return {
+        take: () => {
+          queue.drained = false; // else it waits for a job, as a worker does
+          return queue.getNextJob();
+        },
+        finish: (job) => job.moveToCompleted("by hand", false, true),
+        fail: (job, error) => job.moveToFailed(error, false),
+        renew: (job, ms) => job.extendLock(ms),
+        token: () => queue.token,
+        sweep: () => swept(queue, () => queue.moveUnlockedJobsToWait()),
+        close: () => close(queue, true),
+      };
     },
   };
 }

@@ -3,6 +3,7 @@
 import { createRequire } from "node:module";
 import { common, EVENTS } from "./common.mjs";
 import { read } from "./connections.mjs";
+import { swept } from "./hands.mjs";
 import { processor } from "./processors.mjs";
 
 const FIELDS = [
@@ -69,6 +70,26 @@ export function bullmq(library, complain) {
         await end(link.connection);
       };
       return { held, close };
+    },
+
+    async hand(where, options) {
+      const link = connect(where);
+      const worker = new Worker(where.name, null, { ...link, ...options, autorun: false });
+      worker.on("error", complain);
+      await worker.waitUntilReady();
+      let turn = 0;
+      return {
+        take: () => worker.getNextJob(`${worker.id}:${turn++}`, { block: false }),
+        finish: (job) => job.moveToCompleted("by hand", job.token, false),
+        fail: (job, error) => job.moveToFailed(error, job.token, false),
+        renew: (job, ms) => job.extendLock(job.token, ms),
+        token: (job) => job.token,
+        sweep: () => swept(worker, () => worker.moveStalledJobsToWait()),
+        close: async () => {
+          await worker.close(true);
+          await end(link.connection);
+        },
+      };
     },
   };
 }

@@ -10,6 +10,7 @@ import { createInterface } from "node:readline";
 import { bull } from "./bull.mjs";
 import { bullmq } from "./bullmq.mjs";
 import { read } from "./connections.mjs";
+import { hands } from "./hands.mjs";
 
 const CLOSE_MS = 1000; // a connection whose store is gone may never close
 const EVENTS_KEPT = 10_000;
@@ -21,6 +22,7 @@ const name = process.argv[2];
 const library = name.startsWith("bullmq") ? bullmq(name, complain) : bull(name, complain);
 const queues = new Map();
 const workers = new Map();
+const moved = hands(library);
 let hasMetCluster = false;
 
 const plain = ["counts", "schedules", "isPaused", "pause", "resume", "workers"];
@@ -42,6 +44,9 @@ const operations = {
 const alone = {
   addFlow: ({ queue, tree }) => need(library, "flow")(queue, tree),
   work,
+  hand: moved.hand,
+  step: moved.step,
+  closeHands: moved.closeHands,
   events: ({ worker }) => workers.get(worker).events,
   release: ({ worker }) => letGo(workers.get(worker)),
   closeWorker: ({ worker, force }) => closeWorker(worker, force),
@@ -89,6 +94,7 @@ async function reset() {
   const closed = await Promise.all([
     ...[...workers.keys()].map((id) => closeWorker(id, true)),
     ...open.map((queue) => inTime(queue.close())),
+    inTime(moved.closeHands()),
   ]);
   return closed.filter((done) => !done).length + (hasMetCluster ? 1 : 0);
 }
