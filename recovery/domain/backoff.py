@@ -1,0 +1,100 @@
+"""How long to wait before the next try, and how many tries there are: by the name of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from recovery.domain.ages import DAY, HOUR, SECOND, took
+from recovery.domain.refs import raw, shown
+
+ATTEMPTS = 5
+FIRST = SECOND
+FACTOR = 2.0
+LONGEST = 6 * HOUR  # what still fails then waits for a person rather than for time
+JITTER = 0.2  # of the pause: enough that jobs which failed together do not come back together
+# Beyond these a number is a slip of the pen.
+ATTEMPTS_LIMIT, FACTOR_LIMIT, PAUSE_LIMIT = 100, 100.0, 30 * DAY
+ANY = "*"
+_SCALE = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """`attempts` relaunches of one job, the first one `first` ms after it failed, each later one `factor` times later.
+
+    Jitter only ever adds to a pause, and never beyond `longest`.
+    """
+
+    attempts: int = ATTEMPTS
+    first: int = FIRST
+    factor: float = FACTOR
+    longest: int = LONGEST
+    jitter: float = JITTER
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.attempts <= ATTEMPTS_LIMIT:
+            raise ValueError(f"attempts are 0 to {ATTEMPTS_LIMIT}")
+        if not 0 <= self.first <= self.longest <= PAUSE_LIMIT:
+            raise ValueError(f"first is at most longest, and that at most {took(PAUSE_LIMIT)}")
+        if not 1.0 <= self.factor <= FACTOR_LIMIT:
+            raise ValueError(f"the factor is 1 to {FACTOR_LIMIT:g}")
+        if not 0.0 <= self.jitter <= 1.0:
+            raise ValueError("the jitter is 0 to 1")
+
+    def pause(self, made: int, key: str) -> int:
+        """ms to wait before the relaunch that follows `made` others. The same for a job whenever it is asked: a new
+        throw of the dice at each look would let the shortest pause win.
+        """
+        # At the longest pause too there has to be room for the jitter, or all would come at once again.
+        low = max(float(self.first), min(self._grown(made), self.longest / (1.0 + self.jitter)))
+        return min(self.longest, round(low * (1.0 + self.jitter * chance(key, made))))
+
+    @property
+    def words(self) -> str:
+        if not self.attempts:
+            return "Never relaunched."
+        if self.attempts == 1:
+            return f"1 relaunch, {took(self.first)} after the failure."
+        how = "always as long" if self.factor == 1.0 else f"then {self.factor:g} times as long each time"
+        return f"{self.attempts} relaunches, the first after {took(self.first)}, {how}, at most {took(self.longest)}."
+
+    def _grown(self, made: int) -> float:
+        grown = float(self.first)
+        if self.factor == 1.0:
+            return grown
+        for _ in range(made):  # not by a power: that overflows long before anybody waits so long
+            if grown >= self.longest or not grown:
+                break
+            grown *= self.factor
+        return grown
+
+
+@dataclass(frozen=True, slots=True)
+class Backoffs:
+    """A queue's table. A name that ends in `*` stands for all that begin so; the longest that fits counts."""
+
+    default: Backoff = Backoff()
+    by_name: Mapping[str, Backoff] = field(default_factory=dict)
+
+    def of(self, name: str) -> Backoff:
+        return self.by_name.get(self.entry(name), self.default)
+
+    def entry(self, name: str) -> str:
+        """The name in the table that counts for a job's name; `*` is the default."""
+        if name in self.by_name:
+            return name
+        fitting = [known for known in self.by_name if known.endswith(ANY) and name.startswith(known[:-1])]
+        return max(fitting, key=len, default=ANY)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        named = (f"{shown(name)}: {backoff.words}" for name, backoff in sorted(self.by_name.items()))
+        return *named, f"{'All others' if self.by_name else 'All'}: {self.default.words}"
+
+
+def chance(key: str, number: int) -> float:
+    """0 up to 1, spread evenly over keys, and always the same for one."""
+    digest = blake2b(raw(key) + b"\0" + str(number).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / _SCALE

@@ -1,0 +1,187 @@
+"""The Redis brake: holds every scanner of a deployment while its store, and not its workers, may be what is wrong.
+
+Two things engage it. Many jobs lose their locks in one look: a store that came back empty or failed over has lost the
+locks of jobs whose workers run on. Or the store's run id or role changed, or it has just started: until every worker
+had time to renew its lock, a missing one proves nothing.
+
+The second goes by itself after two lock lengths. The first asks a person, and goes by itself when nothing of the kind
+was seen for a while: who still has no lock then is not being worked on, or its library has long since run it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from recovery.domain import stored
+from recovery.domain.ages import MINUTE, SECOND, age
+from recovery.domain.refs import shown
+
+LOST_AT_LEAST = 20  # jobs: fewer are one worker that died
+LOST_PART = 4  # more than one in so many of the active jobs
+LOCK_LENGTHS = 2  # workers renew at half of one; after two every worker that lives has renewed
+LOCK_LENGTH = 30 * SECOND  # what both libraries use, when none was seen
+# As long as the stale check waits before it acts: longer than anything a library itself would wait.
+PATIENCE = 15 * MINUTE
+
+
+class Why(StrEnum):
+    LOCKS = "locks"
+    RUN = "run"
+    ROLE = "role"
+    STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a deployment. None and "" are: not known.
+
+    `lost` of the active jobs had a lock at the look before and have none now; of `gone` of these the holder's
+    connection is gone too while others stayed, so that no store has to be blamed for them.
+    """
+
+    at: int
+    active: int | None = None
+    lost: int | None = None
+    gone: int = 0
+    run_id: str = ""
+    role: str = ""
+    uptime: int | None = None  # ms
+    lock_length: int | None = None  # the longest in use
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why the brake holds. `until` is when it goes by itself, None: a person has to release it."""
+
+    why: Why
+    since: int
+    until: int | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """What is remembered of a deployment between two looks."""
+
+    run_id: str = ""
+    role: str = ""
+    lock_length: int = LOCK_LENGTH
+    holds: tuple[Hold, ...] = ()
+    released_at: int | None = None
+    released_by: str = ""
+
+    def seen(self, look: Look, *, patience: int | None = PATIENCE) -> Brake:
+        """After one more look. `patience` None: lost locks wait for a person, however long it takes.
+
+        A store that did not answer is no look: then there is nothing to act on either.
+        """
+        length = look.lock_length or self.lock_length
+        holds = {hold.why: _lengthened(hold, length) for hold in self.holding(look.at)}
+        for hold in (*self._lost(look, patience), *self._changed(look, length), *self._started(look, length)):
+            holds[hold.why] = _joined(holds.get(hold.why), hold)
+        return replace(
+            self,
+            run_id=look.run_id or self.run_id,
+            role=look.role or self.role,
+            lock_length=length,
+            holds=tuple(holds.values()),
+        )
+
+    def holding(self, now: int) -> tuple[Hold, ...]:
+        """Why it holds now; empty: the scanners may act."""
+        return tuple(hold for hold in self.holds if hold.until is None or now < hold.until)
+
+    def released(self, now: int, by: str) -> Brake:
+        """By a person. What engages it later counts again; what was known then does not."""
+        return replace(self, holds=(), released_at=now, released_by=by)
+
+    def words(self, now: int) -> tuple[str, ...]:
+        """One sentence for each hold, with when it ends."""
+        holding = self.holding(now)
+        if holding:
+            return tuple(f"{hold.evidence} {_end_words(hold, now)}" for hold in holding)
+        if self.released_at is not None:
+            return (f"It does not hold. {shown(self.released_by)} released it {age(now - self.released_at)} ago.",)
+        return ("It does not hold.",)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "role": self.role,
+            "lock_length": self.lock_length,
+            "holds": [[hold.why.value, hold.since, hold.until, hold.evidence] for hold in self.holds],
+            "released_at": self.released_at,
+            "released_by": self.released_by,
+        }
+
+    @classmethod
+    def from_json(cls, written: Any) -> Self:
+        """Raises ValueError on what `as_json` cannot have made."""
+        run_id, role, lock_length, holds, released_at, released_by = stored.fields(written, *_FIELDS)
+        return cls(
+            stored.text(run_id),
+            stored.text(role),
+            stored.count(lock_length),
+            tuple(_hold(*row) for row in stored.rows(holds, 4)),
+            stored.whole_or_none(released_at),
+            stored.text(released_by),
+        )
+
+    def _lost(self, look: Look, patience: int | None) -> Iterator[Hold]:
+        if look.lost is None or look.active is None:
+            return
+        lost = look.lost - look.gone
+        if lost >= LOST_AT_LEAST and lost * LOST_PART > look.active:
+            said = f"{lost:,} of {look.active:,} active jobs lost their locks in one look; their workers may run on."
+            yield Hold(Why.LOCKS, look.at, None if patience is None else look.at + patience, said)
+
+    def _changed(self, look: Look, length: int) -> Iterator[Hold]:
+        """A value that is not known is no change; the next that is known is compared with the last one."""
+        until = look.at + LOCK_LENGTHS * length
+        if self.run_id and look.run_id and self.run_id != look.run_id:
+            said = "The store was restarted, or another one took its place: its run id changed."
+            yield Hold(Why.RUN, look.at, until, said)
+        if self.role and look.role and self.role != look.role:
+            said = f"The store's role changed from {shown(self.role)} to {shown(look.role)}."
+            yield Hold(Why.ROLE, look.at, until, said)
+
+    def _started(self, look: Look, length: int) -> Iterator[Hold]:
+        """Also where nothing is remembered: a state store that was lost together with the queues says nothing."""
+        if look.uptime is None:
+            return
+        at = look.at - look.uptime
+        was_known = self.released_at is not None and at <= self.released_at
+        if not was_known and look.at < at + LOCK_LENGTHS * length:
+            yield Hold(Why.STARTED, at, at + LOCK_LENGTHS * length, f"The store was started {age(look.uptime)} ago.")
+
+
+_FIELDS = ("run_id", "role", "lock_length", "holds", "released_at", "released_by")
+
+
+def _lengthened(hold: Hold, length: int) -> Hold:
+    """Longer locks than were known when it began: their workers have longer to renew."""
+    if hold.until is None or hold.why is Why.LOCKS:
+        return hold
+    return replace(hold, until=max(hold.until, hold.since + LOCK_LENGTHS * length))
+
+
+def _joined(old: Hold | None, new: Hold) -> Hold:
+    """The same trouble again: since when it was first seen, until the later end."""
+    if old is None:
+        return new
+    until = None if old.until is None or new.until is None else max(old.until, new.until)
+    return replace(new, since=min(old.since, new.since), until=until)
+
+
+def _end_words(hold: Hold, now: int) -> str:
+    if hold.until is None:
+        return f"Scanners hold for {age(now - hold.since)}, until a person releases them."
+    asked = " or when a person releases them" if hold.why is Why.LOCKS else ""
+    return f"Scanners hold for {age(hold.until - now)} more{asked}."
+
+
+def _hold(why: Any, since: Any, until: Any, evidence: Any) -> Hold:
+    return Hold(Why(why), stored.whole(since), stored.whole_or_none(until), stored.text(evidence))

@@ -1,0 +1,212 @@
+"""Stops relaunching what fails again: one breaker for each queue and error signature.
+
+Closed, it counts how the last relaunches ended. When more than half of at least twenty failed again it opens, and
+nothing goes. After a pause it is half-open: one job goes as a probe. When the probe succeeds the breaker closes and
+counts anew; when it fails, the next pause is longer.
+
+Until twenty have ended, no more than twenty are out at once: else thousands could go before the first has failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from recovery.domain import stored
+from recovery.domain.ages import DAY, HOUR, MINUTE, age
+from recovery.domain.backoff import Backoff
+from recovery.domain.refs import shown
+from recovery.domain.signatures import LIMIT
+
+ENOUGH = 20  # relaunches that have to have ended before anything is said of them; so many of the last are counted
+COUNTED_FOR = 72 * HOUR  # how a relaunch ended says nothing of the upstream of a week later
+OUT_LIMIT = 1_000  # relaunches that are followed at once: the state has to stay small
+OUT_FOR = DAY  # a relaunch of which nothing was heard for so long is not waited for any more
+PAUSE = Backoff(first=5 * MINUTE, factor=2.0, longest=6 * HOUR, jitter=0.2)
+
+
+class Stage(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class Ended(StrEnum):
+    """How a relaunch ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # again, with whatever error
+    UNKNOWN = "unknown"  # it was removed, or never went: it says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """A job that was relaunched and has not ended yet."""
+
+    id: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    at: int
+    has_failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """While it is open `results` stand still: they are why it opened. `error` is what a relaunched job said last; it is
+    to be redacted like every error before anybody reads it.
+    """
+
+    signature: str = ""
+    results: tuple[Result, ...] = ()
+    out: tuple[Out, ...] = ()
+    opened_at: int | None = None
+    retry_at: int = 0  # open: when a probe may go
+    trips: int = 0  # pauses since it opened: one, and one for each probe that failed
+    probe: str | None = None  # id of the job that went as one
+    error: str = ""
+
+    def stage(self, now: int) -> Stage:
+        if self.opened_at is None:
+            return Stage.CLOSED
+        return Stage.HALF_OPEN if self._is_probed(now) or now >= self.retry_at else Stage.OPEN
+
+    def room(self, now: int) -> int:
+        """How many jobs may be relaunched now, as far as the breaker goes."""
+        match self.stage(now):
+            case Stage.OPEN:
+                return 0
+            case Stage.HALF_OPEN:
+                return 0 if self._is_probed(now) else 1
+        most = OUT_LIMIT if len(self._counted(now)) >= ENOUGH else ENOUGH
+        return max(0, most - len(self._out(now)))
+
+    def relaunched(self, id: str, now: int) -> Breaker:
+        """To be kept before the job goes. One that is out already has to be settled first: its failure counts too."""
+        probes = self.stage(now) is Stage.HALF_OPEN and not self._is_probed(now)
+        others = tuple(out for out in self._out(now) if out.id != id)
+        # The probe is always followed; of the others those that went first, so that one of them will be heard of.
+        kept = others[: OUT_LIMIT - 1] if probes else others
+        out = (*kept, Out(id, now))[:OUT_LIMIT]
+        return replace(self, out=out, probe=id if probes else self.probe)
+
+    def settled(self, id: str, ended: Ended, now: int, error: str = "") -> Breaker:
+        """One that is not out changes nothing, so that what is told twice counts once."""
+        if id not in {out.id for out in self._out(now)}:
+            return self
+        left = replace(self, out=tuple(out for out in self._out(now) if out.id != id))
+        if ended is Ended.FAILED:
+            left = replace(left, error=_line(error) or self.error)
+        if self.opened_at is not None:
+            return left._probed(ended, now) if id == self.probe else left
+        return left if ended is Ended.UNKNOWN else left._counting(Result(now, ended is Ended.FAILED))
+
+    def released(self) -> Breaker:
+        """By a person: closed, and counting anew. What is out stays followed."""
+        return Breaker(self.signature, out=self.out, error=self.error)
+
+    def is_idle(self, now: int) -> bool:
+        """It says nothing and stops nothing, so it need not be kept."""
+        return self.opened_at is None and not self._counted(now) and not self._out(now)
+
+    def tally(self, now: int) -> tuple[int, int]:
+        """How many relaunches failed again, and of how many."""
+        counted = self.results if self.opened_at is not None else self._counted(now)
+        return sum(result.has_failed for result in counted), len(counted)
+
+    def words(self, now: int) -> str:
+        match self.stage(now):
+            case Stage.CLOSED:
+                return self._closed_words(now)
+            case Stage.OPEN:
+                return f"Open {self._evidence(now)} One job goes as a probe in {age(self.retry_at - now)}."
+        if self._is_probed(now):
+            return f"Half-open {self._evidence(now)} Job {shown(self.probe or '')} went as a probe and is waited for."
+        return f"Half-open {self._evidence(now)} One job may go as a probe."
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "signature": self.signature,
+            "results": [[result.at, result.has_failed] for result in self.results],
+            "out": [[out.id, out.at] for out in self.out],
+            "opened_at": self.opened_at,
+            "retry_at": self.retry_at,
+            "trips": self.trips,
+            "probe": self.probe,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, written: Any) -> Self:
+        """Raises ValueError on what `as_json` cannot have made."""
+        signature, results, out, opened_at, retry_at, trips, probe, error = stored.fields(written, *_FIELDS)
+        return cls(
+            stored.text(signature),
+            tuple(Result(stored.whole(at), stored.flag(failed)) for at, failed in stored.rows(results, 2)),
+            tuple(Out(stored.text(id), stored.whole(at)) for id, at in stored.rows(out, 2)),
+            stored.whole_or_none(opened_at),
+            stored.whole(retry_at),
+            stored.count(trips),
+            None if probe is None else stored.text(probe),
+            stored.text(error),
+        )
+
+    def _is_probed(self, now: int) -> bool:
+        return self.probe is not None and any(out.id == self.probe for out in self._out(now))
+
+    def _out(self, now: int) -> tuple[Out, ...]:
+        return tuple(out for out in self.out if out.at > now - OUT_FOR)
+
+    def _counted(self, now: int) -> tuple[Result, ...]:
+        return tuple(result for result in self.results if result.at > now - COUNTED_FOR)
+
+    def _counting(self, result: Result) -> Breaker:
+        results = (*self._counted(result.at), result)[-ENOUGH:]
+        failed = sum(one.has_failed for one in results)
+        counting = replace(self, results=results)
+        if len(results) < ENOUGH or failed * 2 <= len(results):
+            return counting
+        return replace(counting, opened_at=result.at)._pausing(result.at)
+
+    def _probed(self, ended: Ended, now: int) -> Breaker:
+        match ended:
+            case Ended.SUCCEEDED:
+                return self.released()
+            case Ended.FAILED:
+                return self._pausing(now)
+        return replace(self, probe=None)
+
+    def _pausing(self, now: int) -> Breaker:
+        pause = PAUSE.pause(self.trips, self.signature)
+        return replace(self, retry_at=now + pause, trips=self.trips + 1, probe=None)
+
+    def _closed_words(self, now: int) -> str:
+        failed, of = self.tally(now)
+        if of >= ENOUGH:
+            return f"Closed: {failed} of the last {of} relaunches failed again."
+        out = len(self._out(now))
+        so_far = f"{of} relaunches have ended so far, {failed} failed again, {out} are out"
+        return f"Closed: {so_far}. It judges from {ENOUGH}."
+
+    def _evidence(self, now: int) -> str:
+        failed, of = self.tally(now)
+        since = age(now - self.opened_at) if self.opened_at is not None else "unknown"
+        said = f"for {since}: {failed} of {of} relaunches failed again"
+        last = f", the last with “{shown(self.error)}”" if self.error else ""
+        return f"{said}{last}.{self._probes_words()}"
+
+    def _probes_words(self) -> str:
+        probes = self.trips - 1
+        if probes < 1:
+            return ""
+        return " A probe failed too." if probes == 1 else f" {probes:,} probes failed too."
+
+
+_FIELDS = ("signature", "results", "out", "opened_at", "retry_at", "trips", "probe", "error")
+
+
+def _line(error: str) -> str:
+    return error.strip().partition("\n")[0][:LIMIT]

@@ -1,0 +1,150 @@
+"""How many jobs of a queue may be relaunched: in any minute at most ten, or a tenth of what the queue completes.
+
+The minute slides. A bucket that refills would let two minutes' worth through around its refill; here every relaunch of
+the last 60 s counts, in slots of one second that leave when their *end* is a minute old. So the budget is never
+exceeded, and at most a sixtieth of it is left unused.
+
+The state is a value. Whoever spends reads it, takes, and writes it back (also when nothing was granted) only if nobody
+else did meanwhile; only then it relaunches. `now` is the clock of the store that keeps it, so that two spenders have
+one clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from recovery.domain import stored
+from recovery.domain.ages import MINUTE, SECOND
+
+FLOOR = 10  # a minute, in any queue
+SHARE = 10  # relaunches for each hundred jobs that completed: the queue does its own work first
+_PER_HOUR = 60  # minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Relaunches in any minute. `completed` in the last hour; None: not known, so the floor counts."""
+
+    per_minute: int
+    completed: int | None = None
+
+    @property
+    def words(self) -> str:
+        if self.completed is None:
+            return f"{self.per_minute:,} a minute; what the queue completes is not known."
+        if self.per_minute > FLOOR:
+            return f"{self.per_minute:,} a minute: a tenth of the {self.completed:,} jobs completed in the last hour."
+        return f"{self.per_minute:,} a minute; {self.completed:,} jobs completed in the last hour."
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What was spent in one second. `at` is its start."""
+
+    at: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """So many may go, counted at that moment."""
+
+    count: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """For the page. `free_at` is when the next one may go, None: now."""
+
+    spent: int
+    limit: Limit
+    free_at: int | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a queue's budget has spent lately."""
+
+    slots: tuple[Slot, ...] = ()
+
+    @classmethod
+    def used_up(cls, now: int, limit: Limit) -> Self:
+        """For a state that was lost: what was spent is not known, so all of it counts as spent, for a minute."""
+        return cls((Slot(_slot(now), limit.per_minute),))
+
+    def spent(self, now: int) -> int:
+        return sum(slot.count for slot in self._lately(now))
+
+    def room(self, now: int, limit: Limit) -> int:
+        return max(0, limit.per_minute - self.spent(now))
+
+    def take(self, now: int, wanted: int, limit: Limit) -> tuple[Grant, Budget]:
+        """As many of the wanted as there is room for, and what is to be kept before the first of them goes."""
+        count = min(max(0, wanted), self.room(now, limit))
+        return Grant(count, now), Budget(_merged((*self._lately(now), Slot(_slot(now), count))))
+
+    def give_back(self, grant: Grant, unused: int) -> Budget:
+        """What was granted and was surely not done. What may have happened stays spent."""
+        at, left = _slot(grant.at), max(0, min(unused, grant.count))
+        return Budget(_merged(tuple(_less(slot, left) if slot.at == at else slot for slot in self.slots)))
+
+    def free_at(self, now: int, limit: Limit, wanted: int = 1) -> int | None:
+        """When there is room for so many, at the earliest; None: never, the limit is smaller."""
+        if wanted > limit.per_minute:
+            return None
+        over = self.spent(now) + wanted - limit.per_minute
+        for slot in self._lately(now):
+            if over <= 0:
+                break
+            over -= slot.count
+            now = max(now, _left_at(slot))
+        return now
+
+    def gauge(self, now: int, limit: Limit) -> Gauge:
+        spent, free_at = self.spent(now), self.free_at(now, limit)
+        said = f"{spent:,} of {limit.per_minute:,} relaunches in the last minute."
+        return Gauge(spent, limit, free_at if free_at != now else None, said)
+
+    def as_json(self) -> list[list[int]]:
+        return [[slot.at, slot.count] for slot in self.slots]
+
+    @classmethod
+    def from_json(cls, written: Any) -> Self:
+        """Raises ValueError on what `as_json` cannot have made."""
+        found = (Slot(stored.whole(at), stored.count(number)) for at, number in stored.rows(written, 2))
+        return cls(_merged(tuple(found)))
+
+    def _lately(self, now: int) -> tuple[Slot, ...]:
+        """Those that count, oldest first. One from the future was written before the clock was set back: it counts as
+        if it were of now, which keeps it for longer than it has to be, but not until that future comes.
+        """
+        this = _slot(now)
+        return _merged(tuple(Slot(min(slot.at, this), slot.count) for slot in self.slots if _left_at(slot) > now))
+
+
+def limit(completed: int | None, *, floor: int = FLOOR, share: int = SHARE) -> Limit:
+    """Of a queue that completed so many jobs in the last hour."""
+    return Limit(max(floor, (completed or 0) * share // (100 * _PER_HOUR)), completed)
+
+
+def _merged(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    sums: dict[int, int] = {}
+    for slot in slots:
+        sums[slot.at] = sums.get(slot.at, 0) + slot.count
+    return tuple(Slot(at, count) for at, count in sorted(sums.items()) if count)
+
+
+def _less(slot: Slot, unused: int) -> Slot:
+    return Slot(slot.at, max(0, slot.count - unused))
+
+
+def _slot(at: int) -> int:
+    return at - at % SECOND
+
+
+def _left_at(slot: Slot) -> int:
+    """When the last moment of the slot is a minute old."""
+    return slot.at + SECOND + MINUTE

@@ -1,0 +1,88 @@
+"""What a failure says of itself: whether trying again can help at all.
+
+The libraries write the message of an error into the job, and its class only into the stack of the attempt. So both are
+asked; a job of which only the message was read can be taken for recoverable, never the other way round.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from recovery.domain.jobs import JobRow
+from recovery.domain.signatures import signature
+
+STALLED = "job stalled more than allowable limit"  # the libraries' own words
+_UNRECOVERABLE = re.compile(r"(?:[\w$]+\.)*UnrecoverableError\b")
+# `AbortError` is also what a request that timed out may throw. Then a person decides: a job that somebody
+# cancelled must never come back by itself.
+_CANCEL_CLASS = re.compile(
+    r"(?:[\w$]+\.)*(?:AbortError|Cancell?ed(?:Error|Exception)?|Cancellation(?:Error|Exception))\b"
+)
+_CANCEL_WORDS = re.compile(
+    r"(?:(?:the |this )?(?:job|task|run|workflow|execution|operation|request) )?(?:(?:was|is|has been) )?"
+    r"(?:manually )?(?:cancell?ed|aborted)(?: (?:by|manually|because|on|at)\b.*|[.:,;!].*)?$",
+    re.IGNORECASE,
+)
+_TRACEBACK = "Traceback (most recent call last)"
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?::|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a job failed last. `error` is the stack of its last attempt, "" when it has none or was not read."""
+
+    name: str = ""
+    reason: str = ""
+    error: str = ""
+    failed_at: int | None = None
+    attempts: int = 1
+    attempts_limit: int = 1
+
+    @classmethod
+    def of(cls, row: JobRow, error: str = "") -> Self:
+        return cls(row.name, row.reason, error, row.finished_at, row.attempts, row.attempts_limit)
+
+    @property
+    def signature(self) -> str:
+        return signature(self.reason)
+
+    @property
+    def is_stall(self) -> bool:
+        """The library gave it up because its workers died, not because of what it does. BullMQ ≥ 5.53 throws that as an
+        UnrecoverableError, which it is not: nothing of the job itself has failed.
+        """
+        return self.reason.strip().startswith(STALLED)
+
+    @property
+    def is_cancelled(self) -> bool:
+        line = self.reason.strip().partition("\n")[0]
+        return any(_CANCEL_CLASS.match(said) for said in (line, _thrown(self.error))) or bool(_CANCEL_WORDS.match(line))
+
+    @property
+    def is_unrecoverable(self) -> bool:
+        if self.is_stall:
+            return False
+        return (
+            any(_UNRECOVERABLE.match(said) for said in (self.reason.strip(), _thrown(self.error))) or self.ended_early
+        )
+
+    @property
+    def ended_early(self) -> bool:
+        """It failed for good although attempts were left: it was told not to try again, a child of it failed, or a
+        person failed it.
+        """
+        return not self.is_stall and self.attempts < self.attempts_limit
+
+
+def _thrown(stack: str) -> str:
+    """The line of a stack that names what was thrown: the first one, or the last one where Python wrote it. What Python
+    caught on the way stands above, and says nothing: a timeout there begins as a cancellation.
+    """
+    lines = stack.strip().splitlines()
+    if not lines:
+        return ""
+    if not lines[0].startswith(_TRACEBACK):
+        return lines[0]
+    return next((line for line in reversed(lines) if _RAISED.match(line)), "")

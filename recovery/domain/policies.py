@@ -1,0 +1,130 @@
+"""Which policy a queue has, and where each value of it comes from.
+
+Values are laid over each other: the defaults, then what the file says for all queues, then what was edited for all on
+the page; after that the same for the queue alone. So the page wins over the file, and one queue over all. Only what
+must never be relaunched adds up: what the file forbids, no edit allows. An entry of the backoff table is one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from recovery.domain.ages import age
+from recovery.domain.backoff import ANY, Backoff, Backoffs
+from recovery.domain.policy import Duty, Policy, Scanner
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.retry import Never
+
+Path = tuple[str, ...]  # ("stale_check", "after"), ("backoff", "mail"), ("never", "names", "pay"), ("idempotency",)
+DUTY = ("mode", "after", "most")
+BACKOFF, NEVER, NAMES, SIGNATURES, NOTE = "backoff", "never", "names", "signatures", "idempotency"
+
+
+class Source(IntEnum):
+    """Later ones win."""
+
+    DEFAULT = 0
+    FILE = 1
+    PAGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from. `deployment` "" is any, `base` "" all queues; `by` and `at` of an edit."""
+
+    source: Source = Source.DEFAULT
+    deployment: str = ""
+    base: str = ""
+    by: str = ""
+    at: int | None = None
+
+    def words(self, now: int) -> str:
+        where = f"for {shown(self.base)}" if self.base else "for all queues"
+        match self.source:
+            case Source.DEFAULT:
+                return "by default"
+            case Source.FILE:
+                return f"in the file, {where}"
+        since = "" if self.at is None else f" {age(now - self.at)} ago"
+        return f"edited by {shown(self.by) or 'somebody'}{since}, {where}"
+
+    def is_for(self, queue: QueueRef) -> bool:
+        return self.base in ("", queue.base) and self.deployment in ("", queue.deployment)
+
+    @property
+    def rank(self) -> tuple[bool, bool, Source]:
+        """One queue before all of a deployment before all; in between, the page before the file."""
+        return bool(self.base), bool(self.deployment), self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one place says; what it leaves out is as it is below."""
+
+    origin: Origin
+    values: Mapping[Path, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A queue's policy, with the origin of each value that is not the default."""
+
+    policy: Policy = field(default_factory=Policy)
+    origins: Mapping[Path, Origin] = field(default_factory=dict)
+
+    def origin(self, *path: str) -> Origin:
+        return self.origins.get(path, Origin())
+
+
+def resolved(layers: Iterable[Layer], queue: QueueRef) -> Resolved:
+    """Of two layers of one rank the later one wins."""
+    values: dict[Path, Any] = {}
+    origins: dict[Path, Origin] = {}
+    for layer in sorted((layer for layer in layers if layer.origin.is_for(queue)), key=lambda one: one.origin.rank):
+        for path, value in layer.values.items():
+            if path[0] == NEVER and path in values:
+                continue  # whoever forbade it first keeps it forbidden
+            values[path], origins[path] = value, layer.origin
+    return Resolved(_built(values), origins)
+
+
+def changes(before: Policy, after: Policy) -> tuple[str, ...]:
+    """What an edit changed, one sentence each, for the audit."""
+    old, new = _said(before), _said(after)
+    return tuple(
+        f"{what}: {old.get(what, 'nothing')} → {new.get(what, 'nothing')}"
+        for what in dict.fromkeys((*old, *new))
+        if old.get(what) != new.get(what)
+    )
+
+
+def _built(values: Mapping[Path, Any]) -> Policy:
+    default = Policy()
+    duties = {scanner.field: _duty(values, scanner, default.duty(scanner)) for scanner in Scanner}
+    table = {path[1]: value for path, value in values.items() if path[0] == BACKOFF}
+    backoffs = Backoffs(table.pop(ANY, Backoff()), table)
+    never = Never(_entries(values, NAMES), _entries(values, SIGNATURES))
+    return Policy(**duties, backoffs=backoffs, never=never, idempotency=values.get((NOTE,), ""))
+
+
+def _duty(values: Mapping[Path, Any], scanner: Scanner, default: Duty) -> Duty:
+    mode, after, most = (values.get((scanner.field, name), getattr(default, name)) for name in DUTY)
+    return Duty(mode, after, most)
+
+
+def _entries(values: Mapping[Path, Any], kind: str) -> frozenset[str]:
+    return frozenset(path[2] for path in values if path[:2] == (NEVER, kind))
+
+
+def _said(policy: Policy) -> dict[str, str]:
+    said = {scanner.value: policy.duty(scanner).words for scanner in Scanner}
+    said |= {f"{BACKOFF} {shown(name)}": backoff.words for name, backoff in sorted(policy.backoffs.by_name.items())}
+    said[f"{BACKOFF} {ANY}"] = policy.backoffs.default.words
+    said |= {f"never name {shown(name)}": "forbidden" for name in sorted(policy.never.names)}
+    said |= {f"never signature {shown(entry)}": "forbidden" for entry in sorted(policy.never.signatures)}
+    if policy.idempotency.strip():
+        said[NOTE] = f"“{shown(policy.idempotency.strip())}”"
+    return said

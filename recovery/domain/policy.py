@@ -1,0 +1,83 @@
+"""What the scanners may do to a queue: observe or act, after how long, how many in one run, what never.
+
+The defaults are safe without a word of configuration: the orphan-watch and the relaunching only observe; the stale
+check acts, because 15 minutes without a lock is beyond anything a library itself would wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from recovery.domain.ages import MINUTE, age
+from recovery.domain.backoff import Backoffs
+from recovery.domain.retry import Never
+
+
+class Scanner(StrEnum):
+    """The scanners that a policy rules; the others change nothing."""
+
+    ORPHAN_WATCH = "orphan-watch"
+    STALE_CHECK = "stale-check"
+    RELAUNCH_FAILED = "relaunch-failed"
+    STARTUP_SWEEP = "startup-sweep"
+
+    @property
+    def field(self) -> str:
+        return self.value.replace("-", "_")
+
+
+class Mode(StrEnum):
+    OBSERVE = "observe"
+    ACT = "act"
+
+
+# What a worker did before it failed is done again. Of an orphan the library itself would run it again.
+NEEDS_NOTE = frozenset({Scanner.RELAUNCH_FAILED})
+NO_NOTE = "It is to act, but nobody wrote down why its jobs may run twice, so it observes."
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """What one scanner may do. `after` counts from when the job was first seen as it is, in ms."""
+
+    mode: Mode = Mode.OBSERVE
+    after: int = 0
+    most: int = 100  # jobs in one run
+
+    @property
+    def words(self) -> str:
+        after = f" after {age(self.after)}" if self.after else ""
+        return f"{'Acts' if self.mode is Mode.ACT else 'Observes'}{after}, at most {self.most:,} jobs in one run."
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Of one queue, merged. `idempotency` is a person's note: why a job of this queue may run twice."""
+
+    orphan_watch: Duty = Duty(most=500)  # each few seconds; five scripts
+    stale_check: Duty = Duty(Mode.ACT, 15 * MINUTE, 500)
+    relaunch_failed: Duty = Duty()  # the budget is the narrower one, in most queues
+    startup_sweep: Duty = Duty(Mode.ACT, most=10_000)  # only of tables that somebody declared: rows of a dead process
+    backoffs: Backoffs = field(default_factory=Backoffs)
+    never: Never = field(default_factory=Never)
+    idempotency: str = ""
+
+    def duty(self, scanner: Scanner) -> Duty:
+        duty: Duty = getattr(self, scanner.field)
+        return duty
+
+    def may_act(self, scanner: Scanner) -> bool:
+        """Armed, and with the note where one is needed."""
+        return self.duty(scanner).mode is Mode.ACT and not self.lacks_note(scanner)
+
+    def lacks_note(self, scanner: Scanner) -> bool:
+        """It is armed, and observes nevertheless."""
+        armed = self.duty(scanner).mode is Mode.ACT
+        return armed and scanner in NEEDS_NOTE and not self.idempotency.strip()
+
+    def words(self, scanner: Scanner) -> tuple[str, ...]:
+        said = NO_NOTE if self.lacks_note(scanner) else self.duty(scanner).words
+        if scanner is not Scanner.RELAUNCH_FAILED:
+            return (said,)
+        return said, *self.backoffs.words, *self.never.words

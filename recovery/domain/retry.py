@@ -1,0 +1,185 @@
+"""Whether a failed job may be relaunched, when, and why not.
+
+What was relaunched is counted here and not in the job: a retry may reset the job's own counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from recovery.domain import stored
+from recovery.domain.ages import HOUR, age
+from recovery.domain.backoff import Backoff, Backoffs
+from recovery.domain.failures import Failure
+from recovery.domain.refs import JobRef, shown
+from recovery.domain.signatures import signature
+
+RELAUNCH_CAP = 3  # relaunches of one job within CAP_WINDOW, whatever its policy says
+CAP_WINDOW = 72 * HOUR
+_KEPT = 10  # times of relaunches that are remembered; the cap looks at the last three
+
+
+class Rule(StrEnum):
+    """What decided."""
+
+    DUE = "due"
+    WAITS = "waits"  # its pause is not over
+    CAPPED = "capped"  # relaunched too often lately
+    EXHAUSTED = "exhausted"  # as often as its policy allows
+    POISON = "poison"
+    MALFORMED = "malformed"
+    UNRECOVERABLE = "unrecoverable"
+    CANCELLED = "cancelled"
+    NAME = "name"  # the policy never relaunches jobs of this name
+    SIGNATURE = "signature"  # nor after this error
+    UNKNOWN = "unknown"  # what has to be known is not
+
+    @property
+    def is_final(self) -> bool:
+        """No time will change it: a person decides."""
+        return self not in (Rule.DUE, Rule.WAITS, Rule.CAPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """`at` is when it may go at the earliest, None: never by itself."""
+
+    rule: Rule
+    why: str
+    at: int | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return self.rule is Rule.DUE
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """What a policy never relaunches. A signature counts wherever it stands in that of an error, in any case."""
+
+    names: frozenset[str] = frozenset()
+    signatures: frozenset[str] = frozenset()
+
+    def name(self, name: str) -> str | None:
+        """The entry that forbids it; `*` at its end stands for any end."""
+        fits = (entry for entry in sorted(self.names) if _fits(entry, name))
+        return next(fits, None)
+
+    def signature(self, reason: str) -> str | None:
+        if not self.signatures:
+            return None
+        said = signature(reason).casefold()
+        return next((entry for entry in sorted(self.signatures) if _found(entry, said)), None)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (
+            "Never: errors that their job called unrecoverable, and jobs that were cancelled.",
+            *(f"Never jobs named {shown(name)}." for name in sorted(self.names)),
+            *(f"Never after “{shown(entry)}”." for entry in sorted(self.signatures)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The relaunches of one job: `made` in all, `at` the last of them, oldest first."""
+
+    made: int = 0
+    at: tuple[int, ...] = ()
+
+    def relaunched(self, now: int) -> Past:
+        """To be kept before the relaunch is tried: what may have happened counts."""
+        return Past(self.made + 1, (*self.at, now)[-_KEPT:])
+
+    def lately(self, now: int) -> tuple[int, ...]:
+        return tuple(at for at in self.at if at > now - CAP_WINDOW)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"made": self.made, "at": list(self.at)}
+
+    @classmethod
+    def from_json(cls, written: Any) -> Self:
+        """Raises ValueError on what `as_json` cannot have made."""
+        made, at = stored.fields(written, "made", "at")
+        if not isinstance(at, list):
+            raise ValueError("not a list of times")  # noqa: TRY004 - as in stored
+        return cls(stored.count(made), tuple(stored.whole(one) for one in at))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One failed job, and what is known of it beside its failure."""
+
+    ref: JobRef
+    failure: Failure
+    past: Past = Past()
+    is_poison: bool = False
+    is_malformed: bool = False
+    was_cancelled: bool = False  # somebody asked for it, as the audit knows
+
+
+def ruling(case: Case, backoffs: Backoffs, never: Never, now: int) -> Ruling:
+    """What no time can change comes first, then the number of relaunches, then the pause."""
+    refused = next(_refusals(case, never), None)
+    return refused or _timed(case, backoffs.of(case.failure.name), now)
+
+
+def _refusals(case: Case, never: Never) -> Iterator[Ruling]:
+    failure = case.failure
+    if case.is_poison:
+        yield Ruling(
+            Rule.POISON, "It was orphaned too often: it may be what kills its workers. Only a person retries it."
+        )
+    if case.is_malformed:
+        yield Ruling(Rule.MALFORMED, "Its data breaks the schema of its queue: it would fail again.")
+    if case.was_cancelled or failure.is_cancelled:
+        yield Ruling(Rule.CANCELLED, "It was cancelled.")
+    if failure.is_unrecoverable:
+        yield Ruling(Rule.UNRECOVERABLE, _unrecoverable_words(failure))
+    if (name := never.name(failure.name)) is not None:
+        yield Ruling(Rule.NAME, f"The policy never relaunches jobs named {shown(name)}.")
+    if (entry := never.signature(failure.reason)) is not None:
+        yield Ruling(Rule.SIGNATURE, f"The policy never relaunches after “{shown(entry)}”.")
+    if failure.failed_at is None:
+        yield Ruling(Rule.UNKNOWN, "When it failed is not known, so no pause can be counted.")
+
+
+def _unrecoverable_words(failure: Failure) -> str:
+    if not failure.ended_early:
+        return "Its error says that trying again does not help."
+    return f"It failed for good after {failure.attempts:,} of {failure.attempts_limit:,} attempts: no more were wanted."
+
+
+def _timed(case: Case, backoff: Backoff, now: int) -> Ruling:
+    past, failed_at = case.past, case.failure.failed_at or 0
+    if past.made >= backoff.attempts:
+        return Ruling(Rule.EXHAUSTED, _exhausted_words(past.made))
+    lately = past.lately(now)
+    due = failed_at + backoff.pause(past.made, str(case.ref))
+    if len(lately) >= RELAUNCH_CAP:
+        free = max(due, lately[-RELAUNCH_CAP] + CAP_WINDOW)
+        said = f"It was relaunched {len(lately)} times within {age(CAP_WINDOW)}"
+        return Ruling(Rule.CAPPED, f"{said}: the next may come in {age(free - now)}.", free)
+    number = f"elaunch {past.made + 1} of {backoff.attempts}"
+    if due > now:
+        return Ruling(Rule.WAITS, f"R{number} is due in {age(due - now)}.", due)
+    return Ruling(Rule.DUE, f"It may go: r{number}.", due)
+
+
+def _exhausted_words(made: int) -> str:
+    if not made:
+        return "Its policy allows no relaunch."
+    return f"It was relaunched {'once' if made == 1 else f'{made:,} times'}, as often as its policy allows."
+
+
+def _fits(entry: str, name: str) -> bool:
+    return name.startswith(entry[:-1]) if entry.endswith("*") else name == entry
+
+
+def _found(entry: str, said: str) -> bool:
+    """Numbers and ids in what a person wrote stand for any, as they do in the signature."""
+    wanted = signature(entry).casefold()
+    return bool(wanted) and wanted in said

@@ -1,0 +1,182 @@
+"""A year of relaunching under a seeded clock: an upstream that goes up and down, jobs that fail, scanners that restart.
+
+What is written down beside the brakes is counted plainly, so that a brake cannot be its own witness.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+from recovery.domain.ages import DAY, HOUR, MINUTE, SECOND
+from recovery.domain.backoff import Backoff, Backoffs
+from recovery.domain.breaker import ENOUGH, PAUSE, Breaker, Ended, Stage
+from recovery.domain.budget import Budget, limit
+from recovery.domain.failures import Failure
+from recovery.domain.refs import QueueRef
+from recovery.domain.retry import CAP_WINDOW, RELAUNCH_CAP, Case, Never, Past, Rule, ruling
+
+START = 1_800_000_000_000
+QUEUE = QueueRef("main", "bull:mail")
+TABLE = Backoffs(Backoff(), {"mail": Backoff(3, 5 * SECOND), "token": Backoff(4, MINUTE)})
+REASON = "connect ECONNREFUSED 10.0.0.7:5432"
+LONGEST_STEP, LONGEST_RUN = 50 * MINUTE, 20 * MINUTE
+
+
+@dataclass
+class Job:
+    id: str
+    name: str
+    failed_at: int
+    is_hopeless: bool
+    past: Past = field(default_factory=Past)
+    ends_at: int = 0  # while it is out
+    not_before: int = 0
+    times: list[int] = field(default_factory=list)  # of its relaunches, counted plainly
+
+
+@dataclass
+class Year:
+    """The queue, its upstream, and the scanner with its brakes."""
+
+    dice: Random
+    now: int = START
+    is_up: bool = True
+    turns_at: int = START
+    completed: int = 0
+    budget: Budget = field(default_factory=Budget)
+    breaker: Breaker = field(default_factory=lambda: Breaker("connect ECONNREFUSED #"))
+    failed: dict[str, Job] = field(default_factory=dict)
+    out: dict[str, Job] = field(default_factory=dict)
+    minute: deque[int] = field(default_factory=deque)
+    relaunched: int = 0
+    opened: int = 0
+    closed: int = 0
+    opened_at: int | None = None
+    up_since: int = START
+    capped: int = 0
+    held_back: int = 0  # by the budget
+
+    def live(self, days: int) -> None:
+        while self.now < START + days * DAY:
+            self.now += self.dice.randint(SECOND, LONGEST_STEP)
+            self._turn()
+            self._fail_some()
+            self._settle()
+            self._restart()
+            self._relaunch()
+            self._check_that_it_closes()
+
+    def _turn(self) -> None:
+        if self.now < self.turns_at:
+            return
+        self.is_up = not self.is_up
+        self.up_since = self.now
+        self.completed = self.dice.choice([0, 500, 20_000, 90_000])
+        self.turns_at = self.now + round(self.dice.expovariate(1 / (36 * HOUR if self.is_up else 8 * HOUR)))
+
+    def _fail_some(self) -> None:
+        for _ in range(self.dice.randint(0, 2) if self.is_up else self.dice.randint(0, 6)):
+            id = f"{self.now}-{len(self.failed)}-{self.dice.random()}"
+            name = self.dice.choice(["mail", "token", "other"])
+            self.failed[id] = Job(id, name, self.now, self.is_up and self.dice.random() < 0.1)
+
+    def _settle(self) -> None:
+        for job in [job for job in self.out.values() if job.ends_at <= self.now]:
+            del self.out[job.id]
+            fails = job.is_hopeless or not self.is_up
+            before = self.breaker
+            self.breaker = before.settled(job.id, Ended.FAILED if fails else Ended.SUCCEEDED, self.now, REASON)
+            self._count_turns(before, job, fails=fails)
+            if fails:
+                job.failed_at, job.not_before = self.now, 0
+                self.failed[job.id] = job
+
+    def _count_turns(self, before: Breaker, job: Job, *, fails: bool) -> None:
+        if before.opened_at is None and self.breaker.opened_at is not None:
+            failed, of = self.breaker.tally(self.now)
+            assert of >= ENOUGH
+            assert failed * 2 > of
+            self.opened += 1
+            self.opened_at = self.now
+        if before.opened_at is not None and self.breaker.opened_at is None:
+            assert job.id == before.probe
+            assert not fails
+            self.closed += 1
+            self.opened_at = None
+
+    def _restart(self) -> None:
+        """Another scanner leads: it knows what was kept, and nothing else."""
+        self.budget = Budget.from_json(json.loads(json.dumps(self.budget.as_json())))
+        self.breaker = Breaker.from_json(json.loads(json.dumps(self.breaker.as_json())))
+
+    def _relaunch(self) -> None:
+        if not self.breaker.room(self.now):
+            return
+        due = [job for job in list(self.failed.values()) if job.not_before <= self.now and self._is_due(job)]
+        due.sort(key=lambda job: (job.past.made, job.failed_at))  # the most hopeful one is the probe
+        allowed = limit(self.completed)
+        room = min(len(due), self.breaker.room(self.now))
+        grant, self.budget = self.budget.take(self.now, room, allowed)
+        self.held_back += room - grant.count
+        stage = self.breaker.stage(self.now)
+        assert stage is not Stage.OPEN or grant.count == 0
+        assert stage is not Stage.HALF_OPEN or grant.count <= 1
+        for job in due[: grant.count]:
+            self._go(job)
+        self.minute.extend([self.now] * grant.count)
+        while self.minute and self.minute[0] <= self.now - MINUTE:
+            self.minute.popleft()
+        assert not grant.count or len(self.minute) <= max(10, self.completed / 600)
+
+    def _is_due(self, job: Job) -> bool:
+        failure = Failure(job.name, REASON, failed_at=job.failed_at)
+        found = ruling(Case(QUEUE.job(job.id), failure, job.past), TABLE, Never(), self.now)
+        self.capped += found.rule is Rule.CAPPED
+        job.not_before = found.at or 0
+        if found.rule.is_final:
+            del self.failed[job.id]  # a person's
+        return found.is_due
+
+    def _go(self, job: Job) -> None:
+        backoff = TABLE.of(job.name)
+        assert self.now - job.failed_at >= backoff.first * backoff.factor ** len(job.times)
+        job.past = job.past.relaunched(self.now)
+        job.times.append(self.now)
+        assert len(job.times) <= backoff.attempts
+        assert sum(at > self.now - CAP_WINDOW for at in job.times) <= RELAUNCH_CAP
+        self.breaker = self.breaker.relaunched(job.id, self.now)
+        job.ends_at = self.now + self.dice.randint(SECOND, LONGEST_RUN)
+        self.out[job.id] = replace(job)
+        del self.failed[job.id]
+        self.relaunched += 1
+
+    def _check_that_it_closes(self) -> None:
+        """An upstream that is well is found out without a person: one pause, one look, one run, one look for each probe
+        that was hopeless by itself; ten of these in a row are bad luck beyond any seed.
+        """
+        if self.opened_at is None or not self.is_up:
+            return
+        assert self.now - max(self.opened_at, self.up_since) < 10 * (PAUSE.longest + 2 * LONGEST_STEP + LONGEST_RUN)
+
+
+def test_a_year_of_relaunching_keeps_every_brake() -> None:
+    year = Year(Random(4))
+    year.live(365)
+    assert year.relaunched > 10_000
+    assert year.opened > 20
+    assert year.closed >= year.opened - 1
+    assert year.capped
+    assert year.held_back
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_twenty_more_years_keep_every_brake(seed: int) -> None:
+    year = Year(Random(seed))
+    year.live(365)
+    assert year.closed >= year.opened - 1

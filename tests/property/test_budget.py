@@ -1,0 +1,104 @@
+"""However many spend at once, fall behind, crash or have the clock set back: no minute sees more than the budget."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.domain.ages import MINUTE
+from recovery.domain.budget import Budget, Grant, Limit, limit
+
+SPENDERS = 3
+moves = st.lists(
+    st.tuples(
+        st.integers(0, SPENDERS - 1),
+        st.sampled_from(["read", "spend", "give back"]),
+        st.integers(0, 20_000),  # ms that pass before it
+        st.integers(0, 40),  # wanted, or unused
+        st.none() | st.integers(0, 40_000),  # completed in the last hour
+    ),
+    max_size=80,
+)
+
+
+@dataclass
+class Till:
+    """A store that takes a new state only from whoever read the newest one."""
+
+    kept: str = "[]"
+    number: int = 0
+    copies: dict[int, tuple[int, Budget]] = field(default_factory=dict)
+    grants: dict[int, Grant] = field(default_factory=dict)
+    spent: list[tuple[int, int, int]] = field(default_factory=list)  # (at, how many, the limit then)
+
+    def read(self, spender: int) -> None:
+        self.copies[spender] = self.number, Budget.from_json(json.loads(self.kept))
+
+    def spend(self, spender: int, now: int, wanted: int, allowed: Limit) -> None:
+        if spender not in self.copies:
+            return
+        number, budget = self.copies.pop(spender)
+        grant, after = budget.take(now, wanted, allowed)
+        if self._kept(number, after):
+            self.grants[spender] = grant
+            self.spent.append((now, grant.count, allowed.per_minute))
+
+    def give_back(self, spender: int, unused: int) -> None:
+        """Of what it was granted last, once."""
+        grant = self.grants.pop(spender, None)
+        if grant is None:
+            return
+        unused = min(unused, grant.count)
+        self._kept(self.number, Budget.from_json(json.loads(self.kept)).give_back(grant, unused))
+        place = max(place for place, (at, count, _) in enumerate(self.spent) if (at, count) == (grant.at, grant.count))
+        at, count, allowed = self.spent[place]
+        self.spent[place] = at, count - unused, allowed
+
+    def _kept(self, number: int, after: Budget) -> bool:
+        if number != self.number:
+            return False
+        self.kept, self.number = json.dumps(after.as_json()), self.number + 1
+        return True
+
+
+@given(moves)
+def test_no_interleaving_spends_more_in_any_minute(steps: list[tuple[int, str, int, int, int | None]]) -> None:
+    till, now = Till(), 1_800_000_000_000
+    for spender, move, passed, number, completed in steps:
+        now += passed
+        if move == "read":
+            till.read(spender)
+        elif move == "spend":
+            till.spend(spender, now, number, limit(completed))
+        else:
+            till.give_back(spender, number)
+    for place, (at, count, allowed) in enumerate(till.spent):
+        minute = sum(other for then, other, _ in till.spent[: place + 1] if then > at - MINUTE)
+        assert not count or minute <= allowed
+
+
+@given(st.lists(st.tuples(st.integers(-90_000, 30_000), st.integers(0, 20)), max_size=60))
+def test_a_clock_that_jumps_back_never_frees_what_is_spent(steps: list[tuple[int, int]]) -> None:
+    """`real` is a clock that never goes back; the budget hears one that does."""
+    budget, clock, real, spent = Budget(), 1_800_000_000_000, 0, list[tuple[int, int]]()
+    for step, wanted in steps:
+        clock, real = clock + step, real + max(0, step)
+        grant, budget = budget.take(clock, wanted, limit(None))
+        spent.append((real, grant.count))
+        assert sum(count for at, count in spent if at > real - MINUTE) <= 10
+
+
+@given(st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 20)), max_size=60), st.integers(1, 10))
+def test_the_moment_it_names_is_the_first_with_room(steps: list[tuple[int, int]], wanted: int) -> None:
+    budget, now = Budget(), 1_800_000_000_000
+    for passed, number in steps:
+        now += passed
+        _, budget = budget.take(now, number, limit(None))
+    free = budget.free_at(now, limit(None), wanted)
+    assert free is not None
+    assert budget.room(free, limit(None)) >= wanted
+    assert free == now or budget.room(free - 1, limit(None)) < wanted
+    assert free <= now + MINUTE + 1_000

@@ -1,0 +1,126 @@
+"""The Redis brake: when it holds, why, and how it lets go."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recovery.domain.ages import MINUTE, SECOND
+from recovery.domain.brake import PATIENCE, Brake, Look, Why
+
+NOW = 1_800_000_000_000
+CALM = Look(NOW, active=1_000, lost=0, run_id="a", role="master", lock_length=10 * SECOND)
+KNOWN = Brake().seen(CALM)
+
+
+def look(at: int = NOW + 5 * SECOND, **values: object) -> Look:
+    known = {"active": 1_000, "lost": 0, "run_id": "a", "role": "master", "lock_length": 10 * SECOND}
+    return Look(at, **(known | values))  # type: ignore[arg-type] - values by name
+
+
+def why(brake: Brake, now: int) -> list[Why]:
+    return [hold.why for hold in brake.holding(now)]
+
+
+def test_a_calm_look_engages_nothing() -> None:
+    assert KNOWN.holding(NOW) == ()
+    assert KNOWN.words(NOW) == ("It does not hold.",)
+
+
+@pytest.mark.parametrize(
+    ("active", "lost", "holds"),
+    [(1_000, 251, True), (1_000, 250, False), (20, 20, True), (19, 19, False), (80, 20, False), (79, 20, True)],
+)
+def test_more_than_a_quarter_and_at_least_twenty_lost_locks_engage_it(active: int, lost: int, holds: bool) -> None:
+    seen = look(active=active, lost=lost)
+    assert why(KNOWN.seen(seen), seen.at) == ([Why.LOCKS] if holds else [])
+
+
+def test_jobs_whose_worker_is_gone_are_no_sign_of_a_bad_store() -> None:
+    died = look(active=100, lost=60, gone=60)
+    assert why(KNOWN.seen(died), died.at) == []
+    both = look(active=100, lost=60, gone=30)
+    assert why(KNOWN.seen(both), both.at) == [Why.LOCKS]
+
+
+def test_what_is_not_known_engages_nothing() -> None:
+    unknown = look(active=None, lost=None, run_id="", role="")
+    assert why(KNOWN.seen(unknown), unknown.at) == []
+
+
+def test_a_change_is_seen_over_a_look_that_knew_nothing() -> None:
+    brake = KNOWN.seen(look(run_id="")).seen(look(NOW + 9 * SECOND, run_id="b"))
+    assert why(brake, NOW + 9 * SECOND) == [Why.RUN]
+
+
+@pytest.mark.parametrize(("change", "reason"), [({"run_id": "b"}, Why.RUN), ({"role": "slave"}, Why.ROLE)])
+def test_a_changed_run_id_or_role_holds_for_two_lock_lengths(change: dict[str, str], reason: Why) -> None:
+    seen = look(**change)
+    brake = KNOWN.seen(seen)
+    assert why(brake, seen.at + 20 * SECOND - 1) == [reason]
+    assert why(brake, seen.at + 20 * SECOND) == []
+
+
+def test_a_longer_lock_that_is_learned_meanwhile_makes_it_hold_longer() -> None:
+    brake = KNOWN.seen(look(run_id="b")).seen(look(NOW + 9 * SECOND, run_id="b", lock_length=30 * SECOND))
+    assert why(brake, NOW + 5 * SECOND + 59 * SECOND) == [Why.RUN]
+    assert why(brake, NOW + 5 * SECOND + 60 * SECOND) == []
+
+
+def test_a_store_that_has_just_started_holds_even_where_nothing_is_remembered() -> None:
+    fresh = Brake().seen(look(uptime=4 * SECOND))
+    assert why(fresh, NOW + 5 * SECOND) == [Why.STARTED]
+    assert why(fresh, NOW + 21 * SECOND) == []
+    assert why(Brake().seen(look(uptime=20 * SECOND)), NOW + 5 * SECOND) == []
+
+
+def test_lost_locks_ask_a_person_and_let_go_after_a_while() -> None:
+    brake = KNOWN.seen(look(lost=900))
+    assert why(brake, NOW + 5 * SECOND + PATIENCE - 1) == [Why.LOCKS]
+    assert why(brake, NOW + 5 * SECOND + PATIENCE) == []
+
+
+def test_without_patience_lost_locks_wait_for_a_person_however_long() -> None:
+    brake = KNOWN.seen(look(lost=900), patience=None)
+    assert why(brake, NOW + 1_000 * PATIENCE) == [Why.LOCKS]
+    assert why(brake.seen(look(NOW + MINUTE, lost=900)), NOW + 1_000 * PATIENCE) == [Why.LOCKS]
+    assert why(brake.released(NOW + MINUTE, "ann"), NOW + MINUTE) == []
+
+
+def test_the_same_again_prolongs_it_and_keeps_since_when() -> None:
+    brake = KNOWN.seen(look(lost=900)).seen(look(NOW + MINUTE, lost=400))
+    (hold,) = brake.holding(NOW + MINUTE)
+    assert (hold.since, hold.until) == (NOW + 5 * SECOND, NOW + MINUTE + PATIENCE)
+
+
+def test_a_person_releases_what_is_known_and_not_what_comes_later() -> None:
+    brake = KNOWN.seen(look(lost=900, run_id="b", uptime=SECOND)).released(NOW + 6 * SECOND, "ann")
+    same = brake.seen(look(NOW + 7 * SECOND, run_id="b", uptime=3 * SECOND))
+    assert why(same, NOW + 7 * SECOND) == []
+    assert same.words(NOW + 8 * SECOND) == ("It does not hold. ann released it 2 s ago.",)
+    again = same.seen(look(NOW + 9 * SECOND, run_id="c"))
+    assert why(again, NOW + 9 * SECOND) == [Why.RUN]
+
+
+def test_it_says_why_and_until_when() -> None:
+    brake = KNOWN.seen(look(lost=900, run_id="b", role="slave", uptime=2 * SECOND))
+    assert brake.words(NOW + 5 * SECOND) == (
+        (
+            "900 of 1,000 active jobs lost their locks in one look; their workers may run on. "
+            "Scanners hold for 15 min more or when a person releases them."
+        ),
+        "The store was restarted, or another one took its place: its run id changed. Scanners hold for 20 s more.",
+        "The store's role changed from master to slave. Scanners hold for 20 s more.",
+        "The store was started 2 s ago. Scanners hold for 18 s more.",
+    )
+    asked = KNOWN.seen(look(lost=900), patience=None)
+    assert asked.words(NOW + 5 * SECOND)[0].endswith("Scanners hold for 0 s, until a person releases them.")
+
+
+def test_it_survives_the_store_and_junk_is_refused() -> None:
+    brake = KNOWN.seen(look(lost=900, run_id="b"), patience=None).released(NOW, "ann").seen(look(lost=900))
+    assert Brake.from_json(json.loads(json.dumps(brake.as_json()))) == brake
+    for key, junk in {"holds": [["odd", 1, 1, ""]], "run_id": None, "lock_length": -1}.items():
+        with pytest.raises(ValueError, match=r"not |negative"):
+            Brake.from_json(brake.as_json() | {key: junk})
