@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recovery.processes import beside
 from recovery.processes.address import Address
 from recovery.processes.child import Command, Say
 from recovery.processes.claim import claim
@@ -73,6 +74,7 @@ class Box:
         if not self._embedded.wait(self.ending.wait):
             self._checkpoint()
             raise NotStarted(f"Valkey did not start; {self._plan.directory / 'valkey.log'} says why")
+        beside.leave(self._plan.directory, self.urls)
 
     def start(self, *, with_demo: bool) -> None:
         self._checkpoint()
@@ -90,6 +92,7 @@ class Box:
     def close(self) -> None:
         self._supervisor.stop((*ORDER, VALKEY))
         if self._embedded:
+            beside.forget(self._plan.directory)
             self._embedded.forget()
 
     def _until(self, condition: Callable[[], bool]) -> None:

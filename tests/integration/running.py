@@ -30,10 +30,11 @@ class Up:
         self.directory = directory
         self.port = free_port()
         self.lines: list[str] = []
+        self._environ = {**_clean(), **self._own(), **(environ or {})}
         self.process = subprocess.Popen(
             [sys.executable, "-u", "manage.py", "up"],
             cwd=ROOT,
-            env={**_clean(), **self._own(), **(environ or {})},
+            env=self._environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -72,6 +73,18 @@ class Up:
 
     def visit(self) -> httpx.Client:
         return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10, follow_redirects=True)
+
+    def shell(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Another command of the same person, in the same directory."""
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     def others(self) -> list[psutil.Process]:
         """Every process but `up` itself that lives from this data directory."""

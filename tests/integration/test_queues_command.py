@@ -103,3 +103,11 @@ def test_nothing_is_written_anywhere(watch: Callable[..., None], valkey: Store, 
     _run()
     assert valkey.client.keys() == before
     assert state_store.client.keys() == []
+
+
+@pytest.mark.parametrize("command", ["queues", "orphans"])
+def test_nothing_configured_is_not_told_as_nothing_found(watch: Callable[..., None], command: str) -> None:
+    watch()
+    with pytest.raises(CommandError, match="No deployment is configured") as refused:
+        call_command(command)
+    assert refused.value.returncode == 2

@@ -179,6 +179,17 @@ def test_a_redis_that_is_watched_gets_no_write(start: Start, valkey: Store) -> N
     assert used.isdisjoint(_writing(valkey)), used
 
 
+def test_a_command_beside_it_sees_what_the_pages_see(start: Start) -> None:
+    up = start()
+    up.ready()
+    until(lambda: "demo:emails" in up.shell("queues").stdout, 20, "the demo's queues are there")
+    up.end()
+    assert not (up.directory / "up.json").exists()
+    alone = up.shell("queues")
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "No deployment is configured" in alone.stderr
+
+
 def _writing(store: Store) -> set[str]:
     """The commands that the server itself counts as writes."""
     return set(store.client.acl_cat("write"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -296,10 +296,12 @@ def test_nothing_is_lost_or_done_twice_whatever_happens(
     site: Store, library: Library, examples: int, steps: int
 ) -> None:
     machine = type("Machine", (QueueMachine,), {"library": library, "store": site})
+    is_short = examples == EXAMPLES
     chosen = settings(
         max_examples=examples,
         stateful_step_count=steps,
-        derandomize=examples == EXAMPLES,  # the short round is the same every time; the long one looks for news
+        derandomize=is_short,  # the same every time; the long round looks for news
+        phases=[phase for phase in Phase if phase is not Phase.shrink or not is_short],  # shrinking takes minutes
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=chosen)

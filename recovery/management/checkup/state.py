@@ -1,17 +1,19 @@
-"""The state store: reachable, writable, and apart from the queues, whatever names they were given."""
+"""The state store: reachable, writable, apart from the queues, whatever names they were given; and who feeds it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from recovery.config import Deployment
 from recovery.connections import faults
 from recovery.connections.registry import Registry
-from recovery.connections.state import DOCTOR
+from recovery.connections.state import DOCTOR, SNAPSHOT
 from recovery.errors import StoreError
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
+from recovery.reads import leading
 
-ABOUT = "state store"
+ABOUT, SCHEDULER = "state store", "scheduler"
 _PROBE_S = 5  # seconds our probe lives, should we die before we remove it
 
 
@@ -23,11 +25,13 @@ def store(registry: Registry) -> Iterator[Finding]:
         return
     try:
         run_id = _probed(registry)
+        sign, has_worked = _fed(registry)
     except StoreError as error:
         yield silent(ABOUT, error)
         return
     yield good(ABOUT, f"{state.target} can be written.")
     yield from _neighbours(registry, state, run_id)
+    yield from _scheduler(sign, has_worked=has_worked)
 
 
 def _probed(registry: Registry) -> str:
@@ -37,6 +41,28 @@ def _probed(registry: Registry) -> str:
         client.set(DOCTOR, b"1", ex=_PROBE_S)
         client.delete(DOCTOR)
         return str(client.info("server").get("run_id", ""))
+
+
+def _fed(registry: Registry) -> tuple[leading.Sign | None, bool]:
+    """Who feeds the pages, and whether anybody ever did."""
+    client = registry.state()
+    sign = leading.fetch(client)
+    with faults.guarded(client):
+        return sign, bool(client.exists(SNAPSHOT))
+
+
+def _scheduler(sign: leading.Sign | None, *, has_worked: bool) -> Iterator[Finding]:
+    """Nothing is said where none has been started yet."""
+    if sign and sign.leads:
+        since = datetime.fromtimestamp(sign.since / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+        yield good(SCHEDULER, f"Process {sign.pid} on {sign.host} leads since {since}, epoch {sign.epoch}.")
+    elif sign:
+        says = (
+            f"Process {sign.pid} on {sign.host} only reads, because its database does not answer: nothing is repaired."
+        )
+        yield warning(SCHEDULER, says, "Look at DATABASE_URL where it runs, and whether it is migrated.")
+    elif has_worked:
+        yield warning(SCHEDULER, "None runs: every number on the pages is old.", "Start one: manage.py scheduler")
 
 
 def _neighbours(registry: Registry, state: Deployment, run_id: str) -> Iterator[Finding]:

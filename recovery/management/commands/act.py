@@ -32,6 +32,7 @@ from recovery.errors import (
     UnstallError,
     Unsupported,
 )
+from recovery.management.configured import configured
 
 REFUSED, WRONG_CALL, UNREACHABLE = 3, 2, 4
 SHOWN = 20  # refusals told before the question: a screen
@@ -72,6 +73,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **given: Any) -> None:
         asked = Namespace(**given)
+        configured()
         try:
             self._run(asked)
         except UnstallError as error:

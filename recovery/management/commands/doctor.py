@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from recovery.errors import ConfigError
 from recovery.management.checkup import Finding, Level, examine
+from recovery.processes import beside
 
 _WIDTH = len(Level.WARNING) + 2
 
@@ -24,6 +29,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="for scripts")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        with suppress(ConfigError):  # it is among the findings
+            beside.join(Path(settings.DATA_DIR))
         findings = self._as_json() if options["json"] else self._as_text()
         if any(finding.level is Level.WRONG for finding in findings):
             raise SystemExit(1)

@@ -14,20 +14,19 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from recovery.config import Config, current
+from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.domain.ages import age
 from recovery.domain.counts import DeploymentSample, Snapshot
 from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.refs import shown
 from recovery.domain.verdicts import Stuck
-from recovery.errors import ConfigError
+from recovery.management.configured import configured
 from recovery.scanners.collect import Collector
 from recovery.scanners.discover import Discoverer
 from recovery.scanners.orphan_watch import OrphanWatch
 from recovery.scanners.roster import Roster
 
-WRONG_CALL = 2
 UNREACHABLE = 4
 
 
@@ -41,10 +40,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="for scripts")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        try:
-            config = current()
-        except ConfigError as error:
-            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        config = configured()
         snapshot, inbox = _look(config)
         self.stdout.write(_json(inbox) if options["json"] else _text(inbox))
         troubles = [_trouble(one) for one in snapshot.deployments if one.error]

@@ -10,16 +10,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from recovery.config import current
 from recovery.connections.registry import Registry
 from recovery.domain.counts import DeploymentSample, QueueSample, Snapshot
 from recovery.domain.refs import shown
-from recovery.errors import ConfigError
+from recovery.management.configured import configured
 from recovery.scanners.collect import Collector
 from recovery.scanners.discover import Discoverer
 from recovery.scanners.roster import Roster
 
-WRONG_CALL = 2
 UNREACHABLE = 4
 _COLUMNS = ("waiting", "prioritized", "paused", "active", "delayed", "waiting_children", "completed", "failed")
 
@@ -32,10 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="for scripts")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        try:
-            config = current()
-        except ConfigError as error:
-            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        config = configured()
         registry = Registry(config)
         try:
             snapshot = _look(registry)
