@@ -22,7 +22,7 @@ TEXT_LIMIT = 64 * 1024  # bytes of one payload before "load all"
 LOAD_LIMIT = 8 * 1024 * 1024  # bytes of "load all": a browser tab still holds that
 LINE_LIMIT = 300  # characters of a one-line summary
 CHILD_LIMIT = 100  # relatives listed on a job page
-ACTIVE_CHUNK = 100  # jobs taken out of `active` by one script: its list is searched for each
+ACTIVE_CHUNK = 50  # jobs taken out of `active` by one script: about 1 ms, in which nobody else is served
 MOVE_CHUNK = 500  # jobs moved between sorted sets by one script: about 3 ms
 
 

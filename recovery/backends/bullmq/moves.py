@@ -11,14 +11,13 @@ from recovery.backends.bullmq import calls
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
 from recovery.backends.shared import decode
-from recovery.backends.shared.refusals import insist
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
 
-# So many jobs one script moves: about 2 ms.
-SCRIPT_JOBS = 100
+# So many jobs one script moves: about 1 ms.
+SCRIPT_JOBS = 50
 # BullMQ 3 keeps prioritized jobs in order in the list itself, and searches it for each.
 SEARCHING_JOBS = 10
 
@@ -52,21 +51,14 @@ _Part = tuple[tuple[Part, ...], tuple[Part, ...]]  # what one job adds to the ke
 
 
 def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts: Sequence[_Part]) -> list[str]:
-    """A few scripts in one round trip, none of them long: others are served in between."""
+    """A few scripts, none of them long, and one at a time: of a batch the store serves several before anybody else."""
     size = SCRIPT_JOBS if traits.has("has_prioritized") else SEARCHING_JOBS
     queue = calls.queue_keys(target.ref.base)
-    slices = [parts[at : at + size] for at in range(0, len(parts), size)]
-    runs = [
-        (
-            (*queue, *chain.from_iterable(keys for keys, _ in some)),
-            (*head, *chain.from_iterable(args for _, args in some)),
-        )
-        for some in slices
-    ]
     answers: list[str] = []
-    for reply in calls.each(target, name, runs):
-        insist(reply, target.ref, b"EVALSHA")
-        answers += calls.words(reply)
+    for some in (parts[at : at + size] for at in range(0, len(parts), size)):
+        keys = (*queue, *chain.from_iterable(keys for keys, _ in some))
+        args = (*head, *chain.from_iterable(args for _, args in some))
+        answers += calls.words(calls.run(target, name, keys, args))
     return answers
 
 

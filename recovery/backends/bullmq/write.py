@@ -22,11 +22,8 @@ _ON_JOBS: Mapping[Act, OnJobs] = {
     Act.REMOVE: removal.remove,
     Act.CANCEL: pausing.cancel,
 }
-_OF_ACTIVE = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL})
-_CHUNKS: Mapping[Act, int] = {
-    Act.REMOVE: ACTIVE_CHUNK,  # a job may stand in a long list, and have children
-    Act.FAIL: ACTIVE_CHUNK // 2,  # about thirty commands a job: 100 of them would be 4 ms
-}
+# Their jobs are searched for in a list, and a removed one may have children.
+_SEARCHED = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL, Act.REMOVE})
 
 
 class BullMQOperator:
@@ -36,7 +33,7 @@ class BullMQOperator:
         return versions.refusals(flavour)
 
     def chunk(self, act: Act) -> int:
-        return _CHUNKS.get(act, ACTIVE_CHUNK if act in _OF_ACTIVE else MOVE_CHUNK)
+        return ACTIVE_CHUNK if act in _SEARCHED else MOVE_CHUNK
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         traits = self._traits(act, target.flavour)
