@@ -1,4 +1,4 @@
-"""What the engine remembers in the database: the audit, incidents, and bulk runs.
+"""What the engine remembers in the database: the audit, incidents, bulk runs, and who leads.
 
 Names from Redis may hold any bytes, which no database takes as text: columns named `base` and `job` hold them as
 `refs.slug` writes them. Times are milliseconds since 1970, as everywhere in the engine.
@@ -142,3 +142,12 @@ class BulkItem(models.Model):
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["run", "place"], name="bulk_place")]
         indexes: ClassVar = [models.Index(fields=["run", "outcome", "place"], name="bulk_left")]
+
+
+class Lease(models.Model):
+    """Who leads the schedulers, one row. Its times are told by the database's clock, the one that all of them share."""
+
+    holder = models.CharField(max_length=300)  # a Holder of recovery/scheduler/holder.py, as text
+    epoch = models.BigIntegerField()  # rises with each change of holder, and never falls
+    since = models.BigIntegerField()
+    expires_at = models.BigIntegerField()

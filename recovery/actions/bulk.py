@@ -23,6 +23,7 @@ from recovery.actions.runs import FAILED, NOTE, OPEN, STOPPED, WAITING, put
 from recovery.connections.registry import Registry
 from recovery.domain.acting import Actor, Order
 from recovery.domain.chain import canonical
+from recovery.domain.mandate import May, always
 from recovery.errors import (
     BadOrder,
     DeploymentMissing,
@@ -105,11 +106,12 @@ def _told(run: BulkRun, selection: Selection | None) -> dict[str, Any]:
 
 
 class Runner:
-    """One thread at a time. `stop` lets the chunk in hand end."""
+    """One thread at a time. `stop` lets the chunk in hand end, and so does a `may` that says no."""
 
-    def __init__(self, registry: Registry, *, term: int = TERM) -> None:
+    def __init__(self, registry: Registry, *, term: int = TERM, may: May = always) -> None:
         self._registry = registry
         self._term = term
+        self._may = may
         self._stopping = threading.Event()
         self._beats: dict[int, int | None] = {}
         self._held: dict[int, tuple[float, float]] = {}  # run → (until, how long it was)
@@ -119,9 +121,9 @@ class Runner:
         """Works on every open run in turn; how many slices there were."""
         ends = time.monotonic() + RUN
         slices = 0
-        while not self._stopping.is_set() and time.monotonic() < ends:
+        while self._goes_on() and time.monotonic() < ends:
             due = [id for id in self._open() if self._held.get(id, (0.0, 0.0))[0] <= time.monotonic()]
-            worked = sum(self._slice(id) for id in due)
+            worked = sum(self._goes_on() and self._slice(id) for id in due)
             if not worked:
                 break
             slices += worked
@@ -165,8 +167,12 @@ class Runner:
             self._held.pop(run.pk, None)
 
     def _rest(self, deployment: str) -> bool:
-        """Between two chunks; False when the process ends."""
-        return not self._stopping.wait(min(LONGEST, self._pace(deployment).rest()))
+        """Between two chunks; False when no other may follow."""
+        self._stopping.wait(min(LONGEST, self._pace(deployment).rest()))
+        return self._goes_on()
+
+    def _goes_on(self) -> bool:
+        return self._may() and not self._stopping.is_set()
 
     def _pace(self, deployment: str) -> Pace:
         if deployment not in self._paces:

@@ -14,6 +14,7 @@ from itertools import chain
 from recovery.config import Deployment
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Snapshot
+from recovery.domain.mandate import May, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import SPARK, Tally
 from recovery.errors import UnstallError
@@ -29,10 +30,14 @@ _ADVICE = "It accepts connections but does not answer in time."
 
 
 class Collector:
-    """`roster` is what discovery found; without one it is read from the state store."""
+    """`roster` is what discovery found; without one it is read from the state store.
 
-    def __init__(self, registry: Registry, roster: Roster | None = None) -> None:
+    `may`: a snapshot that was taken with leave, and is finished without, must not cover the newer one of another.
+    """
+
+    def __init__(self, registry: Registry, roster: Roster | None = None, may: May = always) -> None:
         self._registry = registry
+        self._may = may
         self._roster = roster if roster is not None else self._remembered()
         self._desks = [self._desk(deployment) for deployment in registry.config.deployments]
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(self._desks)), thread_name_prefix="collect")
@@ -42,7 +47,8 @@ class Collector:
     def run(self, now: int) -> Snapshot:
         """One tick; raises StoreError when the snapshot cannot be published, after it was taken."""
         snapshot = self.look(now)
-        snapshots.publish(self._registry.state(), snapshot)
+        if self._may():
+            snapshots.publish(self._registry.state(), snapshot)
         return snapshot
 
     def look(self, now: int) -> Snapshot:

@@ -13,6 +13,7 @@ from django.db import Error
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Snapshot
 from recovery.domain.inbox import ROW_LIMIT, Inbox, ordered
+from recovery.domain.mandate import May, always
 from recovery.reads import inboxes
 from recovery.scanners.beat import Beat
 from recovery.scanners.casebook import Casebook
@@ -21,10 +22,16 @@ NO_SNAPSHOT = "No snapshot has been taken yet, so no queue has been looked at."
 
 
 class OrphanWatch:
-    """`newest` gives the last snapshot. With `writes` off state store and database are read at most."""
+    """`newest` gives the last snapshot. With `writes` off state store and database are read at most.
 
-    def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None], *, writes: bool = True) -> None:
+    `may`: what was seen with leave, and is ready without, must not cover the newer look of another.
+    """
+
+    def __init__(
+        self, registry: Registry, newest: Callable[[], Snapshot | None], *, writes: bool = True, may: May = always
+    ) -> None:
         self._registry = registry
+        self._may = may
         self._newest = newest
         casebook = Casebook() if writes else None
         self._casebook = casebook
@@ -33,7 +40,8 @@ class OrphanWatch:
     def run(self, now: int) -> Inbox:
         """One look, published; raises StoreError when it cannot be, after everything else is done."""
         inbox = self.look(now)
-        inboxes.publish(self._registry.state(), inbox)
+        if self._may():
+            inboxes.publish(self._registry.state(), inbox)
         return inbox
 
     def look(self, now: int) -> Inbox:

@@ -12,14 +12,16 @@ import redis
 
 from recovery.connections import faults, state
 from recovery.connections.registry import Registry
+from recovery.domain.mandate import May, always
 
 COUNT = 1000  # keys a SCAN call looks at
 BATCH = 200  # keys a call removes; UNLINK frees them in the background
 
 
 class Pruner:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, may: May = always) -> None:
         self._registry = registry
+        self._may = may
         self._kept = {deployment.name for deployment in registry.config.deployments}
 
     def run(self, _now: int) -> int:
@@ -28,7 +30,7 @@ class Pruner:
         removed = 0
         with faults.guarded(store):
             strange = self._strange(store)
-            while batch := list(islice(strange, BATCH)):
+            while (batch := list(islice(strange, BATCH))) and self._may():
                 removed += len(batch)
                 store.unlink(*batch)
         return removed

@@ -1,4 +1,4 @@
-"""The table of scanners: what runs, how often, and when first."""
+"""The tables of scanners: what runs in the leader, what in one who can only read; how often, and when first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from recovery.actions import bulk
 from recovery.config import Config
 from recovery.connections.registry import Registry
+from recovery.domain.mandate import Mandate, May, always
 from recovery.scanners.collect import Collector
 from recovery.scanners.discover import Discoverer
 from recovery.scanners.orphan_watch import OrphanWatch
@@ -36,21 +37,34 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All entries. `stop` asks long runs to come to an end, `close` lets go of what is held when none is left."""
+    """All entries, none of which begins without leave.
+
+    `stop` asks long runs to come to an end, `close` lets go of what is held when none is left.
+    """
 
     entries: tuple[Entry, ...]
     stop: Callable[[], None]
     close: Callable[[], None]
+    may: May = always
 
 
-def plan(config: Config, registry: Registry) -> Plan:
+def reading(config: Config, registry: Registry, may: May) -> Plan:
+    """While nobody can lead: what feeds the pages, and changes nothing but what they are fed from."""
     roster = Roster()
     discoverer = Discoverer(registry, roster)
-    collector = Collector(registry, roster)
+    collector = Collector(registry, roster, may)
+    return Plan(_seeing(config, discoverer, collector), discoverer.stop, collector.close, may)
+
+
+def plan(config: Config, registry: Registry, mandate: Mandate) -> Plan:
+    """For one term of the leader. Whoever leads again begins anew: meanwhile another may have changed everything."""
+    roster = Roster()
+    discoverer = Discoverer(registry, roster)
+    collector = Collector(registry, roster, mandate.holds)
     recorder = Recorder(registry, lambda: collector.newest)
-    orphan_watch = OrphanWatch(registry, lambda: collector.newest)
-    pruner = Pruner(registry)
-    runs = bulk.Runner(registry)
+    orphan_watch = OrphanWatch(registry, lambda: collector.newest, may=mandate.holds)
+    pruner = Pruner(registry, mandate.holds)
+    runs = bulk.Runner(registry, may=mandate.holds)
 
     def stop() -> None:
         discoverer.stop()
@@ -62,8 +76,7 @@ def plan(config: Config, registry: Registry) -> Plan:
 
     return Plan(
         (
-            Entry("discover", DISCOVER_LOOK, discoverer.run),
-            Entry("collect", config.collect_every, collector.run, first=COLLECT_AFTER),
+            *_seeing(config, discoverer, collector),
             Entry("orphan-watch", config.orphans_every, orphan_watch.run, first=ORPHANS_AFTER),
             # Once soon after the start, so that what is kept in Redis is on the screen before the first minute is over.
             Entry("record at start", 0, recorder.run, first=3 * config.collect_every),
@@ -73,4 +86,12 @@ def plan(config: Config, registry: Registry) -> Plan:
         ),
         stop,
         close,
+        mandate.holds,
+    )
+
+
+def _seeing(config: Config, discoverer: Discoverer, collector: Collector) -> tuple[Entry, Entry]:
+    return (
+        Entry("discover", DISCOVER_LOOK, discoverer.run),
+        Entry("collect", config.collect_every, collector.run, first=COLLECT_AFTER),
     )

@@ -1,4 +1,4 @@
-"""One scanner's runs: what goes wrong is said once, not once a tick, and the next run goes on."""
+"""One scanner's runs: what goes wrong is said once, not once a tick, and the next one goes on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from django.db import close_old_connections
 
+from recovery.domain.mandate import May, always
 from recovery.errors import UnstallError
 
 log = logging.getLogger(__name__)
@@ -16,13 +17,18 @@ log = logging.getLogger(__name__)
 class Rounds:
     """Callable: one run."""
 
-    def __init__(self, name: str, run: Callable[[int], object], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, name: str, run: Callable[[int], object], clock: Callable[[], float] = time.time, may: May = always
+    ) -> None:
         self._name = name
         self._run = run
         self._clock = clock
+        self._may = may
         self._trouble = ""
 
     def __call__(self) -> None:
+        if not self._may():
+            return
         close_old_connections()
         try:
             self._run(int(self._clock() * 1000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from django.core.management import call_command
 
 from recovery import config
+from recovery.connections import state
+from recovery.reads.leading import Sign
 from tests.stores import Store
 from tests.watching import bullmq
 
@@ -59,6 +62,22 @@ def test_a_sound_setup_is_well(doctor: Doctor, store: Store, state_store: Store)
 def test_watching_writes_nothing(doctor: Doctor, valkey: Store, state_store: Store) -> None:
     doctor(UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=state_store.url)
     assert (valkey.client.dbsize(), state_store.client.dbsize()) == (0, 0)
+
+
+def test_who_leads_is_told(doctor: Doctor, valkey: Store, state_store: Store) -> None:
+    def told(level: str, sign: Sign | None) -> str:
+        state_store.client.delete(state.SCHEDULER)
+        if sign:
+            state_store.client.set(state.SCHEDULER, sign.encode())
+        _, report = doctor(UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=state_store.url)
+        return says(report, "scheduler", level)
+
+    leader = Sign("eu-3", 41, 12, 1_760_000_000_000, 1_760_000_001_000, "x")
+    assert told("warning", None) == ""
+    assert "Process 41 on eu-3 leads since 2025-10-09 08:53:20+00:00, epoch 12." in told("ok", leader)
+    assert "only reads" in told("warning", replace(leader, epoch=None))
+    state_store.client.set(state.SNAPSHOT, b"x")
+    assert "None runs" in told("warning", None)
 
 
 def test_a_dead_deployment_is_wrong_and_the_other_is_checked_too(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,75 +11,46 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import Unreachable
-from recovery.reads import snapshots
+from recovery.reads import leading, snapshots
+from recovery.scheduler.duty import Duty, schedule
 from recovery.scheduler.plan import Entry, Plan
 from recovery.scheduler.rounds import Rounds
-from recovery.scheduler.run import schedule
-from tests.processes import end, spawn
+from tests.schedulers import STARTS_WITHIN, Process, furnish
 from tests.stores import Store
 from tests.waiting import until
 from tests.watching import add
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.django_db  # each run closes connections that are too old, so it looks at them
-STARTS_WITHIN = 30.0  # seconds, on a machine that has other things to do
 
 _HANGS = """
 import threading, sys, django
 django.setup()
-from recovery.scheduler import run
+from recovery.scheduler import office, run
 from recovery.scheduler.plan import Entry, Plan
 run.GRACE = 0.5
 def hang(now):
     print("hanging", file=sys.stderr, flush=True)
     threading.Event().wait()
 def _nothing(): pass
-run.plan = lambda config, registry: Plan((Entry("hang", 60, hang),), _nothing, _nothing)
+office.plan = lambda config, registry, mandate: Plan((Entry("hang", 60, hang),), _nothing, _nothing)
 from recovery.config import current
 run.run(current())
 """
-
-
-class Process:
-    """One scheduler, its log at hand."""
-
-    def __init__(self, directory: Path, arguments: list[str], environ: dict[str, str]) -> None:
-        self.path = directory / "log"
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("UNSTALL_", "DATABASE_"))}
-        (directory / "unstall.toml").touch()
-        own = {"UNSTALL_DATA_DIR": str(directory), "UNSTALL_CONFIG": str(directory / "unstall.toml")}
-        own["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
-        with self.path.open("wb") as log:
-            self.child = spawn(
-                [sys.executable, *arguments], stderr=log, stdout=log, environ=clean | own | environ, directory=ROOT
-            )
-
-    @property
-    def log(self) -> str:
-        return self.path.read_text(errors="replace")
-
-    def says(self, words: str) -> None:
-        until(lambda: words in self.log or self.child.poll() is not None, STARTS_WITHIN, words)
-        assert words in self.log, self.log
-
-    def ask(self) -> None:
-        self.child.send_signal(signal.SIGTERM)
-
-    def status(self) -> int:
-        return self.child.wait(20)
+SILENT = Entry("alive", 60, lambda _now: None)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
+    furnish(tmp_path)
 
     def begin(*arguments: str, **environ: str) -> Process:
-        started.append(Process(tmp_path, list(arguments), environ))
+        started.append(Process(tmp_path, "scheduler", arguments, environ))
         return started[-1]
 
     yield begin
     for one in started:
-        end(one.child)
+        one.end()
 
 
 def test_it_publishes_says_that_it_lives_and_ends_in_order(
@@ -96,7 +63,9 @@ def test_it_publishes_says_that_it_lives_and_ends_in_order(
     found = snapshots.fetch(client)
     assert found is not None
     assert [sample.counts.waiting for sample in found.queues] == [2]
-    assert json.loads(client.get("unstall:scheduler"))["pid"] == one.child.pid
+    sign = leading.fetch(client)
+    assert sign is not None
+    assert (sign.pid, sign.leads) == (one.pid, True)
     assert 0 < client.ttl("unstall:scheduler") <= 16
     began = time.monotonic()
     one.ask()
@@ -180,7 +149,7 @@ def test_a_run_that_takes_long_is_not_started_twice_and_delays_nobody() -> None:
         release.wait(20)
 
     plan = Plan((Entry("slow", 0.05, slow), Entry("quick", 0.05, ticks.append)), lambda: None, lambda: None)
-    scheduler = schedule(plan, _Silent())
+    scheduler = schedule(plan, SILENT)
     scheduler.start()
     until(lambda: len(ticks) > 5, what="the quick one's ticks")
     started = len(running)
@@ -191,20 +160,37 @@ def test_a_run_that_takes_long_is_not_started_twice_and_delays_nobody() -> None:
 
 def test_a_first_run_does_not_wait_for_its_interval() -> None:
     runs: list[int] = []
-    scheduler = schedule(Plan((Entry("prune", 3600, runs.append),), lambda: None, lambda: None), _Silent())
+    scheduler = schedule(Plan((Entry("prune", 3600, runs.append),), lambda: None, lambda: None), SILENT)
     scheduler.start()
     until(lambda: runs, what="the first run")
     scheduler.shutdown(wait=True)
 
 
-class _Silent:
-    """No sign of life."""
+def test_without_leave_no_run_begins() -> None:
+    runs: list[int] = []
+    leave = [True]
+    rounds = Rounds("collect", runs.append, may=lambda: bool(leave))
+    rounds()
+    leave.clear()
+    rounds()
+    assert len(runs) == 1
 
-    def say(self, now: int) -> None:
-        pass
 
-    def leave(self) -> None:
-        pass
+def test_a_duty_is_over_when_its_last_run_has_ended() -> None:
+    release, running = threading.Event(), threading.Event()
+
+    def slow(_now: int) -> None:
+        running.set()
+        release.wait(20)
+
+    closed: list[bool] = []
+    duty = Duty(Plan((Entry("slow", 60, slow),), lambda: None, lambda: closed.append(True)), SILENT)
+    assert running.wait(10)
+    duty.begin_end()
+    assert (duty.is_ending, duty.is_over, closed) == (True, False, [])
+    release.set()
+    until(lambda: duty.is_over, what="its end")
+    assert closed == [True]
 
 
 def test_it_outlives_its_stores(start: Callable[..., Process], serve: Callable[..., Store]) -> None:

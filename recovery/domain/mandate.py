@@ -1,0 +1,24 @@
+"""The right to change things: one scheduler has it at a time, for one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+May = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Mandate:
+    """`epoch` fences what is done under it. `holds` is asked right before each step that changes something.
+
+    It belongs to its epoch: when the same process leads again under a later one, this mandate still holds no more.
+    """
+
+    epoch: int
+    holds: May
+
+
+def always() -> bool:
+    """For whoever was called by a person, and leads nobody."""
+    return True

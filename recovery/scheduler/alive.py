@@ -1,0 +1,65 @@
+"""The key by which a page knows that a scheduler runs, and which; it ends by itself when nobody renews it.
+
+It is the leader's. While nobody can lead it is a claim: of all that can only read, the one that has it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.connections.registry import Registry
+from recovery.reads.leading import Sign
+from recovery.scheduler.holder import Holder
+from recovery.scheduler.row import Grant
+
+LIFE = 16  # seconds: three signs may be lost before a page says that nobody is there
+
+
+class Alive:
+    def __init__(self, registry: Registry, me: Holder) -> None:
+        self._registry = registry
+        self._me = me
+        self._reads_since = 0
+        self.may_read = False
+
+    def lead(self, grant: Grant, now: int) -> None:
+        """Whoever said something else is outranked."""
+        self.may_read = False
+        store = self._registry.state()
+        with faults.guarded(store):
+            store.set(state.SCHEDULER, self._sign(now, grant.since, grant.epoch), ex=LIFE)
+
+    def claim(self, now: int) -> None:
+        """Asks for the right to read: it is ours when nobody has it, and while nobody leads."""
+        since = self._reads_since if self.may_read else now
+        self.may_read = False
+        sign = self._sign(now, since, None)
+        self.may_read = self._replace(lambda pipeline: pipeline.set(state.SCHEDULER, sign, ex=LIFE), or_none=True)
+        self._reads_since = since
+
+    def leave(self) -> None:
+        """Unless another has said since that it is there."""
+        self._replace(lambda pipeline: pipeline.delete(state.SCHEDULER), or_none=False)
+
+    def _sign(self, now: int, since: int, epoch: int | None) -> bytes:
+        return Sign(self._me.host, self._me.pid, epoch, since, now, self._me.token).encode()
+
+    def _replace(self, change: Callable[[redis.client.Pipeline], object], *, or_none: bool) -> bool:
+        """Only what is ours; False when it is another's, or becomes another's meanwhile."""
+        store = self._registry.state()
+        with faults.guarded(store), store.pipeline() as pipeline:
+            pipeline.watch(state.SCHEDULER)  # type: ignore[no-untyped-call]  # redis-py leaves it so
+            found: object = pipeline.get(state.SCHEDULER)
+            sign = Sign.decode(found)
+            if not (or_none if found is None else sign is not None and sign.id == self._me.token):
+                return False
+            pipeline.multi()
+            change(pipeline)
+            try:
+                pipeline.execute()
+            except redis.WatchError:
+                return False
+            return True

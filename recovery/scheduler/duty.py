@@ -1,0 +1,96 @@
+"""One table at work: its scanners are started when they are due, from a beginning to an end that waits for the last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.date import DateTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+from django.db import Error, connections
+
+from recovery.errors import UnstallError
+from recovery.scheduler.plan import Entry, Plan
+from recovery.scheduler.rounds import Rounds
+
+log = logging.getLogger(__name__)
+
+
+class Duty:
+    """It begins when it is made. `alive` tells the pages that we are at it, and runs without leave of the table."""
+
+    def __init__(self, table: Plan, alive: Entry) -> None:
+        self._table = table
+        self._scheduler = schedule(table, alive)
+        self._end = threading.Thread(target=self._finish, name="end of duty", daemon=True)
+        self._scheduler.start()
+
+    @property
+    def is_ending(self) -> bool:
+        return self._end.ident is not None
+
+    @property
+    def is_over(self) -> bool:
+        """None of its runs is left."""
+        return self.is_ending and not self._end.is_alive()
+
+    def begin_end(self) -> None:
+        """No new run starts. Waits for nothing."""
+        self._end.start()
+
+    def end(self) -> None:
+        """No new run starts; those in hand are waited for."""
+        if not self.is_ending:
+            self.begin_end()
+        self._end.join()
+
+    def _finish(self) -> None:
+        self._table.stop()
+        self._scheduler.shutdown(wait=True)
+        try:
+            self._table.close()
+        except (Error, UnstallError) as error:
+            log.warning("what was held ends by itself: %s", error)
+        finally:
+            connections.close_all()  # of this thread
+
+
+def schedule(table: Plan, alive: Entry) -> BackgroundScheduler:
+    """Not started yet. Each entry has a thread when it needs one, so that a slow one delays nobody."""
+    # APScheduler warns at every tick that a run was skipped because the last one still goes on; that is what we want.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
+    scheduler = BackgroundScheduler(
+        executors={"default": ThreadPoolExecutor(len(table.entries) + 1)},
+        job_defaults={"coalesce": True, "max_instances": 1},
+        timezone=UTC,
+    )
+    _add(scheduler, alive, Rounds(alive.name, alive.run))
+    for entry in table.entries:
+        _add(scheduler, entry, Rounds(entry.name, entry.run, may=table.may))
+    return scheduler
+
+
+def _add(scheduler: BackgroundScheduler, entry: Entry, rounds: Rounds) -> None:
+    scheduler.add_job(
+        rounds,
+        id=entry.name,
+        name=entry.name,
+        misfire_grace_time=max(1, int(entry.every)) if entry.every else None,
+        **_timing(entry),
+    )
+
+
+def _timing(entry: Entry) -> dict[str, Any]:
+    """When it runs, as APScheduler's keyword arguments. An interval alone would let the first one pass."""
+    if entry.second is not None:
+        return {"trigger": CronTrigger(second=entry.second, timezone=UTC)}
+    first = datetime.now(UTC) + timedelta(seconds=entry.first)
+    if not entry.every:
+        return {"trigger": DateTrigger(first, timezone=UTC)}
+    interval = IntervalTrigger(seconds=entry.every, jitter=entry.jitter or None, timezone=UTC)
+    return {"trigger": interval, "next_run_time": first}

@@ -1,0 +1,77 @@
+"""Who has the lease: a process that another one on the same machine can know to be dead.
+
+So a scheduler that was killed and started again leads at once, where it would else wait for the term of its own past.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_HOST = 200  # characters of a host's name: the whole must fit into its column
+_STATE, _STARTED = 0, 19  # fields of /proc/PID/stat behind the name in brackets
+_GONE = frozenset("ZXx")  # a zombie does nothing any more
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    host: str
+    pid: int
+    started: int  # ticks since the boot, 0: not known; tells two processes of one number apart
+    place: str  # the boot and the process namespace in which `pid` means something, "": not known
+    token: str  # no two processes ever have the same
+
+    @classmethod
+    def here(cls) -> Holder:
+        pid = os.getpid()
+        host = "".join(socket.gethostname().split())[:_HOST]
+        return cls(host or "?", pid, _started(pid), _place(), uuid.uuid4().hex)
+
+    @classmethod
+    def parse(cls, text: str) -> Holder | None:
+        """None for what this version did not write."""
+        try:
+            host, pid, started, place, token = text.split(" ")
+            return cls(host, int(pid), int(started), place, token)
+        except ValueError:
+            return None
+
+    def __str__(self) -> str:
+        return " ".join(map(str, astuple(self)))
+
+    @property
+    def shown(self) -> str:
+        return f"{self.host} (process {self.pid})"
+
+    def is_dead(self, place: str) -> bool:
+        """Known to be, seen from `place`. False when it cannot be seen from there."""
+        if not self.place or self.place != place:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return bool(self.started) and _started(self.pid, unseen=self.started) != self.started
+
+
+def _started(pid: int, *, unseen: int = 0) -> int:
+    """0 for one that has ended; `unseen` when the system does not let us look."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return unseen
+    return 0 if fields[_STATE] in _GONE else int(fields[_STARTED])
+
+
+def _place() -> str:
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{(_PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        return ""

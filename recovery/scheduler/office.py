@@ -1,0 +1,127 @@
+"""What this process is at, as the lease comes and goes: it leads, it follows, or it reads because nobody can lead.
+
+Whatever was begun under one lease has ended before anything begins under the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recovery.config import Config
+from recovery.connections.registry import Registry
+from recovery.scheduler.alive import Alive
+from recovery.scheduler.duty import Duty
+from recovery.scheduler.holder import Holder
+from recovery.scheduler.lease import Lease, steady
+from recovery.scheduler.plan import Entry, Plan, plan, reading
+from recovery.scheduler.row import Tenure
+
+log = logging.getLogger(__name__)
+
+SAY_EVERY = 5.0  # seconds
+CLAIM_EVERY = 2.0  # one who only reads looks more often whether it still may
+OVERDUE = 30.0  # seconds for the runs of an old duty to end: each of their waits is shorter
+
+
+class Role(StrEnum):
+    LEADER = "leads"
+    READER = "only reads"  # the database is away
+    FOLLOWER = "stands by"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    role: Role
+    epoch: int | None = None
+
+
+_FOLLOWS = Part(Role.FOLLOWER)
+
+
+class Office:
+    """`turn` is called often, by one thread. `give_up`: an old duty does not end, so this process cannot go on."""
+
+    def __init__(self, config: Config, registry: Registry, lease: Lease, alive: Alive, give_up: Callable[[], None]):
+        self._config = config
+        self._registry = registry
+        self._lease = lease
+        self._alive = alive
+        self._give_up = give_up
+        self._part = _FOLLOWS
+        self._duty: Duty | None = None
+        self._overdue_at = 0.0
+        self._told = ""  # the holder
+
+    def turn(self) -> None:
+        wanted = self._wanted()
+        if self._duty is None:
+            self._begin(wanted)
+        elif self._duty.is_over:
+            self._duty = None
+            self._lease.stand(True)
+        elif self._duty.is_ending:
+            if steady() > self._overdue_at:
+                self._give_up()
+        elif wanted != self._part:
+            self._leave(wanted)
+
+    def close(self) -> None:
+        """Ends what is begun, and waits for it."""
+        if self._duty:
+            self._duty.end()
+
+    def _wanted(self) -> Part:
+        epoch = self._lease.epoch()
+        if epoch is not None:
+            return Part(Role.LEADER, epoch)
+        return Part(Role.READER) if self._lease.is_blind else _FOLLOWS
+
+    def _begin(self, part: Part) -> None:
+        if part.role is Role.FOLLOWER:
+            self._tell_leader()
+            return
+        table, alive = self._led(part.epoch) if part.epoch is not None else self._read()
+        self._part, self._duty = part, Duty(table, alive)
+        what = ", ".join(entry.name for entry in table.entries)
+        if part.role is Role.LEADER:
+            log.info("started: %s. It leads, epoch %d", what, part.epoch)
+        else:
+            log.warning("started: %s. It only reads: nobody can know who leads", what)
+
+    def _leave(self, wanted: Part) -> None:
+        """From a term that is over; until its last run has ended we do not want another."""
+        assert self._duty is not None  # noqa: S101 -- `turn` has made sure of it
+        if self._part.role is Role.LEADER:
+            self._lease.stand(False)
+            log.warning("the lease of epoch %d is lost; it %s", self._part.epoch, wanted.role)
+        self._overdue_at = steady() + OVERDUE
+        self._duty.begin_end()
+        self._told = ""
+
+    def _led(self, epoch: int) -> tuple[Plan, Entry]:
+        mandate, grant = self._lease.mandate(epoch), self._lease.grant()
+
+        def say(now: int) -> None:
+            if grant and mandate.holds():
+                self._alive.lead(grant, now)
+
+        return plan(self._config, self._registry, mandate), Entry("alive", SAY_EVERY, say)
+
+    def _read(self) -> tuple[Plan, Entry]:
+        table = reading(self._config, self._registry, lambda: self._alive.may_read)
+        return table, Entry("alive", CLAIM_EVERY, self._alive.claim)
+
+    def _tell_leader(self) -> None:
+        """Once for each."""
+        leader = self._lease.leader
+        if leader is not None and leader.holder != self._told:
+            log.info("stands by: %s leads, epoch %d", _shown(leader), leader.epoch)
+            self._told = leader.holder
+
+
+def _shown(leader: Tenure) -> str:
+    holder = Holder.parse(leader.holder)
+    return holder.shown if holder else "another scheduler"

@@ -1,0 +1,363 @@
+"""Several schedulers, of which one leads: real processes, killed, stopped, asked to end; on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from django.db import ConnectionHandler
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from dashboard.database import settings_of
+from recovery.actions import batch
+from recovery.actions.bulk import Runner
+from recovery.connections import state as keys
+from recovery.connections.registry import registry
+from recovery.domain.acting import Act
+from recovery.domain.jobs import State
+from recovery.reads import bulk as progress_of
+from recovery.reads import inboxes, leading, snapshots
+from recovery.reads.leading import Sign
+from recovery.scanners.collect import Collector
+from recovery.scanners.orphan_watch import OrphanWatch
+from recovery.scanners.prune import Pruner
+from recovery.scheduler.row import Row
+from tests.acting import Bench, all_of, finish
+from tests.patience import patience
+from tests.postgres import Postgres, programs
+from tests.schedulers import DATABASE, STARTS_WITHIN, Process, furnish, migrate, script
+from tests.stores import Store
+from tests.waiting import until
+from tests.watching import add, now_ms
+
+SHORT = json.dumps({"TERM": 3.0, "RENEW": 1.0, "MARGIN": 0.5})
+AFTER_SIGTERM, AFTER_SIGKILL = 1.0, 12.0  # seconds until another leads
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with Postgres() as server:
+        migrate(tmp_path_factory.mktemp("postgres"), {"DATABASE_URL": server.url})
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database with our tables."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres").url)
+    furnish(tmp_path)
+    return f"sqlite:///{tmp_path / DATABASE}"
+
+
+# -- the row
+
+
+@pytest.fixture
+def connect(database: str) -> Callable[[], BaseDatabaseWrapper]:
+    """A new connection for whoever asks, as each process has its own."""
+
+    def connection() -> BaseDatabaseWrapper:
+        made: BaseDatabaseWrapper = ConnectionHandler({"default": settings_of(database, pooled=False)})["default"]
+        return made
+
+    return connection
+
+
+@pytest.fixture
+def row(connect: Callable[[], BaseDatabaseWrapper]) -> Iterator[Row]:
+    row = Row(connect)
+    epoch = row.read().epoch
+    while row.read().left > 0:  # of the test before, in the same database
+        row.take("nobody", 1, row.read())
+    assert row.read().epoch >= epoch
+    yield row
+    row.close()
+
+
+@pytest.mark.django_db
+def test_of_many_who_ask_at_once_one_gets_it(row: Row, connect: Callable[[], BaseDatabaseWrapper]) -> None:
+    barrier = Barrier(6)
+
+    def ask(number: int) -> bool:
+        mine = Row(connect)
+        mine.read()
+        barrier.wait(20)
+        try:
+            return mine.take(f"scheduler {number}", 9000) is not None
+        finally:
+            mine.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(ask, range(6))) == 1
+
+
+@pytest.mark.django_db
+def test_the_epoch_rises_with_each_change_of_holder_and_with_nothing_else(row: Row) -> None:
+    first = row.take("a", 9000)
+    assert first is not None
+    assert row.take("a", 9000) == first
+    assert row.take("b", 9000) is None
+    row.release("b")
+    assert row.take("b", 9000) is None
+    row.release("a")
+    second = row.take("b", 9000)
+    assert second is not None
+    assert second.epoch > first.epoch
+    assert second.since >= first.since
+
+
+@pytest.mark.django_db
+def test_a_lease_that_is_over_goes_to_another_and_one_that_was_renewed_does_not(row: Row) -> None:
+    row.take("a", 200)
+    row.take("a", 9000)
+    assert 8000 < row.read().left <= 9000
+    row.take("a", 50)
+    until(lambda: row.take("b", 9000), 5, "the term is over")
+
+
+@pytest.mark.django_db
+def test_what_moved_since_it_was_seen_is_not_taken(row: Row) -> None:
+    row.take("a", 9000)
+    seen = row.read()
+    until(lambda: row.take("a", 9000) and row.read() != seen, 5, "the clock goes on")
+    assert row.take("b", 9000, seen) is None
+    assert row.take("b", 9000, row.read()) is not None
+
+
+@pytest.mark.django_db
+def test_a_new_database_begins_above_all_epochs_of_an_older_one(row: Row) -> None:
+    grant = row.take("a", 9000)
+    assert grant is not None
+    assert grant.epoch >= time.time() - 5
+
+
+# -- processes
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path, valkey: Store, state_store: Store, database: str) -> Iterator[Start]:
+    """Start a scheduler: `start("a")`. They see each other's death only when `place` says so."""
+    started: list[Process] = []
+    add(valkey.client, "bull:jobs", "1", "2")
+    environ = {"UNSTALL_REDIS_URL": valkey.url, "UNSTALL_STATE_URL": state_store.url, "DATABASE_URL": database}
+    (tmp_path / "unstall.toml").write_text("[intervals]\ncollect = 0.5\n")
+
+    def begin(name: str, constants: str = "{}", *, place: str = "", more: Mapping[str, str] | None = None) -> Process:
+        arguments = script(constants, place or f"machine-{name}")
+        started.append(Process(tmp_path, name, arguments, {**environ, **(more or {})}))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.end()
+
+
+def sign(state: Store) -> Sign | None:
+    return leading.fetch(state.client)
+
+
+def leads(state: Store, one: Process) -> bool:
+    found = sign(state)
+    return found is not None and found.leads and found.pid == one.pid
+
+
+def pair(start: Start, state: Store, constants: str = "{}") -> tuple[Process, Process]:
+    """The first one leads, the other follows."""
+    one = start("a", constants)
+    until(lambda: leads(state, one), STARTS_WITHIN, "the first one leads")
+    other = start("b", constants)
+    other.says(f"stands by: {os.uname().nodename} (process {one.pid}) leads")
+    return one, other
+
+
+def test_one_that_is_asked_to_end_is_followed_within_a_second(start: Start, state_store: Store) -> None:
+    one, other = pair(start, state_store)
+    before = sign(state_store)
+    one.ask()
+    other.says("It leads", 10)
+    until(lambda: leads(state_store, other), 10)
+    assert at(other, "It leads") - at(one, "ending") <= patience(AFTER_SIGTERM)
+    assert one.status() == 0
+    after = sign(state_store)
+    assert before is not None
+    assert after is not None
+    assert (after.epoch or 0) > (before.epoch or 0) > 0
+    until(lambda: taken_at(state_store) > after.since, 10, "a snapshot of the new leader")
+
+
+def test_one_that_is_killed_is_followed_within_twelve_seconds(start: Start, state_store: Store) -> None:
+    one, other = pair(start, state_store)
+    one.send(signal.SIGKILL)
+    began = time.time()
+    until(lambda: leads(state_store, other), 30, "the other one leads")
+    assert time.time() - began <= max(AFTER_SIGKILL, patience(AFTER_SIGKILL / 2))
+
+
+def test_one_that_is_killed_and_started_again_waits_for_nobody(start: Start, state_store: Store) -> None:
+    """It sees that the process that has the lease is no more."""
+    one = start("a", place="here")
+    until(lambda: leads(state_store, one), STARTS_WITHIN, "it leads")
+    one.send(signal.SIGKILL)
+    one.child.wait(10)
+    again = start("b", place="here")
+    again.says("started")
+    assert "stands by" not in again.log
+    assert "It leads" in again.log
+
+
+def test_one_that_was_stopped_past_its_term_follows_when_it_goes_on(start: Start, state_store: Store) -> None:
+    one, other = pair(start, state_store, SHORT)
+    one.send(signal.SIGSTOP)
+    other.says("It leads", 20)
+    until(lambda: leads(state_store, other), 10)
+    one.send(signal.SIGCONT)
+    one.says("is lost; it stands by", 20)
+    one.says(f"stands by: {os.uname().nodename} (process {other.pid}) leads", 20)
+    numbers = {taken_at(state_store) for _ in samples(state_store, 5)}
+    assert min(numbers) > at(other, "It leads") * 1000
+    assert leads(state_store, other)
+    other.ask()
+    one.says("It leads", 40)
+    until(lambda: leads(state_store, one), 10, "it leads again")
+
+
+def test_of_three_only_one_takes_over(start: Start, state_store: Store) -> None:
+    one, other = pair(start, state_store, SHORT)
+    third = start("c", SHORT)
+    third.says("stands by")
+    one.send(signal.SIGKILL)
+    heir = until(
+        lambda: next((each for each in (other, third) if leads(state_store, each)), None), 20, "one of them leads"
+    )
+    rest = third if heir is other else other
+    rest.says(f"(process {heir.pid}) leads", 10)
+    assert "started" not in rest.log
+
+
+# -- the database is away
+
+
+@pytest.fixture
+def frail() -> Iterator[Postgres]:
+    """A PostgreSQL that may be stopped."""
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with Postgres() as server:
+        yield server
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_while_the_database_is_away_one_reads_and_nobody_changes_anything(
+    start: Start, state_store: Store, tmp_path: Path, frail: Postgres
+) -> None:
+    reachable = {"DATABASE_URL": frail.url}
+    migrate(tmp_path, reachable)
+    one = start("a", SHORT, more=reachable)
+    until(lambda: leads(state_store, one), STARTS_WITHIN, "it leads")
+    other = start("b", SHORT, more=reachable)
+    other.says("stands by")
+    frail.stop()
+    try:
+        for each in one, other:
+            each.says("It only reads", 30)
+            assert "orphan-watch" not in each.log.rpartition("started")[2]
+        until(lambda: (found := sign(state_store)) and not found.leads, 10, "one claims to read")
+        gone_at = now_ms()
+        until(lambda: taken_at(state_store) > gone_at, 10, "the numbers go on")
+        assert {found.pid for _ in samples(state_store, 5) if (found := sign(state_store))} == {one.pid}
+        one.send(signal.SIGKILL)
+        until(lambda: (found := sign(state_store)) and found.pid == other.pid, 40, "the other one reads")
+    finally:
+        frail.start()
+    until(lambda: leads(state_store, other), 30, "it leads")
+    assert "orphan-watch" in other.log.rpartition("started")[2]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_without_its_tables_it_reads_at_once_and_says_why(start: Start, state_store: Store, tmp_path: Path) -> None:
+    (tmp_path / DATABASE).unlink()
+    one = start("a")
+    one.says("the database does not say who leads: no such table")
+    until(lambda: taken_at(state_store), 10, "a snapshot")
+    found = sign(state_store)
+    assert found is not None
+    assert (found.pid, found.leads) == (one.pid, False)
+
+
+# -- what was begun with leave, and is ready without
+
+
+@pytest.mark.django_db
+def test_what_was_seen_before_the_lease_was_lost_does_not_cover_what_the_next_one_sees(bench: Bench) -> None:
+    state = bench.state.client
+    collector = Collector(registry(), may=_no)
+    try:
+        snapshot = collector.run(now_ms())
+        OrphanWatch(registry(), lambda: snapshot, may=_no).run(now_ms())
+        state.set(keys.found("gone"), b"of a deployment that is no more")
+        assert Pruner(registry(), _no).run(0) == 0
+        assert (snapshots.fetch(state), inboxes.fetch(state), state.exists(keys.found("gone"))) == (None, None, 1)
+    finally:
+        collector.close()
+
+
+def _no() -> bool:
+    return False
+
+
+@pytest.mark.django_db
+def test_a_bulk_run_ends_between_two_chunks_when_the_lease_is_lost(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.failed(*(str(number) for number in range(1200)))
+    run = all_of(bench, Act.RETRY)
+    leading_now, chunk = [True], batch._chunk
+
+    def lose(*arguments: object) -> None:
+        chunk(*arguments)  # type: ignore[arg-type]
+        leading_now.clear()
+
+    losing = Runner(registry(), may=lambda: bool(leading_now))
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "_chunk", lose)
+        losing.run(0)
+    assert losing.run(0) == 0
+    found = progress_of.progress(run.pk, now_ms())
+    assert (found.status, found.done, len(bench.ids(State.FAILED))) == ("running", 500, 700)
+    losing.close()
+    assert finish(hands, run).done == 1200
+    assert bench.ids(State.FAILED) == []
+
+
+def at(one: Process, words: str) -> float:
+    """When it said so."""
+    (line,) = (line for line in one.log.splitlines() if words in line)
+    return datetime.fromisoformat(line.split()[0]).timestamp()
+
+
+def taken_at(state: Store) -> int:
+    found = snapshots.fetch(state.client)
+    return found.taken_at if found else 0
+
+
+def samples(state: Store, count: int) -> Iterator[int]:
+    """At each of the next snapshots."""
+    last = taken_at(state)
+    for number in range(count):
+        before = last
+        last = until(lambda before=before: (now := taken_at(state)) != before and now, 20, "another snapshot")  # type: ignore[misc]
+        yield number
