@@ -97,7 +97,7 @@ def test_a_ghost_runs_nowhere(act: Act, state: State) -> None:
 @pytest.mark.parametrize("job", [row(), row(State.FAILED)])
 def test_poison_takes_force_to_run_again(job: JobRow) -> None:
     act = Act.REQUEUE if job.state is State.ACTIVE else Act.RETRY
-    said = verdict(Kind.ORPHAN, is_poison=True, orphaned=3)
+    said = verdict(Kind.ORPHAN, is_poison=True, orphaned=2)
     found = ask(act, job, said)
     assert "orphaned 3 times" in found.why
     assert "force" in found.why
@@ -155,7 +155,7 @@ def test_what_has_no_lock_is_not_released() -> None:
 
 
 def test_a_release_that_requeues_runs_again_too() -> None:
-    said = verdict(Kind.DOOMED, is_poison=True, orphaned=3)
+    said = verdict(Kind.DOOMED, is_poison=True, orphaned=2)
     assert ask(Act.RELEASE, row(lock=HELD), said).is_allowed
     assert not ask(Act.RELEASE, row(lock=HELD), said, requeue=True).is_allowed
 
