@@ -70,6 +70,13 @@ class Site:
         """The session of `viewer`, `operator` or `admin`."""
         return self.web.cookies[person]
 
+    def shell(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command of somebody who sits at the same machine."""
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=self._environ, capture_output=True, text=True, timeout=60, check=False
+        )
+
     def schedule(self) -> None:
         """Start the scheduler, and wait until it works."""
         with (self.web.directory / "scheduler.log").open("wb") as log:

@@ -14,7 +14,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -135,6 +135,12 @@ class WebProcess:
             self._process = spawn(command, environ=self._environ, directory=ROOT, stdout=log, stderr=log)
         until(self._is_up, _START_SECONDS, "the web process answers")
         return self
+
+    def ask(self, statement: str, *values: object) -> list[Any]:
+        """What stands in its database."""
+        place = f"file:{self.directory / 'unstall.sqlite3'}?mode=ro"
+        with closing(sqlite3.connect(place, uri=True, timeout=10)) as connection:
+            return connection.execute(statement, values).fetchall()
 
     def signal(self, number: signal.Signals) -> None:
         self._running().send_signal(number)

@@ -8,9 +8,7 @@ the audit has it all in a chain that holds.
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -60,14 +58,6 @@ def start(jobs: Queue, processor: str) -> Worker:
     return jobs.work(processor, apart=True, lockDuration=LOCK_MS, stalledInterval=STALLED_MS, **named)
 
 
-def ask(site: Site, statement: str, *values: object) -> list[Any]:
-    connection = sqlite3.connect(f"file:{site.web.directory / 'unstall.sqlite3'}?mode=ro", uri=True, timeout=10)
-    try:
-        return connection.execute(statement, values).fetchall()
-    finally:
-        connection.close()
-
-
 def test_a_killed_workers_job_is_requeued_by_a_person_and_completed(open_page: Open, night: Site, jobs: Queue) -> None:
     holder = start(jobs, "hang")
     job = jobs.add("digest", {"to": "ann@example.org"})
@@ -115,7 +105,9 @@ def _is_closed(site: Site, jobs: Queue, job: str) -> None:
     """The incident has its length, and says that an operator ended it."""
     found = "SELECT opened_at, closed_at, resolved_by FROM recovery_incident WHERE base = ? AND job = ?"
     opened, closed, by = until(
-        lambda: next((row for row in ask(site, found, jobs.base, job) if row[1] is not None), None), 30, "it is closed"
+        lambda: next((row for row in site.web.ask(found, jobs.base, job) if row[1] is not None), None),
+        30,
+        "it is closed",
     )
     assert 0 < closed - opened < 60_000
     assert by == "operator"
