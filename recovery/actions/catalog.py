@@ -167,7 +167,7 @@ def _fits(entry: Entry, row: JobRow, verdict: Verdict | None) -> bool:
     if entry.states and (row.missing or row.state not in entry.states):
         return False
     fits = _FITS.get(entry.act)
-    return fits is None or fits(row, verdict.kind if verdict else Kind.UNKNOWN)
+    return fits is None or fits(row, verdict.of_lock if verdict else Kind.UNKNOWN)
 
 
 def _is_orphaned(row: JobRow, kind: Kind) -> bool:

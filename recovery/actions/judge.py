@@ -75,7 +75,7 @@ def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -
 
 def is_proven(verdict: Verdict | None) -> bool:
     """Two sightings, where one is not enough; a ghost has nobody who could hold it. For what the script is asked."""
-    return verdict is not None and (verdict.kind.is_orphaned or verdict.kind is Kind.GHOST)
+    return verdict is not None and (verdict.of_lock.is_orphaned or verdict.of_lock is Kind.GHOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,10 @@ class _Look:
     @property
     def kind(self) -> Kind:
         return self.verdict.kind if self.verdict else Kind.UNKNOWN
+
+    @property
+    def of_lock(self) -> Kind:
+        return self.verdict.of_lock if self.verdict else Kind.UNKNOWN
 
 
 def _same(act: Act, seen: Seen, row: JobRow) -> None:
@@ -117,14 +121,14 @@ def _recover(look: _Look) -> list[str]:
         raise _Refused("We may not look at its lock (the ACL hides it).")
     if row.lock is not None:
         raise _Refused("A worker holds its lock. Release it first, if that worker is gone.")
-    if not look.kind.is_orphaned and not _is_bare(look):
+    if not look.of_lock.is_orphaned and not _is_bare(look):
         raise _Refused(UNPROVEN)
-    return [STRAY] if look.kind is Kind.STRAY else []
+    return [STRAY] if look.of_lock is Kind.STRAY else []
 
 
 def _is_bare(look: _Look) -> bool:
     """Malformed or stray, which hides that it is an orphan as well; one look is proof."""
-    return look.kind in (Kind.STRAY, Kind.MALFORMED) and not has_window(look.flavour)
+    return look.of_lock in (Kind.STRAY, Kind.MALFORMED) and not has_window(look.flavour)
 
 
 def _requeue(look: _Look) -> list[str]:
@@ -165,7 +169,7 @@ def _release(look: _Look) -> list[str]:
     if lock is None:
         raise _Refused("It has no lock (any more): requeue it or fail it.")
     risks = [ENDLESS] if lock.ttl is None else []
-    if look.kind is not Kind.DOOMED and lock.ttl is not None:
+    if look.of_lock is not Kind.DOOMED and lock.ttl is not None:
         risks.append(_unless(look.options.force, CONNECTED, "force"))
     return risks + (_again(look) if look.options.requeue else [])
 
@@ -189,7 +193,7 @@ def _remove(look: _Look) -> list[str]:
     if not row.lock_known:
         raise _Refused("We may not look at its lock (the ACL hides it): it may be running.")
     risks = [CHILDREN] if row.state is State.WAITING_CHILDREN and look.options.children else []
-    is_safe = row.state is not State.ACTIVE or row.missing or look.kind.is_orphaned or _is_bare(look)
+    is_safe = row.state is not State.ACTIVE or row.missing or look.of_lock.is_orphaned or _is_bare(look)
     return risks if is_safe else [*risks, _unless(look.options.force, UNPROVEN_REMOVE, "force")]
 
 

@@ -103,7 +103,9 @@ def _verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None]) -> dict[str
     there = tuple(row for row in rows if row is not None)
     if act not in _JUDGED or not there:
         return {}
-    return dict(stuck.of_rows(scene.queue, there, scene.snapshot, now()))
+    found = dict(stuck.of_rows(scene.queue, there, scene.snapshot, now()))
+    # A failed job has no holder to speak of; whether its data lets it run is asked all the same.
+    return found | stuck.malformed(scene.queue, there) if act is Act.RETRY else found
 
 
 def _newest(now: int) -> Snapshot | None:

@@ -1,16 +1,26 @@
-"""[thresholds] and [[queues]]: from when on something is wrong with a job, for all queues and for some."""
+"""[thresholds] and [[queues]]: from when on something is wrong with a job, for all queues and for some, and how the
+data of some has to be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from recovery.config.readers import Problems, read_table
 from recovery.config.schema import QUEUE, THRESHOLDS
+from recovery.config.schemas import Schema, read_schema
 from recovery.config.values import Thresholds
 
 Key = tuple[str, str]  # deployment ("": any) and base
+
+
+class Queues(NamedTuple):
+    """What is written of single queues."""
+
+    thresholds: dict[Key, Thresholds]
+    schemas: dict[Key, Schema]
 
 
 def read_thresholds(written: Mapping[str, Any], folder: Path, problems: Problems) -> Thresholds:
@@ -18,11 +28,9 @@ def read_thresholds(written: Mapping[str, Any], folder: Path, problems: Problems
     return Thresholds(_ms(values["stalled_interval"]), _ms(values["overdue_after"]) or None)
 
 
-def read_queues(
-    tables: list[Mapping[str, Any]], common: Thresholds, folder: Path, problems: Problems
-) -> dict[Key, Thresholds]:
+def read_queues(tables: list[Mapping[str, Any]], common: Thresholds, folder: Path, problems: Problems) -> Queues:
     """What a table leaves out is as it is for all."""
-    found: dict[Key, Thresholds] = {}
+    found = Queues({}, {})
     for number, table in enumerate(tables, 1):
         where = f"queues[{number}]."
         values = read_table(table, QUEUE, where, folder, problems)
@@ -30,12 +38,14 @@ def read_queues(
         key = (deployment, base) if slash else ("", deployment)
         if not key[1]:
             problems.add(f"{where}name", "is missing.", 'Write DEPLOYMENT/BASE or BASE, like "shop/bull:mail".')
-        elif key in found:
+        elif key in found.thresholds:
             problems.add(f"{where}name", f"is {values['name']!r} a second time.", "Write one table for each queue.")
-        found[key] = Thresholds(
+        found.thresholds[key] = Thresholds(
             _ms(values["stalled_interval"]) or common.stalled_interval,
             _ms(values["overdue_after"]) or common.overdue_after,
         )
+        if schema := read_schema(values["schema"], f"{where}schema", problems):
+            found.schemas[key] = schema
     return found
 
 

@@ -33,6 +33,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
     root = read_table(written, ROOT, "", folder, problems)
     intervals = read_table(root["intervals"] or {}, INTERVALS, "intervals.", folder, problems)
     thresholds = read_thresholds(root["thresholds"] or {}, folder, problems)
+    queues = read_queues(root["queues"] or [], thresholds, folder, problems)
     config = Config(
         deployments=_deployments(environ, root, folder, problems),
         state=_state(environ, root, folder, problems),
@@ -41,7 +42,8 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         discover_every=intervals["discover"],
         orphans_every=intervals["orphans"],
         thresholds=thresholds,
-        queue_thresholds=read_queues(root["queues"] or [], thresholds, folder, problems),
+        queue_thresholds=queues.thresholds,
+        queue_schemas=queues.schemas,
     )
     rules.check(config, environ, problems)
     if problems.found:

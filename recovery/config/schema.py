@@ -74,6 +74,7 @@ QUEUE = (
     Key("name"),
     Key("stalled_interval", Kind.NUMBER, 0.0, low=0.0, high=_STALLED.high),
     _OVERDUE,
+    Key("schema", Kind.FILE),
 )
 ROOT = (
     Key("environment"),

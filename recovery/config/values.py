@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from recovery.config.schemas import Schema
 from recovery.errors import DeploymentMissing
 
 PRODUCTION_NAMES = frozenset({"production", "prod", "live"})
@@ -117,6 +118,8 @@ class Config:
     thresholds: Thresholds = Thresholds()
     # By (deployment, base); ("", base) is that queue in every deployment.
     queue_thresholds: Mapping[tuple[str, str], Thresholds] = field(default_factory=dict, hash=False)
+    # The same way; only queues that have one.
+    queue_schemas: Mapping[tuple[str, str], Schema] = field(default_factory=dict, hash=False)
 
     @property
     def state_url(self) -> str | None:
@@ -131,6 +134,10 @@ class Config:
         """The queue's own, else those of its base anywhere, else those of all."""
         own = self.queue_thresholds
         return own.get((deployment, base)) or own.get(("", base)) or self.thresholds
+
+    def schema_of(self, deployment: str, base: str) -> Schema | None:
+        """The queue's own, else that of its base anywhere."""
+        return self.queue_schemas.get((deployment, base)) or self.queue_schemas.get(("", base))
 
     def deployment(self, name: str) -> Deployment:
         for deployment in self.deployments:

@@ -29,10 +29,12 @@ def verdict(
     sighting: Sighting | None = None,
     parent: Parent = Parent.NONE,
     orphaned: int = 0,
+    breaks: str = "",
 ) -> Verdict:
     """Of an active job. `sighting` is how long it has been seen without a lock; None: this is the first look.
 
-    `orphaned` counts its earlier incidents within POISON_WINDOW.
+    `orphaned` counts its earlier incidents within POISON_WINDOW. `breaks` says how its data breaks the schema of its
+    queue, and holds no value of it; "": it does not, or nobody knows.
     """
     sighting = sighting or Sighting(around.now)
     kind = kind_of(row, around, sighting, parent)
@@ -42,7 +44,8 @@ def verdict(
     fate, until = fates.fate(kind, row, around)
     why, hint = cause(row, around, sighting.since) if kind.is_lost else (Cause.UNKNOWN, "")
     found = Verdict(kind, evidence, why, hint, fate, until, _suggestion(kind, row, around), orphaned)
-    return _poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
+    found = _poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
+    return _malformed(found, breaks) if breaks and kind is not Kind.GHOST else found
 
 
 def stray(row: JobRow, parent: Parent) -> Verdict | None:
@@ -51,6 +54,11 @@ def stray(row: JobRow, parent: Parent) -> Verdict | None:
         return None
     fate = "It will run for nobody: nothing waits for what it returns."
     return Verdict(Kind.STRAY, (fates.parent_words(row, parent),), fate=fate, suggests=Act.REMOVE)
+
+
+def malformed(breaks: str) -> Verdict:
+    """Of a job that is not active and whose data breaks the schema of its queue."""
+    return Verdict(Kind.MALFORMED, (breaks,), fate="Nothing happens: nobody runs it.")
 
 
 def is_proven(sighting: Sighting, around: Surroundings) -> bool:
@@ -118,6 +126,19 @@ def _poisoned(found: Verdict) -> Verdict:
     said = f"It was orphaned {found.orphaned:,} times before, within 72 h: it may be what kills its workers."
     suggests = Act.FAIL if found.kind.is_orphaned else found.suggests
     return replace(found, evidence=(*found.evidence, said), suggests=suggests, is_poison=True)
+
+
+def _malformed(found: Verdict, breaks: str) -> Verdict:
+    """It wins over what the lock says, whose words stay: running it again would help nobody."""
+    who = "Whoever runs it next" if found.kind.is_lost else "Its handler"
+    return replace(
+        found,
+        kind=Kind.MALFORMED,
+        behind=found.kind,
+        evidence=(breaks, *found.evidence),
+        fate=f"{found.fate} {who} will likely fail on it.",
+        suggests=Act.FAIL if found.suggests is Act.REQUEUE else found.suggests,
+    )
 
 
 def _suggestion(kind: Kind, row: JobRow, around: Surroundings) -> Act | None:

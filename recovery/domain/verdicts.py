@@ -77,14 +77,22 @@ class Verdict:
     suggests: Act | None = None
     orphaned: int = 0  # how often this job was orphaned before, within 72 h
     is_poison: bool = False
+    behind: Kind | None = None  # malformed: what the job would be called for its lock alone
 
     @property
     def why(self) -> str:
         return " ".join(self.evidence)
 
     @property
+    def of_lock(self) -> Kind:
+        """What its lock says, whatever its data is like: proof for acts, and what an incident is about."""
+        return self.behind or self.kind
+
+    @property
     def urgency(self) -> int:
-        return max(self.kind.urgency, _POISON_URGENCY) if self.is_poison else self.kind.urgency
+        """Bad data makes no orphan less urgent."""
+        urgency = max(self.kind.urgency, self.of_lock.urgency)
+        return max(urgency, _POISON_URGENCY) if self.is_poison else urgency
 
     @property
     def needs_a_person(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -96,9 +96,10 @@ def _read_row(job: JobRef, written: list[Any]) -> JobRow:
 
 
 def _verdict(written: list[Any]) -> Verdict:
-    kind, evidence, cause, cause_evidence, fate, until, suggests, orphaned, is_poison = written
-    act = Act(suggests) if suggests else None
-    return Verdict(Kind(kind), tuple(evidence), Cause(cause), cause_evidence, fate, until, act, orphaned, is_poison)
+    kind, evidence, cause, cause_evidence, fate, until, suggests, orphaned, is_poison, behind = written
+    act, lock = Act(suggests) if suggests else None, Kind(behind) if behind else None
+    told = Verdict(Kind(kind), tuple(evidence), Cause(cause), cause_evidence, fate, until, act, orphaned, is_poison)
+    return replace(told, behind=lock) if lock else told
 
 
 def _tally(tally: Tally) -> list[Any]:

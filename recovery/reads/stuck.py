@@ -17,7 +17,7 @@ from recovery.domain.jobs import JobRow, State
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Verdict
 from recovery.errors import ConfigError, StoreError
-from recovery.reads import inboxes, incidents, sightings, surroundings
+from recovery.reads import inboxes, incidents, schemas, sightings, surroundings
 from recovery.reads.lists import Queue
 from recovery.reads.shared import windows
 from recovery.reads.sightings import Mark, Memory, Signature
@@ -57,6 +57,7 @@ def of_rows(
         around, marks = _known(queue, active, snapshot, config or registry().config, now)
         sure = _sure(queue, active, marks, around)
         before = _orphaned(queue, active, now)
+        breaks = _breaks(queue, active, config)
         for row in active:
             found[row.id] = judging.verdict(
                 row,
@@ -64,8 +65,14 @@ def of_rows(
                 sighting=sighting(row, marks.get(row.id), around, is_sure=row.id in sure),
                 parent=families.get(row.parent, Parent.NONE),
                 orphaned=before.get(row.id, 0),
+                breaks=breaks.get(row.id, ""),
             )
     return found
+
+
+def malformed(queue: Queue, rows: Sequence[JobRow], *, config: Config | None = None) -> dict[str, Verdict]:
+    """Of those among these jobs whose data breaks the schema of their queue. None of them is active."""
+    return {id: judging.malformed(breaks) for id, breaks in _breaks(queue, rows, config).items()}
 
 
 def signature(row: JobRow) -> Signature:
@@ -84,6 +91,13 @@ def sighting(row: JobRow, mark: Mark | None, around: Surroundings, *, is_sure: b
 def is_lockless(row: JobRow) -> bool:
     """Without a lock, or with one that no library makes."""
     return row.lock_known and (row.lock is None or row.lock.ttl is None)
+
+
+def _breaks(queue: Queue, rows: Sequence[JobRow], config: Config | None) -> Mapping[str, str]:
+    schema = (config or registry().config).schema_of(queue.ref.deployment, queue.ref.base)
+    if schema is None:
+        return {}
+    return schemas.broken(queue.wire, queue.ref, (row.id for row in rows if not row.missing), schema)
 
 
 def _known(

@@ -38,9 +38,14 @@ class Judged:
         """A job of an older library has no lock for a moment: one look is not worth a line."""
         return bool(self.kind.urgency) and (self.kind is not Kind.UNLOCKED or self.sighting.looks > 1)
 
-    def verdict(self, around: Surroundings) -> Verdict:
+    def verdict(self, around: Surroundings, breaks: str = "") -> Verdict:
         return judging.verdict(
-            self.row, around, sighting=self.sighting, parent=self.parent, orphaned=self.mark.orphaned
+            self.row,
+            around,
+            sighting=self.sighting,
+            parent=self.parent,
+            orphaned=self.mark.orphaned,
+            breaks=breaks,
         )
 
     def needs_a_person(self, around: Surroundings) -> bool:

@@ -31,6 +31,7 @@ from recovery.scanners.lines import Lines
 from recovery.scanners.patrol import ACTIVE_LIMIT, Patrol
 from recovery.scanners.post import Post
 from recovery.scanners.recall import Recall
+from recovery.scanners.shapes import recounted
 from recovery.scanners.vitals import vitals
 
 
@@ -51,7 +52,7 @@ class Beat:
         self._recall = Recall(registry, deployment.name, writes=casebook is not None)
         self._cases = Cases(casebook) if casebook else None
         self._arrivals = Arrivals()
-        self._lines = Lines()
+        self._lines = Lines(registry.config)
         self._last = Found()
         self._faults: list[str] = []
 
@@ -91,11 +92,12 @@ class Beat:
         around = self._around(posts, workers, snapshot, now)
         patrol.look(around)
         tallies, found = self._judge(posts, around, now)
-        rows = self._lines.of(wire, found, around)
+        rows = self._lines.of(wire, found, around, now)
         rows = self._settle(wire, posts, found, rows, now)
         self._recall.save(self._posts.values(), self._forget(samples))
         faults = [*self._faults, self._recall.fault]
-        return Found(rows, (*tallies, *self._unread(samples)), tuple(fault for fault in faults if fault))
+        counted = (*recounted(tallies, rows), *self._unread(samples))
+        return Found(rows, counted, tuple(fault for fault in faults if fault))
 
     def _note(
         self, snapshot: Snapshot, samples: Mapping[QueueRef, QueueSample], workers: Sequence[Worker], now: int

@@ -73,7 +73,7 @@ class Cases:
     def _numbered(self, rows: tuple[Stuck, ...]) -> tuple[Stuck, ...]:
         ids: dict[QueueRef, list[str]] = {}
         for row in rows:
-            if row.verdict.kind.is_lost:
+            if row.verdict.of_lock.is_lost:
                 ids.setdefault(row.job.queue, []).append(row.job.id)
         numbers = {ref: incidents.open_numbers(ref, mine) for ref, mine in ids.items()}
         return tuple(replace(row, incident=numbers.get(row.job.queue, {}).get(row.job.id)) for row in rows)

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from recovery.backends.base import Wire
 from recovery.backends.shared import actives
+from recovery.config import Config
 from recovery.domain.inbox import ROW_LIMIT
 from recovery.domain.jobs import JobRow, Lock
 from recovery.domain.refs import JobRef, QueueRef
@@ -16,6 +17,7 @@ from recovery.domain.surroundings import Surroundings
 from recovery.domain.verdicts import Kind, Stuck
 from recovery.reads.sightings import Signature
 from recovery.scanners.assess import Judged
+from recovery.scanners.shapes import Shapes
 
 QUEUES_AT_ONCE = 100  # queues whose jobs are read in detail by one look: two round trips each
 
@@ -31,15 +33,21 @@ class _Detail:
 class Lines:
     """Of one deployment. Details of a job are read once, and again when something of it has changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
+        self._shapes = Shapes(config)
         self._details: dict[JobRef, _Detail] = {}
 
-    def of(self, wire: Wire, found: Sequence[Judged], around: Mapping[QueueRef, Surroundings]) -> tuple[Stuck, ...]:
+    def of(
+        self, wire: Wire, found: Sequence[Judged], around: Mapping[QueueRef, Surroundings], now: int
+    ) -> tuple[Stuck, ...]:
         """At most ROW_LIMIT; raises StoreError."""
         chosen = sorted((one for one in found if one.is_shown), key=_order)[:ROW_LIMIT]
         self._read(wire, chosen)
+        broken = self._shapes.of(wire, chosen, now)
         together = Counter((one.row.ref.queue, one.mark.lockless_since) for one in found)
-        return tuple(self._line(one, around[one.row.ref.queue], together) for one in chosen)
+        return tuple(
+            self._line(one, around[one.row.ref.queue], together, broken.get(one.row.ref, "")) for one in chosen
+        )
 
     def _read(self, wire: Wire, chosen: Sequence[Judged]) -> None:
         here = {one.row.ref: (one.kind, one.mark.signature) for one in chosen}
@@ -50,13 +58,15 @@ class Lines:
             read = actives.details(wire, queue, [ref.id for ref in refs])
             self._details |= {ref: _Detail(here[ref], row) for ref, row in zip(refs, read, strict=True)}
 
-    def _line(self, one: Judged, around: Surroundings, together: Mapping[tuple[QueueRef, int | None], int]) -> Stuck:
+    def _line(
+        self, one: Judged, around: Surroundings, together: Mapping[tuple[QueueRef, int | None], int], breaks: str
+    ) -> Stuck:
         lost = together[one.row.ref.queue, one.mark.lockless_since] if one.mark.lockless_since is not None else 0
         row = self._row(one)
         return Stuck(
             job=row.ref,
             name=row.name,
-            verdict=one.verdict(replace(around, lost_together=lost)),
+            verdict=one.verdict(replace(around, lost_together=lost), breaks),
             since=one.mark.since,
             holder="" if around.unnamed else row.worker,
             row=row,

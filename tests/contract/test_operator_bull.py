@@ -286,8 +286,8 @@ def test_only_active_jobs_are_recovered(desk: Desk, act: Act) -> None:
 
 def test_more_than_a_chunk_is_refused(desk: Desk) -> None:
     desk.queue.add("one")
-    seen = [Seen(str(number), State.ACTIVE) for number in range(101)]
-    with pytest.raises(ValueError, match="at most 100"):
+    seen = [Seen(str(number), State.ACTIVE) for number in range(BULL.chunk(Act.REQUEUE) + 1)]
+    with pytest.raises(ValueError, match=f"at most {len(seen) - 1}"):
         BULL.on_jobs(Act.REQUEUE, desk.target, seen, Options(), now())
 
 

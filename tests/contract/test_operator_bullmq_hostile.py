@@ -144,7 +144,7 @@ def test_a_child_goes_back_to_its_parent_where_the_library_does_so(
     assert store.client.exists("bull:par:P:dependencies") == goes_back
 
 
-@pytest.mark.parametrize(("version", "scripts"), [("3.16.2", 25), ("6.7.0", 3)])
+@pytest.mark.parametrize(("version", "scripts"), [("3.16.2", 25), ("6.7.0", 5)])
 def test_many_jobs_are_moved_by_several_scripts_of_which_none_is_long(
     store: Store, pipe: Pipe, version: str, scripts: int
 ) -> None:
@@ -157,7 +157,7 @@ def test_many_jobs_are_moved_by_several_scripts_of_which_none_is_long(
     dones = OPERATOR.on_jobs(Act.PROMOTE, target, seen[1:], Options(), NOW)
     assert {done.outcome for done in dones} == {Outcome.DONE}
     assert pipe.commands.count("EVALSHA") == scripts
-    assert pipe.trips == 1
+    assert pipe.trips == scripts, "one at a time: others are served in between"
 
 
 def test_no_more_jobs_are_taken_at_once_than_is_promised(pipe: Pipe) -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError
 
 from recovery.actions import audit, jobs, runner, sight
-from recovery.backends.base import Target
+from recovery.backends.base import ACTIVE_CHUNK, Target
 from recovery.domain.acting import Act, Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.errors import (
@@ -87,7 +87,7 @@ def test_many_jobs_go_in_chunks_with_an_entry_each(bench: Bench) -> None:
     results = runner.perform(bench.order(Act.REQUEUE, *ids))
     assert outcomes(results) == [Outcome.DONE] * 250
     assert [result.job for result in results] == ids
-    assert AuditEntry.objects.filter(phase="intent").count() == 3
+    assert AuditEntry.objects.filter(phase="intent").count() == 250 // ACTIVE_CHUNK
 
 
 # -- preview
@@ -217,8 +217,9 @@ def test_what_comes_after_the_loss_is_not_tried(bench: Bench, losing: Callable[[
     order = bench.order(Act.REQUEUE, *ids)
     losing(Unreachable("redis://queues", "gone"), 1)
     bench_results = runner.perform(order)
-    assert outcomes(bench_results[:100]) == [Outcome.DONE] * 100
-    assert set(outcomes(bench_results[100:200])) == {Outcome.UNKNOWN}
+    first, second = bench_results[:ACTIVE_CHUNK], bench_results[ACTIVE_CHUNK : 2 * ACTIVE_CHUNK]
+    assert outcomes(first) == [Outcome.DONE] * ACTIVE_CHUNK
+    assert set(outcomes(second)) == {Outcome.UNKNOWN}
 
 
 def test_a_fault_of_ours_is_recorded_before_it_is_raised(

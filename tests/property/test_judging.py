@@ -108,7 +108,8 @@ def test_once_proven_it_stays_proven_while_nothing_changes(
 ) -> None:
     first = verdict(row, around, sighting=sighting)
     again = replace(sighting, looks=sighting.looks + 1)
-    second = verdict(row, replace(around, now=around.now + later), sighting=again)
+    left = max(0, (around.watchdog_ttl or 0) - later)  # a key's time runs on, too
+    second = verdict(row, replace(around, now=around.now + later, watchdog_ttl=left or None), sighting=again)
     if first.kind.is_orphaned:
         assert second.kind.is_orphaned
     if first.kind is Kind.ABANDONED:

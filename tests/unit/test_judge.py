@@ -116,6 +116,24 @@ def test_malformed_data_takes_force_to_run_again(act: Act, state: State) -> None
     assert ask(act, row(state), verdict(Kind.MALFORMED), force=True).is_allowed
 
 
+@pytest.mark.parametrize("flavour", [NEW, OLD, BULL])
+def test_bad_data_takes_no_proof_away(flavour: Flavour) -> None:
+    said = verdict(Kind.MALFORMED, behind=Kind.ORPHAN, suggests=Act.FAIL)
+    assert judge.is_proven(said)
+    assert ask(Act.FAIL, row(), said, flavour=flavour).is_allowed
+    assert "needs force" in ask(Act.REQUEUE, row(), said, flavour=flavour).why
+    assert ask(Act.REQUEUE, row(), said, flavour=flavour, force=True).is_allowed
+    assert set(catalog.offered(row(), said, flavour)) >= {Act.FAIL, Act.REQUEUE}
+
+
+@pytest.mark.parametrize("act", [Act.REQUEUE, Act.FAIL])
+@pytest.mark.parametrize("flavour", [NEW, OLD, BULL])
+def test_bad_data_is_no_proof(act: Act, flavour: Flavour) -> None:
+    said = verdict(Kind.MALFORMED, behind=Kind.UNLOCKED)
+    assert "not yet proof" in ask(act, row(), said, flavour=flavour, force=True).why
+    assert not judge.is_proven(said)
+
+
 def test_n8n_takes_consent_to_run_again_and_force_is_none() -> None:
     found = ask(Act.REQUEUE, row(), ORPHAN, queue=N8N, flavour=BULL, force=True)
     assert "n8n" in found.why

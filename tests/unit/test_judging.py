@@ -349,3 +349,41 @@ def test_names_from_redis_are_made_fit_for_a_screen() -> None:
     found = judged(lockless(worker="a\udcff"), replace(around, workers=0, names=frozenset()), seen(MINUTE, sure=True))
     found.cause_evidence.encode()
     found.why.encode()
+
+
+# -- malformed
+
+BREAKS = "Its data breaks the schema of its queue: data.to must be string."
+
+
+@pytest.mark.parametrize(
+    ("job", "around", "behind", "suggests"),
+    [
+        (row(), WELL, Kind.HELD, None),
+        (row(lock=Lock("w:1", 9_000)), WELL, Kind.LATE, None),
+        (row(lock=Lock("w:1", 9_000), worker="gone"), WELL, Kind.DOOMED, Act.RELEASE),
+        (lockless(), WELL, Kind.ORPHAN, Act.FAIL),
+        (lockless(), EMPTY, Kind.ABANDONED, Act.FAIL),
+        (lockless(), OLD, Kind.UNLOCKED, None),
+        (row(lock_known=False), WELL, Kind.UNKNOWN, None),
+    ],
+)
+def test_bad_data_wins_and_the_lock_is_still_told(
+    job: JobRow, around: Surroundings, behind: Kind, suggests: Act | None
+) -> None:
+    plain, found = judged(job, around, SURE), judged(job, around, SURE, breaks=BREAKS)
+    assert (found.kind, found.behind, found.of_lock, found.suggests) == (Kind.MALFORMED, behind, behind, suggests)
+    assert found.evidence == (BREAKS, *plain.evidence)
+    assert found.fate.startswith(plain.fate)
+    assert found.fate.endswith("will likely fail on it.")
+    assert found.urgency >= max(plain.urgency, Kind.MALFORMED.urgency)
+    assert found.needs_a_person
+
+
+def test_poison_with_bad_data_is_still_poison() -> None:
+    found = judged(lockless(), WELL, SURE, orphaned=2, breaks=BREAKS)
+    assert (found.kind, found.is_poison, found.suggests) == (Kind.MALFORMED, True, Act.FAIL)
+
+
+def test_a_ghost_has_no_data_to_be_bad() -> None:
+    assert judged(lockless(missing=True), breaks=BREAKS).kind is Kind.GHOST

@@ -1,0 +1,91 @@
+"""JSON Schemas of queues: read and compiled once, at the start, so that a mistake in one is told then.
+
+A `$ref` never leaves its file: what a schema names is not fetched, neither from a network nor from a disk. `format` is
+left unchecked, as the standard has it: libraries draw those lines elsewhere, and a handler may take what one refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+
+from recovery.config.readers import Problems
+
+FILE_LIMIT = 256 * 1024  # bytes: more is a wrong path
+_WRITE = "Write a JSON Schema of draft 4, 6, 7 or 2019-09."
+_DRAFTS = ("draft-04", "draft-06", "draft-07", "draft/2019-09")
+_SAID = 200  # characters of a library's own words
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`check` raises fastjsonschema.JsonSchemaValueException; its message quotes data and is for nobody's eyes."""
+
+    path: str
+    check: Callable[[Any], object] = field(repr=False, compare=False)
+
+
+class _BadSchema(ValueError):
+    """What is wrong, as it is told."""
+
+
+def read_schema(path: str, where: str, problems: Problems) -> Schema | None:
+    """None where none is named, and after a problem."""
+    if not path:
+        return None
+    try:
+        return Schema(path, _compiled(_content(path)))
+    except _BadSchema as bad:
+        problems.add(where, f"names {path}, {bad}", _WRITE)
+    return None
+
+
+def _content(path: str) -> Any:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(FILE_LIMIT + 1)
+    except OSError as error:
+        raise _BadSchema(f"which cannot be read: {error.strerror}.") from error
+    if len(content) > FILE_LIMIT:
+        raise _BadSchema(f"which is larger than {FILE_LIMIT // 1024} KB.")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _BadSchema(f"which is not JSON: {str(error)[:_SAID]}.") from error
+
+
+def _compiled(written: Any) -> Callable[[Any], object]:
+    if not isinstance(written, dict):
+        raise _BadSchema("which is no JSON object.")
+    draft = written.get("$schema")
+    if draft is not None and not any(known in str(draft) for known in _DRAFTS):
+        # Of a draft that it does not know the compiler would leave out what is new in it, and say nothing.
+        raise _BadSchema("whose $schema is a draft that is not known here.")
+    try:
+        compiled: Callable[[Any], object] = fastjsonschema.compile(
+            written, handlers=_Nowhere(), use_default=False, use_formats=False
+        )
+    except _BadSchema:
+        raise
+    except Exception as error:  # a wrong schema makes the compiler stumble in every way there is
+        raise _BadSchema(f"which is no JSON Schema: {str(error)[:_SAID] or type(error).__name__}.") from error
+    return compiled
+
+
+def _refused(uri: str) -> Any:
+    raise _BadSchema(f"which refers to {uri[:_SAID]}: only what stands in the same file can be referred to.")
+
+
+class _Nowhere(dict[str, Callable[[str], Any]]):
+    """Stands for every scheme of a URI: what is not here the compiler would fetch by itself."""
+
+    def __contains__(self, scheme: object) -> bool:
+        return True
+
+    def __missing__(self, scheme: str) -> Callable[[str], Any]:
+        return _refused
