@@ -5,13 +5,14 @@ Each leads to the dialog (a page without scripts), where the engine judges again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
 from dashboard.access import Role, allows
+from dashboard.inbox import Filter
 from dashboard.rows import ID_LIMIT
-from dashboard.wishes import address
+from dashboard.wishes import MATCHING, address
 from recovery import config
 from recovery.actions import catalog
 from recovery.backends import operator
@@ -19,7 +20,7 @@ from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind, Verdict
+from recovery.domain.verdicts import Kind, Stuck, Verdict
 from recovery.reads.lists import Queue, count_of
 
 
@@ -132,6 +133,35 @@ def on_orphans(ref: QueueRef, flavour: Flavour, *, back: str) -> tuple[Button, .
     return tuple(
         _every_button(act, ref, Kind.ORPHAN, back, f"{catalog.ENTRIES[act].label} all orphans") for act in acts
     )
+
+
+def on_matching(
+    lines: Sequence[Stuck], flavours: Mapping[QueueRef, Flavour], chosen: Filter, *, back: str
+) -> tuple[Button, ...]:
+    """For all of these lines of the inbox, which are those that the filter holds: each act that fits any of them."""
+    # One line for all that look alike: of a thousand, a handful is asked about.
+    alike = {_look(line): line for line in lines if line.row and not is_read_only(line.job.queue)}.values()
+    fitting = {
+        act
+        for line in alike
+        if line.row and (flavour := flavours.get(line.job.queue))
+        for act in catalog.offered(line.row, line.verdict, flavour)
+    }
+    return tuple(_matching_button(act, chosen, back, len(lines)) for act in MATCHING if act in fitting)
+
+
+def _look(line: Stuck) -> tuple[object, ...]:
+    """What decides on its acts."""
+    row = line.row
+    lock = (row.lock is None, row.lock is not None and row.lock.ttl is None) if row else None
+    return line.job.queue, line.verdict.kind, lock, row and (row.state, row.lock_known, row.missing)
+
+
+def _matching_button(act: Act, chosen: Filter, back: str, count: int) -> Button:
+    entry = catalog.ENTRIES[act]
+    url = address(act, matching=chosen, back=back)
+    kind = "danger" if entry.tone == "danger" else ""
+    return Button(_id(act, "matching"), f"{entry.label}…", url, kind, f"{entry.label} all {count:,} matching")
 
 
 def of_rows(state: State, flavour: Flavour) -> tuple[tuple[str, str], ...]:

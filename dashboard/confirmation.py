@@ -14,12 +14,11 @@ from typing import Any
 from django.core import signing
 
 from recovery.domain.acting import Act, Options, Order, Seen
-from recovery.domain.jobs import State
 from recovery.domain.refs import JobRef
-from recovery.domain.verdicts import Kind
 
 LIFE_SECONDS = 600  # to write a reason in; after that the numbers in the dialog are history
 _SALT = "unstall.act"
+_NAME_LIMIT = 300  # characters
 _DIGEST = 16  # hex digits: the token is signed, so this only has to tell two states of one job apart
 
 
@@ -41,18 +40,24 @@ class Shown:
         return sorted(name for name in names if self.jobs.get(name) != now.jobs.get(name))
 
 
-def shown(act: Act, orders: Iterable[Order], allowed: frozenset[JobRef], every: State | Kind | None, at: int) -> Shown:
-    """`allowed`: the jobs it would be done to; of an act on a queue itself, the job without an id."""
+def shown(act: Act, orders: Iterable[Order], allowed: frozenset[JobRef], every: str | None, at: int) -> Shown:
+    """`allowed`: the jobs it would be done to; for a queue itself, the job without an id. `every`: of what all."""
     orders = tuple(orders)
     options = replace(orders[0].options, message="") if orders else Options()  # that is written into the form itself
     whole = [[str(order.queue), order.queue.job("") in allowed] for order in orders if not order.jobs]
     told = [act, every, _plain(options), whole]
     jobs = {
-        str(order.queue.job(seen.id)): _digest([_plain(seen), order.queue.job(seen.id) in allowed])
+        name(order.queue.job(seen.id)): _digest([_plain(seen), order.queue.job(seen.id) in allowed])
         for order in orders
         for seen in order.jobs
     }
     return Shown(_digest(told), jobs, at)
+
+
+def name(job: JobRef) -> str:
+    """Short, whatever an application makes of its ids: a token of many jobs has to fit into a form."""
+    full = str(job)
+    return full if len(full) <= _NAME_LIMIT else f"{full[:_NAME_LIMIT]}…{_digest(full)}"
 
 
 def token(user: Any, what: Shown) -> str:

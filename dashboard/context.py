@@ -122,6 +122,8 @@ class Frame:
         return (*self._scheduler(), *self._unreachable(), *self._warnings(), *self._read_only())
 
     def _scheduler(self) -> tuple[Notice, ...]:
+        if self.health.lack:
+            return (Notice("warn", self.health.lack),)
         if not self.health.reason:
             return ()
         advice = "Every number below is as old as that. Start it with: manage.py scheduler"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.utils.http import urlencode
 
-from dashboard.wishes import written
+from dashboard.addresses import written
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck
 
@@ -33,8 +33,16 @@ class Filter:
 
     @property
     def address(self) -> str:
-        told = {name: value for name in _NAMES if (value := getattr(self, name))}
-        return f"?{urlencode(told)}" if told else "?"
+        return f"?{urlencode(self.told)}" if self.told else "?"
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What is chosen, by name."""
+        return {name: value for name in _NAMES if (value := getattr(self, name))}
+
+    @property
+    def words(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.told.items())
 
     def holds(self, stuck: Stuck) -> bool:
         verdict = stuck.verdict

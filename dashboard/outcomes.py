@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboard.proposals import Proposal, Refusal, only_allowed, refusals
 from recovery.actions import bulk, runner
@@ -11,7 +11,10 @@ from recovery.actions.catalog import ENTRIES
 from recovery.actions.gather import Selection
 from recovery.domain.acting import Act, JobResult, Order, Outcome
 from recovery.domain.refs import shown
+from recovery.errors import Missing, NotRecorded, StoreError, Unsupported
 from recovery.models import BulkRun
+
+_REFUSALS = (Missing, Unsupported, StoreError, NotRecorded)  # each with nothing done
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,36 @@ def carry_out(proposal: Proposal, until: int) -> Told:
         return _ordered(proposal, tuple(bulk.order(order, selection) for order in proposal.orders))
     orders = proposal.orders if proposal.is_on_queue else only_allowed(proposal)
     if proposal.is_long:
-        return _ordered(proposal, tuple(map(bulk.order, orders)))
-    results = [(order, result) for order in orders for result in runner.perform(order)]
+        return _in_bulk(proposal, orders)
+    is_alone = len(orders) == 1
+    results = [(order, result) for order in orders for result in _performed(order, is_alone=is_alone)]
     return told(proposal.wish.act, results, is_on_queue=proposal.is_on_queue)
+
+
+def _performed(order: Order, *, is_alone: bool) -> tuple[JobResult, ...]:
+    """Of several queues, one that refuses keeps nobody from knowing what was done to the others."""
+    try:
+        return runner.perform(order)
+    except _REFUSALS as error:
+        if is_alone:
+            raise
+        return tuple(JobResult(seen.id, Outcome.REFUSED, str(error)) for seen in order.jobs)
+
+
+def _in_bulk(proposal: Proposal, orders: Sequence[Order]) -> Told:
+    runs, skipped = list[BulkRun](), list[Refusal]()
+    for order in orders:
+        try:
+            runs.append(bulk.order(order))
+        except _REFUSALS as error:
+            if len(orders) == 1:
+                raise
+            skipped.append(Refusal(order.queue.label, str(error)))
+    found = _ordered(proposal, tuple(runs))
+    if not skipped:
+        return found
+    words = found.words if runs else "Nothing was ordered."
+    return replace(found, words=words, tone="warn", skipped=tuple(skipped), skipped_words="Left out:")
 
 
 def told(act: Act, results: Sequence[tuple[Order, JobResult]], *, is_on_queue: bool = False) -> Told:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from dashboard import confirmation
+from dashboard import confirmation, matching
 from dashboard.live import mirror
-from dashboard.wishes import Wish
+from dashboard.wishes import JOBS_LIMIT, Wish
 from recovery.actions import runner
 from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.runner import Preview
@@ -73,6 +73,8 @@ class Proposal:
     at: int  # ms
     missing: tuple[JobRef, ...] = ()
     every: int | None = None  # how many the list holds, when all of it is meant
+    left: tuple[Refusal, ...] = ()  # whole queues that it cannot be done to
+    note: str = ""  # which jobs are meant, when they were not named
 
     @property
     def entry(self) -> Entry:
@@ -119,11 +121,13 @@ class Proposal:
         if self.entry.in_steps:
             counts = [preview.count for preview in self.previews]
             return any(count is None or count > MOVE_CHUNK for count in counts)
+        if sum(len(order.jobs) for order in self.orders) > JOBS_LIMIT:
+            return True
         return any(len(order.jobs) > _chunk(order) for order in self.orders if order.jobs)
 
     @property
     def shown(self) -> confirmation.Shown:
-        return confirmation.shown(self.wish.act, self.orders, self.allowed, self.wish.every, self.at)
+        return confirmation.shown(self.wish.act, self.orders, self.allowed, self.wish.every_written, self.at)
 
     # -- in words
 
@@ -170,7 +174,7 @@ class Proposal:
         judged = (one for preview in self.previews for one in preview.judgements)
         told = [(shown(one.id), _plainly(one.why)) for one in judged if not one.is_allowed]
         told += [(job.label, "There is no such job (any more).") for job in self.missing]
-        return refusals(told)
+        return (*self.left, *refusals(told))
 
     @property
     def risks(self) -> tuple[str, ...]:
@@ -208,14 +212,35 @@ class Proposal:
         return any(preview.needs_name for preview in self.previews) or (is_many and not self.is_on_queue)
 
 
-def propose(wish: Wish, actor: Actor, options: Options, reason: str, now: int) -> Proposal:
-    """Looks afresh. Raises what the engine raises: Missing, Unsupported, Forbidden, StoreError."""
+def propose(
+    wish: Wish, actor: Actor, options: Options, reason: str, now: int, *, among: Collection[str] | None = None
+) -> Proposal:
+    """Looks afresh. Raises what the engine raises: Missing, Unsupported, Forbidden, StoreError.
+
+    `among`: of all that match a filter, only those are meant that were shown.
+    """
+    if wish.matching is not None:
+        wanted = Order(wish.act, QueueRef("", ""), actor, reason, options=options)
+        return _on_matching(wish, matching.look(wanted, wish.matching, among), now)
     if wish.queue is not None and not wish.jobs:
         order = Order(wish.act, wish.queue, actor, reason, options=_cleaned(wish.act, options))
         return _on_all(wish, order, now) if wish.every else Proposal(wish, (order,), (runner.preview(order),), now)
     found, missing = _seen(wish)
     orders = tuple(Order(wish.act, ref, actor, reason, tuple(seen), options) for ref, seen in found.items())
     return Proposal(wish, orders, tuple(map(runner.preview, orders)), now, missing)
+
+
+def _on_matching(wish: Wish, found: matching.Look, now: int) -> Proposal:
+    previews = tuple(part.preview for part in found.parts if part.preview)
+    return Proposal(
+        wish,
+        tuple(preview.order for preview in previews),
+        previews,
+        now,
+        tuple(job for part in found.parts for job in part.missing),
+        left=tuple(Refusal(part.queue.label, f"{_jobs(part.count)}: {part.why}") for part in found.parts if part.why),
+        note=found.note,
+    )
 
 
 def _on_all(wish: Wish, order: Order, now: int) -> Proposal:

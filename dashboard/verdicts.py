@@ -7,8 +7,8 @@ from typing import Any
 
 from django.urls import reverse
 
+from dashboard.addresses import written_job
 from dashboard.rows import Cells, LockBar, brief
-from dashboard.wishes import written_job
 from recovery.domain.refs import shown
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
 

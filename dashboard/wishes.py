@@ -1,7 +1,8 @@
 """What a person asks for, as an address says it: `/act?act=requeue&job=main/bull:mail/42&job=…`.
 
 `queue=DEPLOYMENT/BASE` alone means the queue itself; with `all=failed` every job of one of its lists, with `all=orphan`
-every active job of that verdict. Names are written as everywhere in addresses. `in` says where the jobs were last.
+every active job of that verdict. `matching=stuck` means every job of the inbox that its filter (queue, cause, verdict)
+holds. Names are written as everywhere in addresses. `in` says where the jobs were last.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
+from dashboard.addresses import written, written_job
+from dashboard.inbox import Filter
 from recovery.domain.acting import Act, Options
 from recovery.domain.jobs import State
 from recovery.domain.refs import JobRef, QueueRef, unslug
@@ -22,6 +25,8 @@ from recovery.domain.verdicts import Kind
 JOBS_LIMIT = 100  # by name: as many as a page has rows; more than that are "all matching"
 MESSAGE_LIMIT = 300  # characters of the reason that `fail` writes into a job
 _FLAGS = frozenset(field.name for field in fields(Options) if isinstance(field.default, bool))
+MATCHING = (Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.REMOVE)  # what is done to stuck jobs, many at once
+_INBOX = "stuck"
 _OFF_LIMITS = frozenset({"is_late"})  # what only the engine may say
 _NUMBERS = {"older_than": 365 * 86_400_000, "limit": 1_000_000}
 
@@ -40,6 +45,7 @@ class Wish:
     every: State | Kind | None = None
     place: State | None = None
     back: str = ""
+    matching: Filter | None = None  # an empty one holds everything
 
     @classmethod
     def of(cls, asked: QueryDict) -> Wish:
@@ -47,7 +53,8 @@ class Wish:
         jobs = tuple(dict.fromkeys(map(_job, asked.getlist("job"))))
         if len(jobs) > JOBS_LIMIT:
             raise NotUnderstood(f"These are more than {JOBS_LIMIT} jobs. Choose all that match instead.")
-        queue, every = str(asked.get("queue", "")), str(asked.get("all", ""))
+        matching = Filter.of(asked) if asked.get("matching") == _INBOX else None
+        queue, every = ("", "") if matching is not None else (str(asked.get("queue", "")), str(asked.get("all", "")))
         wish = cls(
             act=_one(Act, asked.get("act", ""), "There is no such action."),
             jobs=jobs,
@@ -55,10 +62,18 @@ class Wish:
             every=_every(every) if every else None,
             place=next((state for state in State if state.value == asked.get("in")), None),
             back=_back(asked.get("back", "")),
+            matching=matching,
         )
-        if not (wish.jobs or wish.queue):
-            raise NotUnderstood("No job was chosen.")
+        wish._check()
         return wish
+
+    def _check(self) -> None:
+        if self.matching is None and not (self.jobs or self.queue):
+            raise NotUnderstood("No job was chosen.")
+        if self.matching is not None and self.jobs:
+            raise NotUnderstood("Choose some jobs, or all that match, not both.")
+        if self.matching is not None and self.act not in MATCHING:
+            raise NotUnderstood("That is not done to all stuck jobs that match.")
 
     @property
     def queues(self) -> dict[QueueRef, list[str]]:
@@ -69,8 +84,23 @@ class Wish:
         return found
 
     @property
+    def every_written(self) -> str | None:
+        """What "all" means, in one word; None when jobs are named."""
+        if self.matching is not None:
+            return f"{_INBOX}{self.matching.address}"
+        return None if self.every is None else self.every.value
+
+    @property
     def address(self) -> str:
-        return address(self.act, self.jobs, queue=self.queue, every=self.every, place=self.place, back=self.back)
+        return address(
+            self.act,
+            self.jobs,
+            queue=self.queue,
+            every=self.every,
+            place=self.place,
+            back=self.back,
+            matching=self.matching,
+        )
 
 
 def address(
@@ -81,6 +111,7 @@ def address(
     every: State | Kind | None = None,
     place: State | None = None,
     back: str = "",
+    matching: Filter | None = None,
 ) -> str:
     """Where the dialog of this act is."""
     parts: list[tuple[str, str]] = [("act", str(act))]
@@ -88,21 +119,14 @@ def address(
         parts.append(("queue", written(queue)))
     if every is not None:
         parts.append(("all", every.value))
+    if matching is not None:
+        parts += [("matching", _INBOX), *matching.told.items()]
     parts += [("job", written_job(job)) for job in jobs]
     if place is not None:
         parts.append(("in", place.value))
     if back:
         parts.append(("back", back))
     return f"{reverse('act')}?{urlencode(parts)}"
-
-
-def written(ref: QueueRef) -> str:
-    return f"{ref.deployment}/{ref.slug}"
-
-
-def written_job(ref: JobRef) -> str:
-    """A job as a checkbox and an address name it."""
-    return f"{written(ref.queue)}/{ref.slug}"
 
 
 def options(act: Act, posted: Mapping[str, str], *, shown: bool) -> Options:

@@ -48,7 +48,7 @@ def tick(image: Image, now_ms: int) -> bytes:
         "now": now_ms,
         "stale": health.stale,
         "reason": health.reason,
-        "problems": [] if snapshot is None else _problems(snapshot),
+        "problems": [*([health.lack] if health.lack else []), *(_problems(snapshot) if snapshot else [])],
     }
     return event("tick", values, id="" if number is None else str(number))
 

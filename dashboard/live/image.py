@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from recovery.domain.counts import Snapshot
 from recovery.errors import StoreError
 from recovery.reads import snapshots
+from recovery.reads.leading import Sign
 
 MISSED_COLLECTS = 3  # one late snapshot is no news, three are
 LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second
+UNLED = "No scheduler leads: the database cannot be reached by it. Numbers are live; nothing is recorded or recovered."
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Health:
     failing_since_ms: int | None = None
     scheduler_alive: bool | None = None
     stale: bool = True
+    is_unled: bool = False  # a scheduler is there and only reads
 
     @property
     def reason(self) -> str:
@@ -33,6 +36,11 @@ class Health:
             return "The scheduler is not running."
         return "No snapshot was taken yet." if self.snapshot_age_ms is None else "The scheduler takes no snapshots."
 
+    @property
+    def lack(self) -> str:
+        """What is not done while the numbers are good, in a sentence; empty when all is."""
+        return UNLED if self.is_unled and not self.stale else ""
+
 
 class Image:
     """The newest snapshot and the last failure. Written by one task or thread, read by any."""
@@ -44,20 +52,23 @@ class Image:
         self._error = ""
         self._failing_since_ms: int | None = None
         self._scheduler_alive: bool | None = None
+        self._is_unled = False
 
-    def take(self, raw: bytes | None, *, scheduler_alive: bool) -> None:
-        """A good answer of the state store. One that holds no snapshot leaves the last one standing."""
+    def take(self, raw: bytes | None, scheduler: bytes | None) -> None:
+        """A good answer: a snapshot, or none, which leaves the last one standing; and who takes them, as it says."""
         if raw is not None and raw != self._raw:
             self.snapshot = snapshots.decode(raw)
             self._raw = raw
-        self._scheduler_alive = scheduler_alive
+        sign = Sign.decode(scheduler)
+        self._scheduler_alive = scheduler is not None
+        self._is_unled = sign is not None and not sign.leads
         self._error, self._failing_since_ms = "", None
 
     def fail(self, failure: Exception, now_ms: int) -> None:
         """No newer one can be read; the last snapshot stands."""
         self._error = _sentence(failure)
         self._failing_since_ms = self._failing_since_ms or now_ms
-        self._scheduler_alive = None
+        self._scheduler_alive, self._is_unled = None, False
 
     def health(self, now_ms: int) -> Health:
         age = None if self.snapshot is None else max(0, now_ms - self.snapshot.taken_at)
@@ -67,6 +78,7 @@ class Image:
             failing_since_ms=self._failing_since_ms,
             scheduler_alive=self._scheduler_alive,
             stale=age is None or age > self._stale_after_ms,
+            is_unled=self._is_unled,
         )
 
 

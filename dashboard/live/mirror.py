@@ -98,11 +98,11 @@ class Mirror:
         """One round trip to the state store."""
         question = client.pipeline(transaction=False)
         question.get(state.SNAPSHOT)
-        question.exists(state.SCHEDULER)
+        question.get(state.SCHEDULER)
         with faults.guarded(client):
             async with asyncio.timeout(ANSWER_SECONDS):
-                raw, alive = await question.execute()
-        await asyncio.to_thread(self.image.take, raw, scheduler_alive=bool(alive))
+                raw, scheduler = await question.execute()
+        await asyncio.to_thread(self.image.take, raw, scheduler)
         self._tell()
 
     def _failed(self, failure: Exception) -> None:
@@ -154,10 +154,10 @@ class _OnDemand:
             store = registry().state()
             question = store.pipeline(transaction=False)
             question.get(state.SNAPSHOT)
-            question.exists(state.SCHEDULER)
+            question.get(state.SCHEDULER)
             with faults.guarded(store):
-                raw, alive = question.execute()
-            image.take(raw, scheduler_alive=bool(alive))
+                raw, scheduler = question.execute()
+            image.take(raw, scheduler)
         except (UnstallError, OtherVersion) as failure:
             image.fail(failure, _now_ms())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Collection
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -34,23 +35,28 @@ def act(request: HttpRequest) -> HttpResponse:
         options = wishes.options(wish.act, request.POST, shown=request.method == "POST")
     except NotUnderstood as wrong:
         return answer(request, Fault(400, "This cannot be done", str(wrong), link=reverse("stuck"), link_text="Stuck"))
-    proposal = proposals.propose(wish, actors.person(request), options, _reason(request), int(time.time() * 1000))
+    actor, reason, now = actors.person(request), _reason(request), int(time.time() * 1000)
+
+    def look(among: Collection[str] | None = None) -> Proposal:
+        return proposals.propose(wish, actor, options, reason, now, among=among)
+
     if request.method != "POST" or request.POST.get("step") != "confirm":
-        return _ask(request, proposal)
-    return _confirmed(request, proposal)
+        return _ask(request, look())
+    return _confirmed(request, look)
 
 
-def _confirmed(request: HttpRequest, proposal: Proposal) -> HttpResponse:
+def _confirmed(request: HttpRequest, look: Callable[..., Proposal]) -> HttpResponse:
     """What was shown is what is: then it is done."""
     try:
         shown = confirmation.read(request.user, request.POST.get("token", ""))
     except Stale as stale:
-        return _ask(request, proposal, f"{stale} Look at it again; nothing was done.")
+        return _ask(request, look(), f"{stale} Look at it again; nothing was done.")
+    proposal = look(shown.jobs)
     now = proposal.shown
     if shown.order != now.order:
-        return _ask(request, proposal, "You have changed what is to be done. Look at it once more; nothing was done.")
+        return _ask(request, look(), "You have changed what is to be done. Look at it once more; nothing was done.")
     if moved := shown.moved(now):
-        return _ask(request, proposal, "Something moved since this was shown. This is how it is now.", moved)
+        return _ask(request, look(), "Something moved since this was shown. This is how it is now.", moved)
     if wrong := _wrong(request, proposal):
         return _ask(request, proposal, errors=wrong)
     outcome = outcomes.carry_out(proposal, shown.at)

@@ -11,11 +11,12 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from dashboard import buttons, rows, verdicts, wishes
-from dashboard.access import may_see_payloads
+from dashboard import addresses, buttons, policy, rows, verdicts
+from dashboard.access import may_see_payloads, role_of
 from dashboard.charts import throughput
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
+from recovery import config
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import HOURS
@@ -106,6 +107,7 @@ def _tabs(queue: Queue) -> list[Tab]:
     if can.schedulers:
         tabs.append(Tab("schedulers", "Schedulers"))
     tabs.append(Tab("workers", "Workers", sample.workers if sample else None))
+    tabs.append(Tab("policy", "Policy"))
     tabs.append(Tab("history", "History"))
     return tabs
 
@@ -160,7 +162,7 @@ def _lines(request: HttpRequest, queue: Queue, state: State, found: tuple[JobRow
             line.update(verdicts.cells(verdict), lock=verdicts.lock(line["lock"], verdict))
         if may.act:
             acts = buttons.of_row(row, verdict, queue.flavour, back=back)
-            line.update(acts=acts, pick=wishes.written_job(row.ref) if acts is not None else "")
+            line.update(acts=acts, pick=addresses.written_job(row.ref) if acts is not None else "")
     return lines
 
 
@@ -171,6 +173,15 @@ def _schedulers(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
 def _workers(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
     found = lists.workers(queue, mirror.newest())
     return {"workers": None if found is None else rows.workers(found)}
+
+
+def _policy(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
+    current = config.current()
+    return {
+        "terms": policy.terms(queue, current, stuck.newest()),
+        "rights": policy.rights(queue, current),
+        "role": role_of(request.user),
+    }
 
 
 def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
@@ -191,7 +202,7 @@ def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
     }
 
 
-_PARTS = {"schedulers": _schedulers, "workers": _workers, "history": _history}
+_PARTS = {"schedulers": _schedulers, "workers": _workers, "policy": _policy, "history": _history}
 
 
 def _size(request: HttpRequest) -> int:

@@ -13,11 +13,11 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from dashboard import buttons, inbox, verdicts
-from dashboard.buttons import Acts, May
+from dashboard.addresses import written
+from dashboard.buttons import Acts, Button, May
 from dashboard.inbox import Filter
 from dashboard.live import mirror
 from dashboard.rows import Cells
-from dashboard.wishes import written
 from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour
 from recovery.domain.inbox import Inbox, Tally
@@ -76,15 +76,27 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "may": may,
         "picks": buttons.on_selection(_PICKS),
         "all_acts": _all_acts(found, chosen, back) if may.bulk and found else [],
+        "matching_acts": _matching_acts(lines, chosen, back) if may.bulk else (),
         "before": _at(chosen, max(0, start - SIZE)) if start else "",
         "after": _at(chosen, start + SIZE) if start + SIZE < len(lines) else "",
     }
 
 
 def _cells(lines: Sequence[Stuck], may: May, back: str) -> list[Cells]:
-    snapshot = mirror.newest()
-    flavours = {sample.ref: sample.flavour for sample in snapshot.queues} if snapshot else {}
+    flavours = _flavours()
     return [verdicts.line(line) | {"acts": _acts(line, flavours, may, back)} for line in lines]
+
+
+def _flavours() -> dict[QueueRef, Flavour]:
+    snapshot = mirror.newest()
+    return {sample.ref: sample.flavour for sample in snapshot.queues} if snapshot else {}
+
+
+def _matching_acts(lines: Sequence[Stuck], chosen: Filter, back: str) -> tuple[Button, ...]:
+    """Where ticking the rows of this page is not enough, or a filter has said already which ones are meant."""
+    if len(lines) < 2 or (len(lines) <= SIZE and not chosen):
+        return ()
+    return buttons.on_matching(lines, _flavours(), chosen, back=back)
 
 
 def _acts(line: Stuck, flavours: dict[QueueRef, Flavour], may: May, back: str) -> Acts | None:
@@ -149,5 +161,4 @@ def _start(request: HttpRequest, total: int) -> int:
 
 
 def _at(chosen: Filter, start: int) -> str:
-    told = {name: value for name in ("queue", "cause", "verdict") if (value := getattr(chosen, name))}
-    return f"?{urlencode({**told, 'from': start})}"
+    return f"?{urlencode(chosen.told | {'from': str(start)})}"

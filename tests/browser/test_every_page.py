@@ -170,7 +170,7 @@ def test_every_list_of_a_queue(walk: Walk, seeds: Seeds) -> None:
 @_EACH_LOOK
 def test_everything_else_of_a_queue(walk: Walk, seeds: Seeds) -> None:
     walk.to(
-        *(Stop(f"{seeds.mail}?tab={tab}", "bull:mail") for tab in ("workers", "history")),
+        *(Stop(f"{seeds.mail}?tab={tab}", "bull:mail") for tab in ("workers", "policy", "history")),
         Stop(seeds.video, "bull:video.encode"),
         Stop(f"{seeds.orders}?tab=waiting-children", "bull:orders"),
         Stop(f"{seeds.reports}?tab=schedulers", "bull:reports"),

@@ -26,8 +26,9 @@ BULLMQ = Flavour(Library.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5",))
 class Desk:
     """What a web process has in front of it: connections, and the newest snapshot."""
 
-    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, store: Store, state: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
+        self.state = state
         self._monkeypatch = monkeypatch
         self.snapshot: Snapshot | None = None
         self.health = FRESH
@@ -61,5 +62,5 @@ def desk(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
     registry.reset()
     windows._windows.clear()
-    yield Desk(valkey, monkeypatch)
+    yield Desk(valkey, state_store, monkeypatch)
     registry.reset()

@@ -76,6 +76,13 @@ def test_a_scheduler_that_stands_still_is_said(house: pytest.MonkeyPatch) -> Non
     assert 'data-tone="stale"' in found
 
 
+def test_a_scheduler_that_only_reads_is_said(house: pytest.MonkeyPatch) -> None:
+    house.setattr(mirror, "health", lambda: Health(800, scheduler_alive=True, stale=False, is_unled=True))
+    found = page(address="/banner")
+    assert "No scheduler leads: the database cannot be reached by it." in found
+    assert "nothing is recorded or recovered" in found
+
+
 def test_a_deployment_that_is_away_is_said_with_target_error_and_advice(house: pytest.MonkeyPatch) -> None:
     dead = DeploymentSample("eu", "redis://10.0.0.9:6379", 0, error="Connection refused", advice="Is it running?")
     house.setattr(mirror, "newest", lambda: Snapshot(1, 0, (dead,), ()))

@@ -8,10 +8,11 @@ import pytest
 
 from dashboard.live import events
 from dashboard.live.events import Ending
-from dashboard.live.image import Image
+from dashboard.live.image import UNLED, Image
 from recovery.domain.counts import DeploymentSample, Snapshot
 from recovery.errors import Unreachable
 from recovery.reads import snapshots
+from recovery.reads.leading import Sign
 
 NOW = 1_760_000_000_000
 
@@ -23,7 +24,7 @@ def _snapshot(number: int = 7, taken_at: int = NOW, *, error: str = "") -> Snaps
 
 def _image(snapshot: Snapshot | None = None, *, scheduler_alive: bool = True) -> Image:
     image = Image(collect_every=2.0)
-    image.take(None if snapshot is None else snapshots.encode(snapshot), scheduler_alive=scheduler_alive)
+    image.take(None if snapshot is None else snapshots.encode(snapshot), b"1" if scheduler_alive else None)
     return image
 
 
@@ -50,6 +51,15 @@ def test_a_tick_says_which_snapshot_is_the_newest_and_that_it_is_fresh() -> None
 def test_a_tick_names_the_deployments_that_do_not_answer() -> None:
     detail = _detail(events.tick(_image(_snapshot(error="connection refused")), NOW))
     assert detail["problems"] == ["main: connection refused"]
+
+
+def test_a_scheduler_that_only_reads_is_a_problem_of_fresh_numbers_alone() -> None:
+    image = _image(_snapshot())
+    image.take(None, Sign("a", 1, None, NOW, NOW, "x").encode())
+    assert _detail(events.tick(image, NOW + 1000))["problems"] == [UNLED]
+    assert _detail(events.tick(image, NOW + 60_000))["problems"] == []
+    image.take(None, Sign("a", 1, 4, NOW, NOW, "x").encode())
+    assert _detail(events.tick(image, NOW + 1000))["problems"] == []
 
 
 def test_a_tick_before_the_first_snapshot_is_stale_and_has_no_number() -> None:
@@ -92,7 +102,7 @@ def test_a_snapshot_is_stale_after_three_missed_collects_and_says_why(age: int, 
 
 def test_a_longer_interval_makes_a_longer_patience() -> None:
     image = Image(collect_every=10.0)
-    image.take(snapshots.encode(_snapshot()), scheduler_alive=True)
+    image.take(snapshots.encode(_snapshot()), b"1")
     assert not image.health(NOW + 30_000).stale
     assert image.health(NOW + 30_001).stale
 
@@ -117,7 +127,7 @@ def test_a_short_failure_is_no_news_while_the_snapshot_is_young() -> None:
 
 def test_a_store_that_lost_its_keys_leaves_the_last_snapshot_standing() -> None:
     image = _image(_snapshot())
-    image.take(None, scheduler_alive=True)
+    image.take(None, b"1")
     assert image.snapshot is not None
     assert image.snapshot.number == 7
 
@@ -129,6 +139,6 @@ def test_a_clock_that_runs_behind_makes_no_negative_age() -> None:
 def test_another_version_of_the_scheduler_is_said() -> None:
     image = _image(_snapshot())
     with pytest.raises(snapshots.OtherVersion) as failure:
-        image.take(b"not ours", scheduler_alive=True)
+        image.take(b"not ours", b"1")
     image.fail(failure.value, NOW)
     assert "another version" in image.health(NOW + 60_000).reason

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from dashboard.live import mirror
+from dashboard.live.image import UNLED
 from recovery.connections import registry, state
 from recovery.domain.counts import Snapshot
 from recovery.reads import snapshots
+from recovery.reads.leading import Sign
 from tests.stores import Store
 
 
@@ -64,6 +66,21 @@ def test_an_empty_store_is_no_snapshot_and_stale() -> None:
 def test_the_scheduler_is_alive_while_its_sign_is_there(state_store: Store) -> None:
     state_store.client.set(state.SCHEDULER, b"{}", ex=10)
     assert mirror.health().scheduler_alive is True
+
+
+def test_a_scheduler_that_only_reads_is_alive_and_leads_nothing(state_store: Store) -> None:
+    publish(state_store, 5)
+    now = int(time.time() * 1000)
+    state_store.client.set(state.SCHEDULER, Sign("eu-1", 7, None, now, now, "a").encode(), ex=10)
+    health = mirror.health()
+    assert (health.scheduler_alive, health.reason, health.lack) == (True, "", UNLED)
+
+
+def test_a_scheduler_that_leads_lacks_nothing(state_store: Store) -> None:
+    publish(state_store, 5)
+    now = int(time.time() * 1000)
+    state_store.client.set(state.SCHEDULER, Sign("eu-1", 7, 3, now, now, "a").encode(), ex=10)
+    assert mirror.health().lack == ""
 
 
 def test_a_dead_store_is_a_reason_and_no_exception(state_store: Store) -> None:

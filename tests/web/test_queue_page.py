@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 from django.test import Client
 
 from dashboard.access import Role
+from recovery.actions.catalog import ENTRIES
+from recovery.backends import operator
+from recovery.connections import registry
+from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour, Library
+from recovery.domain.inbox import Inbox, Tally, Watchdog
+from recovery.domain.refs import QueueRef
+from recovery.reads import inboxes
 from tests.people import browser, person
-from tests.watching import add, bullmq, finish, now_ms
+from tests.watching import add, bullmq, config_of, finish, now_ms
 from tests.web.conftest import Desk
 
 pytestmark = pytest.mark.django_db
@@ -230,6 +238,75 @@ def test_a_dead_store_leaves_the_head_and_a_sentence(desk: Desk, viewer: Client,
     assert "This list cannot be read" in page
     assert "Waiting<small>1</small>" in page
     assert took < 2  # the store is given 0.5 s
+
+
+def policy(viewer: Client) -> str:
+    """The tab's text, in one line."""
+    return " ".join(re.sub(r"<[^>]+>", " ", text(viewer, f"{PAGE}tab?tab=policy")).split())
+
+
+def configured(desk: Desk, directory: Path, *lines: str, **settings: object) -> None:
+    config_of(directory, desk.state, {"main": desk.store}, **settings)
+    with (directory / "unstall.toml").open("a") as file:
+        file.write("\n" + "\n".join(lines) + "\n")
+    registry.reset()
+
+
+def test_the_policy_says_what_applies_by_default(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    page = policy(viewer)
+    for words in (
+        "The orphan-watch observes here, and no scanner acts by itself.",
+        "as far as we are told. 30 s default",
+        "never default",
+        "orphaned 3 times within 72 h built in",
+        "observes, every 5 s default",
+        "main: may be changed default",
+        "Your role is viewer",
+    ):
+        assert words in page
+    assert "refused" not in page
+    assert re.search(r"Retry .*? can be done operator: one job; admin: many", page)
+    assert re.search(r"Pause Workers finish .*? can be done admin Resume", page)
+
+
+def test_the_policy_says_where_a_configured_value_comes_from(desk: Desk, viewer: Client, tmp_path: Path) -> None:
+    bullmq(desk.client, BASE)
+    own = ("[[queues]]", f'name = "main/{BASE}"', "overdue_after = 600")
+    configured(desk, tmp_path, "[thresholds]", "stalled_interval = 45", *own)
+    desk.look(BASE)
+    page = policy(viewer)
+    assert "45 s configuration: stalled_interval in [thresholds]" in page
+    assert f"10 min configuration: overdue_after of main/{BASE} in [[queues]]" in page
+
+
+def test_the_policy_of_a_read_only_deployment_refuses_every_act(desk: Desk, viewer: Client, tmp_path: Path) -> None:
+    bullmq(desk.client, BASE)
+    configured(desk, tmp_path, read_only=True)
+    desk.look(BASE)
+    page = policy(viewer)
+    assert "main: read-only configuration: read_only of the deployment" in page
+    assert page.count("refused The deployment main is configured to be read only. nobody") == len(ENTRIES)
+    assert "can be done" not in page.replace("What can be done", "")
+
+
+def test_the_policy_gives_the_reason_why_a_flavour_refuses_an_act(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    flavour = Flavour(Library.BULLMQ, None)
+    desk.look(BASE, flavour=flavour)
+    refused = operator(flavour).refusals(flavour)
+    page = policy(viewer)
+    assert 0 < len(refused) < len(ENTRIES)
+    assert page.count(f"refused {refused[Act.RETRY]} nobody") == len(refused)
+
+
+def test_the_policy_says_when_a_longer_interval_is_counted_with(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    tally = Tally(QueueRef("main", BASE), watchdog=Watchdog(interval=120_000))
+    inboxes.publish(registry.registry().state(), Inbox(now_ms(), (), (tally,)))
+    assert "A longer one was seen in Redis: 2 min is what is counted with." in policy(viewer)
 
 
 def test_a_stranger_gets_nothing(desk: Desk) -> None:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
 
 import pytest
+from django.http import QueryDict
 from django.test import Client
 
 from dashboard.access import Role
 from dashboard.views import stuck as view
-from recovery.connections import registry
-from recovery.domain.acting import Act
-from recovery.domain.inbox import Inbox, Tally, Watchdog
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
+from recovery.domain.verdicts import Cause, Kind
 from recovery.models import Incident
-from recovery.reads import inboxes
 from tests.people import browser, person
 from tests.watching import bullmq, now_ms
 from tests.web.acting import BASE, look
 from tests.web.conftest import Desk
+from tests.web.inbox import NOBODY, found, stuck
 
 pytestmark = pytest.mark.django_db
-NOBODY = "Nothing happens: no worker is connected."
 
 
 @pytest.fixture(autouse=True)
@@ -32,33 +27,6 @@ def mail(desk: Desk) -> None:
     bullmq(desk.client, BASE)
     look(desk)
     view._times._windows.clear()
-
-
-def stuck(id: str, kind: Kind = Kind.ABANDONED, *, base: str = BASE, name: str = "send", **facts: object) -> Stuck:
-    told = {
-        "evidence": ("Worker mail-3 lost its connection 4 min ago.",),
-        "cause": Cause.CRASHED,
-        "cause_evidence": "exit 137",
-        "fate": NOBODY,
-        "suggests": Act.REQUEUE if kind.is_orphaned else Act.RELEASE,
-    } | facts
-    ref = QueueRef("main", base).job(id)
-    row = JobRow(ref, State.ACTIVE, name, processed_at=now_ms() - 60_000)
-    return Stuck(ref, name, Verdict(kind, **told), now_ms() - 240_000, "mail-3", row)  # type: ignore[arg-type] # facts
-
-
-def found(desk: Desk, lines: Iterable[Stuck] = (), *, age: int = 1000, looked: int = 25, error: str = "") -> None:
-    """As the watch publishes it."""
-    lines = tuple(lines)
-    at = now_ms() - age
-    tallies = []
-    for ref in dict.fromkeys(line.job.queue for line in lines) or [QueueRef("main", BASE)]:
-        kinds = [line.verdict.kind for line in lines if line.job.queue == ref]
-        counted = {kind: kinds.count(kind) for kind in set(kinds)}
-        people = sum(line.verdict.needs_a_person for line in lines if line.job.queue == ref)
-        tallies.append(Tally(ref, counted, people, looked, 0, at, Watchdog(at, 30_000, False, 45_000), error))
-    inboxes.publish(registry.registry().state(), Inbox(at, lines, tuple(tallies)))
-    desk.forget()
 
 
 def text(role: Role = Role.ADMIN, address: str = "/stuck") -> str:
@@ -201,6 +169,45 @@ def test_long_lists_come_in_pages(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
     assert ids(text()) == ["0", "1"]
     assert ids(text(address="/stuck?from=4")) == ["4"]
     assert ids(text(address="/stuck?from=99")) == ["4"]
+
+
+def wide(page: str) -> list[str]:
+    """The acts on all that match, by their addresses."""
+    return [html.unescape(link) for link in re.findall(r'href="(/act[^"]*matching=stuck[^"]*)"', page)]
+
+
+def test_more_than_a_page_can_be_selected_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "SIZE", 2)
+    found(desk, [stuck("1"), stuck("2")])
+    assert wide(text()) == []
+    found(desk, [stuck("1"), stuck("2"), stuck("3")])
+    page = text()
+    assert "Select all 3 matching:" in page
+    assert [re.findall(r"act=(\w+)", link) for link in wide(page)] == [["requeue"], ["fail"], ["remove"]]
+    assert wide(text(Role.OPERATOR)) == []
+
+
+def test_what_a_filter_holds_can_be_selected_at_once_and_the_link_carries_the_filter(desk: Desk) -> None:
+    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.DOOMED)])
+    page = text(address=f"/stuck?verdict=abandoned&queue=main/{BASE}")
+    assert "Select all 2 matching:" in page
+    asked = QueryDict(wide(page)[0].partition("?")[2])
+    assert (asked["act"], asked["verdict"], asked["queue"]) == ("requeue", "abandoned", f"main/{BASE}")
+    assert asked["back"].startswith("/stuck?")
+    assert wide(text(address="/stuck?verdict=doomed")) == [], "one job has its own buttons"
+
+
+def test_all_of_a_cut_inbox_are_those_that_are_listed(desk: Desk) -> None:
+    found(desk, [stuck("1"), stuck("2")], more=400)
+    assert "Select all 2 matching, of those that are listed:" in text(address="/stuck?verdict=abandoned")
+
+
+def test_nothing_is_offered_on_all_of_what_is_read_only(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dashboard import buttons
+
+    found(desk, [stuck("1"), stuck("2")])
+    monkeypatch.setattr(buttons, "_read_only", lambda: frozenset({"main"}))
+    assert wide(text(address="/stuck?verdict=abandoned")) == []
 
 
 @pytest.mark.parametrize("method", ["post", "put", "delete"])

@@ -1,0 +1,82 @@
+"""All jobs of the inbox that match a filter: listed there a moment ago, each looked at afresh, by queue.
+
+A queue that cannot be looked at, or not be changed in this way, is told; it keeps nobody from acting on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from dashboard import confirmation
+from dashboard.inbox import Filter
+from dashboard.live import mirror
+from recovery.actions import runner
+from recovery.actions.runner import Preview
+from recovery.domain.acting import Order, Seen
+from recovery.domain.inbox import Inbox
+from recovery.domain.jobs import State
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.verdicts import Stuck
+from recovery.errors import Forbidden, Missing, StoreError, Unsupported
+from recovery.reads import lists, stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One queue's share: how many jobs of it match, and its preview, or `why` there is none."""
+
+    queue: QueueRef
+    count: int
+    preview: Preview | None = None
+    missing: tuple[JobRef, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`note` says which jobs are meant, and which are not."""
+
+    parts: tuple[Part, ...]
+    note: str
+
+
+def look(wanted: Order, chosen: Filter, among: Collection[str] | None) -> Look:
+    """`wanted` has the act, who, why and how; `among`: jobs that came after what was shown are not meant.
+
+    Raises Forbidden.
+    """
+    if not wanted.actor.may_bulk:
+        raise Forbidden("All jobs that match at once take the right to act in bulk.")
+    inbox = stuck.newest()
+    found: dict[QueueRef, list[Stuck]] = {}
+    for line in inbox.rows if inbox else ():
+        if chosen.holds(line) and (among is None or confirmation.name(line.job) in among):
+            found.setdefault(line.job.queue, []).append(line)
+    return Look(tuple(_part(wanted, ref, lines) for ref, lines in found.items()), _note(inbox, chosen))
+
+
+def _part(wanted: Order, ref: QueueRef, lines: list[Stuck]) -> Part:
+    try:
+        seen, missing = _seen(ref, lines)
+        preview = runner.preview(replace(wanted, queue=ref, jobs=seen)) if seen else None
+    except (Unsupported, Missing, StoreError) as error:
+        return Part(ref, len(lines), why=str(error))
+    return Part(ref, len(lines), preview, missing)
+
+
+def _seen(ref: QueueRef, lines: list[Stuck]) -> tuple[tuple[Seen, ...], tuple[JobRef, ...]]:
+    queue = lists.locate(ref, mirror.newest())
+    places = [(line.job.id, line.row.state if line.row else State.ACTIVE) for line in lines]
+    rows = queue.reader.rows(queue.wire, ref, places)
+    gone = tuple(line.job for line, row in zip(lines, rows, strict=True) if row is None)
+    return tuple(Seen.of(row) for row in rows if row is not None), gone
+
+
+def _note(inbox: Inbox | None, chosen: Filter) -> str:
+    if inbox is None:
+        return "Nobody has looked for stuck jobs yet, so none is meant."
+    words = f"All jobs that are listed as stuck{f', {chosen.words}' if chosen else ''}."
+    if unlisted := inbox.stuck - len(inbox.rows):
+        words += f" The list has the {len(inbox.rows):,} most urgent; {unlisted:,} more are neither listed nor meant."
+    return words
