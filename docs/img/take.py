@@ -26,8 +26,14 @@ HERE = Path(__file__).parent
 BIND = "127.0.0.1:8977"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 SETTLE_MS = 900  # for the first tick and a chart to be drawn
+STUCK_MS = 180_000
 WIDTHS = {"wide": 1280, "narrow": 360}
-KEPT = {"queues-light-wide": "queues", "job-dark-wide": "job", "queues-dark-narrow": "phone"}
+KEPT = {
+    "queues-light-wide": "queues",
+    "stuck-light-wide": "stuck",
+    "job-dark-wide": "job",
+    "queues-dark-narrow": "phone",
+}
 TABS = (("active", "imports", "active"), ("failed", "payments", "failed"), ("history", "emails", "history"))
 LIFE_SECONDS = 75.0  # for the demo to fill more than a minute of the charts
 LINK = re.compile(r"http://\S+/welcome/\S+")
@@ -95,6 +101,8 @@ def pictures(browser: Browser, session: list[dict[str, object]]) -> Iterator[tup
             page = context.new_page()
             for name, path in addresses(page):
                 page.goto(path)
+                if name == "stuck":  # the demo's worker dies again and again; sooner or later it has left something
+                    page.wait_for_selector("[data-row]", timeout=STUCK_MS)
                 page.wait_for_timeout(SETTLE_MS)
                 yield f"{name}-{theme}-{width}", page.screenshot()
             context.close()
@@ -103,6 +111,7 @@ def pictures(browser: Browser, session: list[dict[str, object]]) -> Iterator[tup
 def addresses(page: Page) -> Iterator[tuple[str, str]]:
     """The pages worth a picture; the job is the first one of the orphaned queue."""
     yield "queues", "/queues"
+    yield "stuck", "/stuck"
     page.goto("/queues")
     queues = [str(link.get_attribute("href")) for link in page.query_selector_all("a[href*='/queues/main/']")]
     for name, wanted, tab in TABS:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
 from tests.browser.seeds import Seeds, seed
 from tests.fleet import Fleet
@@ -145,4 +145,7 @@ def open_page(
 
     yield page
     for context in contexts:
+        for opened in context.pages:
+            with suppress(Error):  # a context that is closed while a page is on its way may never be
+                opened.wait_for_load_state("load")
         context.close()

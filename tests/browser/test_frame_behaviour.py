@@ -108,7 +108,7 @@ def test_requests_never_overlap_and_rest_after_an_error(open_page: Open, complai
 
 
 def test_the_palette_opens_by_key_finds_and_goes(open_page: Open) -> None:
-    page = open_page("/users")
+    page = open_page("/queues")
     page.keyboard.press("Control+k")
     palette = page.get_by_role("dialog", name="Find a queue, a job, a page")
     expect(palette).to_be_visible()
