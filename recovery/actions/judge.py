@@ -127,8 +127,8 @@ def _recover(look: _Look) -> list[str]:
 
 
 def _is_bare(look: _Look) -> bool:
-    """Malformed or stray, which hides that it is an orphan as well; one look is proof."""
-    return look.of_lock in (Kind.STRAY, Kind.MALFORMED) and not has_window(look.flavour)
+    """No lock was seen, and where a job is taken and locked in one step the script's own look will be the proof."""
+    return look.of_lock in (Kind.STRAY, Kind.MALFORMED, Kind.UNLOCKED) and not has_window(look.flavour)
 
 
 def _requeue(look: _Look) -> list[str]:
