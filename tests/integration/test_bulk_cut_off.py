@@ -285,7 +285,7 @@ BullMQOperator.chunk = lambda self, act: 20
 hands = bulk.Runner(registry(), term=100)
 while True:
     hands.run(0)
-    time.sleep(0.05)
+    time.sleep(0.05)  # the rhythm of a scheduler; the test itself waits for what is in the database
 """
 
 

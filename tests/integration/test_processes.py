@@ -20,12 +20,13 @@ from recovery.processes.supervisor import LONGEST_PAUSE, STEADY_AFTER, Superviso
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
 
+# Children that do nothing until somebody ends them, which is what is tested; ten minutes bound them if nobody does.
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 DEAF = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('deaf', file=sys.stderr, flush=True)
-time.sleep(600)
+time.sleep(600)  # until it is killed
 """
 STARTS_ANOTHER = """
 import subprocess, sys
@@ -64,7 +65,7 @@ PARENT = """
     from recovery.processes.child import Child, Command
     child = Child(Command("child", [sys.executable, "-c", "import time; time.sleep(600)"]), print)
     print(child.pid, flush=True)
-    time.sleep(600)
+    time.sleep(600)  # until it is killed
 """
 
 
