@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from recovery.actions.bulk import Runner
-from recovery.connections.registry import registry
+from recovery.connections.registry import registry, reset
 from tests.acting import Bench, set_up
 from tests.stores import Store
 
@@ -25,3 +25,21 @@ def hands(bench: Bench) -> Iterator[Runner]:
     hands = Runner(registry())
     yield hands
     hands.close()
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Configures the process by its environment, as the commands of the shell find it."""
+
+    def configure(**environ: str) -> None:
+        reset()
+        for name, value in {"UNSTALL_CONFIG": "", "UNSTALL_STATE_URL": "", **environ}.items():
+            if value:
+                monkeypatch.setenv(name, value)
+            else:
+                monkeypatch.delenv(name, raising=False)
+
+    (tmp_path / "apart").mkdir()
+    monkeypatch.chdir(tmp_path / "apart")
+    yield configure
+    reset()

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from recovery.connections import registry
 from tests.stores import Store
 from tests.watching import NOW, add, bullmq, finish
-
-
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Configures the process by its environment."""
-
-    def configure(**environ: str) -> None:
-        registry.reset()
-        for name, value in {"UNSTALL_CONFIG": "", "UNSTALL_STATE_URL": "", **environ}.items():
-            if value:
-                monkeypatch.setenv(name, value)
-            else:
-                monkeypatch.delenv(name, raising=False)
-
-    monkeypatch.chdir(tmp_path)
-    yield configure
-    registry.reset()
 
 
 def _run(*arguments: str) -> str:
