@@ -7,6 +7,7 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from tests.browser.seeds import Seeds
+from tests.waiting import until
 
 Open = Callable[..., Page]
 _BARS = ".chart .barlayer .point path"
@@ -24,7 +25,7 @@ def _drawn(page: Page) -> None:
 def test_the_chart_takes_the_colours_of_the_theme(open_page: Open, seeds: Seeds) -> None:
     page = open_page(f"{seeds.mail}?tab=history", theme="light")
     _drawn(page)
-    light = _colours(page)
+    light = until(lambda: _colours(page), what="a chart that is not just being drawn")
     assert len(light) == 2, "completed and failed"
     page.keyboard.press("t")
     page.keyboard.press("t")
@@ -36,8 +37,7 @@ def test_the_chart_takes_the_colours_of_the_theme(open_page: Open, seeds: Seeds)
 def test_the_chart_fits_on_a_phone(open_page: Open, seeds: Seeds) -> None:
     page = open_page(f"{seeds.mail}?tab=history", theme="dark", width=360)
     _drawn(page)
-    chart = page.locator(".chart .main-svg").first.bounding_box()
-    assert chart is not None
+    chart = until(page.locator(".chart .main-svg").first.bounding_box, what="a chart that is not just being drawn")
     assert chart["width"] <= 360
 
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.seeds import Seeds
+from tests.waiting import until
 
 Open = Callable[..., Page]
 # Lines of each cell's text beside the words it has: more lines than words means that a word was broken.
@@ -47,8 +48,7 @@ def test_a_payload_too_long_for_a_page_is_offered_and_not_left_blank(open_page: 
 
 def test_a_name_of_300_characters_leaves_room_for_the_rest(open_page: Open, seeds: Seeds) -> None:
     page = open_page("/queues?q=xxxxxxxxxx")
-    row = page.locator("[data-row]").bounding_box()
-    assert row is not None
+    row = until(page.locator("[data-row]").bounding_box, what="a row that is not just being refreshed")
     assert row["height"] < 120
 
 

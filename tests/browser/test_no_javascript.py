@@ -36,7 +36,8 @@ def test_pages_of_a_list_lose_nothing(open_page: Open, seeds: Seeds) -> None:
     page = open_page(f"{seeds.mail}?tab=completed", javascript=False)
     ids: list[str] = page.locator("[data-row] a.id").all_inner_texts()
     while page.locator("#next").count():
-        page.locator("#next").click()
+        with page.expect_navigation():
+            page.locator("#next").click()
         ids += page.locator("[data-row] a.id").all_inner_texts()
     assert len(ids) == len(set(ids)) == 60
 
@@ -45,7 +46,8 @@ def test_the_whole_log_of_a_job_can_be_read_backwards(open_page: Open, seeds: Se
     page = open_page(f"{seeds.logged}?tab=logs", javascript=False)
     expect(page.locator(".log li").last).to_have_text(f"line {LOG_LINES}")
     while page.locator("#earlier").count():
-        page.locator("#earlier").click()
+        with page.expect_navigation():
+            page.locator("#earlier").click()
     expect(page.locator(".log li").first).to_have_text("line 1")
 
 

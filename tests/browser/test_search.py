@@ -61,7 +61,8 @@ def test_without_javascript_each_slice_is_a_page(open_page: Open, seeds: Seeds) 
     page = open_page(f"/search?q={NEEDLE}&by=data&{_CROWD}", person="operator", javascript=False)
     slices = 0
     while page.locator("#go-on").count():
-        page.locator("#go-on").click()
+        with page.expect_navigation():
+            page.locator("#go-on").click()
         slices += 1
     assert slices > 3
     expect(page.locator("#found")).to_contain_text(f"{CROWD:,} looked at, 1 found.")
