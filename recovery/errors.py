@@ -18,6 +18,7 @@ UnstallError
 ├── Unsupported            this flavour or version cannot do it; the text says why
 ├── BadOrder               an order that says too little or too much to be carried out: no reason, no job
 ├── Forbidden              whoever asks has not the right
+├── Fenced                 another scheduler leads under a later epoch, so nothing was done
 └── NotRecorded            the audit could not be written, so nothing was done
 """
 
@@ -118,6 +119,10 @@ class BadOrder(UnstallError):
 
 class Forbidden(UnstallError):
     """Whoever asks has not the right; the text says which right it takes."""
+
+
+class Fenced(UnstallError):
+    """A script met a later epoch than its own and wrote nothing: whoever called it leads no more."""
 
 
 class NotRecorded(UnstallError):

@@ -1,4 +1,4 @@
-"""What the engine remembers in the database: the audit, incidents, bulk runs, and who leads.
+"""What the engine remembers in the database: audit, incidents, runs, policies, brakes, and who leads.
 
 Names from Redis may hold any bytes, which no database takes as text: columns named `base` and `job` hold them as
 `refs.slug` writes them. Times are milliseconds since 1970, as everywhere in the engine.
@@ -151,3 +151,108 @@ class Lease(models.Model):
     epoch = models.BigIntegerField()  # rises with each change of holder, and never falls
     since = models.BigIntegerField()
     expires_at = models.BigIntegerField()
+
+
+class PolicyLayer(models.Model):
+    """What somebody wrote about the scanners on the page: for one queue, one deployment, or all ("")."""
+
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    written = models.TextField()  # JSON, in the words of domain/policy_text.py
+    by = models.CharField(max_length=200)
+    at = models.BigIntegerField()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["deployment", "base"], name="policy_one_each")]
+
+
+class BrakeState(models.Model):
+    """What a brake remembers, as its value writes itself. Whoever changes it names the version that was read."""
+
+    kind = models.CharField(max_length=8)  # store, budget, breaker, past
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)  # "" for a store
+    key = models.CharField(max_length=_JOB)  # past: job_key; breaker: a digest of its signature, "" for all errors
+    state = models.TextField()  # JSON
+    version = models.BigIntegerField()
+    at = models.BigIntegerField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["kind", "deployment", "base", "key"], name="brake_one_each")
+        ]
+        indexes: ClassVar = [models.Index(fields=["kind", "at"], name="brake_at")]
+
+
+class ScanRun(models.Model):
+    """One run of a scanner that is worth remembering: asked for, acting, failed, or of a scanner that runs seldom."""
+
+    scanner = models.CharField(max_length=32)
+    status = models.CharField(max_length=10, default="waiting")  # waiting, running, ended, failed
+    observes = models.BooleanField(default=False)  # asked to look only, whatever the policies say
+    deployment = models.CharField(max_length=_NAME, default="")  # only there; "": everywhere
+    base = models.CharField(max_length=_BASE, default="")
+    actor = models.TextField(default="")  # JSON of acting.Actor: who asked for it; "": it was due
+    reason = models.TextField(default="")
+    epoch = models.BigIntegerField(null=True)
+    wanted_at = models.BigIntegerField()
+    started_at = models.BigIntegerField(null=True)
+    ended_at = models.BigIntegerField(null=True)
+    looked = models.IntegerField(default=0)
+    found = models.IntegerField(default=0)
+    acted = models.IntegerField(default=0)
+    refused = models.IntegerField(default=0)
+    holds = models.TextField(default="[]")  # JSON: the sentences of the brakes that held
+    trouble = models.TextField(default="")
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["scanner", "id"], name="scan_scanner"),
+            models.Index(fields=["status"], name="scan_status"),
+            models.Index(fields=["wanted_at"], name="scan_wanted"),
+        ]
+
+
+class ScanFind(models.Model):
+    """One job that a run found, and what it did to it."""
+
+    run = models.ForeignKey(ScanRun, on_delete=models.CASCADE, related_name="finds")
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    job = models.CharField(max_length=_JOB)  # job_key; that of "" for the queue itself
+    what = models.TextField()
+    act = models.CharField(max_length=32, default="")  # "": it was only looked at
+    outcome = models.CharField(max_length=16, default="")
+    why = models.TextField(default="")
+    policy = models.TextField(default="")  # which one allowed it, or what held it
+    audit = models.BigIntegerField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["run", "id"], name="find_run")]
+
+
+class ScannerPause(models.Model):
+    """A scanner that somebody has stopped: it does not run until somebody lets it go on."""
+
+    scanner = models.CharField(max_length=32, primary_key=True)
+    by = models.CharField(max_length=200)
+    at = models.BigIntegerField()
+    reason = models.TextField(default="")
+
+
+class HookCall(models.Model):
+    """One call of a recovery hook that is due, or that failed and is tried again; done ones are deleted."""
+
+    hook = models.CharField(max_length=_NAME)
+    event = models.CharField(max_length=16)  # lost, recovered
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    job = models.CharField(max_length=_JOB)
+    told = models.TextField(default="{}")  # JSON: what the hook is told beside these
+    at = models.BigIntegerField()
+    due_at = models.BigIntegerField()
+    tries = models.IntegerField(default=0)
+    trouble = models.TextField(default="")
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["due_at"], name="hook_due")]

@@ -129,6 +129,7 @@ class Target:
     wire: Wire
     ref: QueueRef
     flavour: Flavour
+    epoch: int | None = None  # scripts refuse one that is older than the newest they have met; None asks nothing
 
 
 class QueueOperator(Protocol):

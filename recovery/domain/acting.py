@@ -103,7 +103,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts: a person, a machine token, the shell, or a scanner."""
+    """Who acts: a person, a machine token, the shell, or a scanner (whose `name` is the scanner's)."""
 
     kind: str  # person, token, shell, scanner
     name: str
@@ -123,6 +123,7 @@ class Order:
     reason: str
     jobs: tuple[Seen, ...] = ()
     options: Options = Options()
+    epoch: int | None = None  # of the scheduler that carries it out; None: a person or the shell does, right now
 
 
 @dataclass(frozen=True, slots=True)

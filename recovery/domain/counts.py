@@ -32,6 +32,7 @@ class Library(StrEnum):
     BULL = "bull"
     BULLMQ = "bullmq"
     PRO = "bullmq-pro"
+    TABLE = "table"  # rows of a SQL database
     UNKNOWN = "unknown"
 
 
@@ -52,7 +53,7 @@ class Flavour(NamedTuple):
 
     @property
     def label(self) -> str:
-        names = {Library.BULL: "Bull", Library.BULLMQ: "BullMQ", Library.PRO: "BullMQ Pro"}
+        names = {Library.BULL: "Bull", Library.BULLMQ: "BullMQ", Library.PRO: "BullMQ Pro", Library.TABLE: "Table"}
         name = names.get(self.library, "unknown")
         number = ".".join(self.version.split(".")[:2]) or (str(self.major) if self.major else "")
         if self.upto and not self.version:

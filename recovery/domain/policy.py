@@ -44,11 +44,13 @@ class Duty:
     mode: Mode = Mode.OBSERVE
     after: int = 0
     most: int = 100  # jobs in one run
+    release: bool = False  # take the lock of a job whose holder's connection is gone, without waiting for its end
 
     @property
     def words(self) -> str:
         after = f" after {age(self.after)}" if self.after else ""
-        return f"{'Acts' if self.mode is Mode.ACT else 'Observes'}{after}, at most {self.most:,} jobs in one run."
+        said = f"{'Acts' if self.mode is Mode.ACT else 'Observes'}{after}, at most {self.most:,} jobs in one run."
+        return f"{said} Releases locks whose holder has gone." if self.release else said
 
 
 @dataclass(frozen=True, slots=True)
