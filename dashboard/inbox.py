@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from django.utils.http import urlencode
 
 from dashboard.addresses import written
-from recovery.domain.refs import QueueRef
+from recovery.domain.refs import QueueRef, shown
 from recovery.domain.verdicts import Cause, Kind, Stuck
 
 POISON = "poison"
-_NAMES = ("queue", "cause", "verdict")
+_NAMES = ("queue", "cause", "verdict", "server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,14 @@ class Filter:
     queue: str = ""  # DEPLOYMENT/BASE as addresses write it
     cause: str = ""
     verdict: str = ""  # a kind, or "poison"
+    server: str = ""  # as it is shown, or "unknown"
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> Filter:
         return cls(*(asked.get(name, "") for name in _NAMES))
 
     def __bool__(self) -> bool:
-        return bool(self.queue or self.cause or self.verdict)
+        return bool(self.told)
 
     @property
     def address(self) -> str:
@@ -49,6 +50,7 @@ class Filter:
         return (
             self.queue in ("", written(stuck.job.queue))
             and self.cause in ("", _cause(verdict.cause))
+            and self.server in ("", _server(stuck))
             and (self.verdict in ("", verdict.kind.value) or (self.verdict == POISON and verdict.is_poison))
         )
 
@@ -69,9 +71,13 @@ def fields(chosen: Filter, lines: Iterable[Stuck]) -> tuple[Field, ...]:
     lines = tuple(lines)
     queues = Counter(line.job.queue for line in lines)
     causes = Counter(_cause(line.verdict.cause) for line in lines)
+    servers = Counter(map(_server, lines))
     return (
         _field("verdict", "All verdicts", chosen.verdict, _kinds(lines)),
-        _field("cause", "All causes", chosen.cause, [(name, _counted(name, count)) for name, count in causes.items()]),
+        _field("cause", "All causes", chosen.cause, _names(causes)),
+        _field(
+            "server", "All servers", chosen.server, [(name, _counted(name, servers[name])) for name in sorted(servers)]
+        ),
         _field("queue", "All queues", chosen.queue, [_queue(ref, count) for ref, count in sorted(queues.items())]),
     )
 
@@ -81,6 +87,10 @@ def _kinds(lines: tuple[Stuck, ...]) -> list[tuple[str, str]]:
     told = [(kind.value, _counted(kind.value, kinds[kind])) for kind in Kind if kind in kinds]
     poison = sum(line.verdict.is_poison for line in lines)
     return [*told, (POISON, _counted(POISON, poison))] if poison else told
+
+
+def _names(counted: Counter[str]) -> list[tuple[str, str]]:
+    return [(name, _counted(name, counted[name])) for name in sorted(counted)]
 
 
 def _counted(name: str, count: int) -> str:
@@ -93,6 +103,10 @@ def _queue(ref: QueueRef, count: int) -> tuple[str, str]:
 
 def _cause(cause: Cause) -> str:
     return cause.value or "unknown"
+
+
+def _server(stuck: Stuck) -> str:
+    return shown(stuck.server) or "unknown"
 
 
 def _field(name: str, all: str, value: str, values: list[tuple[str, str]]) -> Field:

@@ -55,6 +55,7 @@ def line(stuck: Stuck) -> Cells:
         "queue_url": f"{reverse('queue', args=[queue.deployment, queue.base])}?tab=active",
         "since": stuck.since or None,
         "holder": shown(stuck.holder),
+        "server": shown(stuck.server),
     }
 
 

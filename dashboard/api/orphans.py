@@ -29,6 +29,7 @@ class Orphan(JobName):
     name: str
     since: int = Field(description="Since when it has had this verdict.")
     holder: str | None
+    server: str | None = Field(description="From where its holder is or was connected.")
     verdict: VerdictOn
     incident: int | None
     seen: Seen | None = Field(description="As it was at that look.")
@@ -40,6 +41,7 @@ class Orphan(JobName):
             name=shown(line.name),
             since=line.since,
             holder=shown(line.holder) or None,
+            server=shown(line.server) or None,
             verdict=VerdictOn.of(line.verdict),
             incident=line.incident,
             seen=Seen.of(line.row) if line.row else None,
@@ -64,6 +66,7 @@ class OrphanQuery(Schema):
     queue: str = Field(default="", max_length=NAME_LIMIT, description="DEPLOYMENT/ID")
     verdict: Kind | None = None
     cause: Cause | None = None
+    server: str = Field(default="", max_length=NAME_LIMIT, description="From where its holder is or was connected.")
     cursor: int = Field(default=0, ge=0, le=ROW_LIMIT, description="What next was on the page before.")
     size: int = Field(default=SIZE, ge=1, le=SIZE)
 
@@ -75,6 +78,7 @@ class OrphanQuery(Schema):
             if (ref is None or line.job.queue == ref)
             and (self.verdict is None or line.verdict.kind is self.verdict)
             and (self.cause is None or line.verdict.cause is self.cause)
+            and self.server in ("", shown(line.server))
         ]
 
 

@@ -138,7 +138,7 @@ def _predicted(found: Inbox | None) -> dict[str, Any]:
 
 def _all_acts(found: Inbox, chosen: Filter, back: str) -> list[dict[str, Any]]:
     """Of each queue with several orphans: all of them, as the scheduler finds them, listed here or not."""
-    if chosen.cause or chosen.verdict not in ("", Kind.ORPHAN.value, Kind.ABANDONED.value):
+    if chosen.cause or chosen.server or chosen.verdict not in ("", Kind.ORPHAN.value, Kind.ABANDONED.value):
         return []
     snapshot, told = mirror.newest(), []
     for tally in sorted(found.queues, key=lambda tally: -_orphans(tally)):

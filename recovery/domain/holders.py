@@ -35,6 +35,25 @@ def holder(row: JobRow, around: Surroundings) -> Holder:
     return Holder.UNKNOWN if _is_renewed(row, around, departures(row.worker, around)[-1:]) else Holder.GONE
 
 
+def server(row: JobRow, around: Surroundings) -> str:
+    """From where its holder is connected, or was when it was last seen; "" when nobody knows."""
+    is_named = bool(row.worker) and not around.unnamed
+    gone = departures(row.worker, around) if is_named else ()
+    if is_named and (host := around.hosts.get(row.worker) or (gone[-1].host if gone else "")):
+        return host
+    if around.nobody_is_here:
+        known = {change.host for change in around.left}
+    else:
+        known = set() if is_named or row.lock is None else set(around.hosts.values())
+    return known.pop() if len(known) == 1 else ""
+
+
+def host_of(address: str) -> str:
+    """Of an address as CLIENT LIST writes it; "" for a unix socket."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]") if port.isdigit() and port != "0" else ""
+
+
 def departures(name: str, around: Surroundings) -> tuple[Change, ...]:
     return tuple(change for change in around.left if change.name == name)
 

@@ -4,7 +4,8 @@ it was seen as it is. All of it is frozen; None means that nobody knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 STALLED_INTERVAL = 30_000  # ms; what both libraries use when nobody says otherwise
@@ -29,6 +30,7 @@ class Change:
 
     name: str
     at: int
+    host: str = ""  # from where it was connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Surroundings:
     has_window: bool = True  # Bull, BullMQ ≤ 4: a job is active for a moment before it is locked
     workers: int | None = None
     names: frozenset[str] = frozenset()  # of the connected workers that have one
+    hosts: Mapping[str, str] = field(default_factory=dict)  # from where they are connected; "" for those without a name
     # Connected workers without a name: one of them may hold any job, whatever name is written in it.
     unnamed: int = 0
     left: tuple[Change, ...] = ()  # workers that went, oldest first

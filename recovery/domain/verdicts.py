@@ -113,3 +113,4 @@ class Stuck:
     holder: str = ""  # worker, as far as it is known
     row: JobRow | None = None
     incident: int | None = None  # number of the open incident
+    server: str = ""  # from where its holder is or was connected, as far as it is known

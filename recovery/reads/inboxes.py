@@ -75,13 +75,14 @@ def _stuck(stuck: Stuck) -> list[Any]:
         stuck.holder,
         _row(row) if row else None,
         stuck.incident,
+        stuck.server,
     ]
 
 
 def _read_stuck(written: list[Any]) -> Stuck:
-    (deployment, base, id), name, verdict, since, holder, row, incident = written
+    (deployment, base, id), name, verdict, since, holder, row, incident, server = written
     job = JobRef(QueueRef(deployment, base), id)
-    return Stuck(job, name, _verdict(verdict), since, holder, _read_row(job, row) if row else None, incident)
+    return Stuck(job, name, _verdict(verdict), since, holder, _read_row(job, row) if row else None, incident, server)
 
 
 def _row(row: JobRow) -> list[Any]:

@@ -151,7 +151,7 @@ def _memory(row: bytes) -> Memory | None:
 
 
 def _changes(written: Any) -> tuple[Change, ...]:
-    return tuple(Change(name, at) for name, at in written)
+    return tuple(Change(*change) for change in written)
 
 
 def _own(row: bytes) -> tuple[str, int | None]:

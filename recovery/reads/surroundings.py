@@ -9,6 +9,7 @@ from collections.abc import Collection
 from recovery.backends.bullmq.versions import MARKER_KEY
 from recovery.config import Config
 from recovery.domain.counts import Flavour, Library, QueueSample, Snapshot, Worker
+from recovery.domain.holders import host_of
 from recovery.domain.n8n import is_n8n
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import RENEWED_ABOVE, Surroundings
@@ -40,6 +41,7 @@ def around(
         has_window=has_window(flavour),
         workers=sample.workers if is_fresh else None,
         names=frozenset(worker.name for worker in workers if worker.name),
+        hosts=_hosts(workers),
         unnamed=sum(not worker.name for worker in workers),
         left=memory.left,
         came=memory.came,
@@ -74,6 +76,15 @@ def has_window(flavour: Flavour) -> bool:
     """Whether a job may be active for a moment before it is locked: where in doubt, it may."""
     is_new = flavour.major is not None and flavour.major >= MARKER_KEY and not flavour.mixed
     return not (flavour.library is Library.BULLMQ and is_new)
+
+
+def _hosts(workers: Collection[Worker]) -> dict[str, str]:
+    """By name. Of one name on several hosts, as of those without a name, nobody knows which one holds a job."""
+    found: dict[str, str] = {}
+    for worker in workers:
+        host = host_of(worker.address)
+        found[worker.name] = host if found.get(worker.name, host) == host else ""
+    return found
 
 
 def _counts_late(flavour: Flavour) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from recovery.domain.counts import Worker
+from recovery.domain.holders import host_of
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Change
 
@@ -57,6 +58,10 @@ def joined(known: Changes, new: Changes, now: int) -> Changes:
 
 def _moves(before: Mapping[_Connection, str], here: Mapping[_Connection, str], now: int) -> Moves:
     names = set(here.values())
-    left = [name for connection, name in before.items() if connection not in here and (not name or name not in names)]
-    came = [name for connection, name in here.items() if connection not in before]
-    return Moves(tuple(Change(name, now) for name in left), tuple(Change(name, now) for name in came))
+    left = [item for item in before.items() if item[0] not in here and (not item[1] or item[1] not in names)]
+    came = [item for item in here.items() if item[0] not in before]
+    return Moves(_changes(left, now), _changes(came, now))
+
+
+def _changes(found: Iterable[tuple[_Connection, str]], now: int) -> Changes:
+    return tuple(Change(name, now, host_of(address)) for (address, _), name in found)

@@ -10,6 +10,7 @@ from itertools import groupby
 from recovery.backends.base import Wire
 from recovery.backends.shared import actives
 from recovery.config import Config
+from recovery.domain.holders import server
 from recovery.domain.inbox import ROW_LIMIT
 from recovery.domain.jobs import JobRow, Lock
 from recovery.domain.refs import JobRef, QueueRef
@@ -70,6 +71,7 @@ class Lines:
             since=one.mark.since,
             holder="" if around.unnamed else row.worker,
             row=row,
+            server=server(row, around),
         )
 
     def _row(self, one: Judged) -> JobRow:

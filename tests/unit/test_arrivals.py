@@ -9,10 +9,11 @@ from recovery.scanners.arrivals import KEPT, KEPT_FOR, Arrivals, Moves, joined
 
 NOW = 1_795_000_000_000
 MAIL = QueueRef("main", "bull:mail")
+HOST = "10.0.0.1"
 
 
 def worker(connection: int, name: str = "", queue: QueueRef = MAIL) -> Worker:
-    return Worker(queue, name, f"10.0.0.1:{connection}", 1, 0, "bzpopmin", str(connection))
+    return Worker(queue, name, f"{HOST}:{connection}", 1, 0, "bzpopmin", str(connection))
 
 
 def test_the_first_look_says_nothing_of_anybody() -> None:
@@ -24,13 +25,13 @@ def test_who_went_and_who_came_is_told_by_queue() -> None:
     other = QueueRef("main", "bull:other")
     arrivals.since([worker(1, "a"), worker(2), worker(9, "x", other)], NOW)
     moves = arrivals.since([worker(1, "a"), worker(3, "b"), worker(9, "x", other)], NOW + 5)
-    assert moves == {MAIL: Moves(left=(Change("", NOW + 5),), came=(Change("b", NOW + 5),))}
+    assert moves == {MAIL: Moves(left=(Change("", NOW + 5, HOST),), came=(Change("b", NOW + 5, HOST),))}
 
 
 def test_a_queue_whose_workers_all_went_is_told_too() -> None:
     arrivals = Arrivals()
     arrivals.since([worker(1, "a")], NOW)
-    assert arrivals.since([], NOW + 5) == {MAIL: Moves(left=(Change("a", NOW + 5),))}
+    assert arrivals.since([], NOW + 5) == {MAIL: Moves(left=(Change("a", NOW + 5, HOST),))}
 
 
 def test_a_named_worker_that_reconnected_has_not_gone() -> None:

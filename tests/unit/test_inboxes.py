@@ -23,7 +23,9 @@ def line(since: int, kind: Kind, *, is_poison: bool = False) -> Stuck:
 
 def test_every_field_survives() -> None:
     tally = Tally(QUEUE, {Kind.ORPHAN: 3, Kind.HELD: 9}, 1, 12, 4, 99, Watchdog(1, 30_000, True, None), "no")
-    inbox = Inbox(99, (Stuck(JOB, "mail", VERDICT, 3, "mail-3", ROW, 8), line(1, Kind.GHOST)), (tally,), ("x",))
+    inbox = Inbox(
+        99, (Stuck(JOB, "mail", VERDICT, 3, "mail-3", ROW, 8, "10.0.0.7"), line(1, Kind.GHOST)), (tally,), ("x",)
+    )
     assert decode(encode(inbox)) == inbox
 
 

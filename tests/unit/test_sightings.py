@@ -14,7 +14,7 @@ from tests.stores import Store
 
 REF = QueueRef("eu", "bull:\udcff/x")
 MARK = Mark(Kind.UNLOCKED, 5, 4, 3, (2, None, 1, 0), 1)
-MEMORY = Memory(1, 2, 30_000, 29_000, 9, (Change("a\udcff", 7),), (Change("", 8),))
+MEMORY = Memory(1, 2, 30_000, 29_000, 9, (Change("a\udcff", 7, "::1"),), (Change("", 8),))
 
 
 @pytest.mark.parametrize(

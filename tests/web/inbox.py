@@ -18,7 +18,9 @@ from tests.web.conftest import Desk
 NOBODY = "Nothing happens: no worker is connected."
 
 
-def stuck(id: str, kind: Kind = Kind.ABANDONED, *, base: str = BASE, name: str = "send", **facts: object) -> Stuck:
+def stuck(
+    id: str, kind: Kind = Kind.ABANDONED, *, base: str = BASE, name: str = "send", server: str = "", **facts: object
+) -> Stuck:
     told = {
         "evidence": ("Worker mail-3 lost its connection 4 min ago.",),
         "cause": Cause.CRASHED,
@@ -28,7 +30,8 @@ def stuck(id: str, kind: Kind = Kind.ABANDONED, *, base: str = BASE, name: str =
     } | facts
     ref = QueueRef("main", base).job(id)
     row = JobRow(ref, State.ACTIVE, name, processed_at=now_ms() - 60_000)
-    return Stuck(ref, name, Verdict(kind, **told), now_ms() - 240_000, "mail-3", row)  # type: ignore[arg-type] # facts
+    verdict = Verdict(kind, **told)  # type: ignore[arg-type] # facts
+    return Stuck(ref, name, verdict, now_ms() - 240_000, "mail-3", row, server=server)
 
 
 def found(

@@ -81,12 +81,14 @@ def test_only_an_admin_gets_check_boxes_and_everything_at_once(desk: Desk) -> No
 def test_the_filter_is_in_the_address(desk: Desk) -> None:
     bullmq(desk.client, "bull:video")
     look(desk, BASE, "bull:video")
-    lines = [stuck("1"), stuck("2", Kind.DOOMED, cause=Cause.DEPLOYED), stuck("3", base="bull:video", is_poison=True)]
-    found(desk, lines)
+    doomed = stuck("2", Kind.DOOMED, cause=Cause.DEPLOYED, server="10.0.0.7")
+    found(desk, [stuck("1"), doomed, stuck("3", base="bull:video", is_poison=True)])
     assert ids(text(address="/stuck?verdict=doomed")) == ["2"]
     assert ids(text(address="/stuck?verdict=poison")) == ["3"]
     assert ids(text(address="/stuck?cause=deployed+over")) == ["2"]
     assert ids(text(address="/stuck?queue=main/bull:video")) == ["3"]
+    assert ids(text(address="/stuck?server=10.0.0.7")) == ["2"]
+    assert ids(text(address="/stuck?server=unknown")) == ["1", "3"]
     assert "No stuck job matches this filter" in text(address="/stuck?queue=main/bull:none")
     assert ids(text(address="/stuck/rows?verdict=doomed")) == ["2"]
 

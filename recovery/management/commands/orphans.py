@@ -106,6 +106,7 @@ def _row(stuck: Stuck) -> dict[str, Any]:
         "poison": verdict.is_poison,
         "orphaned": verdict.orphaned,
         "holder": stuck.holder or None,
+        "server": stuck.server or None,
         "started_at": row.processed_at if row else None,
         "stalls": row.stalls if row else None,
     }
