@@ -38,7 +38,11 @@
     input.dispatchEvent(new CustomEvent("unstall:asked"));
   };
 
+  // What was found for other words than those that stand there now is not what Enter means.
+  let isAwaited = false;
   const follow = () => {
+    isAwaited = list.dataset.answers !== input.value;
+    if (isAwaited) return;
     const link = marked() || options()[0];
     if (link) location.assign(link.href);
   };
@@ -53,7 +57,14 @@
     event.preventDefault();
     follow();
   });
-  list.addEventListener("htmx:afterSwap", () => mark(options()[0]));
+  list.addEventListener("htmx:afterSwap", (event) => {
+    list.dataset.answers = new URL(event.detail.pathInfo.finalRequestPath, location.href).searchParams.get("q") ?? "";
+    mark(options()[0]);
+    if (isAwaited) follow();
+  });
+  input.addEventListener("input", () => {
+    isAwaited = false;
+  });
   document.addEventListener("unstall:palette", () => open());
   if (finds) {
     // A finger or a mouse means the palette; whoever comes by Tab may type here first.
