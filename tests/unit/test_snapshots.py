@@ -96,7 +96,7 @@ def test_a_thousand_queues_take_a_few_milliseconds_each_way() -> None:
     snapshot = _snapshot(1000)
     packed = encode(snapshot)
     decode(packed)
-    assert _fastest(lambda: encode(snapshot)) < 0.040  # 8 ms on an idle core; others may be at work on this one
+    assert _fastest(lambda: encode(snapshot)) < 0.040  # 8 ms on an idle core; two busy ones share their caches
     assert _fastest(lambda: decode(packed)) < 0.040
     assert len(packed) < 150_000
 
@@ -104,9 +104,9 @@ def test_a_thousand_queues_take_a_few_milliseconds_each_way() -> None:
 def _fastest(act: object) -> float:
     times = []
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.thread_time()
         act()  # type: ignore[operator]
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     return min(times)
 
 
