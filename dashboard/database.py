@@ -10,6 +10,9 @@ SCHEMES = ("sqlite", "postgres", "postgresql")
 BUSY_SECONDS = 5  # writers of three processes queue this long for SQLite's one lock
 CONNECT_SECONDS = 3  # a dead PostgreSQL must not hold a page
 STATEMENT_MS = 15_000  # no page asks the database for anything longer
+# A process that is stopped or swapped out in the midst of a transaction keeps its locks, that of the audit's end among
+# them, with which nobody could act. None of ours waits for anything but the database meanwhile.
+IDLE_MS = 10_000
 POOL = {"min_size": 0, "max_size": 8, "timeout": CONNECT_SECONDS}  # a process serves pages from few threads
 
 # FULL: what the audit says will be done must outlive a power cut that follows it.
@@ -32,7 +35,7 @@ def settings_of(url: str, *, pooled: bool = True) -> dict[str, Any]:
         "CONN_HEALTH_CHECKS": True,  # a connection of the pool may have died with the server that it led to
         "OPTIONS": {
             "connect_timeout": CONNECT_SECONDS,
-            "options": f"-c statement_timeout={STATEMENT_MS}",
+            "options": f"-c statement_timeout={STATEMENT_MS} -c idle_in_transaction_session_timeout={IDLE_MS}",
             **dict(parse_qsl(parts.query)),
             **({"pool": POOL} if pooled else {}),
         },

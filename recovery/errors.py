@@ -9,6 +9,7 @@ UnstallError
 │   ├── TlsMismatch        TLS on one side only, or a certificate that does not fit
 │   ├── NotReady           LOADING, MASTERDOWN, CLUSTERDOWN: it will answer later
 │   ├── ReadOnlyStore      a write met a replica
+│   ├── StatementRefused   a database took a statement for wrong: no such table, a constraint; nothing was done
 │   ├── WrongType          under a queue's key is kept what no library keeps there
 │   └── Garbled            an answer of the wrong shape
 ├── Missing                what was asked for is not there (any more)
@@ -25,6 +26,7 @@ UnstallError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class UnstallError(Exception):
@@ -85,6 +87,10 @@ class ReadOnlyStore(StoreError):
     advice = "This is a replica. Point the URL at the master, or use Sentinel."
 
 
+class StatementRefused(StoreError):
+    advice = "Do the columns and values in [[tables]] fit the table, its constraints and its triggers?"
+
+
 class WrongType(StoreError):
     advice = "Another program uses the same names: give the queue, or that program, another prefix."
 
@@ -122,7 +128,16 @@ class Forbidden(UnstallError):
 
 
 class Fenced(UnstallError):
-    """A script met a later epoch than its own and wrote nothing: whoever called it leads no more."""
+    """A script met a later epoch than its own and wrote nothing: whoever called it leads no more.
+
+    `results`: what came of each job of the order, one each, when scripts before that one had done their part; empty
+    when nothing was done at all.
+    """
+
+    def __init__(self, epoch: int, results: tuple[Any, ...] = ()) -> None:
+        self.epoch = epoch
+        self.results = results
+        super().__init__(f"Another scheduler leads (epoch {epoch}).")
 
 
 class NotRecorded(UnstallError):

@@ -1,4 +1,4 @@
-"""One claim on a bulk run, and the work it does until its time is up: gather, then chunk after chunk.
+"""The work on a bulk run until its time is up: gather, then chunk after chunk.
 
 What a run does is safe to repeat: an item has its outcome written after its chunk, and until then the number of the
 intent. A chunk that was cut off is looked at again, and what moved meanwhile is not touched: it may have been us.
@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 
 from recovery.actions import audit, gather, jobs, queues, runner, runs, sight
 from recovery.actions.catalog import ENTRIES
+from recovery.actions.claims import Claim
 from recovery.domain.acting import Done, JobResult, Order, Outcome, Seen
+from recovery.domain.chain import job_key
 from recovery.domain.jobs import JobRow
 from recovery.domain.refs import slug, unslug
-from recovery.models import AuditEntry, BulkItem, BulkRun
+from recovery.errors import Fenced
+from recovery.models import AuditEntry, AuditJob, BulkItem, BulkRun
 
 CUT_OFF = "It was tried in #{number}, which was cut off; it is {state} now. It may have been this run."
 NOT_DONE = "It was cut off, and looked at again: nothing was done to this job."
@@ -27,55 +30,21 @@ NOT_DONE = "It was cut off, and looked at again: nothing was done to this job."
 _SECOND = "second try"
 
 
-class Lost(Exception):
-    """Somebody else runs it now."""
-
-
 class Held(Exception):
     """It cannot go on for now; the text says why."""
 
 
-@dataclass(slots=True)
-class Claim:
-    """The right to run one run: its last beat, which only its holder knows."""
+def work(claim: Claim, go_on: Callable[[], bool], epoch: int | None = None) -> None:
+    """Until it is over, or `go_on` says no. `epoch`: of the scheduler that does it.
 
-    run: BulkRun
-
-    @classmethod
-    def take(cls, id: int, now: int, term: int, mine: int | None) -> Claim | None:
-        """One conditional UPDATE; None when another holds it."""
-        run = BulkRun.objects.filter(pk=id, status__in=runs.OPEN).first()
-        if run is None or (run.beat_at is not None and run.beat_at != mine and now - run.beat_at < term):
-            return None
-        claim = cls(run)
-        try:
-            claim.beat(now)
-        except Lost:
-            return None
-        return claim
-
-    def beat(self, now: int, **facts: object) -> None:
-        """Says that we are here, with what has changed. Raises Lost."""
-        last = self.run.beat_at
-        now = max(now, (last or 0) + 1)
-        held = BulkRun.objects.filter(pk=self.run.pk, beat_at=last)
-        if not held.update(beat_at=now, **facts):
-            raise Lost
-        self.run.beat_at = now
-        for name, value in facts.items():
-            setattr(self.run, name, value)
-
-    def leave(self) -> None:
-        """Anybody may go on at once."""
-        BulkRun.objects.filter(pk=self.run.pk, beat_at=self.run.beat_at).update(beat_at=None)
-
-
-def work(claim: Claim, go_on: Callable[[], bool]) -> None:
-    """Until it is over, or `go_on` says no. Raises Lost, Held, StoreError, NotRecorded, Unsupported, Missing."""
+    Raises Lost, Held, Fenced, StoreError, NotRecorded, Unsupported, Missing.
+    """
     run = claim.run
     if run.started_at is None:
         claim.beat(sight.now(), started_at=sight.now())
-    order = runs.order_of(run)
+    order = replace(runs.order_of(run), epoch=epoch)
+    scene = sight.scene(order.queue, order.act, epoch)
+    scene.operator.fence(scene.target)  # what one before us may still send comes too late, so what we see stays true
     if ENTRIES[order.act].in_steps:
         _sweep(claim, order, go_on)
         return
@@ -84,7 +53,6 @@ def work(claim: Claim, go_on: Callable[[], bool]) -> None:
         return
     if run.status != runs.RUNNING:
         claim.beat(sight.now(), status=runs.RUNNING)
-    scene = sight.scene(order.queue, order.act)
     while _is_wanted(claim, go_on):
         items = list(_left(run)[: scene.operator.chunk(order.act)])
         if not items:
@@ -129,9 +97,12 @@ def _gather(claim: Claim, order: Order, selection: gather.Selection, go_on: Call
 
 
 def _chunk(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
-    """One chunk through the door; each job's result into its item."""
+    """One chunk through the door; each job's result into its item. When it is fenced, none: whoever leads settles them.
+
+    Which of them were done by then is in the audit.
+    """
     seen = tuple(map(runs.seen_of, items))
-    results = runner.perform(replace(order, jobs=seen), lambda intent: _mark(items, intent))
+    results = runner.perform(replace(order, jobs=seen), lambda intent: _mark(claim, items, intent))
     by_id = {result.job: result for result in results}
     settled = [(item, by_id[one.id]) for item, one in zip(items, seen, strict=True)]
     cut_off = [item for item, result in settled if result.outcome is Outcome.UNKNOWN and item.why != _SECOND]
@@ -142,29 +113,52 @@ def _chunk(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
         raise Held(why)
 
 
-def _mark(items: Sequence[BulkItem], intent: int) -> None:
-    """Before anything is done: whoever comes after us knows in which entry these were tried."""
-    BulkItem.objects.filter(pk__in=[item.pk for item in items]).update(audit=intent)
+def _mark(claim: Claim, items: Sequence[BulkItem], intent: int) -> None:
+    """Before anything is done: whoever comes after us knows in which entry these were tried. Raises Lost."""
+    with transaction.atomic():
+        claim.insist()
+        BulkItem.objects.filter(pk__in=[item.pk for item in items]).update(audit=intent)
 
 
 def _resumed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> bool:
-    """Of those that were tried and have no outcome: what moved is settled, the rest is free to be tried again."""
+    """Of those that were tried and have no result: what was done or moved is settled, the rest is free to be tried."""
     tried = [item for item in items if item.audit is not None]
     if not tried:
         return False
-    scene = sight.scene(order.queue, order.act)
-    queue, seen = scene.queue, [runs.seen_of(item) for item in tried]
-    rows = queue.reader.rows(queue.wire, queue.ref, [(one.id, one.state) for one in seen])
+    known = _in_audit(tried)
+    done = [(item, known[item.pk]) for item in tried if item.pk in known and known[item.pk].outcome is Outcome.DONE]
+    moved = _moved(order, [item for item in tried if item.pk not in known])
+    settled = {item.pk for item, _ in (*done, *moved)}
+    with transaction.atomic():
+        _settle(claim, [*done, *moved])
+        BulkItem.objects.filter(pk__in=[item.pk for item in tried if item.pk not in settled]).update(audit=None)
+    return True
+
+
+def _in_audit(tried: Sequence[BulkItem]) -> dict[int, JobResult]:
+    """What is known of them for sure: whoever tried them still wrote the outcome, and no more than that."""
+    intents = {item.audit for item in tried}
+    numbers = dict(AuditEntry.objects.filter(intent__in=intents, phase=audit.OUTCOME).values_list("intent", "number"))
+    listed = AuditJob.objects.filter(entry_id__in=numbers).exclude(outcome__in=("", Outcome.UNKNOWN))
+    outcomes = {(entry, job): Outcome(outcome) for entry, job, outcome in listed.values_list("entry", "job", "outcome")}
+    return {
+        item.pk: JobResult(id, outcomes[key], audit=numbers[item.audit])
+        for item in tried
+        if (key := (item.audit, job_key(id := unslug(item.job)))) in outcomes and item.audit is not None
+    }
+
+
+def _moved(order: Order, tried: Sequence[BulkItem]) -> list[tuple[BulkItem, JobResult]]:
+    """Those that are not as they were when they were tried; the audit is told what all of them came to."""
+    queue, seen = sight.scene(order.queue, order.act).queue, [runs.seen_of(item) for item in tried]
+    rows = queue.reader.rows(queue.wire, queue.ref, [(one.id, one.state) for one in seen]) if seen else ()
     moved = [
         (item, JobResult(one.id, Outcome.UNKNOWN, _how(item, row), item.audit))
         for item, one, row in zip(tried, seen, rows, strict=True)
         if row is None or Seen.of(row) != one
     ]
     _conclude(order, tried, {item.pk for item, _ in moved}, [result for _, result in moved])
-    _settle(claim, moved)
-    left = [item.pk for item in tried if item.pk not in {item.pk for item, _ in moved}]
-    BulkItem.objects.filter(pk__in=left).update(audit=None)
-    return True
+    return moved
 
 
 def _how(item: BulkItem, row: JobRow | None) -> str:
@@ -186,17 +180,16 @@ def _conclude(order: Order, tried: Sequence[BulkItem], moved: set[int], results:
 
 
 def _settle(claim: Claim, settled: Sequence[tuple[BulkItem, JobResult]]) -> None:
-    """Results and counters together. One UPDATE for all that came to the same."""
+    """Results and counters together, one UPDATE for all that came to the same. Raises Lost, and nothing is settled."""
     groups: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     tally: dict[str, int] = defaultdict(int)
     for item, result in settled:
         groups[result.outcome.value, result.why, result.audit].append(item.pk)
         tally[result.outcome.value] += 1
     with transaction.atomic():
+        claim.insist(**{name: F(name) + count for name, count in tally.items()}, trouble="")
         for (outcome, why, number), keys in groups.items():
             BulkItem.objects.filter(pk__in=keys).update(outcome=outcome, why=why, audit=number)
-        counted = {name: F(name) + count for name, count in tally.items()}
-        BulkRun.objects.filter(pk=claim.run.pk).update(**counted, trouble="")
 
 
 # -- clean and drain
@@ -218,6 +211,8 @@ def _sweep(claim: Claim, order: Order, go_on: Callable[[], bool]) -> None:
         step = runner.step(replace(order, options=left))
         cursor = step.next
         _count(claim, step)
+        if step.fenced is not None:
+            raise Fenced(step.fenced)
         if step.result.outcome is Outcome.UNKNOWN:
             raise Held(step.result.why)
         if step.result.outcome is not Outcome.DONE:

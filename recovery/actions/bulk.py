@@ -9,24 +9,27 @@ import json
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 from django.db import Error, transaction
 
 from recovery.actions import audit, runner, sight
-from recovery.actions.batch import Claim, Held, Lost, work
+from recovery.actions.batch import Held, work
 from recovery.actions.catalog import ENTRIES
+from recovery.actions.claims import Claim, Lost
 from recovery.actions.gather import Selection
 from recovery.actions.pace import LONGEST, Pace
 from recovery.actions.runs import FAILED, NOTE, OPEN, STOPPED, WAITING, put
 from recovery.connections.registry import Registry
 from recovery.domain.acting import Actor, Order
 from recovery.domain.chain import canonical
-from recovery.domain.mandate import May, always
+from recovery.domain.mandate import Mandate, always
 from recovery.errors import (
     BadOrder,
     DeploymentMissing,
+    Fenced,
     Forbidden,
     NotRecorded,
     QueueMissing,
@@ -106,12 +109,16 @@ def _told(run: BulkRun, selection: Selection | None) -> dict[str, Any]:
 
 
 class Runner:
-    """One thread at a time. `stop` lets the chunk in hand end, and so does a `may` that says no."""
+    """One thread at a time. `stop` lets the chunk in hand end, and so does a mandate that holds no more.
 
-    def __init__(self, registry: Registry, *, term: int = TERM, may: May = always) -> None:
+    What is done under a mandate is fenced by its epoch. Without one it is done by somebody who leads nobody.
+    """
+
+    def __init__(self, registry: Registry, mandate: Mandate | None = None, *, term: int = TERM) -> None:
         self._registry = registry
         self._term = term
-        self._may = may
+        self._epoch = mandate.epoch if mandate else None
+        self._may = mandate.holds if mandate else always
         self._stopping = threading.Event()
         self._beats: dict[int, int | None] = {}
         self._held: dict[int, tuple[float, float]] = {}  # run → (until, how long it was)
@@ -151,6 +158,8 @@ class Runner:
             self._work(claim)
         except Lost:
             log.warning("bulk run %d is run by somebody else now", id)
+        except Fenced as error:
+            self._give_up(claim, error)
         finally:
             self._beats[id] = claim.run.beat_at
         return True
@@ -158,7 +167,7 @@ class Runner:
     def _work(self, claim: Claim) -> None:
         run, ends = claim.run, time.monotonic() + SLICE
         try:
-            work(claim, lambda: self._rest(run.deployment) and time.monotonic() < ends)
+            work(claim, lambda: self._rest(run.deployment) and time.monotonic() < ends, self._epoch)
         except (Held, StoreError, NotRecorded) as error:
             self._hold(claim, str(error))
         except (Unsupported, BadOrder, Forbidden, QueueMissing, DeploymentMissing) as error:
@@ -178,6 +187,12 @@ class Runner:
         if deployment not in self._paces:
             self._paces[deployment] = Pace(self._registry.config.deployment(deployment))
         return self._paces[deployment]
+
+    def _give_up(self, claim: Claim, fenced: Fenced) -> None:
+        """Whoever leads goes on at once, unless it has begun already; if nobody does, the run says why it waits."""
+        with suppress(Lost):
+            self._hold(claim, str(fenced))
+            claim.leave()
 
     def _hold(self, claim: Claim, why: str) -> None:
         """Says why, and tries again later, after longer and longer."""

@@ -141,6 +141,16 @@ _ALL = (
     ),
 )
 ENTRIES: Mapping[Act, Entry] = {entry.act: entry for entry in _ALL}
+_OF_ROWS = {
+    Act.REQUEUE: "The row waits again, with one attempt more; when its attempts are used up it fails instead.",
+    Act.FAIL: "The row is marked as failed: no worker takes it unless somebody retries it.",
+    Act.RETRY: "The finished row waits again, and the next free worker runs it.",
+}
+
+
+def effect(act: Act, *, of_rows: bool) -> str:
+    """One sentence, for jobs of a library or for rows of a table."""
+    return (_OF_ROWS.get(act) if of_rows else None) or ENTRIES[act].effect
 
 
 def offered(row: JobRow, verdict: Verdict | None, flavour: Flavour) -> tuple[Act, ...]:

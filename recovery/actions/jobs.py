@@ -8,12 +8,13 @@ from contextlib import suppress
 
 import redis
 
-from recovery.actions import audit, keep, record, sight
+from recovery.actions import audit, hooks, keep, record, sight
 from recovery.actions.keep import Holding
 from recovery.actions.sight import Judged, Scene
+from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Done, JobResult, Options, Order, Outcome, Seen
 from recovery.domain.jobs import JobRow
-from recovery.errors import AccessDenied, NotRecorded, StoreError, Unsupported
+from recovery.errors import AccessDenied, Fenced, NotRecorded, StoreError, Unsupported
 
 log = logging.getLogger(__name__)
 
@@ -27,41 +28,57 @@ Told = Callable[[int], None]
 
 
 def perform(order: Order, scene: Scene, told: Told | None = None) -> tuple[JobResult, ...]:
-    """All of them. What stops a later chunk is said of the jobs that were not tried; of the first, it is raised."""
+    """All of them. What stops a later chunk is said of the jobs that were not tried; of the first, it is raised.
+
+    Raises Fenced from any of them, with what all came to until then.
+    """
     results: list[JobResult] = []
     size = scene.operator.chunk(order.act)
     for start in range(0, len(order.jobs), size):
         try:
             results += chunk(order, scene, order.jobs[start : start + size], told)
+        except Fenced as error:
+            rest = _untried(order.jobs[start + size :], error)
+            raise Fenced(error.epoch, (*results, *error.results, *rest)) from None
         except (StoreError, NotRecorded) as error:
             if not start:
                 raise
-            why = _NOT_TRIED.format(error=error)
-            results += [JobResult(seen.id, Outcome.REFUSED, why) for seen in order.jobs[start:]]
+            results += _untried(order.jobs[start:], error)
             break
     return tuple(results)
+
+
+def _untried(jobs: Sequence[Seen], error: Exception) -> list[JobResult]:
+    why = _NOT_TRIED.format(error=error)
+    return [JobResult(seen.id, Outcome.REFUSED, why) for seen in jobs]
 
 
 def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], told: Told | None = None) -> tuple[JobResult, ...]:
     """At most as many as one script takes; one result each, in their order.
 
-    `told` hears the number of the intent once it is committed, before anything is done. Raises NotRecorded and
-    StoreError only while nothing was done.
+    `told` hears the number of the intent once it is committed, before anything is done; what it raises ends the act.
+    Raises NotRecorded and StoreError only while nothing was done, and Fenced with what was.
     """
     looked = sight.judged(order, scene, jobs)
     allowed = tuple(one.judgement.seen for one in looked if one.judgement.is_allowed and one.judgement.seen)
     refused = {one.judgement.id: _refusal(one) for one in looked if not one.judgement.is_allowed}
-    results = refused | _carry_out(order, scene, looked, allowed, told) if allowed else refused
-    return tuple(results[seen.id] for seen in jobs)
+    done = _carry_out(order, scene, looked, allowed, told) if allowed else ()
+    results = refused | {result.job: result for result, _ in done}
+    came_to = tuple(results[seen.id] for seen in jobs)
+    fenced = [one.fenced for _, one in done if one.fenced is not None]
+    if fenced:
+        raise Fenced(max(fenced), came_to)
+    return came_to
 
 
 def _carry_out(
     order: Order, scene: Scene, looked: Sequence[Judged], allowed: Sequence[Seen], told: Told | None
-) -> dict[str, JobResult]:
+) -> tuple[tuple[JobResult, Done], ...]:
     options = sight.options(order, looked)
-    intent = audit.write_intent(order, record.intent(options, looked), [seen.id for seen in allowed])
+    heard = hooks.before(registry().config, order, scene.queue, allowed)
+    intent = audit.write_intent(order, record.intent(order, options, looked), [seen.id for seen in allowed])
     if told:
-        told(intent)
+        _tell(told, order, intent, allowed)
     try:
         done = _do(order.act, scene, allowed, options)
     except Exception as error:
@@ -70,7 +87,17 @@ def _carry_out(
     taken = [one.kept for one in done if one.kept]
     holding = keep.keep(intent, taken, sight.now()) if taken else Holding()
     number = conclude(order, intent, done, holding, _after(order, scene, done))
-    return {one.id: _result(one, number, holding) for one in done}
+    hooks.after(heard, order, done)
+    return tuple((_result(one, number, holding), one) for one in done)
+
+
+def _tell(told: Told, order: Order, intent: int, jobs: Sequence[Seen]) -> None:
+    """Whoever hears of the intent may still prevent the act."""
+    try:
+        told(intent)
+    except Exception as error:
+        conclude(order, intent, _all(jobs, Outcome.REFUSED, _NOT_TRIED.format(error=str(error) or repr(error))))
+        raise
 
 
 def _do(act: Act, scene: Scene, jobs: Sequence[Seen], options: Options) -> tuple[Done, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from recovery.actions.catalog import ENTRIES
 from recovery.domain.acting import Act, Judgement, Options, Outcome, Seen
-from recovery.domain.counts import Flavour
+from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.n8n import is_n8n
 from recovery.domain.refs import QueueRef
@@ -33,6 +33,8 @@ UNPROVEN = (
     "Look again after the next stalled check."
 )
 UNPROVEN_REMOVE = "It is active without a lock, and it is not proven that its worker is gone."
+AT_WORK = "Its row says that somebody works on it: if its worker is only slow, it will run twice."
+UNTOLD = "Nothing in its row tells whether somebody works on it: if somebody does, it will run twice."
 STRAY = "Its parent failed or is gone: it runs on for nobody."
 CHILDREN = "Its own children are removed with it."
 
@@ -58,7 +60,7 @@ def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: C
     seen = case.seen or Seen.of(row)
     try:
         _same(act, seen, row)
-        risks = _RULES[act](_Look(queue, flavour, options, row, case.verdict))
+        risks = _rule(act, flavour)(_Look(queue, flavour, options, row, case.verdict))
     except _Refused as refused:
         return Judgement(case.id, is_allowed=False, why=str(refused), seen=seen, name=row.name)
     return Judgement(case.id, is_allowed=True, risk=" ".join(risks), seen=seen, name=row.name)
@@ -136,10 +138,29 @@ def _requeue(look: _Look) -> list[str]:
 
 
 def _fail(look: _Look) -> list[str]:
-    risks = _recover(look)
-    if look.verdict and look.verdict.is_poison:
-        risks.append("It is poison; failing it keeps it from the next worker.")
-    return risks
+    return [*_recover(look), *_spared(look)]
+
+
+def _spared(look: _Look) -> list[str]:
+    is_poison = look.verdict is not None and look.verdict.is_poison
+    return ["It is poison; failing it keeps it from the next worker."] if is_poison else []
+
+
+def _recover_row(look: _Look) -> list[str]:
+    """Of a job table: a row that nobody holds, or whose worker has just started and says so; another with force."""
+    if look.options.at_start:
+        return []
+    if look.row.lock is not None:
+        return [_unless(look.options.force, AT_WORK, "force")]
+    return [] if look.row.lock_known else [_unless(look.options.force, UNTOLD, "force")]
+
+
+def _requeue_row(look: _Look) -> list[str]:
+    return [*_recover_row(look), *_again(look)]
+
+
+def _fail_row(look: _Look) -> list[str]:
+    return [*_recover_row(look), *_spared(look)]
 
 
 def _again(look: _Look) -> list[str]:
@@ -212,3 +233,9 @@ _RULES: Mapping[Act, Callable[[_Look], list[str]]] = {
     Act.REMOVE: _remove,
     Act.CANCEL: _cancel,
 }
+_ROW_RULES: Mapping[Act, Callable[[_Look], list[str]]] = {Act.REQUEUE: _requeue_row, Act.FAIL: _fail_row}
+
+
+def _rule(act: Act, flavour: Flavour) -> Callable[[_Look], list[str]]:
+    """Rows of a table have no lock of a library."""
+    return (_ROW_RULES if flavour.library is Library.TABLE else _RULES).get(act, _RULES[act])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 
 from recovery.config import Deployment
+from recovery.config.databases import Database
 from recovery.connections.registry import open_wire
+from recovery.connections.wire import Wire
 
 REST = 0.01  # seconds between two chunks: whoever waits for the store gets in between
 SLOW_MS = 5.0  # a PING that takes longer: others wait too, and it may be because of us
@@ -14,10 +16,13 @@ LONGEST = 1.0  # seconds: however slow it is, a run goes on
 
 
 class Pace:
-    """Asks on a connection of its own, as a stranger would. `close` when the run is over."""
+    """Asks on a connection of its own, as a stranger would. `close` when the run is over.
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._wire = open_wire(deployment)
+    A SQL database serves many at once, so it is not asked: nobody waits for a row that we change but its own worker.
+    """
+
+    def __init__(self, place: Deployment | Database) -> None:
+        self._wire = open_wire(place) if isinstance(place, Deployment) else None
         self._rest = REST
 
     def rest(self) -> float:
@@ -30,12 +35,15 @@ class Pace:
 
     def latency(self) -> float:
         """Milliseconds that the slowest node takes to answer."""
-        return max(min(self._ask(node) for _ in range(LOOKS)) for node in self._wire.nodes())
-
-    def _ask(self, node: str) -> float:
-        began = time.perf_counter()
-        self._wire.at(node, [(b"PING",)])
-        return (time.perf_counter() - began) * 1000
+        wire = self._wire
+        return max(min(_asked(wire, node) for _ in range(LOOKS)) for node in wire.nodes()) if wire else 0.0
 
     def close(self) -> None:
-        self._wire.close()
+        if self._wire is not None:
+            self._wire.close()
+
+
+def _asked(wire: Wire, node: str) -> float:
+    began = time.perf_counter()
+    wire.at(node, [(b"PING",)])
+    return (time.perf_counter() - began) * 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import redis
@@ -14,7 +14,7 @@ from recovery.actions.keep import Holding
 from recovery.actions.sight import Scene
 from recovery.backends.base import MOVE_CHUNK
 from recovery.domain.acting import Done, JobResult, Options, Order, Outcome, Removed
-from recovery.errors import NotRecorded, StoreError, Unsupported
+from recovery.errors import Fenced, NotRecorded, StoreError, Unsupported
 
 STEPS = 20  # taken within one request: 10,000 jobs, some seconds; more is for a bulk run
 
@@ -29,15 +29,19 @@ class Step:
     kept: int = 0
     is_finished: bool = False
     next: str = ""  # where the following step begins
+    fenced: int | None = None  # the later epoch that it met: there is no following one
 
 
 def turn(order: Order, scene: Scene) -> JobResult:
-    """Pause or resume."""
+    """Pause or resume. Raises Fenced."""
     if refusal := _refusal(order, scene):
         return refusal
-    intent = audit.write_intent(order, {"options": record.chosen(order.options)})
+    intent = audit.write_intent(order, record.of_queue(order, order.options))
     try:
         done = scene.operator.on_queue(order.act, scene.target, order.options, sight.now())
+    except Fenced as error:
+        conclude(order, intent, [Done("", Outcome.REFUSED, str(error))])
+        raise
     except Unsupported as error:
         done = Done("", Outcome.REFUSED, str(error))
     except (StoreError, redis.RedisError) as error:
@@ -50,8 +54,15 @@ def turn(order: Order, scene: Scene) -> JobResult:
 
 
 def sweep(order: Order, scene: Scene, steps: int = STEPS) -> JobResult:
-    """Steps until nothing is left, or so many; one result for all."""
+    """Steps until nothing is left, or so many; one result for all. Raises Fenced with it."""
     taken = list(_steps(order, scene, steps))
+    result, fenced = _of_all(taken), taken[-1].fenced
+    if fenced is not None:
+        raise Fenced(fenced, (result,))
+    return result
+
+
+def _of_all(taken: Sequence[Step]) -> JobResult:
     last = taken[-1]
     removed, skipped = sum(step.removed for step in taken), sum(step.skipped for step in taken)
     if last.result.outcome is not Outcome.DONE:
@@ -61,6 +72,7 @@ def sweep(order: Order, scene: Scene, steps: int = STEPS) -> JobResult:
     can_restore = any(step.kept for step in taken)
     why = told(removed, skipped, removed - sum(step.kept for step in taken))
     rest = "" if last.is_finished else " There is more: do it again, or in bulk."
+    rest = rest if last.fenced is None else f" {Fenced(last.fenced)}"
     return JobResult("", outcome, why + rest, last.result.audit, can_restore)
 
 
@@ -68,7 +80,7 @@ def step(order: Order, scene: Scene, report: Told | None = None) -> Step:
     """One step. Raises NotRecorded and StoreError only while nothing was done."""
     if refusal := _refusal(order, scene):
         return Step(refusal)
-    intent = audit.write_intent(order, {"options": record.chosen(order.options)})
+    intent = audit.write_intent(order, record.of_queue(order, order.options))
     if report:
         report(intent)
     try:
@@ -111,7 +123,7 @@ def _steps(order: Order, scene: Scene, most: int) -> Iterator[Step]:
             return
         yield done
         is_spent = order.options.limit and done.removed >= order.options.limit
-        if done.is_finished or is_spent or done.result.outcome is not Outcome.DONE:
+        if done.is_finished or is_spent or done.fenced is not None or done.result.outcome is not Outcome.DONE:
             return
         order = after(order, done)
 
@@ -130,12 +142,15 @@ def _ended(order: Order, intent: int, done: Done) -> Step:
 
 
 def _taken(order: Order, intent: int, removed: Removed) -> Step:
-    """What was taken away is kept, listed by job, and counted."""
+    """What was taken away is kept, listed by job, and counted; also when another scheduler leads by now."""
     holding = keep.keep(intent, removed.jobs, sight.now()) if removed.jobs else Holding()
     jobs = [Done(job.id, Outcome.DONE) for job in removed.jobs]
-    why = told(removed.removed, removed.skipped, removed.removed - len(holding.ids))
-    number = conclude(order, intent, [Done("", Outcome.DONE, why), *jobs], holding)
-    result = JobResult("", Outcome.DONE, why, number, bool(holding.ids))
+    outcome, why = Outcome.DONE, told(removed.removed, removed.skipped, removed.removed - len(holding.ids))
+    if removed.fenced is not None:
+        fence = str(Fenced(removed.fenced))
+        outcome, why = (Outcome.DONE, f"{why} {fence}") if removed.removed else (Outcome.REFUSED, fence)
+    number = conclude(order, intent, [Done("", outcome, why), *jobs], holding)
+    result = JobResult("", outcome, why, number, bool(holding.ids))
     is_spent = bool(order.options.limit) and removed.removed >= order.options.limit
     is_finished = removed.is_finished or is_spent
-    return Step(result, removed.removed, removed.skipped, len(holding.ids), is_finished, removed.next)
+    return Step(result, removed.removed, removed.skipped, len(holding.ids), is_finished, removed.next, removed.fenced)

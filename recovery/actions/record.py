@@ -8,7 +8,7 @@ from typing import Any
 
 from recovery.actions.sight import Judged
 from recovery.domain import redact
-from recovery.domain.acting import Done, Options, Seen
+from recovery.domain.acting import Done, Options, Order, Seen
 from recovery.domain.jobs import JobRow
 from recovery.domain.verdicts import Verdict
 
@@ -19,10 +19,15 @@ _FACTS = (
 )
 
 
-def intent(options: Options, judged: Sequence[Judged]) -> dict[str, Any]:
+def intent(order: Order, options: Options, judged: Sequence[Judged]) -> dict[str, Any]:
     """The body of an intent: the jobs it will be tried on, as they are."""
     jobs = [_before(one) for one in judged if one.judgement.is_allowed]
-    return {"options": chosen(options), "jobs": jobs}
+    return of_queue(order, options) | {"jobs": jobs}
+
+
+def of_queue(order: Order, options: Options) -> dict[str, Any]:
+    """The same for an act on the queue itself."""
+    return {"options": chosen(options)} | ({} if order.epoch is None else {"epoch": order.epoch})
 
 
 def outcome(done: Iterable[Done], kept: frozenset[str], after: Mapping[str, JobRow]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from recovery.actions import jobs, keep, queues, sight, undo
-from recovery.actions.audit import REASON_LIMIT
+from recovery.actions import jobs, keep, queues, reasons, sight, undo
 from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.jobs import Told
 from recovery.actions.judge import judge_queue
@@ -56,11 +55,12 @@ def preview(order: Order) -> Preview:
 def perform(order: Order, told: Told | None = None) -> tuple[JobResult, ...]:
     """One result a job, in their order; one for the queue itself. `told` hears of each intent before it is acted on.
 
-    Raises Forbidden, BadOrder, NotRecorded, Unsupported, Missing, and StoreError, each with nothing done.
+    Raises Forbidden, BadOrder, NotRecorded, Unsupported, Missing, and StoreError, each with nothing done; and Fenced,
+    which says what was done until then. The audit holds all of it.
     """
     order = _reasoned(_permitted(order))
     entry = ENTRIES[order.act]
-    scene = sight.scene(order.queue, order.act)
+    scene = sight.scene(order.queue, order.act, order.epoch)
     if entry.in_steps:
         return (queues.sweep(order, scene),)
     if entry.is_for_queue:
@@ -69,15 +69,15 @@ def perform(order: Order, told: Told | None = None) -> tuple[JobResult, ...]:
 
 
 def step(order: Order, told: Told | None = None) -> queues.Step:
-    """One step of a clean or a drain, for whoever shows progress between them."""
+    """One step of a clean or a drain, for whoever shows progress between them. It says itself when it was fenced."""
     order = _reasoned(_permitted(order))
-    return queues.step(order, sight.scene(order.queue, order.act), told)
+    return queues.step(order, sight.scene(order.queue, order.act, order.epoch), told)
 
 
 def sweep(order: Order) -> JobResult:
     """A clean or a drain to its end, however long it takes: for the shell, where somebody waits for it."""
     order = _reasoned(_permitted(order))
-    return queues.sweep(order, sight.scene(order.queue, order.act), sys.maxsize)
+    return queues.sweep(order, sight.scene(order.queue, order.act, order.epoch), sys.maxsize)
 
 
 def restore(number: int, actor: Actor, reason: str, ids: tuple[str, ...] = ()) -> tuple[JobResult, ...]:
@@ -130,12 +130,7 @@ def _permitted(order: Order) -> Order:
 
 
 def _reasoned(order: Order) -> Order:
-    reason = " ".join(order.reason.split())
-    if not reason:
-        raise BadOrder("Give a reason: whoever reads the audit will want to know.")
-    if len(reason) > REASON_LIMIT:
-        raise BadOrder(f"The reason is too long: at most {REASON_LIMIT} characters.")
-    return replace(order, reason=reason)
+    return replace(order, reason=reasons.given(order.reason))
 
 
 def _preview(order: Order, entry: Entry, scene: Scene, judgements: tuple[Judgement, ...]) -> Preview:

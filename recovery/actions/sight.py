@@ -49,8 +49,11 @@ class Judged:
     verdict: Verdict | None
 
 
-def scene(ref: QueueRef, act: Act) -> Scene:
-    """Raises Missing, StoreError, and Unsupported when nothing may be changed here, or not in this way."""
+def scene(ref: QueueRef, act: Act, epoch: int | None = None) -> Scene:
+    """Raises Missing, StoreError, and Unsupported when nothing may be changed here, or not in this way.
+
+    `epoch`: of the scheduler that acts; under None no fence is asked.
+    """
     deployment = registry().config.deployment(ref.deployment)
     if deployment.read_only:
         raise Unsupported(f"The deployment {shown(deployment.name)} is configured to be read only.")
@@ -61,7 +64,7 @@ def scene(ref: QueueRef, act: Act) -> Scene:
     able = operator(queue.flavour)
     if reason := able.refusals(queue.flavour).get(act):
         raise Unsupported(reason)
-    return Scene(queue, Target(registry().wire(ref.deployment), ref, queue.flavour), able, snapshot)
+    return Scene(queue, Target(registry().wire(ref.deployment), ref, queue.flavour, epoch), able, snapshot)
 
 
 def judged(order: Order, scene: Scene, jobs: Sequence[Seen]) -> tuple[Judged, ...]:

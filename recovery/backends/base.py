@@ -147,15 +147,22 @@ class QueueOperator(Protocol):
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         """Requeue, fail, release, retry, promote, remove or cancel these jobs; one answer a job, in their order.
 
-        A job that moved since it was seen is refused with its present state. Raises StoreError when the store does
-        not answer: then the script may have run or not.
+        A job that moved since it was seen is refused with its present state, one whose script met a later epoch than
+        the target's is refused and says so (`Done.fenced`). Raises StoreError when the store does not answer: then the
+        script may have run or not.
         """
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
-        """Pause or resume. `Done.id` is ""."""
+        """Pause or resume. `Done.id` is "". Raises Fenced."""
 
     def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
-        """One bounded step of a clean or a drain, at most `budget` jobs; to be called until it is finished."""
+        """One bounded step of a clean or a drain, at most `budget` jobs; to be called until it is finished.
+
+        A later epoch that a script meets ends it (`Removed.fenced`); what went before is told all the same.
+        """
 
     def put_back(self, target: Target, kept: Kept, now: int) -> Done:
-        """A job that was taken away comes back to its place; refused when its id is in use again."""
+        """A job that was taken away comes back to its place; refused when its id is in use again. Raises Fenced."""
+
+    def fence(self, target: Target) -> None:
+        """From now on whatever comes under an earlier epoch is refused. Raises Fenced when this one is the earlier."""

@@ -1,8 +1,8 @@
 """Lua scripts by file, with their shared parts put in, and how they are called by their digest.
 
-A script is one file; a line `--- include NAME` is replaced by `NAME.lua` of the same folder's `parts/`. The server is
-sent the digest; only when it does not know it (a restart, SCRIPT FLUSH, a new master) the whole text follows. A script
-that may have run is never sent twice.
+A script is one file; a line `--- include NAME` is replaced by `NAME.lua` of the same folder's `parts/`, or of those
+that all libraries share (`backends/shared`). The server is sent the digest; only when it does not know it (a restart,
+SCRIPT FLUSH, a new master) the whole text follows. A script that may have run is never sent twice.
 """
 
 from __future__ import annotations
@@ -69,14 +69,22 @@ def script(path: Path) -> Script:
 def _whole(path: Path) -> str:
     """Each part once, in front of where it is first asked for."""
     known: set[str] = set()
+    folders = _parts_for(path)
 
-    def put_in(text: str, folder: Path) -> str:
+    def put_in(text: str) -> str:
         def part(found: re.Match[str]) -> str:
             if found[1] in known:
                 return ""
             known.add(found[1])
-            return put_in((folder / f"{found[1]}.lua").read_text("utf-8"), folder)
+            own, shared = (folder / f"{found[1]}.lua" for folder in folders)
+            return put_in((own if own.exists() else shared).read_text("utf-8"))
 
         return _INCLUDE.sub(part, text)
 
-    return put_in(path.read_text("utf-8"), path.parent / "parts")
+    return put_in(path.read_text("utf-8"))
+
+
+def _parts_for(path: Path) -> tuple[Path, Path]:
+    """`<library>/lua/write/parts`, and the same beside the library in `shared`."""
+    kind = path.parent
+    return kind / "parts", kind.parents[2] / "shared" / "lua" / kind.name / "parts"

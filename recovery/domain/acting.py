@@ -64,6 +64,7 @@ class Options:
     consent: bool = False  # n8n: the workflow may run a second time from its start
     reset_stalls: bool = False  # requeue, retry: forget stalls and a deferred failure, so that it is not failed at once
     counts_as_stall: bool = True  # requeue: as the library's own recovery counts
+    at_start: bool = False  # requeue of a table's rows: their worker has just started, so none of them is under way
     requeue: bool = False  # release: and back to wait in the same script
     reset_attempts: bool = False  # retry
     children: bool = True  # remove: with the job's own children, as the library does
@@ -99,6 +100,7 @@ class Done:
     why: str = ""
     state: State | None = None  # where the job is now, as far as the script knows
     kept: Kept | None = None
+    fenced: int | None = None  # the later epoch that its script met, so that it was refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +164,4 @@ class Removed:
     skipped: int = 0
     is_finished: bool = False
     next: str = ""  # to be handed on in `Options.cursor`, so that what was passed over is not looked at again
+    fenced: int | None = None  # the later epoch that a script met: the step ends there

@@ -303,8 +303,8 @@ class TestPutBack:
         warm = desk.queue.add("warm")
         desk.ended(warm)
         assert desk.put_back(kept).state is State.WAITING
-        until(lambda: desk.state(job) == "completed", seconds=4)
-        assert [id for _, id in worker.events("completed")] == [warm, job]
+        desk.ended(job)
+        until(lambda: [id for _, id in worker.events("completed")] == [warm, job], what="its worker says so")
         assert {"event": "added", "jobId": job, "name": "job"} in desk.events()
 
     def test_between_its_old_neighbours(self, desk: Desk) -> None:

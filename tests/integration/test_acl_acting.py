@@ -11,6 +11,7 @@ import pytest
 
 from recovery.backends import operator
 from recovery.backends.base import Target
+from recovery.backends.shared import fence
 from recovery.domain.acting import Act, Kept, Options, Outcome, Seen
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
@@ -28,6 +29,7 @@ FLAVOURS = {
     "bull": Flavour(Library.BULL, 4),
 }
 LUA = Path(__file__).parents[2] / "recovery" / "backends"
+FAILED = Seen("1", State.FAILED)
 PROVEN = Options(is_late=True, directly=True, force=True)
 
 
@@ -81,6 +83,33 @@ def test_the_user_that_watches_acts_on_nothing(server: Store) -> None:
             Act.REQUEUE, Target(wire, JOBS, flavour), [Seen("alone", State.ACTIVE)], Options(), NOW
         )
     assert {key: server.client.dump(key) for key in server.client.keys("*")} == before
+
+
+NAMED = documented("unstall-operator").replace(" ~* ", " ~bull:* ")
+assert documented("unstall-operator") != NAMED
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+def test_a_scheduler_acts_under_its_epoch_when_the_fence_is_granted(server: Store, flavour: Flavour) -> None:
+    _seed(server)
+    with wired(admit(server, NAMED.replace("~bull:*", "~bull:* ~unstall:fence:*"))) as wire:
+        (done,) = operator(flavour).on_jobs(Act.RETRY, Target(wire, JOBS, flavour, 7), [FAILED], PROVEN, NOW)
+    assert done.outcome is Outcome.DONE
+    assert server.client.get(fence.key_of(JOBS.base)) == b"7"
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+def test_without_that_right_it_does_nothing_and_a_person_acts_as_before(server: Store, flavour: Flavour) -> None:
+    _seed(server)
+    ours, before = operator(flavour), {key: server.client.dump(key) for key in server.client.keys("*")}
+    with wired(admit(server, NAMED)) as wire:
+        with pytest.raises(AccessDenied):
+            ours.on_jobs(Act.RETRY, Target(wire, JOBS, flavour, 7), [FAILED], PROVEN, NOW)
+        with pytest.raises(AccessDenied):
+            ours.fence(Target(wire, JOBS, flavour, 7))
+        assert {key: server.client.dump(key) for key in server.client.keys("*")} == before
+        (done,) = ours.on_jobs(Act.RETRY, Target(wire, JOBS, flavour), [FAILED], PROVEN, NOW)
+    assert done.outcome is Outcome.DONE
 
 
 def test_every_command_of_a_script_is_granted(server: Store) -> None:

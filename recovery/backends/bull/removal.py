@@ -43,7 +43,9 @@ def take_away(act: Act, target: Target, options: Options, now: int, *, budget: i
     gone = [one for one in done if one.outcome is Outcome.DONE]
     is_finished = found.is_all or (options.limit > 0 and len(gone) >= options.limit) or not gone
     kept = tuple(one.kept for one in gone if one.kept)
-    return Removed(kept, len(gone), found.skipped + len(done) - len(gone), is_finished)
+    fenced = next((one.fenced for one in done if one.fenced is not None), None)
+    skipped = found.skipped + sum(one.fenced is None for one in done) - len(gone)
+    return Removed(kept, len(gone), skipped, is_finished and fenced is None, fenced=fenced)
 
 
 def put_back(target: Target, kept: Kept, now: int) -> Done:

@@ -11,7 +11,7 @@ import redis
 
 from recovery.backends.base import Target
 from recovery.backends.bull.keys import BullKeys
-from recovery.backends.shared import decode
+from recovery.backends.shared import decode, fence
 from recovery.backends.shared.refusals import insist
 from recovery.connections.scripts import Part, Script, script
 from recovery.domain.acting import Done, Options, Outcome, Seen
@@ -62,7 +62,7 @@ class Call:
     def _ask(self, jobs: Sequence[Seen]) -> list[Sequence[Any]]:
         parts = [jobs[at : at + self.step] for at in range(0, len(jobs), self.step)]
         replies = _script(self.name).each(self.target.wire, [self._run_of(part) for part in parts])
-        if replies and all(isinstance(reply, Exception) for reply in replies):
+        if replies and all(isinstance(reply, Exception) and fence.met_by(reply) is None for reply in replies):
             insist(replies[0], self.target.ref, b"EVALSHA")
         answers = zip(parts, replies, strict=True)
         return [answer for part, reply in answers for answer in _each_of(part, reply)]
@@ -72,20 +72,27 @@ class Call:
         ids = [raw(job.id) for job in jobs]
         own = [key for id in ids for key in (keys.job(id), keys.lock(id))]
         args = [part for job, id in zip(jobs, ids, strict=True) for part in (id, *self.each(job))]
-        return [*queue_keys(keys), *own], [*self.settings, *args]
+        fence_key, epoch = fence.part_of(self.target)
+        return [*queue_keys(keys), *own, fence_key], [*self.settings, *args, epoch]
 
 
 def _each_of(jobs: Sequence[Seen], reply: Any) -> Sequence[Sequence[Any]]:
     """A run that the store refused has changed nothing; those before it have."""
+    if (epoch := fence.met_by(reply)) is not None:
+        return [(b"fenced", epoch)] * len(jobs)
     return [(b"refused", str(reply).encode())] * len(jobs) if isinstance(reply, Exception) else reply
 
 
 def run(name: str, target: Target, keys: Sequence[Part], args: Sequence[Part]) -> Any:
-    """What the script returned. Its own error is told as a StoreError: it checks before its first write."""
-    fixed = queue_keys(BullKeys(target.ref.base))
+    """What the script returned. Its own error is told as a StoreError: it checks before its first write.
+
+    Raises Fenced.
+    """
+    fixed, (fence_key, epoch) = queue_keys(BullKeys(target.ref.base)), fence.part_of(target)
     try:
-        return _script(name).run(target.wire, [*fixed, *keys], args)
+        return _script(name).run(target.wire, [*fixed, *keys, fence_key], [*args, epoch])
     except redis.ResponseError as refusal:
+        fence.check(refusal)
         insist(refusal, target.ref, b"EVALSHA")
         raise
 
@@ -107,7 +114,7 @@ def counting(options: Options) -> str:
 
 
 def queue_keys(keys: BullKeys) -> tuple[bytes, ...]:
-    """In the order of `lua/write/parts/jobs.lua`."""
+    """In the order of `lua/write/parts/jobs.lua`. Behind a script's own keys comes the fence."""
     places = (keys.wait, keys.paused, keys.active, keys.delayed, keys.completed, keys.failed)
     return (*places, keys.named(b"priority"), keys.named(b"stalled"), keys.paused_flag, keys.limited)
 
@@ -137,6 +144,8 @@ def read(job: Seen, answer: Sequence[Any]) -> Done:
             return Done(job.id, Outcome.MISSING, _BARE, job.state)
         case "elsewhere":
             return _elsewhere(job, decode.name(more))
+        case "fenced":
+            return fence.refusal(job, int(answer[1]))
     return Done(job.id, Outcome.REFUSED, _why(word, more), job.state)
 
 

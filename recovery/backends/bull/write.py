@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from recovery.backends.base import ACTIVE_CHUNK, MOVE_CHUNK, Target
 from recovery.backends.bull import active, moves, pausing, removal
+from recovery.backends.shared import fence
 from recovery.domain.acting import Act, Done, Kept, Options, Removed, Seen
 from recovery.domain.counts import Flavour
 from recovery.errors import Unsupported
@@ -62,6 +63,9 @@ class BullOperator:
     def put_back(self, target: Target, kept: Kept, now: int) -> Done:
         self._check(Act.RESTORE, target.flavour)
         return removal.put_back(target, kept, now)
+
+    def fence(self, target: Target) -> None:
+        fence.raise_for(target)
 
     def _check(self, act: Act, flavour: Flavour) -> None:
         """Raises Unsupported for what this flavour forbids, whoever asks."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import redis
 
-from recovery.backends.base import Command, Target
+from recovery.backends.base import Target
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import LAYOUT
-from recovery.backends.shared import decode, membership
+from recovery.backends.shared import decode, fence, membership
 from recovery.backends.shared.layout import Scene
 from recovery.backends.shared.refusals import insist
 from recovery.connections.cluster import ClusterWire
@@ -48,10 +48,12 @@ def seen_args(seen: Seen) -> tuple[Part, ...]:
 
 
 def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -> Any:
-    """One script, once. Raises StoreError when the store refuses it."""
+    """One script, once. Raises StoreError when the store refuses it, Fenced when another scheduler leads."""
+    fence_key, epoch = fence.part_of(target)
     try:
-        return lua(name).run(target.wire, keys, args)
+        return lua(name).run(target.wire, [*keys, fence_key], [*args, epoch])
     except redis.ResponseError as refusal:
+        fence.check(refusal)
         insist(refusal, target.ref, b"EVALSHA")
         raise
 
@@ -61,14 +63,8 @@ def each(target: Target, name: str, runs: Sequence[tuple[Sequence[Part], Sequenc
 
     An error of one of them is in the list. None is sent twice but those that the server did not know yet.
     """
-    wanted = lua(name)
-    commands: list[Command] = [("EVALSHA", wanted.digest, len(keys), *keys, *args) for keys, args in runs]
-    replies = target.wire.call(commands) if commands else []
-    unknown = [at for at, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
-    again: list[Command] = [("EVAL", wanted.text, *commands[at][2:]) for at in unknown]
-    for at, reply in zip(unknown, target.wire.call(again) if again else (), strict=True):
-        replies[at] = reply
-    return replies
+    fence_key, epoch = fence.part_of(target)
+    return lua(name).each(target.wire, [((*keys, fence_key), (*args, epoch)) for keys, args in runs])
 
 
 def is_elsewhere(target: Target, key: bytes) -> bool:

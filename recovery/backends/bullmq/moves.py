@@ -10,11 +10,12 @@ from recovery.backends.base import TEXT_LIMIT, Command, Target
 from recovery.backends.bullmq import calls
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import decode
+from recovery.backends.shared import decode, fence
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
+from recovery.errors import Fenced
 
 # So many jobs one script moves: about 1 ms.
 SCRIPT_JOBS = 50
@@ -23,6 +24,7 @@ SEARCHING_JOBS = 10
 
 _MISSING = "The job is gone: there is no such job any more."
 _ELSEWHERE = "Its parent lives on another node of the cluster, which the same script cannot reach."
+_FENCED = "fenced "
 _BOOKS = "Its parent keeps something else where its children are written down, so nothing was changed."
 
 
@@ -58,7 +60,10 @@ def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts:
     for some in (parts[at : at + size] for at in range(0, len(parts), size)):
         keys = (*queue, *chain.from_iterable(keys for keys, _ in some))
         args = (*head, *chain.from_iterable(args for _, args in some))
-        answers += calls.words(calls.run(target, name, keys, args))
+        try:
+            answers += calls.words(calls.run(target, name, keys, args))
+        except Fenced as error:  # what is done is done; nothing more is
+            return answers + [f"{_FENCED}{error.epoch}"] * (len(parts) - len(answers))
     return answers
 
 
@@ -126,4 +131,6 @@ def _done(seen: Seen, word: str) -> Done:
         return Done(seen.id, Outcome.DONE, state=_RUNNABLE[word])
     if word == "missing":
         return Done(seen.id, Outcome.MISSING, _MISSING)
+    if word.startswith(_FENCED):
+        return fence.refusal(seen, int(word.removeprefix(_FENCED)))
     return Done(seen.id, Outcome.REFUSED, _BOOKS, seen.state)

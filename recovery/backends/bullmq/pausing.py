@@ -10,7 +10,7 @@ from recovery.backends.base import Command, Target
 from recovery.backends.bullmq import calls
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import decode
+from recovery.backends.shared import decode, fence
 from recovery.backends.shared.refusals import insist
 from recovery.domain.acting import Act, Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
@@ -46,6 +46,7 @@ def cancel(target: Target, traits: Traits, jobs: Sequence[Seen], options: Option
         seen.id: refusal for seen, lock in zip(jobs, holders, strict=True) if (refusal := _not_held(target, seen, lock))
     }
     wanted = [seen for seen in jobs if seen.id not in refused]
+    fence.raise_for(target)  # a wish changes nothing in the store, so it need not be one step with it
     channel = cancel_channel(target.ref.base)
     wishes: list[Command] = [(b"PUBLISH", channel, json.dumps(seen.id)) for seen in wanted]
     heard = dict(zip((seen.id for seen in wanted), target.wire.call(wishes) if wishes else (), strict=True))

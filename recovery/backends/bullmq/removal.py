@@ -15,7 +15,7 @@ from recovery.backends.bullmq import calls, keepsakes, kin
 from recovery.backends.bullmq.kin import Relative, Unreached
 from recovery.backends.bullmq.sweeping import take_away
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import decode
+from recovery.backends.shared import decode, fence
 from recovery.backends.shared.refusals import insist
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Kept, Options, Outcome, Seen
@@ -100,6 +100,8 @@ def _args(traits: Traits, plan: _Plan, options: Options, now: int, most: int) ->
 
 def _done(target: Target, plan: _Plan, reply: Any) -> Done | None:
     """None: it is not as it was seen."""
+    if (epoch := fence.met_by(reply)) is not None:
+        return fence.refusal(plan.seen, epoch)
     insist(reply, target.ref, b"EVALSHA")
     word = decode.name(reply[0])
     if word == "done":

@@ -10,12 +10,12 @@ from recovery.backends.bullmq import calls, keepsakes, kin
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.kin import Relative, Unreached
 from recovery.backends.bullmq.versions import LAYOUT, Traits
-from recovery.backends.shared import decode
+from recovery.backends.shared import decode, fence
 from recovery.backends.shared.refusals import insist
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Act, Kept, Options, Removed
 from recovery.domain.jobs import State
-from recovery.errors import Unsupported
+from recovery.errors import Fenced, Unsupported
 
 _WINDOW = 500  # ids looked at in one round trip
 _SCORE = b"score"
@@ -51,16 +51,20 @@ class _Spot(NamedTuple):
 def take_away(act: Act, target: Target, traits: Traits, options: Options, now: int, *, budget: int) -> Removed:
     """The oldest first. Who is locked, too young, or a scheduler's next run is passed over.
 
-    `Options.limit` is for what is still to come: whoever takes another step lowers it by what is gone.
+    `Options.limit` is for what is still to come: whoever takes another step lowers it by what is gone. When another
+    scheduler leads the step ends, with what it took until then.
     """
     states, cutoff = _wanted(act, options, now)
     spot = _Spot.parse(options.cursor)
     most = min(budget, options.limit) if options.limit else budget
     sweep = _Sweep(target, traits, now, cutoff, most)
-    spot, has_all = sweep.over(states, spot)
+    try:
+        spot, has_all = sweep.over(states, spot)
+        if act is Act.CLEAN and (sweep.removed or not options.cursor):
+            calls.run(target, "tell-cleaned", [BullMQKeys(target.ref.base).events], [sweep.removed])
+    except Fenced as error:
+        return Removed(tuple(sweep.kept), sweep.removed, sweep.skipped, next=options.cursor, fenced=error.epoch)
     is_finished = has_all or bool(options.limit and sweep.removed >= options.limit)
-    if act is Act.CLEAN and (sweep.removed or not options.cursor):
-        _announce(target, sweep.removed)
     return Removed(tuple(sweep.kept), sweep.removed, sweep.skipped, is_finished, "" if is_finished else str(spot))
 
 
@@ -71,12 +75,6 @@ def _wanted(act: Act, options: Options, now: int) -> tuple[tuple[State, ...], in
     if options.state not in _AGES:
         raise Unsupported(_CLEANED)
     return (options.state,), now - max(0, options.older_than)
-
-
-def _announce(target: Target, many: int) -> None:
-    """As the library says it after each of its own rounds."""
-    event = (b"XADD", BullMQKeys(target.ref.base).events, b"*", b"event", b"cleaned", b"count", many)
-    insist(target.wire.call([event])[0], target.ref, b"XADD")
 
 
 class _Sweep:
@@ -117,10 +115,16 @@ class _Sweep:
         return decode.items(reply)
 
     def _take(self, state: State, ids: Sequence[bytes], spot: _Spot) -> _Spot:
-        """One window: a script for each job that may go, all in one batch. What is no job is dropped with them."""
+        """One window: a script for each job that may go, all in one batch. What is no job is dropped with them.
+
+        Raises Fenced; what was taken before that is counted.
+        """
         jobs = [id for id in ids if not LAYOUT.is_marker(id)]
-        gone = sum(self._removed(reply) for reply in self._scripts(state, self._old(state, jobs)))
+        replies = self._scripts(state, self._old(state, jobs))
+        gone = sum(self._removed(reply) for reply in replies if fence.met_by(reply) is None)
         self.removed += gone
+        for reply in replies:
+            fence.check(reply)
         self.skipped += len(jobs) - gone
         dropped = self._drop(state, [id for id in ids if LAYOUT.is_marker(id)])
         return _Spot(spot.place, spot.passed + len(ids) - gone - dropped)
@@ -154,8 +158,7 @@ class _Sweep:
     def _drop(self, state: State, markers: Sequence[bytes]) -> int:
         """Entries of BullMQ ≤ 4 that wake workers: there is nothing left to wake them for."""
         key = self._keys.named(keepsakes.PLACES[state].encode())
-        commands: list[Command] = [(b"LREM", key, -1, marker) for marker in markers]
-        return sum(decode.count(reply) or 0 for reply in (self._target.wire.call(commands) if commands else ()))
+        return decode.count(calls.run(self._target, "drop-entries", [key], markers)) or 0 if markers else 0
 
 
 def _age(state: State, reply: Any) -> int:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from recovery.backends.base import ACTIVE_CHUNK, MOVE_CHUNK, Target
 from recovery.backends.bullmq import active, moves, pausing, removal, versions
 from recovery.backends.bullmq.versions import Traits
+from recovery.backends.shared import fence
 from recovery.domain.acting import Act, Done, Kept, Options, Removed, Seen
 from recovery.domain.counts import Flavour
-from recovery.errors import Unsupported
+from recovery.errors import Fenced, Unsupported
 
 OnJobs = Callable[[Target, Traits, Sequence[Seen], Options, int], tuple[Done, ...]]
 
@@ -41,7 +42,10 @@ class BullMQOperator:
             raise Unsupported(f"{act} is not done to single jobs.")
         if len(jobs) > self.chunk(act):
             raise ValueError(f"{act} takes at most {self.chunk(act)} jobs at once, not {len(jobs)}")
-        return _ON_JOBS[act](target, traits, jobs, options, now) if jobs else ()
+        try:
+            return _ON_JOBS[act](target, traits, jobs, options, now) if jobs else ()
+        except Fenced as error:  # the only script there was
+            return tuple(fence.refusal(seen, error.epoch) for seen in jobs)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
         traits = self._traits(act, target.flavour)
@@ -57,6 +61,9 @@ class BullMQOperator:
 
     def put_back(self, target: Target, kept: Kept, now: int) -> Done:
         return removal.put_back(target, self._traits(Act.RESTORE, target.flavour), kept, now)
+
+    def fence(self, target: Target) -> None:
+        fence.raise_for(target)
 
     def _traits(self, act: Act, flavour: Flavour) -> Traits:
         """Raises Unsupported for what this flavour forbids, whoever asks."""

@@ -16,6 +16,7 @@ DELAY_FACTOR = 4096
 # A time after the year 9999 is garbage, and would break every calendar on its way to the screen.
 LAST_MOMENT = 253_402_300_799_000
 _WHOLE = re.compile(rb"-?[0-9]{1,18}")
+_TOO_LONG = re.compile(r"\([\d,]+ bytes, too long to show here\)")
 _DECIMAL = re.compile(rb"-?[0-9]{1,18}(\.[0-9]{1,20})?")
 
 
@@ -141,6 +142,11 @@ def first_line(written: str, limit: int = LINE_LIMIT) -> str:
 def too_long(size: int) -> str:
     """What stands in place of a text that was not fetched."""
     return f"({size:,} bytes, too long to show here)"
+
+
+def is_too_long(written: str) -> bool:
+    """Whether it stands in place of a text that was not fetched."""
+    return bool(_TOO_LONG.fullmatch(written))
 
 
 def from_json(reply: Any) -> Any:

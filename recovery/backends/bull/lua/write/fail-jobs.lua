@@ -9,6 +9,7 @@
 -- Versions Bull 3.10 to 4.x, as 4.12.6 and later do it: older ones write no finishedOn and do not heed removeOnFail,
 --          which leaves jobs in `failed` for ever. A job without `deid` (before 4.16) has no key to give up.
 
+--- include fence
 --- include jobs
 --- include seen
 --- include dedup

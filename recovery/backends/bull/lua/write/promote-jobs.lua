@@ -8,6 +8,7 @@
 --          the rate limiter delayed stays in the limiter's books: the worker that takes it cleans them. Bull before
 --          4.8.2 leaves a delayed job its old lock, so a lock says nothing here.
 
+--- include fence
 --- include jobs
 --- include seen
 --- include target

@@ -6,6 +6,7 @@
 -- Cost     O(n) of the waiting list, which is searched for the neighbour
 -- Versions Bull 3.10 to 4.x. A server of another version may refuse the dump: then nothing is changed.
 
+--- include fence
 --- include jobs
 --- include target
 --- include priority

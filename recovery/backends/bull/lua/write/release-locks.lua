@@ -8,6 +8,7 @@
 -- Versions Bull 3.10 to 4.x. Their tokens name a process, not an attempt: that it is the same attempt is told by
 --          processedOn. `stalled` is left alone: the id in it is what makes the library's check look here.
 
+--- include fence
 --- include jobs
 --- include seen
 --- include back

@@ -9,6 +9,7 @@
 -- Versions Bull 3.10 to 4.x, as removeJob does it, but: it leaves `stalled` too; and the key against doubles goes only
 --          when it names this job. Only the place it was shown in is searched: everywhere would be four lists a job.
 
+--- include fence
 --- include jobs
 --- include seen
 --- include dedup

@@ -7,6 +7,7 @@
 -- Cost     each job is searched in `active` from the tail, where the oldest stand: 1 ms at the far end of 100,000
 -- Versions Bull 3.10 to 4.x, as all of them do it in moveStalledJobsToWait
 
+--- include fence
 --- include jobs
 --- include seen
 --- include back

@@ -10,6 +10,7 @@
 --          library first wipes fields of a job that may be elsewhere by then); it keeps its priority; and a paused
 --          queue stays paused (before 4.10.4 it went to `wait` all the same).
 
+--- include fence
 --- include jobs
 --- include seen
 --- include target

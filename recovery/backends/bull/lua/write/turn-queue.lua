@@ -8,6 +8,7 @@
 --          were in that one are lost. They are there: Bull 3 retries into `wait` while paused, a crash in the middle
 --          of empty() leaves a paused list without its flag.
 
+--- include fence
 --- include jobs
 
 local META, CHANNEL, PAUSES = KEYS[11], KEYS[12], ARGV[1] == "paused"

@@ -7,6 +7,7 @@
 -- Cost     O(1) a job
 -- Versions Bull 3.10 to 4.x: none of them knows how to cancel; a worker of the application's own must listen
 
+--- include fence
 --- include jobs
 --- include seen
 

@@ -16,6 +16,7 @@
   Cost     O(log n); in a list O(n), but the oldest stand where the search begins
   Versions 3 to 6. Unlike the library it never takes one that is locked, nor a scheduler's next one (before 5.16)
 ]]
+--- include fence
 --- include erase
 --- include keepsake
 --- include move-parent-to-wait

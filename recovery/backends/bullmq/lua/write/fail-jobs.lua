@@ -11,6 +11,7 @@
   Cost     O(n) of `active` a job, little for the oldest; up to 1,000 older failed jobs are removed: 5 ms
   Versions 3 to 5.53.1; later only when no worker is to be waited for
 ]]
+--- include fence
 --- include take
 --- include read-failing
 --- include fail-active

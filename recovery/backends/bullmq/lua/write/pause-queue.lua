@@ -7,6 +7,7 @@
   Cost     O(1); where `paused` holds jobs already, O(n) of the shorter list
   Versions 3 to 5 keep the jobs in `paused` meanwhile, 6 leaves them in `wait`
 ]]
+--- include fence
 --- include events
 --- include whole-list
 local traits = cjson.decode(ARGV[1])

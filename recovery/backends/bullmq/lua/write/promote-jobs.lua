@@ -8,6 +8,7 @@
   Cost     O(log n) a job; BullMQ 3 with a priority: O(n) of `wait`. 100 jobs: about 2 ms
   Versions 3 to 6. Unlike promoteJobs of 4 to 6 it keeps a job's priority, and sets its `delay` to 0
 ]]
+--- include fence
 --- include as-seen
 --- include enqueue
 --- include events

@@ -11,6 +11,7 @@
   Cost     O(1) a job; with ARGV[2] O(n) of `active`, little for the oldest. 100 jobs in list order: about 2 ms
   Versions 3 to 6
 ]]
+--- include fence
 --- include recover
 local WIDTH = 6
 local traits = cjson.decode(ARGV[1])

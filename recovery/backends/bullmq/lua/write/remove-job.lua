@@ -15,6 +15,7 @@
   Cost      O(log n); in a list O(n); with children so much for each of them
   Versions  3 to 6. Unlike the library it moves a parent to where its priority and delay belong
 ]]
+--- include fence
 --- include as-seen
 --- include erase
 --- include events

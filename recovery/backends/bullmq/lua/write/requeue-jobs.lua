@@ -11,6 +11,7 @@
   Cost     O(n) of `active` a job, little for the oldest. 100 jobs in list order: about 2 ms
   Versions 3 to 6
 ]]
+--- include fence
 --- include recover
 local WIDTH = 5
 local traits = cjson.decode(ARGV[1])

@@ -14,6 +14,7 @@
   Cost      O(log n); in a list O(n)
   Versions  3 to 6
 ]]
+--- include fence
 --- include books
 --- include put-in-place
 local FIRST = 8

@@ -7,6 +7,7 @@
   Cost     O(1); where `wait` holds jobs already, O(n) of the shorter list
   Versions 3 to 6; in 6 `paused` holds only what an older version left there
 ]]
+--- include fence
 --- include events
 --- include delay-marker
 --- include whole-list

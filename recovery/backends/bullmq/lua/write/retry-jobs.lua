@@ -12,6 +12,7 @@
   Cost     O(log n) a job; BullMQ 3 with a priority: O(n) of `wait`. 100 jobs: about 2 ms
   Versions 3 to 6. Unlike the library (one job before 6.3.5, all of them in every version) it keeps a job's priority
 ]]
+--- include fence
 --- include books
 --- include as-seen
 --- include enqueue

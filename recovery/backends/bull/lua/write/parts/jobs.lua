@@ -1,6 +1,7 @@
 -- What every script on jobs is given first, and where a queue keeps its jobs.
 --
 -- KEYS 1 to 10 are wait, paused, active, delayed, completed, failed, priority, stalled, meta-paused, limiter:index.
+-- Behind all keys and arguments that a script names stand the fence and the epoch, which every script takes (fence).
 -- An answer is a list: {"done", …}, or why not: {"locked", ms left}, {"unlocked"}, {"other"} token, {"missing"},
 -- {"ghost"}, {"changed", field}, {"elsewhere", state or ""}, {"strange", type}, {"unproven"}.
 

@@ -1,4 +1,5 @@
--- The keys of a queue by name, and what most scripts ask of it. `traits` is how this version writes.
+-- The keys of a queue by name, and what most scripts ask of it. `traits` is how this version writes. Behind all keys and
+-- arguments that a script names stand the fence and the epoch, which every script takes (fence).
 local QUEUE_KEYS = { -- in the order of `calls.py`
   "wait", "paused", "active", "delayed", "priority", "prioritized", "pc", "marker", "meta", "events",
   "waiting-children", "completed", "failed", "repeat", "stalled",

@@ -1,0 +1,61 @@
+"""Who works on a bulk run: one process at a time, for as long as it says so by its beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import F
+
+from recovery.actions import runs
+from recovery.models import BulkRun
+
+
+class Lost(Exception):
+    """Somebody else runs it now."""
+
+    def __init__(self) -> None:
+        super().__init__("Another scheduler runs it now.")
+
+
+@dataclass(slots=True)
+class Claim:
+    """The right to run one run: its last beat, which only its holder knows."""
+
+    run: BulkRun
+
+    @classmethod
+    def take(cls, id: int, now: int, term: int, mine: int | None) -> Claim | None:
+        """One conditional UPDATE; None when another holds it."""
+        run = BulkRun.objects.filter(pk=id, status__in=runs.OPEN).first()
+        if run is None or (run.beat_at is not None and run.beat_at != mine and now - run.beat_at < term):
+            return None
+        claim = cls(run)
+        try:
+            claim.beat(now)
+        except Lost:
+            return None
+        return claim
+
+    def beat(self, now: int, **facts: object) -> None:
+        """Says that we are here, with what has changed. Raises Lost."""
+        last = self.run.beat_at
+        now = max(now, (last or 0) + 1)
+        held = BulkRun.objects.filter(pk=self.run.pk, beat_at=last)
+        if not held.update(beat_at=now, **facts):
+            raise Lost
+        self.run.beat_at = now
+        for name, value in facts.items():
+            setattr(self.run, name, value)
+
+    def insist(self, **facts: object) -> None:
+        """Within a transaction: it is ours, and nobody can take it before the commit. Raises Lost.
+
+        A process that was stopped for longer than its claim learns of it here, before it writes over another's work.
+        """
+        held = BulkRun.objects.filter(pk=self.run.pk, beat_at=self.run.beat_at)
+        if not held.update(**{"beat_at": F("beat_at"), **facts}):
+            raise Lost
+
+    def leave(self) -> None:
+        """Anybody may go on at once."""
+        BulkRun.objects.filter(pk=self.run.pk, beat_at=self.run.beat_at).update(beat_at=None)

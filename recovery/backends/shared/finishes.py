@@ -1,0 +1,48 @@
+"""How jobs that were put back to work have ended: light enough to be asked of a thousand every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from recovery.backends.base import Command, Wire
+from recovery.backends.shared import decode
+from recovery.backends.shared.keys import Keys
+from recovery.domain.refs import QueueRef, raw
+
+_WIDTH = 3
+
+
+class Finish(NamedTuple):
+    """`failed_at` None: it is not among the failed ones."""
+
+    is_there: bool
+    is_completed: bool
+    failed_at: int | None
+
+
+def finishes(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> list[Finish | None]:
+    """None: it could not be read. Three short commands a job; raises StoreError."""
+    keys = Keys(ref.base)
+    asked = [command for id in ids for command in _ask(keys, raw(id))]
+    replies = wire.call(asked) if asked else []
+    return [_finish(replies[at : at + _WIDTH]) for at in range(0, len(replies), _WIDTH)]
+
+
+def oldest_failed(wire: Wire, ref: QueueRef) -> int | None:
+    """When the oldest failed job failed that is still kept; None: none is kept, or it cannot be read."""
+    (reply,) = wire.call([(b"ZRANGE", Keys(ref.base).failed, 0, 0, b"WITHSCORES")])
+    scores = [decode.score(score) for _, score in decode.pairs(reply)]
+    return int(scores[0]) if scores and scores[0] is not None else None
+
+
+def _ask(keys: Keys, id: bytes) -> tuple[Command, ...]:
+    return (b"ZSCORE", keys.completed, id), (b"ZSCORE", keys.failed, id), (b"EXISTS", keys.job(id))
+
+
+def _finish(replies: Sequence[Any]) -> Finish | None:
+    if any(isinstance(reply, Exception) for reply in replies):
+        return None
+    completed, failed, there = replies
+    at = decode.score(failed)
+    return Finish(bool(there), decode.score(completed) is not None, None if at is None else int(at))

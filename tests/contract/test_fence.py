@@ -1,0 +1,183 @@
+"""Whoever leads no more changes nothing: each script of both libraries refuses an older epoch than it has met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from recovery.backends import operator
+from recovery.backends.base import ACTIVE_CHUNK
+from recovery.backends.shared import fence
+from recovery.connections.scripts import script
+from recovery.domain.acting import Act, Options, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.errors import WrongType
+from tests.fences import ATTEMPTS, FLAVOURS, NOW, Overtaken, Queue, put_back, turn
+from tests.pipe import Pipe
+from tests.stores import Store
+
+BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
+SCRIPTS = sorted(BACKENDS.glob("*/lua/write/*.lua"))
+WEEK = 7 * 24 * 3600
+OLD, NEW, NEWER = 1_795_000_100, 1_795_000_200, 1_795_000_300
+
+
+@pytest.fixture
+def pipe(store: Store) -> Iterator[Pipe]:
+    pipe = Pipe(store.client)
+    yield pipe
+    pipe.close()
+
+
+@pytest.fixture(params=FLAVOURS)
+def queue(request: pytest.FixtureRequest, store: Store) -> Queue:
+    queue = Queue(store.client, request.param)
+    queue.seed()
+    return queue
+
+
+# -- one act
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_an_older_epoch_is_refused_and_changes_nothing(name: str, queue: Queue, pipe: Pipe) -> None:
+    queue.client.set(queue.fence, NEW, ex=100)
+    before = queue.dump()
+    assert ATTEMPTS[name](queue.target(pipe, OLD)) == NEW
+    assert queue.dump() == before
+    assert (queue.met(), queue.client.ttl(queue.fence)) in {(NEW, 100), (NEW, 99), (NEW, 98)}
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_a_later_epoch_is_let_in_and_remembered_for_a_week(name: str, queue: Queue, pipe: Pipe) -> None:
+    queue.client.set(queue.fence, NEW, ex=100)
+    before = queue.dump()
+    assert ATTEMPTS[name](queue.target(pipe, NEWER)) is None
+    assert (queue.dump() == before) == (name == "lead")
+    assert queue.met() == NEWER
+    assert WEEK - 100 < queue.client.ttl(queue.fence) <= WEEK
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_the_same_epoch_goes_on(name: str, queue: Queue, pipe: Pipe) -> None:
+    queue.client.set(queue.fence, NEW)
+    assert ATTEMPTS[name](queue.target(pipe, NEW)) is None
+    assert queue.met() == NEW
+
+
+@pytest.mark.parametrize("met", [None, NEW])
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_who_acts_by_hand_touches_no_fence(name: str, met: int | None, queue: Queue, pipe: Pipe) -> None:
+    if met:
+        queue.client.set(queue.fence, met, ex=100)
+    assert ATTEMPTS[name](queue.target(pipe, None)) is None
+    assert queue.met() == met
+    assert queue.client.ttl(queue.fence) <= 100
+
+
+def test_what_was_removed_is_restored_under_no_older_epoch(queue: Queue, pipe: Pipe) -> None:
+    attempt = put_back(queue.target(pipe, None))
+    queue.client.set(queue.fence, NEW)
+    before = queue.dump()
+    assert attempt(queue.target(pipe, OLD)) == NEW
+    assert queue.dump() == before
+    assert attempt(queue.target(pipe, NEWER)) is None
+    assert (queue.met(), queue.client.exists(f"{queue.base}:waits")) == (NEWER, 1)
+
+
+def test_a_paused_queue_is_resumed_under_no_older_epoch(queue: Queue, pipe: Pipe) -> None:
+    ATTEMPTS["pause"](queue.target(pipe, NEW))
+    before = queue.dump()
+    assert turn(Act.RESUME)(queue.target(pipe, OLD)) == NEW
+    assert queue.dump() == before
+    assert turn(Act.RESUME)(queue.target(pipe, NEWER)) is None
+    assert queue.met() == NEWER
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(BACKENDS)))
+def test_every_script_asks_before_all_else(path: Path, store: Store, pipe: Pipe) -> None:
+    """Whatever else it is given: here it is given nothing else."""
+    queue = Queue(store.client, "bullmq5")
+    queue.seed()
+    queue.client.set(queue.fence, NEW)
+    before = queue.dump()
+    with pytest.raises(redis.ResponseError) as told:
+        script(path).run(pipe, [queue.fence], [OLD])
+    assert fence.met_by(told.value) == NEW
+    assert (queue.dump(), queue.met()) == (before, NEW)
+
+
+def test_a_wish_to_cancel_is_not_told_either(queue: Queue, pipe: Pipe) -> None:
+    queue.client.set(queue.fence, NEW)
+    with queue.client.pubsub() as listener:
+        listener.subscribe(f"unstall:cancel:{queue.base}")
+        listener.get_message(timeout=5)
+        seen = Seen("locked", State.ACTIVE, token="t:1")
+        (done,) = operator(queue.flavour).on_jobs(Act.CANCEL, queue.target(pipe, OLD), [seen], Options(), NOW)
+        assert (done.outcome, done.fenced) == (Outcome.REFUSED, NEW)
+        (done,) = operator(queue.flavour).on_jobs(Act.CANCEL, queue.target(pipe, NEW), [seen], Options(), NOW)
+        assert done.outcome is Outcome.DONE
+        message = listener.get_message(timeout=5)
+        assert message is not None
+        assert message["data"] == b'"locked"'
+        assert listener.get_message(timeout=0) is None
+
+
+@pytest.mark.parametrize("value", [b"gone", b""])
+def test_what_is_no_epoch_is_somebody_else_s_and_stays(value: bytes, queue: Queue, pipe: Pipe) -> None:
+    queue.client.set(queue.fence, value)
+    before = queue.dump()
+    with pytest.raises(WrongType, match="holds something else"):
+        operator(queue.flavour).fence(queue.target(pipe, NEW))
+    assert (queue.dump(), queue.client.get(queue.fence)) == (before, value)
+
+
+# -- many at once, and another one begins to lead in their midst
+
+
+def test_of_many_jobs_what_was_done_until_then_is_told(queue: Queue, store: Store, pipe: Pipe) -> None:
+    jobs = [Seen(str(number), State.FAILED) for number in range(200)]
+    queue.failed(*(job.id for job in jobs))
+    wire = Overtaken(pipe, store.client, queue.fence, behind=2, epoch=NEW)
+    told = operator(queue.flavour).on_jobs(Act.RETRY, queue.target(wire, OLD), jobs, Options(), NOW)
+    done = [one.id for one in told if one.outcome is Outcome.DONE]
+    assert [one.id for one in told] == [job.id for job in jobs]
+    assert {one.fenced for one in told if one.id not in done} == {NEW}
+    assert 0 < len(done) < 200
+    kept = {id.decode() for id in store.client.lrange(f"{queue.base}:wait", 0, -1)} - {"waits", "0:0"}
+    assert kept == set(done)
+
+
+@pytest.mark.parametrize("options", [{"state": State.FAILED}, {"state": State.FAILED, "limit": 90}])
+def test_what_a_step_took_away_until_then_is_kept(
+    options: dict[str, Any], queue: Queue, store: Store, pipe: Pipe
+) -> None:
+    queue.failed(*(str(number) for number in range(100)))
+    wire = Overtaken(pipe, store.client, queue.fence, behind=3, epoch=NEW)
+    step = operator(queue.flavour).take_away(
+        Act.CLEAN,
+        queue.target(wire, OLD),
+        Options(**options),
+        NOW,
+        budget=100,
+    )
+    assert (step.fenced, step.is_finished, step.skipped) == (NEW, False, 0)
+    assert step.removed == len(step.jobs) == 100 - store.client.zcard(f"{queue.base}:failed")
+    assert 0 < step.removed < 90
+
+
+def test_a_removal_that_is_overtaken_says_of_each_job_what_came_of_it(queue: Queue, store: Store, pipe: Pipe) -> None:
+    jobs = [Seen(str(number), State.FAILED) for number in range(ACTIVE_CHUNK)]
+    queue.failed(*(job.id for job in jobs))
+    wire = Overtaken(pipe, store.client, queue.fence, behind=2, epoch=NEW)
+    told = operator(queue.flavour).on_jobs(Act.REMOVE, queue.target(wire, OLD), jobs, Options(), NOW)
+    done = [one.id for one in told if one.outcome is Outcome.DONE]
+    assert {one.fenced for one in told if one.id not in done} == {NEW}
+    assert all(one.kept for one in told if one.id in done)
+    left = {id.decode() for id in store.client.zrange(f"{queue.base}:failed", 0, -1)}
+    assert left == {job.id for job in jobs} - set(done)
+    assert 0 < len(done) < len(jobs)

@@ -1,0 +1,302 @@
+"""A leader that is stopped in the midst of a bulk run and goes on when another leads: nothing is done twice.
+
+Real processes. One of them is stopped at a place that is named beforehand, or anywhere; the other one waits for the end
+of its term, leads, and ends the run; then the first one goes on where it stood, as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+import pytest
+from django.db import ConnectionHandler
+
+from dashboard.database import settings_of
+from recovery.backends.shared import fence
+from recovery.reads import leading
+from tests.fences import Queue
+from tests.postgres import Postgres, programs
+from tests.processes import end, spawn
+from tests.schedulers import DATABASE, STARTS_WITHIN, Process, furnish, migrate
+from tests.stores import Store
+from tests.waiting import until
+from tests.web_process import ROOT, environ_of
+
+JOBS = 120
+LONG_ROUNDS = 200  # with each database
+PATIENCE = 60.0  # seconds for whatever one of them has to do
+FOLLOWS = "stands by: "  # said when nothing of its term is left
+# Where it stops, and how often it passed there before: a chunk is read, written down, marked, sent, concluded, settled.
+BEFORE_THE_SCRIPT = "jobs._do before 2"
+PLACES = (
+    BEFORE_THE_SCRIPT,
+    "jobs._do behind 2",
+    "batch._settle before 3",
+    "batch._mark before 2",
+    "batch._chunk before 4",
+    "batch._mark behind 1",
+    "audit.write_intent behind 3",
+    "audit.write_outcome behind 2",
+    "batch._settle behind 5",
+    "anywhere",
+)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.django_db]
+
+# A scheduler with short terms and small chunks. It waits to be stopped where the file `trap` says, once.
+_SCHEDULER = """
+import os, sys, django
+django.setup()
+from pathlib import Path
+from recovery.actions import audit, batch, bulk, jobs
+from recovery.backends.bullmq.write import BullMQOperator
+from recovery.scheduler import holder, lease
+lease.TERM, lease.RENEW, lease.MARGIN = 2.0, 0.5, 0.4
+holder._place = lambda: sys.argv[1]
+BullMQOperator.chunk = lambda self, act: 20
+bulk.Runner.__init__.__kwdefaults__["term"] = 400
+trap, passed = Path(sys.argv[2]), {}
+
+def stop(place):
+    try:
+        wanted = trap.read_text()
+    except OSError:
+        return
+    if not wanted.startswith(place + " "):
+        return
+    passed[wanted] = passed.get(wanted, 0) + 1
+    if passed[wanted] == int(wanted.split()[2]):
+        trap.with_name("caught").write_text(str(os.getpid()))
+        trap.unlink()
+        while trap.with_name("caught").exists():  # it is stopped here, and goes on where it stood
+            os.sched_yield()
+
+def guard(module, name):
+    real, place = getattr(module, name), f"{module.__name__.rpartition('.')[2]}.{name}"
+    def guarded(*arguments, **named):
+        stop(place + " before")
+        came_to = real(*arguments, **named)
+        stop(place + " behind")
+        return came_to
+    setattr(module, name, guarded)
+
+for module, name in ((jobs, "_do"), (batch, "_settle"), (batch, "_mark"), (batch, "_chunk"),
+                     (audit, "write_intent"), (audit, "write_outcome"), (audit, "_settle")):
+    guard(module, name)
+from recovery.config import current
+from recovery.scheduler.run import run
+run(current())
+"""
+# Orders a retry of all failed jobs whenever it is asked to.
+_ORDERS = """
+import sys, time, django
+django.setup()
+from recovery.actions import bulk
+from recovery.domain.acting import Act, Actor, Order
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+actor = Actor("shell", "me", "admin", may_act=True, may_bulk=True)
+for line in sys.stdin:
+    order = Order(Act.RETRY, QueueRef("main", "bull:mail"), actor, "it is back")
+    run = bulk.order(order, bulk.Selection(State.FAILED, int(time.time() * 1000)))
+    print(run.pk, flush=True)
+"""
+
+
+class Pair:
+    """Two schedulers over one database and one queue, and somebody who orders."""
+
+    def __init__(self, directory: Path, queues: Store, state: Store, database: str) -> None:
+        self.queue, self._state = Queue(queues.client, "bullmq5"), state
+        self._directory, self._trap, self._caught = directory, directory / "trap", directory / "caught"
+        self._database = ConnectionHandler({"default": settings_of(database, pooled=False)})["default"]
+        (directory / "unstall.toml").write_text("[intervals]\ncollect = 0.5\n")
+        self.queue.add("0")  # there is something to be found
+        queues.client.hset(f"{self.queue.base}:meta", mapping={"version": "bullmq:5.81.5", "opts.maxLenEvents": 10**6})
+        environ = {"UNSTALL_REDIS_URL": queues.url, "UNSTALL_STATE_URL": state.url, "DATABASE_URL": database}
+        whole = environ_of(directory, {"DJANGO_SETTINGS_MODULE": "dashboard.settings", **environ})
+        self.both = tuple(
+            Process(directory, name, ("-c", _SCHEDULER, f"machine-{name}", str(self._trap)), environ) for name in "ab"
+        )
+        with (directory / "orders.log").open("wb") as log:
+            command = [sys.executable, "-c", _ORDERS]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            self._orders = spawn(command, **pipes, stderr=log, environ=whole, directory=ROOT)
+        until(self.leader, STARTS_WITHIN, "one of them leads")
+
+    def close(self) -> None:
+        for one in self.both:
+            one.end()
+        end(self._orders)
+        self._database.close()
+
+    def leader(self) -> Process | None:
+        sign = leading.fetch(self._state.client)
+        return next((one for one in self.both if sign and sign.leads and sign.pid == one.pid), None)
+
+    def set_trap(self, place: str) -> None:
+        self._trap.write_text(place)
+
+    def caught(self) -> Process | None:
+        """Who has come to the place of the trap, and waits there."""
+        pid = self._caught.read_text() if self._caught.exists() else ""
+        return next((one for one in self.both if pid == str(one.pid)), None)
+
+    def stop(self, one: Process) -> None:
+        """Not while it holds SQLite's one lock, with which nobody could lead until it goes on."""
+        with self._nobody_writes():
+            one.send(signal.SIGSTOP)
+            until(lambda: psutil.Process(one.pid).status() == psutil.STATUS_STOPPED, PATIENCE, "it is stopped")
+        self._caught.unlink(missing_ok=True)
+
+    @contextmanager
+    def _nobody_writes(self) -> Iterator[None]:
+        if self._database.vendor != "sqlite":
+            yield
+            return
+        self.ask("BEGIN IMMEDIATE")
+        yield
+        self.ask("ROLLBACK")
+
+    def order(self) -> int:
+        assert self._orders.stdin is not None
+        assert self._orders.stdout is not None
+        self._orders.stdin.write(b"all\n")
+        self._orders.stdin.flush()
+        return int(self._orders.stdout.readline())
+
+    def ask(self, statement: str, *values: object) -> list[Any]:
+        with self._database.cursor() as cursor:
+            cursor.execute(statement, values)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+    def one(self, statement: str, *values: object) -> Any:
+        return self.ask(statement, *values)[0][0]
+
+    def has_ended(self, run: int) -> bool:
+        return bool(self.one("SELECT status = 'ended' FROM recovery_bulkrun WHERE id = %s", run))
+
+    def settled(self, run: int) -> int:
+        return int(self.one("SELECT count(*) FROM recovery_bulkitem WHERE run_id = %s AND outcome != ''", run))
+
+    def refusals(self) -> int:
+        """Outcomes that say that a script met the fence."""
+        said = "SELECT count(*) FROM recovery_auditentry WHERE phase = 'outcome' AND body LIKE %s"
+        return int(self.one(said, "%Another scheduler leads (epoch%"))
+
+    def moves(self) -> Counter[str]:
+        """How often each job was sent back to work, as the library's own log of events has it."""
+        found = self.queue.client.xrange(f"{self.queue.base}:events")
+        return Counter(one[b"jobId"].decode() for _, one in found if one[b"event"] == b"waiting")
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with Postgres() as server:
+        migrate(tmp_path_factory.mktemp("postgres"), {"DATABASE_URL": server.url})
+        yield server
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> str:
+    furnish(tmp_path)
+    return f"sqlite:///{tmp_path / DATABASE}"
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest, tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[Pair]:
+    server = request.getfixturevalue(request.param)
+    pair = Pair(tmp_path, valkey, state_store, server if isinstance(server, str) else server.url)
+    yield pair
+    pair.close()
+
+
+@pytest.mark.parametrize("pair", ["sqlite"], indirect=True)
+def test_a_leader_that_was_stopped_past_its_term_does_nothing_twice(pair: Pair) -> None:
+    refused = sum(_round(pair, number, place) for number, place in enumerate(PLACES[:5]))
+    assert refused >= 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pair", ["postgres"], indirect=True)
+def test_one_that_was_stopped_with_the_end_of_the_audit_in_its_hands_holds_nobody_up(pair: Pair) -> None:
+    """PostgreSQL takes the lock from it. SQLite cannot: there nobody leads until it goes on or is ended."""
+    for number, place in enumerate(("audit._settle before 2", "audit._settle behind 3")):
+        _round(pair, number, place)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("pair", ["sqlite", "postgres"], indirect=True)
+def test_nor_does_it_in_two_hundred_rounds(pair: Pair) -> None:
+    places = list(islice(cycle(PLACES), LONG_ROUNDS))
+    refused = sum(_round(pair, number, place) for number, place in enumerate(places))
+    assert refused >= places.count(BEFORE_THE_SCRIPT)
+
+
+def _round(pair: Pair, number: int, place: str) -> int:
+    """One stop and what follows; how many scripts were refused for it."""
+    ids = [f"r{number}-{at}" for at in range(JOBS)]
+    pair.queue.failed(*ids)
+    refusals, halted = pair.refusals(), _stop_at(pair, place, number)
+    run = pair.order()
+    former = halted(run)
+    pair.stop(former)
+    until(lambda: pair.leader() not in (None, former), PATIENCE, "the other one leads")
+    until(lambda: pair.has_ended(run), PATIENCE, "it ends the run")
+    told = former.log.count(FOLLOWS)
+    former.send(signal.SIGCONT)
+    until(lambda: former.log.count(FOLLOWS) > told, PATIENCE, "the first one knows that it leads no more")
+    _judge(pair, run, ids)
+    refused = pair.refusals() - refusals
+    assert refused >= (place == BEFORE_THE_SCRIPT)
+    return refused
+
+
+def _stop_at(pair: Pair, place: str, number: int) -> Callable[[int], Process]:
+    """Waits for the one that is to be stopped: it is there; or, for anywhere, so and so many jobs are done."""
+    if place != "anywhere":
+        pair.set_trap(f"{place} {number}")  # no two are the same: each is counted anew
+        return lambda _: _found(until(pair.caught, PATIENCE, f"one of them comes to {place}"))
+    wanted = Random(number).randrange(JOBS)
+
+    def halt(run: int) -> Process:
+        until(lambda: pair.settled(run) >= wanted, PATIENCE, f"{wanted} are done")
+        return _found(until(pair.leader, PATIENCE, "one of them leads"))
+
+    return halt
+
+
+def _found(one: Process | None) -> Process:
+    assert one is not None
+    return one
+
+
+def _judge(pair: Pair, run: int, ids: list[str]) -> None:
+    """Each job moved once, each has one result, the counters say the same, and the audit claims none of them twice."""
+    client, base = pair.queue.client, pair.queue.base
+    moves = pair.moves()
+    assert {moves[id] for id in ids} == set(moves.values()) == {1}  # those of earlier rounds as well
+    assert client.zcard(f"{base}:failed") == 0
+    waiting = [id.decode() for id in client.lrange(f"{base}:wait", 0, -1)]
+    assert len(waiting) == len(set(waiting)) == len(moves)
+    outcomes = dict(pair.ask("SELECT outcome, count(*) FROM recovery_bulkitem WHERE run_id = %s GROUP BY outcome", run))
+    assert sum(outcomes.values()) == JOBS
+    assert set(outcomes) <= {"done", "unknown"}
+    counted = pair.ask("SELECT done, unknown, refused, missing, unchanged FROM recovery_bulkrun WHERE id = %s", run)
+    assert counted == [(outcomes.get("done", 0), outcomes.get("unknown", 0), 0, 0, 0)]
+    claims = "SELECT job, count(*) FROM recovery_auditjob WHERE outcome = 'done' GROUP BY job HAVING count(*) > 1"
+    assert pair.ask(claims) == []
+    assert json.loads(client.get(fence.key_of(base))) > 0

@@ -1,0 +1,283 @@
+"""Acts and bulk runs of a scheduler that leads no more: refused, told to the audit, and left to the one that leads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from recovery.actions import audit, bulk, runner
+from recovery.actions.bulk import Runner
+from recovery.actions.claims import Claim, Lost
+from recovery.backends.base import ACTIVE_CHUNK
+from recovery.backends.bullmq import calls
+from recovery.backends.bullmq.moves import SCRIPT_JOBS
+from recovery.backends.bullmq.write import BullMQOperator
+from recovery.backends.shared import fence
+from recovery.connections.registry import registry
+from recovery.domain.acting import Act, Done, Outcome
+from recovery.domain.jobs import State
+from recovery.domain.mandate import Mandate, always
+from recovery.errors import Fenced
+from recovery.models import AuditEntry, BulkItem, BulkRun
+from recovery.reads import audit as book
+from recovery.reads import bulk as progress_of
+from tests.acting import Bench, all_of, finish
+from tests.watching import now_ms
+
+pytestmark = pytest.mark.django_db
+
+OLD, NEW = 1_795_000_100, 1_795_000_200
+LEADS = f"Another scheduler leads (epoch {NEW})."
+
+
+def _lead(bench: Bench, epoch: int = NEW) -> None:
+    bench.client.set(fence.key_of(bench.base), epoch)
+
+
+@pytest.fixture
+def later(bench: Bench) -> Iterator[Runner]:
+    """Of the scheduler that leads now."""
+    yield from _hands(NEW)
+
+
+@pytest.fixture
+def former(bench: Bench) -> Iterator[Runner]:
+    """Of the one that led, and does not know that it is over."""
+    yield from _hands(OLD)
+
+
+def _hands(epoch: int) -> Iterator[Runner]:
+    hands = Runner(registry(), Mandate(epoch, always))
+    yield hands
+    hands.close()
+
+
+@pytest.fixture
+def at_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
+    """Something happens right before the n-th call of the operator."""
+
+    def set_trap(number: int, happens: Callable[[], None]) -> None:
+        real, count = BullMQOperator.on_jobs, [0]
+
+        def on_jobs(self: BullMQOperator, *arguments: Any) -> Sequence[Done]:
+            count[0] += 1
+            if count[0] == number:
+                happens()
+            return real(self, *arguments)
+
+        monkeypatch.setattr(BullMQOperator, "on_jobs", on_jobs)
+
+    return set_trap
+
+
+# -- one order
+
+
+def test_an_order_of_an_older_epoch_is_refused_and_the_audit_says_why(bench: Bench) -> None:
+    bench.failed("1", "2")
+    _lead(bench)
+    before = bench.dump()
+    with pytest.raises(Fenced) as told:
+        runner.perform(replace(bench.order(Act.RETRY, "1", "2"), epoch=OLD))
+    assert bench.dump() == before
+    assert (told.value.epoch, str(told.value)) == (NEW, LEADS)
+    assert [(one.outcome, one.why) for one in told.value.results] == [(Outcome.REFUSED, LEADS)] * 2
+    intent = AuditEntry.objects.get(phase="intent")
+    assert book.plain(intent.number).body["epoch"] == OLD
+    detail = book.entry(intent.number)
+    assert (detail.line.tally, LEADS in AuditEntry.objects.get(phase="outcome").body) == ({"refused": 2}, True)
+
+
+def test_an_order_of_the_one_that_leads_is_done_under_its_epoch(bench: Bench) -> None:
+    bench.failed("1")
+    (result,) = runner.perform(replace(bench.order(Act.RETRY, "1"), epoch=NEW))
+    assert result.outcome is Outcome.DONE
+    assert bench.client.get(fence.key_of(bench.base)) == b"%d" % NEW
+
+
+def test_the_order_of_a_person_leaves_no_key(bench: Bench) -> None:
+    bench.failed("1")
+    _lead(bench)
+    (result,) = runner.perform(bench.order(Act.RETRY, "1"))
+    assert result.outcome is Outcome.DONE
+    assert book.plain(AuditEntry.objects.get(phase="intent").number).body.get("epoch") is None
+
+
+def test_of_an_order_that_is_overtaken_each_job_has_its_result(
+    bench: Bench, at_script: Callable[[int, Callable[[], None]], None]
+) -> None:
+    ids = [str(number) for number in range(3 * ACTIVE_CHUNK)]
+    bench.orphan(*ids)
+    at_script(2, lambda: _lead(bench))
+    with pytest.raises(Fenced) as told:
+        runner.perform(replace(bench.order(Act.REQUEUE, *ids), epoch=OLD))
+    results = told.value.results
+    done = [one.job for one in results if one.outcome is Outcome.DONE]
+    assert [one.job for one in results] == ids
+    assert done == ids[:ACTIVE_CHUNK]
+    assert sorted(bench.ids(State.WAITING)) == sorted(done)
+    assert AuditEntry.objects.filter(phase="outcome").count() == 2
+
+
+@pytest.mark.parametrize("act", [Act.PAUSE, Act.CLEAN, Act.DRAIN])
+def test_an_act_on_the_queue_is_refused_as_well(bench: Bench, act: Act) -> None:
+    bench.failed("1")
+    bench.waiting("2")
+    _lead(bench)
+    before = bench.dump()
+    with pytest.raises(Fenced):
+        runner.perform(replace(bench.order(act, state=State.FAILED), epoch=OLD))
+    assert bench.dump() == before
+    outcome = AuditEntry.objects.get(phase="outcome")
+    (told,) = json.loads(outcome.body)["jobs"]
+    assert (told["outcome"], told["why"]) == ("refused", LEADS)
+
+
+def test_a_clean_that_is_overtaken_keeps_what_it_took(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.failed(*(str(number) for number in range(10)))
+    _overtake_cleans(monkeypatch)
+    with pytest.raises(Fenced) as told:
+        runner.perform(replace(bench.order(Act.CLEAN, state=State.FAILED), epoch=OLD))
+    (result,) = told.value.results
+    assert (result.outcome, result.can_restore) == (Outcome.DONE, True)
+    assert "4 removed" in result.why
+    assert LEADS in result.why
+    runner.restore(result.audit or 0, bench.order(Act.RESTORE).actor, "too much")
+    assert len(bench.ids(State.FAILED)) == 10
+
+
+def _overtake_cleans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the next step, four jobs went before another scheduler led."""
+    real = BullMQOperator.take_away
+
+    def overtaken(self: BullMQOperator, *arguments: Any, budget: int) -> Any:
+        monkeypatch.setattr(BullMQOperator, "take_away", real)
+        step = real(self, *arguments, budget=min(budget, 4))
+        return replace(step, fenced=NEW, is_finished=False)
+
+    monkeypatch.setattr(BullMQOperator, "take_away", overtaken)
+
+
+# -- bulk runs
+
+
+def test_a_run_of_one_that_leads_no_more_is_left_to_the_one_that_does(
+    bench: Bench, former: Runner, later: Runner
+) -> None:
+    bench.failed("1", "2")
+    run = all_of(bench, Act.RETRY)
+    _lead(bench)
+    former.run(0)
+    found = progress_of.progress(run.pk, now_ms())
+    assert (found.is_open, found.done, found.refused, found.trouble) == (True, 0, 0, LEADS)
+    assert AuditEntry.objects.exclude(phase="note").count() == 0
+    assert BulkRun.objects.get().beat_at is None
+    found = finish(later, run)
+    assert (found.status, found.done, found.trouble) == ("ended", 2, "")
+
+
+@pytest.mark.parametrize("act", [Act.CLEAN, Act.DRAIN])
+def test_so_is_a_clean_or_a_drain(act: Act, bench: Bench, former: Runner, later: Runner) -> None:
+    bench.failed("1")
+    bench.waiting("2")
+    run = bulk.order(bench.order(act, state=State.FAILED))
+    _lead(bench)
+    before = bench.dump()
+    former.run(0)
+    assert bench.dump() == before
+    found = finish(later, run)
+    assert (found.status, found.done, found.refused) == ("ended", 1, 0)
+
+
+def test_a_clean_of_so_many_takes_no_more_when_it_is_overtaken(
+    bench: Bench, former: Runner, later: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.failed(*(str(number) for number in range(10)))
+    run = bulk.order(bench.order(Act.CLEAN, state=State.FAILED, limit=6))
+    _overtake_cleans(monkeypatch)
+    former.run(0)
+    assert (progress_of.progress(run.pk, now_ms()).done, len(bench.ids(State.FAILED))) == (4, 6)
+    found = finish(later, run)
+    assert (found.status, found.done, len(bench.ids(State.FAILED))) == ("ended", 6, 4)
+
+
+def test_a_chunk_that_is_refused_half_way_is_settled_by_the_one_that_leads(
+    bench: Bench, former: Runner, later: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done before is done, and is no riddle: the audit knows it."""
+    ids = [str(number) for number in range(120)]
+    bench.failed(*ids)
+    run = all_of(bench, Act.RETRY)
+    real, count = calls.run, [0]
+
+    def overtaken(*arguments: Any) -> Any:
+        count[0] += 1
+        if count[0] == 2:
+            _lead(bench)
+        return real(*arguments)
+
+    monkeypatch.setattr(calls, "run", overtaken)
+    former.run(0)
+    assert len(bench.ids(State.WAITING)) == SCRIPT_JOBS
+    assert BulkItem.objects.filter(run=run).exclude(outcome="").count() == 0
+    found = finish(later, run)
+    assert (found.status, found.done, found.unknown, found.refused) == ("ended", 120, 0, 0)
+    assert sorted(bench.ids(State.WAITING), key=int) == ids
+
+
+def test_one_that_was_stopped_behind_its_script_settles_nothing_twice(
+    bench: Bench, former: Runner, later: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one finds its chunk done, and ends the run, before this one writes down what it did."""
+    bench.failed(*(str(number) for number in range(30)))
+    run = all_of(bench, Act.RETRY)
+    monkeypatch.setattr(later, "_term", -1)  # the other's claim is over as soon as it stops
+    real = audit.write_outcome
+
+    def stopped(*arguments: Any, **named: Any) -> int:
+        monkeypatch.setattr(audit, "write_outcome", real)
+        finish(later, run)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(audit, "write_outcome", stopped)
+    former.run(0)
+    found = progress_of.progress(run.pk, now_ms())
+    assert (found.status, found.settled, found.done + found.unknown) == ("ended", 30, 30)
+    assert len(set(bench.ids(State.WAITING))) == len(bench.ids(State.WAITING)) == 30
+
+
+def test_one_that_lost_its_claim_before_the_script_does_not_send_it(
+    bench: Bench, former: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+    real = audit.write_intent
+
+    def stopped(*arguments: Any, **named: Any) -> int:
+        number = real(*arguments, **named)
+        taken = Claim.take(run.pk, now_ms() + 60_000, 30_000, None)
+        assert taken is not None
+        return number
+
+    monkeypatch.setattr(audit, "write_intent", stopped)
+    former.run(0)
+    assert bench.ids(State.FAILED) == ["1"]
+    assert "Another scheduler runs it now" in AuditEntry.objects.get(phase="outcome").body
+    assert BulkItem.objects.get().audit is None
+
+
+def test_a_claim_that_is_lost_settles_nothing(bench: Bench) -> None:
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+    one = Claim.take(run.pk, now_ms(), 30_000, None)
+    assert one is not None
+    one.insist()
+    other = Claim.take(run.pk, now_ms() + 60_000, 30_000, None)
+    assert other is not None
+    with pytest.raises(Lost):
+        one.insist(done=7)
+    assert BulkRun.objects.get().done == 0
