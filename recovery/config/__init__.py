@@ -5,11 +5,29 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from recovery.config.loading import load
+from recovery.config.databases import Columns, Database, Engine, States, Table
+from recovery.config.loading import load, load_described
 from recovery.config.urls import hidden
 from recovery.config.values import Address, Config, Deployment, Login, Mode, Thresholds, Tls
 
-__all__ = ["Address", "Config", "Deployment", "Login", "Mode", "Thresholds", "Tls", "current", "hidden", "load"]
+__all__ = [
+    "Address",
+    "Columns",
+    "Config",
+    "Database",
+    "Deployment",
+    "Engine",
+    "Login",
+    "Mode",
+    "States",
+    "Table",
+    "Thresholds",
+    "Tls",
+    "current",
+    "hidden",
+    "load",
+    "load_described",
+]
 
 
 @cache

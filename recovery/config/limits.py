@@ -25,7 +25,8 @@ class Queues(NamedTuple):
 
 def read_thresholds(written: Mapping[str, Any], folder: Path, problems: Problems) -> Thresholds:
     values = read_table(written, THRESHOLDS, "thresholds.", folder, problems)
-    return Thresholds(_ms(values["stalled_interval"]), _ms(values["overdue_after"]) or None)
+    stalled, overdue, stale = (_ms(values[name]) for name in ("stalled_interval", "overdue_after", "stale_after"))
+    return Thresholds(stalled, overdue or None, stale)
 
 
 def read_queues(tables: list[Mapping[str, Any]], common: Thresholds, folder: Path, problems: Problems) -> Queues:
@@ -43,6 +44,7 @@ def read_queues(tables: list[Mapping[str, Any]], common: Thresholds, folder: Pat
         found.thresholds[key] = Thresholds(
             _ms(values["stalled_interval"]) or common.stalled_interval,
             _ms(values["overdue_after"]) or common.overdue_after,
+            common.stale_after,
         )
         if schema := read_schema(values["schema"], f"{where}schema", problems):
             found.schemas[key] = schema

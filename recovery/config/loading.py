@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from recovery.config import rules
+from recovery.config.hooks import read_hooks
 from recovery.config.limits import read_queues, read_thresholds
+from recovery.config.policies import read_policies
 from recovery.config.readers import Problems, read_table, refuse_misspelled, secret
 from recovery.config.schema import INTERVALS, ROOT
 from recovery.config.stores import Source, read_deployment, read_state
+from recovery.config.tables import read_databases, read_tables
 from recovery.config.values import Config
 from recovery.errors import ConfigError
 
@@ -34,21 +37,40 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
     intervals = read_table(root["intervals"] or {}, INTERVALS, "intervals.", folder, problems)
     thresholds = read_thresholds(root["thresholds"] or {}, folder, problems)
     queues = read_queues(root["queues"] or [], thresholds, folder, problems)
+    databases = read_databases(root["databases"] or [], folder, problems)
     config = Config(
+        databases=databases,
+        tables=read_tables(root["tables"] or [], _databases(root), folder, problems),
         deployments=_deployments(environ, root, folder, problems),
         state=_state(environ, root, folder, problems),
         environment=_environment(environ, root, problems),
         collect_every=intervals["collect"],
         discover_every=intervals["discover"],
         orphans_every=intervals["orphans"],
+        stale_check_every=intervals["stale_check"],
+        relaunch_failed_every=intervals["relaunch_failed"],
+        startup_sweep_every=intervals["startup_sweep"],
+        prune_every=intervals["prune"],
         thresholds=thresholds,
         queue_thresholds=queues.thresholds,
         queue_schemas=queues.schemas,
+        policies=read_policies(root["policy"] or {}, root["policies"] or [], problems),
+        hooks=read_hooks(root["hooks"] or [], _databases(root), folder, problems),
     )
     rules.check(config, environ, problems)
     if problems.found:
         raise ConfigError(tuple(problems.found))
     return config
+
+
+def load_described(url: str, table: Mapping[str, Any], directory: Path) -> Config:
+    """One database with one table, told in the words of the file; raises ConfigError."""
+    problems = Problems()
+    databases = read_databases([{"name": "app", "url": url}], directory, problems)
+    tables = read_tables([{"database": "app", **table}], frozenset({"app"}), directory, problems)
+    if problems.found:
+        raise ConfigError(tuple(problems.found))
+    return Config(databases=databases, tables=tables)
 
 
 def _file(environ: Mapping[str, str], directory: Path, problems: Problems) -> tuple[Path, Mapping[str, Any]]:
@@ -76,6 +98,11 @@ def _deployments(environ: Mapping[str, str], root: Mapping[str, Any], folder: Pa
         sources.insert(0, Source("", {"name": "main", "url": url}, folder, url_key="UNSTALL_REDIS_URL"))
     built = [read_deployment(source, problems) for source in sources]
     return tuple(deployment for deployment in built if deployment)
+
+
+def _databases(root: Mapping[str, Any]) -> frozenset[str]:
+    """Names, as they are written: what is wrong with them is said where they are read."""
+    return frozenset(str(table.get("name", "")) for table in root.get("databases") or ())
 
 
 def _state(environ: Mapping[str, str], root: Mapping[str, Any], folder: Path, problems: Problems) -> Any:

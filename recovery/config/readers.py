@@ -46,14 +46,14 @@ def _value(key: Key, written: Any, where: str, folder: Path, problems: Problems)
         return key.default
     if key.kind is Kind.NUMBER:
         return _bounded(key, float(written), where, problems)
-    if key.kind is Kind.NAMES:
-        return tuple(written)
+    if key.kind in (Kind.NAMES, Kind.VALUES):
+        return tuple(written) if isinstance(written, list) else (written,)
     if key.kind is Kind.FILE:
         return _readable(written, where, folder, problems)
     return written
 
 
-def _fits(kind: Kind, written: Any) -> bool:
+def _fits(kind: Kind, written: Any) -> bool:  # noqa: PLR0911 -- a table
     match kind:
         case Kind.TEXT | Kind.FILE:
             return isinstance(written, str)
@@ -63,6 +63,9 @@ def _fits(kind: Kind, written: Any) -> bool:
             return isinstance(written, bool)
         case Kind.NAMES:
             return isinstance(written, list) and all(isinstance(name, str) and name for name in written)
+        case Kind.VALUES:
+            found = written if isinstance(written, list) else [written]
+            return all(isinstance(value, str | int) and not isinstance(value, bool) and value != "" for value in found)
         case Kind.TABLE:
             return isinstance(written, dict)
         case Kind.TABLES:

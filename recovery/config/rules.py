@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
+from pathlib import Path
 
+from recovery.config.database_urls import BadDatabaseUrl, parse
 from recovery.config.readers import Problems
 from recovery.config.values import Address, Config, Deployment
+from recovery.errors import DeploymentMissing
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "localhost.localdomain"})
+_OURS = ("auth_", "axes_", "dashboard_", "django_", "recovery_")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 
@@ -17,6 +21,9 @@ def check(config: Config, environ: Mapping[str, str], problems: Problems) -> Non
     _places(config, problems)
     _state_apart(config, problems)
     _queues(config, problems)
+    _policies(config, problems)
+    _hooks(config, problems)
+    _own_tables(config, environ, problems)
     if config.environment_is_production and environ.get("UNSTALL_DEBUG", "").lower() in _TRUE:
         problems.add(
             "UNSTALL_DEBUG",
@@ -26,12 +33,17 @@ def check(config: Config, environ: Mapping[str, str], problems: Problems) -> Non
 
 
 def _names(config: Config, problems: Problems) -> None:
-    names = [deployment.name for deployment in config.deployments]
+    names = _places_by_name(config)
     for name in sorted({name for name in names if name and names.count(name) > 1}):
         by_variable = " UNSTALL_REDIS_URL makes one named main." if name == "main" else ""
         problems.add(
             "deployments", f"has {names.count(name)} named {name!r}.{by_variable}", "Give each a name of its own."
         )
+
+
+def _places_by_name(config: Config) -> list[str]:
+    """Of Redis and of SQL alike: a queue is DEPLOYMENT/BASE wherever it lives."""
+    return [*(one.name for one in config.deployments), *(one.name for one in config.databases)]
 
 
 def _places(config: Config, problems: Problems) -> None:
@@ -59,7 +71,7 @@ def _state_apart(config: Config, problems: Problems) -> None:
 
 def _queues(config: Config, problems: Problems) -> None:
     """A slip of the pen would leave a queue with the thresholds of all others, and nobody would notice."""
-    known = {deployment.name for deployment in config.deployments}
+    known = set(_places_by_name(config))
     for name, base in config.queue_thresholds:
         if name and name not in known:
             problems.add(
@@ -67,6 +79,43 @@ def _queues(config: Config, problems: Problems) -> None:
                 f"has {name + '/' + base!r}, and no deployment is named {name!r}.",
                 f"Known here: {', '.join(sorted(known)) or 'none'}.",
             )
+
+
+def _policies(config: Config, problems: Problems) -> None:
+    """What forbids something in a place that does not exist forbids nothing."""
+    for name in sorted({layer.origin.deployment for layer in config.policies} - {""}):
+        try:
+            config.deployment(name)
+        except DeploymentMissing as missing:
+            problems.add("policies", f"has one for {name!r}.", str(missing))
+
+
+def _hooks(config: Config, problems: Problems) -> None:
+    """One that listens where nothing is would never be called."""
+    known = {place.name for place in config.places}
+    for hook in config.hooks:
+        if hook.deployment and hook.deployment not in known:
+            problem = f"has {hook.name!r} for a queue in {hook.deployment!r}, and no deployment is named so."
+            problems.add("hooks", problem, f"Known here: {', '.join(sorted(known)) or 'none'}.")
+
+
+def _own_tables(config: Config, environ: Mapping[str, str], problems: Problems) -> None:
+    """The tables that keep the audit and who may do what are no job tables, whatever their columns are called."""
+    folder = Path.cwd()
+    data = Path(environ.get("UNSTALL_DATA_DIR") or folder / ".unstall").expanduser().absolute()
+    try:
+        own = parse(environ.get("DATABASE_URL") or f"sqlite:///{data}/unstall.sqlite3", folder)
+    except BadDatabaseUrl:
+        return  # whoever opens it says so
+    place = own["engine"], own.get("host", ""), own.get("port", 0), own["path"]
+    ours = {
+        database.name
+        for database in config.databases
+        if (database.engine, database.host, database.port, database.path) == place
+    }
+    for table in config.tables:
+        if table.database in ours and table.table.rpartition(".")[2].startswith(_OURS):
+            problems.add("tables", f"has {table.table!r}, which is one of our own.", "Name a table of an application.")
 
 
 def _overlap(one: Deployment, other: Deployment) -> bool:

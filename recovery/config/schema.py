@@ -13,6 +13,7 @@ class Kind(StrEnum):
     NUMBER = "a number"
     FLAG = "true or false"
     NAMES = 'a list of texts, like ["a", "b"]'
+    VALUES = 'a text, a whole number, or a list of these, like ["a", "b"] or [0]'
     FILE = "the path of a file that can be read"
     TABLE = "a table"
     TABLES = "a list of tables, each beginning with [[name]]"
@@ -64,11 +65,18 @@ INTERVALS = (
     Key("discover", Kind.NUMBER, 60.0, low=5.0, high=3600.0),
     # An orphan is to be seen within seconds; a look costs a command an active job.
     Key("orphans", Kind.NUMBER, 5.0, low=1.0, high=300.0),
+    # These look deep, or act on many: oftener than every few seconds they would meet what they just did themselves.
+    Key("stale_check", Kind.NUMBER, 900.0, low=5.0, high=86_400.0),
+    Key("relaunch_failed", Kind.NUMBER, 1800.0, low=5.0, high=86_400.0),
+    Key("startup_sweep", Kind.NUMBER, 60.0, low=5.0, high=86_400.0),
+    Key("prune", Kind.NUMBER, 3600.0, low=60.0, high=86_400.0),
 )
 # Half a second is less than any watchdog's interval; a limit of more than a week is none.
 _STALLED = Key("stalled_interval", Kind.NUMBER, 30.0, low=0.5, high=3600.0)
 _OVERDUE = Key("overdue_after", Kind.NUMBER, 0.0, low=0.0, high=604_800.0)
-THRESHOLDS = (_STALLED, _OVERDUE)
+# Longer than anything that a library itself would wait; a day is no check any more.
+_STALE = Key("stale_after", Kind.NUMBER, 900.0, low=1.0, high=86_400.0)
+THRESHOLDS = (_STALLED, _OVERDUE, _STALE)
 # Here 0 is: as in [thresholds].
 QUEUE = (
     Key("name"),
@@ -76,6 +84,63 @@ QUEUE = (
     _OVERDUE,
     Key("schema", Kind.FILE),
 )
+HOOK = (
+    Key("name"),
+    Key("queue"),
+    Key("on", Kind.NAMES, ("recovered",)),
+    Key("call"),
+    Key("database"),
+    Key("table"),
+    Key("id"),
+    Key("path"),
+    Key("stage"),
+    Key("from", Kind.NAMES, ()),
+    Key("to"),
+    Key("failed"),
+    Key("choose", Kind.TABLES),
+)
+DATABASE = (
+    Key("name"),
+    Key("label"),
+    Key("url"),
+    Key("url_file", Kind.FILE),
+    # A statement that takes longer is ended: a page waits for it, and the application's own work beside it.
+    Key("timeout", Kind.NUMBER, 2.0, low=0.1, high=60.0),
+    Key("read_only", Kind.FLAG, default=False),
+)
+_WEEK = 604_800.0
+TABLE = (
+    Key("database"),
+    Key("table"),
+    Key("name"),
+    Key("id", default="id"),
+    Key("state", default="state"),
+    Key("queued", Kind.VALUES, ("queued",)),
+    Key("running", Kind.VALUES, ("running",)),
+    Key("done", Kind.VALUES, ("done",)),
+    Key("failed", Kind.VALUES, ("failed",)),
+    Key("name_column"),
+    Key("attempts"),
+    Key("max_attempts"),
+    # A row that takes its worker down does it to no more than so many.
+    Key("attempts_limit", Kind.NUMBER, 3.0, low=1.0, high=1000.0),
+    Key("last_error"),
+    Key("queued_at"),
+    Key("started_at"),
+    Key("finished_at"),
+    Key("lease_until"),
+    # Clocks differ, and a renewal may be on its way.
+    Key("lease_grace", Kind.NUMBER, 5.0, low=0.0, high=3600.0),
+    Key("heartbeat"),
+    Key("heartbeat_limit", Kind.NUMBER, 60.0, low=1.0, high=_WEEK),
+    Key("age_limit", Kind.NUMBER, 0.0, low=0.0, high=_WEEK),
+    Key("owner"),
+    Key("data"),
+    Key("timezone", default="UTC"),
+)
+CHOICE = (Key("column"), Key("is"), Key("equals"), Key("to"))
+# Where a policy counts; what it says is read by domain/policy_text.py.
+POLICIES = (Key("queue"), Key("deployment"))
 ROOT = (
     Key("environment"),
     Key("deployments", Kind.TABLES),
@@ -83,6 +148,11 @@ ROOT = (
     Key("intervals", Kind.TABLE),
     Key("thresholds", Kind.TABLE),
     Key("queues", Kind.TABLES),
+    Key("databases", Kind.TABLES),
+    Key("tables", Kind.TABLES),
+    Key("policy", Kind.TABLE),
+    Key("policies", Kind.TABLES),
+    Key("hooks", Kind.TABLES),
 )
 TABLES = {
     "": ROOT,
@@ -91,6 +161,11 @@ TABLES = {
     "intervals": INTERVALS,
     "thresholds": THRESHOLDS,
     "queues": QUEUE,
+    "databases": DATABASE,
+    "tables": TABLE,
+    "policies": POLICIES,
+    "hooks": HOOK,
+    "hooks.choose": CHOICE,
 }
 
 # Variables that this package reads, then those of the web process and of the children of `up`.

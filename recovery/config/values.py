@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from recovery.config.databases import Database, Table
 from recovery.config.schemas import Schema
+from recovery.domain.hooks import Hook
+from recovery.domain.policies import Layer
 from recovery.errors import DeploymentMissing
 
 PRODUCTION_NAMES = frozenset({"production", "prod", "live"})
@@ -103,6 +106,7 @@ class Thresholds:
 
     stalled_interval: int = 30_000
     overdue_after: int | None = None
+    stale_after: int = 900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +115,24 @@ class Config:
 
     deployments: tuple[Deployment, ...] = ()
     state: Deployment | None = None
+    databases: tuple[Database, ...] = ()  # SQL; they are deployments too, whose queues are their tables
+    tables: tuple[Table, ...] = ()
     environment: str = ""
     collect_every: float = 2.0
     discover_every: float = 60.0
     orphans_every: float = 5.0
+    stale_check_every: float = 900.0
+    relaunch_failed_every: float = 1800.0
+    startup_sweep_every: float = 60.0
+    prune_every: float = 3600.0
     thresholds: Thresholds = Thresholds()
     # By (deployment, base); ("", base) is that queue in every deployment.
     queue_thresholds: Mapping[tuple[str, str], Thresholds] = field(default_factory=dict, hash=False)
     # The same way; only queues that have one.
     queue_schemas: Mapping[tuple[str, str], Schema] = field(default_factory=dict, hash=False)
+    # What the file says of the scanners: for all queues, for a deployment, for one queue.
+    policies: tuple[Layer, ...] = field(default=(), hash=False)
+    hooks: tuple[Hook, ...] = ()
 
     @property
     def state_url(self) -> str | None:
@@ -139,9 +152,22 @@ class Config:
         """The queue's own, else that of its base anywhere."""
         return self.queue_schemas.get((deployment, base)) or self.queue_schemas.get(("", base))
 
-    def deployment(self, name: str) -> Deployment:
-        for deployment in self.deployments:
-            if deployment.name == name:
-                return deployment
-        known = ", ".join(deployment.name for deployment in self.deployments) or "none"
+    @property
+    def places(self) -> tuple[Deployment | Database, ...]:
+        """Wherever queues are, of either kind."""
+        return (*self.deployments, *self.databases)
+
+    def tables_of(self, database: str) -> tuple[Table, ...]:
+        return tuple(table for table in self.tables if table.database == database)
+
+    def table(self, database: str, name: str) -> Table | None:
+        """By its shown name, the base of its queue."""
+        return next((table for table in self.tables_of(database) if table.name == name), None)
+
+    def deployment(self, name: str) -> Deployment | Database:
+        """Of either kind."""
+        for place in self.places:
+            if place.name == name:
+                return place
+        known = ", ".join(place.name for place in self.places) or "none"
         raise DeploymentMissing(f"There is no deployment named {name!r}. Configured: {known}.")

@@ -8,18 +8,18 @@ must never be relaunched adds up: what the file forbids, no edit allows. An entr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
 from recovery.domain.ages import age
 from recovery.domain.backoff import ANY, Backoff, Backoffs
-from recovery.domain.policy import Duty, Policy, Scanner
+from recovery.domain.policy import Duty, Mode, Policy, Scanner
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.retry import Never
 
 Path = tuple[str, ...]  # ("stale_check", "after"), ("backoff", "mail"), ("never", "names", "pay"), ("idempotency",)
-DUTY = ("mode", "after", "most")
+DUTY = ("mode", "after", "most", "release")
 BACKOFF, NEVER, NAMES, SIGNATURES, NOTE = "backoff", "never", "names", "signatures", "idempotency"
 
 
@@ -43,6 +43,7 @@ class Origin:
 
     def words(self, now: int) -> str:
         where = f"for {shown(self.base)}" if self.base else "for all queues"
+        where += f" of {shown(self.deployment)}" if self.deployment and not self.base else ""
         match self.source:
             case Source.DEFAULT:
                 return "by default"
@@ -70,13 +71,23 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A queue's policy, with the origin of each value that is not the default."""
+    """A queue's policy, with the origin of each value that is not the default. `withheld`: why nothing acts,
+    whatever the modes say.
+    """
 
     policy: Policy = field(default_factory=Policy)
     origins: Mapping[Path, Origin] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
 
     def origin(self, *path: str) -> Origin:
         return self.origins.get(path, Origin())
+
+    def sentence(self, scanner: Scanner, now: int) -> str:
+        """What a scanner may do here and who said so, for the audit and the list of what it found."""
+        if self.withheld:
+            return " ".join(self.withheld)
+        said = self.policy.words(scanner)[0].rstrip(".")
+        return f"{said} ({self.origin(scanner.field, 'mode').words(now)})."
 
 
 def resolved(layers: Iterable[Layer], queue: QueueRef) -> Resolved:
@@ -89,6 +100,15 @@ def resolved(layers: Iterable[Layer], queue: QueueRef) -> Resolved:
                 continue  # whoever forbade it first keeps it forbidden
             values[path], origins[path] = value, layer.origin
     return Resolved(_built(values), origins)
+
+
+def withheld(found: Resolved, origin: Origin, why: str) -> Resolved:
+    """The same, but every scanner observes: what cannot be read may be what forbids."""
+    policy, origins = found.policy, dict(found.origins)
+    duties: dict[str, Any] = {one.field: replace(policy.duty(one), mode=Mode.OBSERVE, release=False) for one in Scanner}
+    for scanner in Scanner:
+        origins |= {(scanner.field, name): origin for name in ("mode", "release")}
+    return Resolved(replace(policy, **duties), origins, (*found.withheld, why))
 
 
 def changes(before: Policy, after: Policy) -> tuple[str, ...]:
@@ -111,8 +131,7 @@ def _built(values: Mapping[Path, Any]) -> Policy:
 
 
 def _duty(values: Mapping[Path, Any], scanner: Scanner, default: Duty) -> Duty:
-    mode, after, most = (values.get((scanner.field, name), getattr(default, name)) for name in DUTY)
-    return Duty(mode, after, most)
+    return Duty(**{name: values.get((scanner.field, name), getattr(default, name)) for name in DUTY})
 
 
 def _entries(values: Mapping[Path, Any], kind: str) -> frozenset[str]:

@@ -34,6 +34,8 @@ class Mode(StrEnum):
 
 # What a worker did before it failed is done again. Of an orphan the library itself would run it again.
 NEEDS_NOTE = frozenset({Scanner.RELAUNCH_FAILED})
+# These meet jobs that are locked still, by a holder whose connection is gone.
+MAY_RELEASE = frozenset({Scanner.ORPHAN_WATCH, Scanner.STALE_CHECK})
 NO_NOTE = "It is to act, but nobody wrote down why its jobs may run twice, so it observes."
 
 
@@ -50,7 +52,9 @@ class Duty:
     def words(self) -> str:
         after = f" after {age(self.after)}" if self.after else ""
         said = f"{'Acts' if self.mode is Mode.ACT else 'Observes'}{after}, at most {self.most:,} jobs in one run."
-        return f"{said} Releases locks whose holder has gone." if self.release else said
+        if not self.release:
+            return said
+        return f"{said} {'Releases' if self.mode is Mode.ACT else 'Would release'} locks whose holder has gone."
 
 
 @dataclass(frozen=True, slots=True)

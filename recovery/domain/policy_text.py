@@ -1,6 +1,8 @@
 """A policy as it is written, in TOML and in what the page edits: read with every problem at once.
 
 idempotency = "sending twice is refused by the provider"
+[orphan_watch]
+release = true       # take the lock of a job whose holder's connection is gone; of the stale_check too
 [relaunch_failed]
 mode = "act"         # or "observe"
 after = 60           # seconds
@@ -23,7 +25,8 @@ from recovery.domain import policies
 from recovery.domain.ages import DAY, SECOND
 from recovery.domain.backoff import ATTEMPTS_LIMIT, FACTOR_LIMIT, PAUSE_LIMIT, Backoff
 from recovery.domain.policies import Path
-from recovery.domain.policy import Mode, Scanner
+from recovery.domain.policy import MAY_RELEASE, Mode, Scanner
+from recovery.domain.refs import raw
 from recovery.domain.signatures import signature
 from recovery.errors import Problem
 
@@ -45,7 +48,7 @@ def read(written: Mapping[str, Any], where: str = "") -> tuple[Values, tuple[Pro
     values: Values = {}
 
     def report(key: str, problem: str, remedy: str) -> None:
-        problems.append(Problem(f"{where}{key}", problem, remedy))
+        problems.append(Problem(_sayable(f"{where}{key}"), problem, remedy))
 
     for name, value in _known(written, _READERS, "", report).items():
         values |= _READERS[name](value, name, report)
@@ -58,6 +61,8 @@ def _duty(written: Any, name: str, report: Report) -> Values:
         "after": _seconds(AFTER_LIMIT),
         "most": _number(1, MOST_LIMIT, whole=True),
     }
+    if Scanner(name.replace("_", "-")) in MAY_RELEASE:
+        readers["release"] = _flag
     found = _read_each(written, readers, name, report)
     return {(name, key): value for key, value in found.items()}
 
@@ -99,7 +104,7 @@ def _never(written: Any, name: str, report: Report) -> Values:
 
 
 def _note(written: Any, name: str, report: Report) -> Values:
-    if not isinstance(written, str) or len(written) > NOTE_LIMIT:
+    if not isinstance(written, str) or len(written) > NOTE_LIMIT or _sayable(written) != written:
         return _refuse(report, name, written, f"a text of at most {NOTE_LIMIT:,} characters")
     return {(policies.NOTE,): written.strip()}
 
@@ -127,6 +132,13 @@ def _mode(written: Any, where: str, report: Report) -> Mode | None:
     if isinstance(written, str) and written in tuple(Mode):
         return Mode(written)
     _refuse(report, where, written, " or ".join(f'"{mode.value}"' for mode in Mode))
+    return None
+
+
+def _flag(written: Any, where: str, report: Report) -> bool | None:
+    if isinstance(written, bool):
+        return written
+    _refuse(report, where, written, "true or false")
     return None
 
 
@@ -175,10 +187,19 @@ def _signatures(written: Any, where: str, report: Report) -> tuple[str, ...] | N
 
 
 def _is_name(name: str, where: str, report: Report) -> bool:
-    if name.strip() and len(name) <= NAME_LIMIT:
+    if name.strip() and len(name) <= NAME_LIMIT and _sayable(name) == name:
         return True
-    report(where[:NAME_LIMIT], "is empty or too long.", f"Write 1 to {NAME_LIMIT} characters.")
+    report(where[:NAME_LIMIT], "is empty, too long or no text.", f"Write 1 to {NAME_LIMIT} characters.")
     return False
+
+
+def _sayable(text: str) -> str:
+    """JSON can hold halves of characters, which no name of a job is made of and nothing could show."""
+    try:
+        raw(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
 
 
 def _bounded(number: int, where: str, report: Report) -> None:

@@ -102,3 +102,26 @@ def test_the_moment_it_names_is_the_first_with_room(steps: list[tuple[int, int]]
     assert budget.room(free, limit(None)) >= wanted
     assert free == now or budget.room(free - 1, limit(None)) < wanted
     assert free <= now + MINUTE + 1_000
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 30_000),  # ms until it asks
+            st.integers(0, 20),  # wanted
+            st.lists(st.integers(0, 20_000), max_size=20),  # ms until each of them goes, behind the one before
+        ),
+        max_size=40,
+    )
+)
+def test_however_late_what_was_granted_goes_no_minute_sees_more(steps: list[tuple[int, int, list[int]]]) -> None:
+    """What went is told once the last of it has gone, and counts from then on."""
+    budget, now, went = Budget(), 1_800_000_000_000, list[int]()
+    for passed, wanted, late in steps:
+        now += passed
+        grant, budget = budget.take(now, wanted, limit(None))
+        for pause in late[: grant.count]:
+            now += pause
+            went.append(now)
+        budget = budget.give_back(grant, grant.count - min(grant.count, len(late)), now)
+    assert all(sum(at - MINUTE < one <= at for one in went) <= 10 for at in went)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recovery.domain.ages import MINUTE
 from recovery.domain.backoff import Backoff, Backoffs
-from recovery.domain.policies import Layer, Origin, Path, Resolved, Source, changes, resolved
+from recovery.domain.policies import Layer, Origin, Path, Resolved, Source, changes, resolved, withheld
 from recovery.domain.policy import NO_NOTE, Duty, Mode, Policy, Scanner
 from recovery.domain.refs import QueueRef
 from recovery.domain.retry import Never
@@ -78,6 +78,7 @@ def test_what_must_never_be_relaunched_adds_up() -> None:
 def test_an_origin_says_where_and_by_whom() -> None:
     assert Origin().words(NOW) == "by default"
     assert Origin(Source.FILE).words(NOW) == "in the file, for all queues"
+    assert Origin(Source.FILE, "shop").words(NOW) == "in the file, for all queues of shop"
     edited = Origin(Source.PAGE, "shop", "bull:mail", "ann", NOW - 4 * MINUTE)
     assert edited.words(NOW) == "edited by ann 4 min ago, for bull:mail"
     assert Origin(Source.PAGE).words(NOW) == "edited by somebody, for all queues"
@@ -93,6 +94,29 @@ def test_a_policy_says_in_words_what_it_allows() -> None:
         "Never jobs named charge.",
         "Never after “card declined”.",
     )
+
+
+def test_a_duty_says_that_it_releases_locks_or_would() -> None:
+    assert Duty(Mode.ACT, release=True).words.endswith("Releases locks whose holder has gone.")
+    assert Duty(release=True).words.endswith("Would release locks whose holder has gone.")
+
+
+def test_what_is_withheld_observes_whatever_was_armed() -> None:
+    armed = resolved(
+        [layer(Source.FILE, {("orphan_watch", "mode"): Mode.ACT, ("orphan_watch", "release"): True})], MAIL
+    )
+    assert armed.policy.orphan_watch.release
+    why = Origin(Source.PAGE, base="bull:mail")
+    found = withheld(armed, why, "It cannot be read.")
+    assert not any(found.policy.may_act(scanner) or found.policy.duty(scanner).release for scanner in Scanner)
+    assert (found.withheld, found.origin("stale_check", "mode")) == (("It cannot be read.",), why)
+    assert found.policy.stale_check.after == 15 * MINUTE
+
+
+def test_the_sentence_of_a_scanner_names_who_armed_it() -> None:
+    found = resolved([layer(Source.PAGE, {ARMED: Mode.ACT}, by="ann")], MAIL)
+    assert found.sentence(Scanner.RELAUNCH_FAILED, NOW) == f"{NO_NOTE[:-1]} (edited by ann 0 s ago, for all queues)."
+    assert found.sentence(Scanner.STALE_CHECK, NOW).endswith("(by default).")
 
 
 def test_an_edit_is_told_for_the_audit() -> None:

@@ -24,6 +24,7 @@ def test_what_the_documentation_shows_can_be_read() -> None:
     values, wrong = policy_text.read(tomllib.loads(shown))
     assert wrong == ()
     policy = resolved([Layer(Origin(Source.FILE), values)], QueueRef("main", "bull:q")).policy
+    assert policy.orphan_watch == Duty(most=500, release=True)
     assert policy.relaunch_failed == Duty(Mode.ACT, MINUTE, 50)
     assert policy.backoffs.of("mail:7") == Backoff(3, 5 * SECOND)
     assert policy.never == Never(frozenset({"charge"}), frozenset({"card declined"}))
@@ -53,9 +54,11 @@ def test_a_first_pause_beyond_the_default_longest_moves_it() -> None:
         ({"stale_check": {"most": 1.5}}, "policy.stale_check.most: is 1.5. Write a whole number"),
         ({"stale_check": {"most": True}}, "policy.stale_check.most: is True."),
         ({"stale_check": {"after": float("nan")}}, "policy.stale_check.after: is nan."),
+        ({"stale_check": {"release": 1}}, "policy.stale_check.release: is 1. Write true or false."),
+        ({"relaunch_failed": {"release": True}}, "policy.relaunch_failed.release: is not a setting."),
         ({"backoff": []}, "policy.backoff: is something else. Write a table, for each job name one."),
         ({"backoff": {"mail": 3}}, "policy.backoff.mail: is 3. Write a table."),
-        ({"backoff": {"": {}}}, "policy.backoff.: is empty or too long."),
+        ({"backoff": {"": {}}}, "policy.backoff.: is empty, too long or no text."),
         ({"backoff": {"mail": {"tries": 3}}}, "policy.backoff.mail.tries: is not a setting."),
         (
             {"backoff": {"mail": {"first": 60, "longest": 5}}},
@@ -65,7 +68,10 @@ def test_a_first_pause_beyond_the_default_longest_moves_it() -> None:
         ({"never": {"names": [" "]}}, "policy.never.names: is something else."),
         ({"never": {"signatures": ["500"]}}, "policy.never.signatures: holds '500', of which nothing is left"),
         ({"never": {"names": ["a"] * 501}}, "policy.never.names: has 501 entries. Write at most 500."),
-        ({"never": {"names": ["a" * 501]}}, "policy.never.names: is empty or too long."),
+        ({"never": {"names": ["a" * 501]}}, "policy.never.names: is empty, too long or no text."),
+        ({"never": {"names": ["\ud800"]}}, "policy.never.names: is empty, too long or no text."),
+        ({"\ud800": 1}, "policy.?: is not a setting."),
+        ({"idempotency": "\ud800"}, "policy.idempotency: is something else."),
         ({"idempotency": 7}, "policy.idempotency: is 7. Write a text of at most 2,000 characters."),
     ],
 )

@@ -1,0 +1,198 @@
+"""Policies are edited here and nowhere else: who may, what it would change, and the audit's note with the edit itself.
+
+The note and the edit are one transaction: both happen or neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import Error, IntegrityError, transaction
+
+from recovery.actions import audit, reasons, sight
+from recovery.config import Config, current
+from recovery.domain import policies, policy_text
+from recovery.domain.acting import Actor
+from recovery.domain.chain import canonical
+from recovery.domain.policies import Layer, Origin, Path, Resolved, Source
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import QueueRef, shown
+from recovery.errors import BadOrder, Forbidden, NotRecorded, Problem
+from recovery.models import PolicyLayer
+from recovery.reads.policies import Book, Edited, Place, column, edited
+
+NOTE = "policy"  # the act of the audit's notes
+WRITTEN_LIMIT = 64 * 1024  # characters of one edit as JSON: a longer one belongs into the file
+_NAME_LIMIT = 1024  # characters of a queue's slug, as the table holds it
+_BY_LIMIT = 200  # characters, of the column
+_LISTED = 5  # places that are named
+_SAME = "That is what is written there already: nothing would change."
+_MEANWHILE = "Somebody edited this policy meanwhile. Look at it again."
+_NOT_WRITTEN = "The database did not take it, so nothing was changed."
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an edit would change, one sentence each; with `problems` it cannot be made. `notes`: what to know of it."""
+
+    changes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def preview(actor: Actor, deployment: str, base: str, written: Mapping[str, Any]) -> Preview:
+    """Changes nothing and needs no reason yet. `deployment` "": in any, `base` "": all queues.
+
+    Raises Forbidden, BadOrder and Missing.
+    """
+    config = current()
+    _permitted(actor, config, (deployment, base))
+    values, problems = _read(written)
+    rows = edited()
+    before, after = _before_and_after(config, rows, (deployment, base), values)
+    notes = (*_unarmed(after), *after.withheld, *_narrower(config, rows, (deployment, base), values))
+    return Preview(policies.changes(before.policy, after.policy), problems, notes)
+
+
+def edit(
+    actor: Actor,
+    deployment: str,
+    base: str,
+    written: Mapping[str, Any],
+    reason: str,
+    *,
+    seen: Mapping[str, Any] | None = None,
+) -> int:
+    """The number of its note in the audit. What says nothing is taken away. `seen`: what was written there when it
+    was shown; it is refused when that is no longer so.
+
+    Raises Forbidden, BadOrder (with every problem), Missing and NotRecorded, each with nothing changed.
+    """
+    config, place = current(), (deployment, base)
+    _permitted(actor, config, place)
+    reason = reasons.given(reason)
+    values, problems = _read(written)
+    if problems:
+        raise BadOrder("\n".join(map(str, problems)))
+    wanted = _Edit(actor, place, dict(written) if values else {}, values, reason)
+    try:
+        with transaction.atomic():
+            return _make(wanted, config, seen)
+    except IntegrityError as error:
+        raise BadOrder(_MEANWHILE) from error
+    except Error as error:
+        raise NotRecorded(f"{_NOT_WRITTEN} It said {type(error).__name__}.") from error
+
+
+def clear(actor: Actor, deployment: str, base: str, reason: str, *, seen: Mapping[str, Any] | None = None) -> int:
+    """What was edited there counts no more; the file and the wider places do. Raises as `edit` does."""
+    return edit(actor, deployment, base, {}, reason, seen=seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """What is wanted, as it may be done."""
+
+    actor: Actor
+    place: Place
+    written: dict[str, Any]
+    values: Mapping[Path, Any]
+    reason: str
+
+
+def _make(wanted: _Edit, config: Config, seen: Mapping[str, Any] | None) -> int:
+    """1. Take the row, so that two cannot edit it at once; 2. look at all of them; 3. write; 4. note."""
+    deployment, base = wanted.place
+    row = PolicyLayer.objects.select_for_update().filter(deployment=deployment, base=column(base)).first()
+    rows = edited()
+    was = next((one for one in rows if one.place == wanted.place), Edited(Origin(Source.PAGE, deployment, base)))
+    if seen is not None and dict(seen) != dict(was.written):
+        raise BadOrder(_MEANWHILE)
+    if not was.problems and canonical(dict(was.written)) == canonical(wanted.written):
+        raise BadOrder(_SAME)
+    before, after = _before_and_after(config, rows, wanted.place, wanted.values)
+    _write(wanted, row)
+    body = {
+        "place": said(wanted.place),
+        "changes": list(policies.changes(before.policy, after.policy)),
+        "before": dict(was.written),
+        "after": wanted.written,
+    }
+    queue = QueueRef(deployment, base) if deployment and base else None
+    return audit.note(wanted.actor, NOTE, wanted.reason, body, queue)
+
+
+def _write(wanted: _Edit, row: PolicyLayer | None) -> None:
+    if not wanted.written:
+        if row:
+            row.delete()
+        return
+    row = row or PolicyLayer(deployment=wanted.place[0], base=column(wanted.place[1]))
+    row.written, row.by, row.at = canonical(wanted.written), shown(wanted.actor.name)[:_BY_LIMIT], sight.now()
+    row.save()
+
+
+def said(place: Place) -> str:
+    """Where it counts, in words."""
+    deployment, base = place
+    if base:
+        return f"{shown(base)} in {deployment}" if deployment else f"{shown(base)} in any deployment"
+    return f"all queues of {deployment}" if deployment else "all queues"
+
+
+def _permitted(actor: Actor, config: Config, place: Place) -> None:
+    if not actor.may_bulk:
+        raise Forbidden("A policy takes the right to act in bulk: scanners do what it says to many jobs.")
+    if place[0]:
+        config.deployment(place[0])
+    if len(column(place[1])) > _NAME_LIMIT:
+        raise BadOrder("The name of the queue is too long.")
+
+
+def _read(written: Mapping[str, Any]) -> tuple[Mapping[Path, Any], tuple[Problem, ...]]:
+    values, problems = policy_text.read(written)
+    if not problems and len(canonical(dict(written))) > WRITTEN_LIMIT:
+        limit = f"Write at most {WRITTEN_LIMIT:,} characters; a longer one belongs into the file."
+        problems = (Problem("policy", "is too long.", limit),)
+    return values, problems
+
+
+def _before_and_after(
+    config: Config, rows: tuple[Edited, ...], place: Place, values: Mapping[Path, Any]
+) -> tuple[Resolved, Resolved]:
+    """For the queue of this place; of a wider place, for a queue of which nothing narrower is said."""
+    others = tuple(row for row in rows if row.place != place)
+    own = (Layer(Origin(Source.PAGE, *place), values),) if values else ()
+    queue = QueueRef(*place)
+    return Book.of_rows(config, rows).of(queue), Book.of_rows(config, others, own).of(queue)
+
+
+def _unarmed(after: Resolved) -> tuple[str, ...]:
+    return tuple(
+        f"{scanner.value}: {words}"
+        for scanner in Scanner
+        if after.policy.lacks_note(scanner)
+        for words in after.policy.words(scanner)[:1]
+    )
+
+
+def _narrower(config: Config, rows: tuple[Edited, ...], place: Place, values: Mapping[Path, Any]) -> tuple[str, ...]:
+    """Where something else is said of the same: there it stays as it is."""
+    here = Origin(Source.PAGE, *place)
+    found = dict.fromkeys(
+        said((layer.origin.deployment, layer.origin.base))
+        for layer in Book.of_rows(config, rows).layers
+        if layer.origin.rank > here.rank and _overlap(layer.origin, here)
+        if any(layer.values.get(path, value) != value for path, value in values.items())
+    )
+    if not found:
+        return ()
+    more = f" and {len(found) - _LISTED:,} more" if len(found) > _LISTED else ""
+    return (f"Something else is said, and stays, for {', '.join(list(found)[:_LISTED])}{more}.",)
+
+
+def _overlap(one: Origin, other: Origin) -> bool:
+    pairs = ((one.deployment, other.deployment), (one.base, other.base))
+    return all("" in pair or pair[0] == pair[1] for pair in pairs)

@@ -1,0 +1,123 @@
+"""SQL databases and the job tables in them, as frozen values: what other rooms see of [[databases]] and [[tables]]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from recovery.domain.jobs import State
+
+Value = str | int  # of a state column: a text, an enum's label, or a whole number
+
+
+class Engine(StrEnum):
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"  # and MariaDB
+    SQLITE = "sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One SQL database: a deployment whose queues are job tables. `path` is the file of a SQLite database, absolute."""
+
+    name: str
+    label: str
+    engine: Engine
+    url: str = field(repr=False)
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    read_only: bool = False
+    timeout: float = 2.0
+
+    @property
+    def target(self) -> str:
+        """The address as a person may see it: no password, no options."""
+        if self.engine is Engine.SQLITE:
+            return f"sqlite:///{self.path}"
+        user = f"{self.username}@" if self.username else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.engine}://{user}{host}{f':{self.port}' if self.port else ''}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the columns are called. "": there is none."""
+
+    id: str = "id"
+    state: str = "state"
+    name: str = ""
+    attempts: str = ""
+    max_attempts: str = ""
+    last_error: str = ""
+    queued_at: str = ""
+    started_at: str = ""
+    finished_at: str = ""
+    lease_until: str = ""
+    heartbeat: str = ""
+    owner: str = ""
+    data: str = ""
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The names of all that there are, each once."""
+        named = (getattr(self, role) for role in self.__slots__)
+        return tuple(dict.fromkeys(name for name in named if name))
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The values of the state column. The first of each is the one that is written."""
+
+    queued: tuple[Value, ...] = ("queued",)
+    running: tuple[Value, ...] = ("running",)
+    done: tuple[Value, ...] = ("done",)
+    failed: tuple[Value, ...] = ("failed",)
+
+    def of(self, state: State) -> tuple[Value, ...]:
+        """() for a state that rows do not have."""
+        return _VALUES[state](self) if state in _VALUES else ()
+
+    def named(self, value: object) -> State:
+        """UNKNOWN for a value that the configuration does not speak of: such rows are never touched."""
+        said = _text(value)
+        found = (state for state in _VALUES if any(_text(known) == said for known in self.of(state)))
+        return next(found, State.UNKNOWN)
+
+
+def _text(value: object) -> str:
+    """Columns of a fixed width come with blanks at their end, some as bytes."""
+    return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).rstrip(" ")
+
+
+_VALUES = {
+    State.WAITING: lambda states: states.queued,
+    State.ACTIVE: lambda states: states.running,
+    State.COMPLETED: lambda states: states.done,
+    State.FAILED: lambda states: states.failed,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A job table, as a queue: `name` is its base. Limits are in ms; `age_limit` None: a row may run as it likes."""
+
+    database: str
+    name: str
+    table: str  # as the database knows it, perhaps with its schema before a dot
+    columns: Columns = Columns()
+    states: States = States()
+    attempts_limit: int = 3  # where no column says it
+    lease_grace: int = 5_000
+    heartbeat_limit: int = 60_000
+    age_limit: int | None = None
+    timezone: str = "UTC"  # of times that are kept without one
+
+    @property
+    def has_proof(self) -> bool:
+        """Whether its workers show, row by row, that they live."""
+        return bool(self.columns.lease_until or self.columns.heartbeat)

@@ -1,0 +1,109 @@
+"""What the scanners may do to a queue, and where each value comes from; edited it is on the page or by the API."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+
+from recovery.config import Config
+from recovery.domain import policy_terms
+from recovery.domain.policies import Layer, Origin
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import QueueRef, shown
+from recovery.errors import DeploymentMissing
+from recovery.management.configured import WRONG_CALL, configured
+from recovery.reads.policies import Book
+
+UNREACHABLE = 4
+
+
+class Command(BaseCommand):
+    help = (
+        "Say what applies to a queue, or to all queues of which nothing narrower is said, and where it comes from. "
+        "Exit status: 0, 2 for a wrong call, 4 when the database does not answer."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("queue", nargs="?", default="", metavar="[DEPLOYMENT/]BASE")
+        parser.add_argument("--json", action="store_true", help="for scripts")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        config = configured()
+        queue = _queue(options["queue"], config) if options["queue"] else QueueRef("", "")
+        try:
+            book = Book.open(config)
+        except DatabaseError as error:
+            raise CommandError(f"The database does not answer: {error}", returncode=UNREACHABLE) from error
+        now = int(time.time() * 1000)
+        self.stdout.write(_json(book, queue) if options["json"] else "\n".join(_lines(book, queue, now)))
+
+
+def _queue(written: str, config: Config) -> QueueRef:
+    """A slash may belong to the name; it parts a deployment only where there is one of that name."""
+    head, slash, base = written.partition("/")
+    if slash and base and _is_deployment(head, config):
+        return QueueRef(head, base)
+    names = [place.name for place in config.places]
+    if len(names) != 1:
+        known = ", ".join(sorted(names)) or "none"
+        raise CommandError(f"Write DEPLOYMENT/BASE. Configured: {known}.", returncode=WRONG_CALL)
+    return QueueRef(names[0], written)
+
+
+def _is_deployment(name: str, config: Config) -> bool:
+    try:
+        config.deployment(name)
+    except DeploymentMissing:
+        return False
+    return True
+
+
+def _lines(book: Book, queue: QueueRef, now: int) -> Iterator[str]:
+    found = book.of(queue)
+    yield shown(str(queue)) if queue.base else "All queues of which nothing narrower is said"
+    for term in policy_terms.terms(found, now):
+        yield f"  {term.name}: {shown(term.value)}"
+        yield f"      {shown(term.origin)}"
+    yield from (f"  {shown(why)}" for why in found.withheld)
+    others = [_place(layer.origin) for layer in book.layers if queue.base == "" and _is_narrower(layer)]
+    if others:
+        yield "Something else is said for:"
+        yield from (f"  {place}" for place in sorted(set(others)))
+    yield from (f"  {shown(row.trouble)}" for row in book.unread if row.trouble not in found.withheld)
+
+
+def _is_narrower(layer: Layer) -> bool:
+    return bool(layer.origin.deployment or layer.origin.base)
+
+
+def _place(origin: Origin) -> str:
+    if not origin.base:
+        return f"all queues of {origin.deployment}"
+    return (
+        shown(f"{origin.deployment}/{origin.base}") if origin.deployment else f"{shown(origin.base)} in any deployment"
+    )
+
+
+def _json(book: Book, queue: QueueRef) -> str:
+    """`base` keeps every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    found = book.of(queue)
+    return json.dumps(
+        {
+            "deployment": queue.deployment or None,
+            "base": queue.base or None,
+            "acts": {scanner.value: found.policy.may_act(scanner) for scanner in Scanner},
+            "policy": policy_terms.written(found.policy),
+            "origins": policy_terms.origins(found),
+            "layers": [policy_terms.as_json(layer.origin) for layer in book.layers],
+            "withheld": list(found.withheld),
+            "trouble": list(book.trouble),
+        },
+        indent=2,
+    )

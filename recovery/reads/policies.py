@@ -1,0 +1,154 @@
+"""What the scanners may do: what the file says and what was edited on the page, together.
+
+An edit that this version cannot read may be what forbids something, so whatever it covers is observed only.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import DatabaseError
+
+from recovery.config import Config
+from recovery.domain import policies, policy_text
+from recovery.domain.policies import Layer, Origin, Resolved, Source
+from recovery.domain.refs import QueueRef, shown, slug, unslug
+from recovery.errors import Problem
+from recovery.models import PolicyLayer
+
+Place = tuple[str, str]  # deployment and base, "" for any
+LIFE = 1.0  # seconds: who switches something off does not want to wait for longer
+_GARBLED = Problem("written", "is no table.", "Edit it again; what is written there now is lost.")
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """One edit as it is kept. With `problems` it is not used."""
+
+    origin: Origin
+    written: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        return self.origin.deployment, self.origin.base
+
+    @property
+    def trouble(self) -> str:
+        """Why all that it covers is observed only; "" when it can be read."""
+        if not self.problems:
+            return ""
+        where = shown(self.origin.base) or self.origin.deployment or "all queues"
+        more = f" and {len(self.problems) - 1:,} more" if len(self.problems) > 1 else ""
+        return f"What was edited for {where} cannot be read here, so nothing acts: {self.problems[0]}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Every layer there is at one moment. `unread`: the edits that this version cannot use."""
+
+    layers: tuple[Layer, ...] = ()
+    unread: tuple[Edited, ...] = ()
+    _at: Mapping[Place, tuple[Layer, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """By their place: a queue is asked for at each look, and has four places at most."""
+        found: dict[Place, tuple[Layer, ...]] = {}
+        for layer in self.layers:
+            place = (layer.origin.deployment, layer.origin.base)
+            found[place] = (*found.get(place, ()), layer)
+        object.__setattr__(self, "_at", found)
+
+    @classmethod
+    def open(cls, config: Config) -> Book:
+        """One query."""
+        return cls.of_rows(config, edited())
+
+    @classmethod
+    def of_rows(cls, config: Config, rows: Iterable[Edited], more: Iterable[Layer] = ()) -> Book:
+        """With these edits, and perhaps one that is not made yet."""
+        rows = tuple(rows)
+        return cls((*config.policies, *layers(rows), *more), tuple(row for row in rows if row.problems))
+
+    @property
+    def trouble(self) -> tuple[str, ...]:
+        return tuple(row.trouble for row in self.unread)
+
+    def of(self, queue: QueueRef) -> Resolved:
+        places = (("", ""), (queue.deployment, ""), ("", queue.base), (queue.deployment, queue.base))
+        found = policies.resolved((layer for place in places for layer in self._at.get(place, ())), queue)
+        for row in self.unread:
+            if row.origin.is_for(queue):
+                found = policies.withheld(found, row.origin, row.trouble)
+        return found
+
+
+class Following:
+    """The book, opened again once it is older than `life` seconds: a long run hears of an edit while it goes on.
+
+    While the database is away the last one counts: nothing can be done then in any case, as there is no audit.
+    """
+
+    def __init__(self, config: Config, life: float = LIFE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self._life = life
+        self._clock = clock
+        self._book = Book.open(config)
+        self._until = clock() + life
+
+    def of(self, queue: QueueRef) -> Resolved:
+        return self.book.of(queue)
+
+    @property
+    def book(self) -> Book:
+        if self._clock() >= self._until:
+            with suppress(DatabaseError):
+                self._book = Book.open(self._config)
+            self._until = self._clock() + self._life
+        return self._book
+
+
+def edited() -> tuple[Edited, ...]:
+    """What was edited on the page: first for all queues, then for deployments, then for single queues."""
+    return tuple(sorted(map(_edited, PolicyLayer.objects.all()), key=lambda row: (row.origin.rank, row.place)))
+
+
+def written(deployment: str, base: str) -> dict[str, Any]:
+    """What is edited there, in the words of policy_text, for a form; empty where nothing is."""
+    row = PolicyLayer.objects.filter(deployment=deployment, base=column(base)).first()
+    return dict(_edited(row).written) if row else {}
+
+
+def layers(rows: Iterable[Edited]) -> tuple[Layer, ...]:
+    """Of the edits that can be used."""
+    return tuple(Layer(row.origin, policy_text.read(row.written)[0]) for row in rows if not row.problems)
+
+
+def column(base: str) -> str:
+    """A base as the table holds it; "" stands for all queues."""
+    return slug(base) if base else ""
+
+
+def _edited(row: PolicyLayer) -> Edited:
+    base, problems = _base(row.base)
+    origin = Origin(Source.PAGE, row.deployment, base, row.by, row.at)
+    try:
+        written = json.loads(row.written)
+    except (ValueError, RecursionError):
+        return Edited(origin, problems=(_GARBLED,))
+    if not isinstance(written, dict):
+        return Edited(origin, problems=(_GARBLED,))
+    return Edited(origin, written, (*problems, *policy_text.read(written)[1]))
+
+
+def _base(written: str) -> tuple[str, tuple[Problem, ...]]:
+    """A name that cannot be read may be that of any queue of its deployment."""
+    try:
+        return (unslug(written) if written else ""), ()
+    except ValueError:
+        return "", (Problem(written, "is no name of a queue.", "Remove that row."),)

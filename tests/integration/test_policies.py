@@ -1,0 +1,318 @@
+"""Policies: the file and what was edited, together; edits are audited, and what cannot be read lets nothing act."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection
+from django.db.models import F
+
+from recovery import config
+from recovery.actions import policies
+from recovery.domain.acting import Actor
+from recovery.domain.policies import Source
+from recovery.domain.policy import Mode, Scanner
+from recovery.domain.refs import QueueRef, slug, text
+from recovery.errors import BadOrder, DeploymentMissing, Forbidden, NotRecorded
+from recovery.models import AuditEntry, AuditHead, PolicyLayer
+from recovery.reads import audit as chain
+from recovery.reads import policies as reads
+from recovery.reads.policies import Book, Following
+
+pytestmark = pytest.mark.django_db
+
+MAIL = QueueRef("main", "bull:mail")
+PAY = QueueRef("main", "bull:pay")
+ADA = Actor("person", "ada", "admin", "10.0.0.7", may_act=True, may_bulk=True)
+OLE = Actor("person", "ole", "operator", "10.0.0.8", may_act=True)
+ACTS: dict[str, Any] = {"orphan_watch": {"mode": "act"}}
+FILE = """
+[policy.stale_check]
+after = 60
+[[policies]]
+queue = "main/bull:pay"
+never = { names = ["charge"] }
+"""
+
+
+@pytest.fixture(autouse=True)
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "unstall.toml").write_text(FILE)
+    monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
+    monkeypatch.setenv("UNSTALL_REDIS_URL", "redis://queues")
+    config.current.cache_clear()
+    yield
+    config.current.cache_clear()
+
+
+def book() -> Book:
+    return Book.open(config.current())
+
+
+def edit(written: dict[str, Any], deployment: str = "", base: str = "", **more: Any) -> int:
+    return policies.edit(ADA, deployment, base, written, "it was agreed", **more)
+
+
+def row(written: str, deployment: str = "", base: str = "") -> None:
+    PolicyLayer.objects.create(deployment=deployment, base=base, written=written, by="ada", at=1)
+
+
+# -- reading
+
+
+def test_the_book_lays_edits_over_the_file() -> None:
+    edit({"stale_check": {"most": 7}})
+    found = book().of(MAIL)
+    duty = found.policy.stale_check
+    assert (duty.mode, duty.after, duty.most) == (Mode.ACT, 60_000, 7)
+    assert found.origin("stale_check", "after").source is Source.FILE
+    assert found.origin("stale_check", "most").by == "ada"
+    assert found.origin("stale_check", "mode").source is Source.DEFAULT
+
+
+def test_an_edit_counts_where_it_was_made_and_nowhere_else() -> None:
+    edit(ACTS, "main", "bull:mail")
+    opened = book()
+    assert opened.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    for other in (PAY, QueueRef("other", "bull:mail")):
+        assert not opened.of(other).policy.may_act(Scanner.ORPHAN_WATCH)
+
+
+def test_a_queue_may_be_named_with_any_bytes() -> None:
+    odd = QueueRef("main", text(b"bull:\xff\x00/\n"))
+    edit(ACTS, odd.deployment, odd.base)
+    assert book().of(odd).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert reads.written(odd.deployment, odd.base) == ACTS
+    assert [one.place for one in reads.edited()] == [("main", odd.base)]
+
+
+def test_what_is_written_is_read_back_for_a_form() -> None:
+    edit(ACTS, "main")
+    assert reads.written("main", "") == ACTS
+    assert reads.written("", "") == {}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"orphan_watch": {"mode": "act", "cautiously": true}}',
+        '{"never": {"owners": ["pay"]}}',
+        "[]",
+        "not JSON",
+        "[" * 100_000,
+        '{"stale_check": {"most": 1e999}}',
+    ],
+    ids=lambda written: written[:30],
+)
+def test_what_cannot_be_read_lets_nothing_act_that_it_covers(written: str) -> None:
+    edit(ACTS)
+    row(written, "main", slug("bull:mail"))
+    opened = book()
+    (trouble,) = opened.trouble
+    assert trouble.startswith("What was edited for bull:mail cannot be read here, so nothing acts")
+    found = opened.of(MAIL)
+    assert not any(found.policy.may_act(scanner) for scanner in Scanner)
+    assert found.withheld == (trouble,)
+    assert found.sentence(Scanner.STALE_CHECK, 1) == trouble
+    assert found.origin("stale_check", "mode").base == "bull:mail"
+    assert opened.of(PAY).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert opened.of(PAY).withheld == ()
+
+
+def test_nothing_of_what_cannot_be_read_counts() -> None:
+    row('{"stale_check": {"most": 7}, "from_tomorrow": 1}')
+    assert book().of(MAIL).policy.stale_check.most == 500
+
+
+def test_an_edit_of_a_queue_whose_name_cannot_be_read_covers_its_deployment() -> None:
+    row(json.dumps(ACTS), "main", "bull ~ZZ")
+    opened = book()
+    assert opened.of(PAY).withheld
+    assert opened.of(QueueRef("other", "bull:pay")).policy.may_act(Scanner.STALE_CHECK)
+
+
+def test_the_sentence_for_the_audit_says_what_allows_it_and_who_said_so() -> None:
+    edit(ACTS, "main", "bull:mail")
+    at = PolicyLayer.objects.get().at
+    said = book().of(MAIL).sentence(Scanner.ORPHAN_WATCH, at + 61_000)
+    assert said == "Acts, at most 500 jobs in one run (edited by ada 1 min ago, for bull:mail)."
+    said = book().of(MAIL).sentence(Scanner.STALE_CHECK, at)
+    assert said == "Acts after 1 min, at most 500 jobs in one run (by default)."
+
+
+def test_a_long_run_hears_of_an_edit() -> None:
+    clock = [0.0]
+    following = Following(config.current(), life=1.0, clock=lambda: clock[0])
+    edit(ACTS)
+    assert not following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    clock[0] = 1.0
+    assert following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+
+
+def test_while_the_database_cannot_be_asked_the_last_book_counts() -> None:
+    clock = [0.0]
+    edit(ACTS)
+    following = Following(config.current(), life=1.0, clock=lambda: clock[0])
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE recovery_policylayer RENAME TO away")
+    clock[0] = 5.0
+    with pytest.raises(DatabaseError):
+        book()
+    assert following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+
+
+# -- editing
+
+
+def test_an_edit_is_in_the_audit_with_what_it_changed() -> None:
+    edit(ACTS, "main", "bull:mail")
+    number = edit(ACTS | {"orphan_watch": {"mode": "act", "most": 7}}, "main", "bull:mail")
+    entry = chain.entry(number).entry
+    assert (entry.link.act, entry.link.actor, entry.link.reason, entry.queue) == (
+        "policy",
+        "ada",
+        "it was agreed",
+        MAIL,
+    )
+    assert entry.body == {
+        "place": "bull:mail in main",
+        "changes": ["orphan-watch: Acts, at most 500 jobs in one run. → Acts, at most 7 jobs in one run."],
+        "before": ACTS,
+        "after": {"orphan_watch": {"mode": "act", "most": 7}},
+    }
+    assert chain.verify().is_sound
+
+
+def test_what_is_taken_away_counts_no_more_and_is_in_the_audit() -> None:
+    edit(ACTS, "main")
+    number = policies.clear(ADA, "main", "", "not any more")
+    assert not PolicyLayer.objects.exists()
+    assert not book().of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    body = chain.entry(number).entry.body
+    assert (body["before"], body["after"], body["place"]) == (ACTS, {}, "all queues of main")
+
+
+def test_what_says_nothing_is_no_layer() -> None:
+    edit(ACTS)
+    edit({"never": {"names": []}, "backoff": {}})
+    assert not PolicyLayer.objects.exists()
+
+
+def test_an_edit_takes_the_right_to_act_in_bulk() -> None:
+    for call in (
+        lambda: policies.edit(OLE, "", "", ACTS, "why not"),
+        lambda: policies.preview(OLE, "", "", ACTS),
+        lambda: policies.clear(OLE, "", "", "why not"),
+    ):
+        with pytest.raises(Forbidden):
+            call()
+    assert not PolicyLayer.objects.exists()
+
+
+def test_all_problems_are_told_and_nothing_is_written() -> None:
+    with pytest.raises(BadOrder) as caught:
+        edit({"orphan_watch": {"mode": "on"}, "relaunch_failed": {"release": True, "after": -1}})
+    told = str(caught.value).splitlines()
+    assert [line.partition(":")[0] for line in told] == [
+        "orphan_watch.mode",
+        "relaunch_failed.release",
+        "relaunch_failed.after",
+    ]
+    assert not PolicyLayer.objects.exists()
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("reason", ["", "  \n", "x" * 501])
+def test_an_edit_needs_a_reason(reason: str) -> None:
+    with pytest.raises(BadOrder, match="reason"):
+        policies.edit(ADA, "", "", ACTS, reason)
+
+
+def test_a_place_has_to_be_one() -> None:
+    with pytest.raises(DeploymentMissing):
+        edit(ACTS, "shop")
+    with pytest.raises(BadOrder, match="too long"):
+        edit(ACTS, "main", "b" * 1025)
+
+
+def test_an_edit_that_changes_nothing_is_refused() -> None:
+    edit(ACTS)
+    with pytest.raises(BadOrder, match="nothing would change"):
+        edit({"orphan_watch": {"mode": "act"}})
+    with pytest.raises(BadOrder, match="nothing would change"):
+        policies.clear(ADA, "main", "", "tidy")
+    assert AuditEntry.objects.count() == 1
+
+
+def test_what_was_edited_since_it_was_shown_is_not_overwritten() -> None:
+    edit(ACTS)
+    with pytest.raises(BadOrder, match="meanwhile"):
+        edit({"orphan_watch": {"mode": "observe"}}, seen={})
+    edit({"orphan_watch": {"mode": "observe"}}, seen=ACTS)
+
+
+def test_without_its_note_in_the_audit_nothing_is_changed() -> None:
+    edit(ACTS)
+    AuditHead.objects.update(number=F("number") - 1)  # what lags behind can take no entry
+    with pytest.raises(NotRecorded):
+        edit({"orphan_watch": {"mode": "observe"}})
+    assert reads.written("", "") == ACTS
+
+
+def test_an_edit_that_is_too_long_belongs_into_the_file() -> None:
+    names = [f"{number:03}{'x' * 400}" for number in range(400)]
+    with pytest.raises(BadOrder, match="belongs into the file"):
+        edit({"never": {"names": names}})
+
+
+def test_what_cannot_be_read_can_be_edited_anew_and_taken_away() -> None:
+    row("not JSON", "main")
+    edit(ACTS, "main")
+    assert book().of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    PolicyLayer.objects.update(written="[]")
+    policies.clear(ADA, "main", "", "mended")
+    assert book().trouble == ()
+
+
+# -- what an edit would change
+
+
+def test_a_preview_says_what_would_change_and_changes_nothing() -> None:
+    found = policies.preview(ADA, "main", "bull:mail", ACTS)
+    assert found.changes == (
+        "orphan-watch: Observes, at most 500 jobs in one run. → Acts, at most 500 jobs in one run.",
+    )
+    assert (found.problems, found.notes) == ((), ())
+    assert not PolicyLayer.objects.exists()
+
+
+def test_a_preview_names_each_problem_by_its_field() -> None:
+    found = policies.preview(ADA, "", "", {"orphan_watch": {"mode": "on", "most": 7}})
+    assert [problem.key for problem in found.problems] == ["orphan_watch.mode"]
+
+
+def test_a_preview_says_that_arming_takes_a_note() -> None:
+    armed = {"relaunch_failed": {"mode": "act"}}
+    (note,) = policies.preview(ADA, "", "", armed).notes
+    assert note.startswith("relaunch-failed: It is to act, but nobody wrote down why")
+    assert policies.preview(ADA, "", "", armed | {"idempotency": "sent once"}).notes == ()
+
+
+def test_a_preview_names_the_places_where_something_else_stays() -> None:
+    edit({"orphan_watch": {"mode": "observe"}}, "main", "bull:mail")
+    edit({"orphan_watch": {"mode": "observe"}}, "", "bull:pay")
+    edit({"orphan_watch": {"most": 3}}, "main", "bull:other")
+    row('{"orphan_watch": {"mode": "observe"}}', "shop", slug("bull:mail"))
+    (note,) = policies.preview(ADA, "main", "", ACTS).notes
+    assert note == "Something else is said, and stays, for bull:pay in any deployment, bull:mail in main."
+
+
+def test_what_the_file_forbids_no_edit_allows() -> None:
+    edit({"never": {"names": ["refund"]}}, "main", "bull:pay")
+    assert book().of(PAY).policy.never.names == {"charge", "refund"}
+    policies.clear(ADA, "main", "bull:pay", "all of it")
+    assert book().of(PAY).policy.never.names == {"charge"}

@@ -1,0 +1,77 @@
+"""A policy in words with where each comes from, for the page and for the shell."""
+
+from __future__ import annotations
+
+from recovery.domain.ages import MINUTE
+from recovery.domain.backoff import Backoff
+from recovery.domain.policies import Layer, Origin, Path, Source, resolved
+from recovery.domain.policy import NO_NOTE, Mode
+from recovery.domain.policy_terms import Term, origins, terms, written
+from recovery.domain.refs import QueueRef
+
+MAIL = QueueRef("shop", "bull:mail")
+NOW = 1_800_000_000_000
+FILE, ANN = Origin(Source.FILE), Origin(Source.PAGE, "shop", "bull:mail", "ann", NOW - 4 * MINUTE)
+
+
+def told(file: dict[Path, object], page: dict[Path, object]) -> dict[str, Term]:
+    found = resolved([Layer(FILE, file), Layer(ANN, page)], MAIL)
+    return {term.name: term for term in terms(found, NOW)}
+
+
+def test_what_nobody_said_is_by_default() -> None:
+    lines = told({}, {})
+    assert list(lines) == [
+        *("orphan-watch", "stale-check", "relaunch-failed", "startup-sweep"),
+        *("backoff, all jobs", "why jobs may run twice"),
+    ]
+    assert {line.origin for line in lines.values()} == {"by default"}
+    assert not any(line.is_set for line in lines.values())
+    assert lines["why jobs may run twice"].value == "Nobody wrote it down."
+
+
+def test_values_of_one_scanner_name_their_origins_where_they_differ() -> None:
+    line = told({("stale_check", "after"): MINUTE}, {("stale_check", "most"): 7})["stale-check"]
+    assert line.value == "Acts after 1 min, at most 7 jobs in one run."
+    assert line.origin == (
+        "after: in the file, for all queues; most: edited by ann 4 min ago, for bull:mail; the rest: by default"
+    )
+    assert line.is_set
+
+
+def test_armed_without_a_note_is_said() -> None:
+    line = told({}, {("relaunch_failed", "mode"): Mode.ACT})["relaunch-failed"]
+    assert line.value == f"Acts, at most 100 jobs in one run. {NO_NOTE}"
+
+
+def test_each_entry_of_the_tables_is_a_line() -> None:
+    found = resolved(
+        [
+            Layer(FILE, {("never", "names", "charge"): True, ("never", "signatures", "card declined"): True}),
+            Layer(ANN, {("backoff", "mail*"): Backoff(3), ("idempotency",): "sent once"}),
+        ],
+        MAIL,
+    )
+    lines = [(term.name, term.value, term.origin) for term in terms(found, NOW)][4:]
+    assert [name for name, _, _ in lines] == [
+        *("backoff, mail*", "backoff, all others", "never relaunched", "never relaunched", "why jobs may run twice"),
+    ]
+    assert lines[2][1:] == ("Jobs named charge.", "in the file, for all queues")
+    assert lines[3][1:] == ("After “card declined”.", "in the file, for all queues")
+    assert lines[4][1:] == ("sent once", "edited by ann 4 min ago, for bull:mail")
+
+
+def test_programs_get_each_origin_and_seconds() -> None:
+    found = resolved([Layer(ANN, {("stale_check", "after"): 2_500})], MAIL)
+    assert origins(found) == [
+        {
+            "path": ["stale_check", "after"],
+            "source": "page",
+            "deployment": "shop",
+            "base": "bull:mail",
+            "by": "ann",
+            "at": NOW - 4 * MINUTE,
+        }
+    ]
+    assert written(found.policy)["stale_check"] == {"mode": "act", "after": 2.5, "most": 500, "release": False}
+    assert "release" not in written(found.policy)["relaunch_failed"]
