@@ -1,8 +1,8 @@
 """The Redis brake: holds every scanner of a deployment while its store, and not its workers, may be what is wrong.
 
 Two things engage it. Many jobs lose their locks in one look: a store that came back empty or failed over has lost the
-locks of jobs whose workers run on. Or the store's run id or role changed, or it has just started: until every worker
-had time to renew its lock, a missing one proves nothing.
+locks of jobs whose workers run on. Or the store's run id or role changed, it has just started, or it was silent for so
+long that locks ran out: until every worker had time to renew its lock, or to end its job, a missing one proves nothing.
 
 The second goes by itself after two lock lengths. The first asks a person, and goes by itself when nothing of the kind
 was seen for a while: who still has no lock then is not being worked on, or its library has long since run it again.
@@ -32,6 +32,8 @@ class Why(StrEnum):
     RUN = "run"
     ROLE = "role"
     STARTED = "started"
+    SILENT = "silent"
+    UNREAD = "unread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +41,24 @@ class Look:
     """One look at a deployment. None and "" are: not known.
 
     `lost` of the active jobs had a lock at the look before and have none now; of `gone` of these the holder's
-    connection is gone too while others stayed, so that no store has to be blamed for them.
+    connection is gone too, so that no store has to be blamed for them. `bare` have none now, and were not known to be
+    without one: all that can be said after a restart that nobody watched. `older` were taken before the store was
+    started. `silent`: for how long it did not answer.
+
+    `active` None: only the store itself was asked, and not its jobs.
     """
 
     at: int
     active: int | None = None
     lost: int | None = None
     gone: int = 0
+    bare: int = 0
+    older: int | None = None
     run_id: str = ""
     role: str = ""
     uptime: int | None = None  # ms
     lock_length: int | None = None  # the longest in use
+    silent: int = 0  # ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +73,20 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Brake:
-    """What is remembered of a deployment between two looks."""
+    """What is remembered of a deployment between two looks. `watched`: the run id at the last look at its jobs."""
 
     run_id: str = ""
+    watched: str = ""
     role: str = ""
     lock_length: int = LOCK_LENGTH
     holds: tuple[Hold, ...] = ()
     released_at: int | None = None
     released_by: str = ""
+
+    @classmethod
+    def doubtful(cls, now: int) -> Self:
+        """For one that was kept and cannot be read: whatever it knew, it holds."""
+        return cls(holds=(Hold(Why.UNREAD, now, now + PATIENCE, "What was known of the store cannot be read."),))
 
     def seen(self, look: Look, *, patience: int | None = PATIENCE) -> Brake:
         """After one more look. `patience` None: lost locks wait for a person, however long it takes.
@@ -80,11 +95,14 @@ class Brake:
         """
         length = look.lock_length or self.lock_length
         holds = {hold.why: _lengthened(hold, length) for hold in self.holding(look.at)}
-        for hold in (*self._lost(look, patience), *self._changed(look, length), *self._started(look, length)):
+        for hold in (*self._lost(look, patience), *self._restless(look, length)):
             holds[hold.why] = _joined(holds.get(hold.why), hold)
+        if look.older == 0:
+            holds.pop(Why.STARTED, None)
         return replace(
             self,
             run_id=look.run_id or self.run_id,
+            watched=self.watched if look.active is None else look.run_id or self.watched,
             role=look.role or self.role,
             lock_length=length,
             holds=tuple(holds.values()),
@@ -110,6 +128,7 @@ class Brake:
     def as_json(self) -> dict[str, Any]:
         return {
             "run_id": self.run_id,
+            "watched": self.watched,
             "role": self.role,
             "lock_length": self.lock_length,
             "holds": [[hold.why.value, hold.since, hold.until, hold.evidence] for hold in self.holds],
@@ -120,9 +139,10 @@ class Brake:
     @classmethod
     def from_json(cls, written: Any) -> Self:
         """Raises ValueError on what `as_json` cannot have made."""
-        run_id, role, lock_length, holds, released_at, released_by = stored.fields(written, *_FIELDS)
+        run_id, watched, role, lock_length, holds, released_at, released_by = stored.fields(written, *_FIELDS)
         return cls(
             stored.text(run_id),
+            stored.text(watched),
             stored.text(role),
             stored.count(lock_length),
             tuple(_hold(*row) for row in stored.rows(holds, 4)),
@@ -133,10 +153,21 @@ class Brake:
     def _lost(self, look: Look, patience: int | None) -> Iterator[Hold]:
         if look.lost is None or look.active is None:
             return
-        lost = look.lost - look.gone
-        if lost >= LOST_AT_LEAST and lost * LOST_PART > look.active:
+        # All connections are new after a restart: that a holder has none says nothing of it.
+        is_new = bool(self.watched and look.run_id and self.watched != look.run_id)
+        lost = max(look.lost, look.bare) if is_new else look.lost - look.gone
+        was_known = self.released_at is not None and look.at <= self.released_at
+        if not was_known and lost >= LOST_AT_LEAST and lost * LOST_PART > look.active:
             said = f"{lost:,} of {look.active:,} active jobs lost their locks in one look; their workers may run on."
             yield Hold(Why.LOCKS, look.at, None if patience is None else look.at + patience, said)
+
+    def _restless(self, look: Look, length: int) -> Iterator[Hold]:
+        yield from self._changed(look, length)
+        yield from self._started(look, length)
+        # A worker renews at half of its lock's length: after so long some locks may have run out, their workers alive.
+        if look.silent * 2 >= length:
+            said = f"The store did not answer for {age(look.silent)}: locks may have run out meanwhile."
+            yield Hold(Why.SILENT, look.at, look.at + LOCK_LENGTHS * length, said)
 
     def _changed(self, look: Look, length: int) -> Iterator[Hold]:
         """A value that is not known is no change; the next that is known is compared with the last one."""
@@ -149,21 +180,26 @@ class Brake:
             yield Hold(Why.ROLE, look.at, until, said)
 
     def _started(self, look: Look, length: int) -> Iterator[Hold]:
-        """Also where nothing is remembered: a state store that was lost together with the queues says nothing."""
-        if look.uptime is None:
+        """Also where nothing is remembered: a database that was lost together with the queues says nothing. A job that
+        was taken later has a lock of this life of the store: where there is no other, its start is no reason.
+        """
+        was_looked_at = look.active is None and bool(look.run_id) and look.run_id == self.watched
+        if look.uptime is None or look.older == 0 or was_looked_at:
             return
         at = look.at - look.uptime
-        was_known = self.released_at is not None and at <= self.released_at
+        # The uptime is told in whole seconds.
+        was_known = self.released_at is not None and at - SECOND <= self.released_at
         if not was_known and look.at < at + LOCK_LENGTHS * length:
             yield Hold(Why.STARTED, at, at + LOCK_LENGTHS * length, f"The store was started {age(look.uptime)} ago.")
 
 
-_FIELDS = ("run_id", "role", "lock_length", "holds", "released_at", "released_by")
+_ASKED = frozenset({Why.LOCKS, Why.UNREAD})
+_FIELDS = ("run_id", "watched", "role", "lock_length", "holds", "released_at", "released_by")
 
 
 def _lengthened(hold: Hold, length: int) -> Hold:
     """Longer locks than were known when it began: their workers have longer to renew."""
-    if hold.until is None or hold.why is Why.LOCKS:
+    if hold.until is None or hold.why in _ASKED:
         return hold
     return replace(hold, until=max(hold.until, hold.since + LOCK_LENGTHS * length))
 
@@ -179,7 +215,7 @@ def _joined(old: Hold | None, new: Hold) -> Hold:
 def _end_words(hold: Hold, now: int) -> str:
     if hold.until is None:
         return f"Scanners hold for {age(now - hold.since)}, until a person releases them."
-    asked = " or when a person releases them" if hold.why is Why.LOCKS else ""
+    asked = " or when a person releases them" if hold.why in _ASKED else ""
     return f"Scanners hold for {age(hold.until - now)} more{asked}."
 
 

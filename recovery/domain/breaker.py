@@ -42,10 +42,13 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """A job that was relaunched and has not ended yet."""
+    """A job that was relaunched and has not ended yet. `failed_at` tells the failure that it was relaunched after from
+    a later one; 0: not known.
+    """
 
     id: str
     at: int
+    failed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,11 @@ class Breaker:
     probe: str | None = None  # id of the job that went as one
     error: str = ""
 
+    @classmethod
+    def doubtful(cls, signature: str, now: int) -> Breaker:
+        """For one that was kept and cannot be read: open, and after a pause one job finds out."""
+        return cls(signature, opened_at=now)._pausing(now)
+
     def stage(self, now: int) -> Stage:
         if self.opened_at is None:
             return Stage.CLOSED
@@ -84,13 +92,13 @@ class Breaker:
         most = OUT_LIMIT if len(self._counted(now)) >= ENOUGH else ENOUGH
         return max(0, most - len(self._out(now)))
 
-    def relaunched(self, id: str, now: int) -> Breaker:
+    def relaunched(self, id: str, now: int, failed_at: int = 0) -> Breaker:
         """To be kept before the job goes. One that is out already has to be settled first: its failure counts too."""
         probes = self.stage(now) is Stage.HALF_OPEN and not self._is_probed(now)
         others = tuple(out for out in self._out(now) if out.id != id)
         # The probe is always followed; of the others those that went first, so that one of them will be heard of.
         kept = others[: OUT_LIMIT - 1] if probes else others
-        out = (*kept, Out(id, now))[:OUT_LIMIT]
+        out = (*kept, Out(id, now, failed_at))[:OUT_LIMIT]
         return replace(self, out=out, probe=id if probes else self.probe)
 
     def settled(self, id: str, ended: Ended, now: int, error: str = "") -> Breaker:
@@ -107,6 +115,10 @@ class Breaker:
     def released(self) -> Breaker:
         """By a person: closed, and counting anew. What is out stays followed."""
         return Breaker(self.signature, out=self.out, error=self.error)
+
+    def followed(self, now: int) -> tuple[Out, ...]:
+        """What is out, as long as it is waited for."""
+        return self._out(now)
 
     def is_idle(self, now: int) -> bool:
         """It says nothing and stops nothing, so it need not be kept."""
@@ -131,7 +143,7 @@ class Breaker:
         return {
             "signature": self.signature,
             "results": [[result.at, result.has_failed] for result in self.results],
-            "out": [[out.id, out.at] for out in self.out],
+            "out": [[out.id, out.at, out.failed_at] for out in self.out],
             "opened_at": self.opened_at,
             "retry_at": self.retry_at,
             "trips": self.trips,
@@ -146,7 +158,7 @@ class Breaker:
         return cls(
             stored.text(signature),
             tuple(Result(stored.whole(at), stored.flag(failed)) for at, failed in stored.rows(results, 2)),
-            tuple(Out(stored.text(id), stored.whole(at)) for id, at in stored.rows(out, 2)),
+            tuple(Out(stored.text(id), stored.whole(at), stored.whole(was)) for id, at, was in stored.rows(out, 3)),
             stored.whole_or_none(opened_at),
             stored.whole(retry_at),
             stored.count(trips),
@@ -194,7 +206,8 @@ class Breaker:
     def _evidence(self, now: int) -> str:
         failed, of = self.tally(now)
         since = age(now - self.opened_at) if self.opened_at is not None else "unknown"
-        said = f"for {since}: {failed} of {of} relaunches failed again"
+        what = f"{failed} of {of} relaunches failed again" if of else "what was counted before cannot be read"
+        said = f"for {since}: {what}"
         last = f", the last with “{shown(self.error)}”" if self.error else ""
         return f"{said}{last}.{self._probes_words()}"
 

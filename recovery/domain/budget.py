@@ -86,10 +86,15 @@ class Budget:
         count = min(max(0, wanted), self.room(now, limit))
         return Grant(count, now), Budget(_merged((*self._lately(now), Slot(_slot(now), count))))
 
-    def give_back(self, grant: Grant, unused: int) -> Budget:
-        """What was granted and was surely not done. What may have happened stays spent."""
+    def give_back(self, grant: Grant, unused: int, now: int | None = None) -> Budget:
+        """What was granted and was surely not done. What may have happened stays spent: from `now` on, when the last of
+        it went, or else from when it was granted.
+        """
         at, left = _slot(grant.at), max(0, min(unused, grant.count))
-        return Budget(_merged(tuple(_less(slot, left) if slot.at == at else slot for slot in self.slots)))
+        if now is None:
+            return Budget(_merged(tuple(_less(slot, left) if slot.at == at else slot for slot in self.slots)))
+        others = tuple(_less(slot, grant.count) if slot.at == at else slot for slot in self.slots)
+        return Budget(_merged((*others, Slot(max(at, _slot(now)), grant.count - left))))
 
     def free_at(self, now: int, limit: Limit, wanted: int = 1) -> int | None:
         """When there is room for so many, at the earliest; None: never, the limit is smaller."""

@@ -94,6 +94,28 @@ class Past:
         """To be kept before the relaunch is tried: what may have happened counts."""
         return Past(self.made + 1, (*self.at, now)[-_KEPT:])
 
+    @classmethod
+    def used_up(cls, at: int) -> Self:
+        """For one that was kept at that time and cannot be read: as much as may have happened by then."""
+        return cls(RELAUNCH_CAP, (at,) * RELAUNCH_CAP)
+
+    def of_life(self, born: int) -> Past:
+        """As it counts for a job that was added then: an id may be used again, and only the cap remembers the last one
+        that had it. 0: when it was added is not known.
+        """
+        return Past(0, self.at) if born and self.at and self.at[-1] < born else self
+
+    def withdrawn(self) -> Past:
+        """Without the last one, which surely did not happen."""
+        return Past(max(0, self.made - 1), self.at[:-1])
+
+    def is_capped(self, now: int) -> bool:
+        return len(self.lately(now)) >= RELAUNCH_CAP
+
+    def free_at(self) -> int:
+        """When it is not at its cap any more."""
+        return self.at[-RELAUNCH_CAP] + CAP_WINDOW if len(self.at) >= RELAUNCH_CAP else 0
+
     def lately(self, now: int) -> tuple[int, ...]:
         return tuple(at for at in self.at if at > now - CAP_WINDOW)
 
@@ -157,11 +179,10 @@ def _timed(case: Case, backoff: Backoff, now: int) -> Ruling:
     past, failed_at = case.past, case.failure.failed_at or 0
     if past.made >= backoff.attempts:
         return Ruling(Rule.EXHAUSTED, _exhausted_words(past.made))
-    lately = past.lately(now)
     due = failed_at + backoff.pause(past.made, str(case.ref))
-    if len(lately) >= RELAUNCH_CAP:
-        free = max(due, lately[-RELAUNCH_CAP] + CAP_WINDOW)
-        said = f"It was relaunched {len(lately)} times within {age(CAP_WINDOW)}"
+    if past.is_capped(now):
+        free = max(due, past.free_at())
+        said = f"It was relaunched {len(past.lately(now))} times within {age(CAP_WINDOW)}"
         return Ruling(Rule.CAPPED, f"{said}: the next may come in {age(free - now)}.", free)
     number = f"elaunch {past.made + 1} of {backoff.attempts}"
     if due > now:

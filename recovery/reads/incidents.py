@@ -6,14 +6,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 
+from recovery.domain import poison
 from recovery.domain.ages import HOUR
 from recovery.domain.chain import job_key
 from recovery.domain.refs import JobRef, QueueRef, unslug
-from recovery.domain.surroundings import POISON_WINDOW
+from recovery.domain.surroundings import POISON_AFTER
 from recovery.models import Incident
+from recovery.reads import brake_rows
+from recovery.reads.brake_rows import PARDON, Place
 
 LIMIT = 500  # incidents listed: a worse night than that is told by its numbers
 TIMES_LIMIT = 20_000  # recoveries a median is taken of
@@ -79,14 +83,55 @@ def recovery_times(hours: int = 24, *, queue: QueueRef | None = None, now: int |
 
 
 def orphaned(queue: QueueRef, ids: Sequence[str], now: int) -> dict[str, int]:
-    """How often these jobs were orphaned before, within POISON_WINDOW; jobs that never were are left out."""
+    """How often these jobs were orphaned before, as it counts for poison; jobs that never were are left out, and so is
+    what a person has forgiven. Of one that is orphaned now it counts as when that began, however long it has waited.
+    """
+    keys = {job_key(id): id for id in ids}
     found: dict[str, int] = {}
-    for part in _parts(ids):
-        earlier = Incident.objects.filter(
-            **_of(queue), job__in=list(part), proven_at__gte=now - POISON_WINDOW, closed_at__isnull=False
-        )
-        found |= {part[row["job"]]: row["times"] for row in earlier.values("job").annotate(times=Count("id"))}
-    return found
+    for key, rows in _suffered(queue, list(keys)).items():
+        began = min((row.opened_at for row in rows if row.is_open), default=now)
+        found[keys[key]] = poison.times([row.proven_at for row in rows if row.proven_at and not row.is_open], began)
+    return {id: count for id, count in found.items() if count}
+
+
+def suffered(queue: QueueRef, keys: Sequence[str], now: int) -> dict[str, int]:
+    """The same by `job_key`, with what is going on now."""
+    proven = ((key, [row.proven_at for row in rows if row.proven_at]) for key, rows in _suffered(queue, keys).items())
+    found = {key: poison.times(times, now) for key, times in proven}
+    return {key: count for key, count in found.items() if count}
+
+
+def poisonous(now: int, queue: QueueRef | None = None) -> dict[tuple[QueueRef, str], int]:
+    """Jobs that were orphaned so often that only a person touches them, and how often, by `job_key`; newest first."""
+    proven = Incident.objects.exclude(proven_at=None)
+    rows = (proven.filter(**_of(queue)) if queue else proven).values("deployment", "base", "job")
+    often = rows.annotate(times=Count("id"), last=Max("opened_at")).filter(times__gte=POISON_AFTER)
+    found = [(QueueRef(row["deployment"], unslug(row["base"])), row["job"]) for row in often.order_by("-last")[:LIMIT]]
+    groups: dict[QueueRef, list[str]] = {}
+    for ref, key in found:
+        groups.setdefault(ref, []).append(key)
+    counts = {(ref, key): count for ref, keys in groups.items() for key, count in suffered(ref, keys, now).items()}
+    return {job: counts[job] for job in found if counts.get(job, 0) >= POISON_AFTER}
+
+
+class _Suffered(NamedTuple):
+    opened_at: int
+    proven_at: int | None
+    is_open: bool
+
+
+def _suffered(queue: QueueRef, keys: Sequence[str]) -> dict[str, list[_Suffered]]:
+    """The incidents of each job that has any, without what was forgiven."""
+    found: dict[str, list[_Suffered]] = {}
+    for start in range(0, len(keys), _AT_ONCE):
+        mine = Incident.objects.filter(**_of(queue), job__in=keys[start : start + _AT_ONCE])
+        for job, opened_at, proven_at, closed_at in mine.values_list("job", "opened_at", "proven_at", "closed_at"):
+            found.setdefault(job, []).append(_Suffered(opened_at, proven_at, closed_at is None))
+    pardons = brake_rows.read(PARDON, Place.of(queue), found)
+    return {
+        job: [row for row in rows if (row.proven_at or row.opened_at) > pardons[job].value.at]
+        for job, rows in found.items()
+    }
 
 
 def open_numbers(queue: QueueRef, ids: Sequence[str]) -> dict[str, int]:

@@ -14,15 +14,11 @@ from typing import Any
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from recovery.connections.clock import CLOCK
 from recovery.models import Lease
 
 ANSWER = 2  # seconds for the database to connect, and then to answer: several fit into a term
 
-# In milliseconds. PostgreSQL's now() would be the start of the transaction.
-_CLOCK = {
-    "sqlite": "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)",
-    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-}
 # The epoch is at least the second it begins in: what Redis remembers of epochs must not outrank a database that is new,
 # or that was restored from a backup.
 _TAKE = """
@@ -113,7 +109,7 @@ class Row:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            words = {"table": Lease._meta.db_table, "now": _CLOCK[self._connection.vendor]}
+            words = {"table": Lease._meta.db_table, "now": CLOCK[self._connection.vendor]}
             with self._connection.cursor() as cursor:
                 cursor.execute(statement.format(**words), values)
                 return list(cursor.fetchall()) if cursor.description else []

@@ -124,3 +124,55 @@ def test_it_survives_the_store_and_junk_is_refused() -> None:
     for key, junk in {"holds": [["odd", 1, 1, ""]], "run_id": None, "lock_length": -1}.items():
         with pytest.raises(ValueError, match=r"not |negative"):
             Brake.from_json(brake.as_json() | {key: junk})
+
+
+def test_a_start_is_no_reason_where_every_job_was_taken_after_it() -> None:
+    assert why(Brake().seen(look(uptime=4 * SECOND, older=1)), NOW + 5 * SECOND) == [Why.STARTED]
+    fresh = Brake().seen(look(uptime=4 * SECOND, older=0))
+    assert why(fresh, NOW + 5 * SECOND) == []
+    only_the_store = look(NOW + 6 * SECOND, active=None, lost=None, uptime=5 * SECOND)
+    assert why(fresh.seen(only_the_store), NOW + 6 * SECOND) == []
+    unseen = Brake().seen(only_the_store)
+    assert why(unseen, NOW + 6 * SECOND) == [Why.STARTED]
+    assert why(unseen.seen(look(NOW + 7 * SECOND, uptime=6 * SECOND, older=0)), NOW + 7 * SECOND) == []
+
+
+def test_after_a_restart_all_that_have_no_lock_count_and_connections_say_nothing() -> None:
+    """All of them are new then, so that each holder seems to be gone; and nobody may have looked in between."""
+    unwatched = look(lost=0, bare=900, run_id="b")
+    assert why(KNOWN.seen(unwatched), unwatched.at) == [Why.LOCKS, Why.RUN]
+    watched = look(lost=900, gone=900, run_id="b")
+    assert why(KNOWN.seen(watched), watched.at) == [Why.LOCKS, Why.RUN]
+    same = look(lost=900, gone=900, bare=900)
+    assert why(KNOWN.seen(same), same.at) == []
+
+
+def test_a_restart_that_was_noticed_between_two_looks_is_new_to_the_next_look_all_the_same() -> None:
+    noticed = KNOWN.seen(look(active=None, lost=None, run_id="b"))
+    assert why(noticed, NOW + 5 * SECOND) == [Why.RUN]
+    later = noticed.seen(look(NOW + 6 * SECOND, lost=900, gone=900, run_id="b"))
+    assert Why.LOCKS in why(later, NOW + 6 * SECOND)
+    calm = later.seen(look(NOW + 7 * SECOND, run_id="b")).released(NOW + 7 * SECOND, "ann")
+    assert why(calm.seen(look(NOW + 8 * SECOND, bare=900, run_id="b")), NOW + 8 * SECOND) == []
+
+
+@pytest.mark.parametrize(("silent", "holds"), [(4_999, False), (5_000, True)])
+def test_a_silence_in_which_locks_may_have_run_out_holds_for_two_lock_lengths(silent: int, holds: bool) -> None:
+    brake = KNOWN.seen(look(silent=silent))
+    assert why(brake, NOW + 25 * SECOND - 1) == ([Why.SILENT] if holds else [])
+    assert why(brake, NOW + 25 * SECOND) == []
+
+
+def test_what_is_seen_late_does_not_engage_what_was_released_meanwhile() -> None:
+    brake = KNOWN.released(NOW + 6 * SECOND, "ann").seen(look(lost=900))
+    assert why(brake, NOW + 6 * SECOND) == []
+
+
+def test_one_that_cannot_be_read_holds_until_somebody_or_its_patience_ends() -> None:
+    brake = Brake.doubtful(NOW)
+    assert brake.words(NOW) == (
+        "What was known of the store cannot be read. Scanners hold for 15 min more or when a person releases them.",
+    )
+    assert why(brake.seen(look()), NOW + PATIENCE - 1) == [Why.UNREAD]
+    assert why(brake, NOW + PATIENCE) == []
+    assert why(brake.released(NOW, "ann"), NOW) == []

@@ -1,0 +1,87 @@
+"""A person lets a brake go: kept together with its entry in the audit, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from django.db import Error, transaction
+
+from recovery.actions import audit, reasons
+from recovery.actions.swap import Change, swap_one
+from recovery.connections import clock
+from recovery.domain import redact
+from recovery.domain.acting import Actor
+from recovery.domain.pardon import Pardon
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.retry import Past
+from recovery.errors import BadOrder, Forbidden, Missing, NotRecorded
+from recovery.reads import brake_rows, incidents
+from recovery.reads.brake_rows import BREAKER, PARDON, PAST, STORE, Kind, Place, Row, T
+
+NOTE = "release brake"  # the act of the audit's notes
+POISON = "poison"
+KINDS = (STORE.name, BREAKER.name, PAST.name, POISON)
+_GONE = "There is no such brake (any more): somebody may have released it already."
+_BY_LIMIT = 200  # characters
+
+
+def release(actor: Actor, kind: str, deployment: str, base: str, key: str, reason: str) -> int:  # noqa: PLR0917 -- which one, and why
+    """The number of its note in the audit. `base` "" is the deployment's own brake; `key` as the lists have it.
+
+    Raises Forbidden, BadOrder, Missing and NotRecorded, each with nothing done.
+    """
+    if not actor.may_bulk:
+        raise Forbidden("Releasing a brake takes the right to act in bulk.")
+    reason = reasons.given(reason)
+    if kind not in KINDS:
+        raise BadOrder(f"There is no brake of the kind {shown(kind)}. There are: {', '.join(KINDS)}.")
+    queue = QueueRef(deployment, base)
+    try:
+        with transaction.atomic():
+            was = _RELEASES[kind](shown(actor.name)[:_BY_LIMIT], queue, key)
+            told = {"kind": kind, "deployment": deployment, "key": key, "was": redact.text(was)}
+            return audit.note(actor, NOTE, reason, told, queue if base else None)
+    except Error as error:
+        raise NotRecorded(f"The brake cannot be released now: {type(error).__name__}.") from error
+
+
+def _store(by: str, queue: QueueRef, _key: str) -> str:
+    row = _let_go(STORE, Place(queue.deployment), "", lambda brake, at: brake.released(at, by))
+    return " ".join(row.value.words(clock.now()))
+
+
+def _breaker(_by: str, queue: QueueRef, key: str) -> str:
+    row = _let_go(BREAKER, Place.of(queue), key, lambda breaker, _: breaker.released())
+    return row.value.words(clock.now())
+
+
+def _past(_by: str, queue: QueueRef, key: str) -> str:
+    row = _let_go(PAST, Place.of(queue), key, lambda past, _: Past())
+    return f"Relaunched {row.value.made:,} times."
+
+
+def _poison(by: str, queue: QueueRef, key: str) -> str:
+    """What was proven until now is forgiven; the job has as many workers again as any other."""
+    at = clock.now()
+    count = incidents.suffered(queue, [key], at).get(key, 0)
+    if not count:
+        raise Missing("It was not orphaned lately, or was released already.")
+    swap_one(PARDON, Place.of(queue), lambda _, __: Pardon(at, by), key)
+    return f"Orphaned {count:,} times."
+
+
+def _let_go(kind: Kind[T], place: Place, key: str, change: Change[T]) -> Row[T]:
+    """The row as it was."""
+    row = brake_rows.one(kind, place, key)
+    if row.version is None:
+        raise Missing(_GONE)
+    swap_one(kind, place, change, key)
+    return row
+
+
+_RELEASES: Mapping[str, Callable[[str, QueueRef, str], str]] = {
+    STORE.name: _store,
+    BREAKER.name: _breaker,
+    PAST.name: _past,
+    POISON: _poison,
+}

@@ -1,0 +1,85 @@
+"""Compare-and-set of the brakes' rows: what was changed by somebody else meanwhile is read and changed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from django.db import Error, IntegrityError, transaction
+
+from recovery.connections import clock
+from recovery.domain.chain import canonical
+from recovery.errors import NotRecorded
+from recovery.models import BrakeState
+from recovery.reads import brake_rows
+from recovery.reads.brake_rows import Kind, Place, Row, T
+
+TRIES = 100  # somebody gets through at each, so only a crowd would need as many
+
+Change = Callable[[T, int], T]  # the value and the time → the new value
+Together = Callable[[Mapping[str, T], int], dict[str, T]]  # the same for some of them, by key
+
+
+class _Moved(Exception):
+    """Somebody else was faster."""
+
+
+def swap(kind: Kind[T], place: Place, changes: Mapping[str, Change[T]], now: int | None = None) -> dict[str, T]:
+    """All of these rows or none; their new values by key. `now` None: what the database's clock tells.
+
+    Raises NotRecorded; then nothing of it was kept.
+    """
+
+    def change(values: Mapping[str, T], at: int) -> dict[str, T]:
+        return {key: one(values[key], at) for key, one in changes.items()}
+
+    return swap_together(kind, place, changes, change, now)
+
+
+def swap_together(
+    kind: Kind[T], place: Place, keys: Iterable[str], change: Together[T], now: int | None = None
+) -> dict[str, T]:
+    """As `swap`, where what becomes of one row depends on the others."""
+    wanted = list(keys)
+    try:
+        for _ in range(TRIES):
+            at = clock.now() if now is None else now
+            rows = brake_rows.read(kind, place, wanted)
+            news = change({key: row.value for key, row in rows.items()}, at)
+            try:
+                _write(kind, place, rows, news, at)
+            except _Moved:
+                continue
+            return news
+    except Error as error:
+        raise NotRecorded(f"The brakes cannot be kept, so nothing was done: {type(error).__name__}.") from error
+    raise NotRecorded("Too many others change the brakes at the same moment, so nothing was done.")
+
+
+def swap_one(kind: Kind[T], place: Place, change: Change[T], key: str = "", now: int | None = None) -> T:
+    return swap(kind, place, {key: change}, now)[key]
+
+
+def _write(kind: Kind[T], place: Place, rows: Mapping[str, Row[T]], news: Mapping[str, T], at: int) -> None:
+    """In the order of the keys, so that two writers wait for each other and never in a ring."""
+    with transaction.atomic():
+        for key in sorted(news):
+            row, new = rows[key], news[key]
+            if row.value != new or not row.is_readable:
+                here = {"kind": kind.name, "deployment": place.deployment, "base": place.base, "key": key}
+                _put(here, row.version, {"state": canonical(kind.write(new)), "at": at})
+
+
+def _put(here: Mapping[str, str], version: int | None, news: Mapping[str, Any]) -> None:
+    if version is None:
+        _add(BrakeState(**here, **news, version=1))
+    elif not BrakeState.objects.filter(**here, version=version).update(**news, version=version + 1):
+        raise _Moved
+
+
+def _add(row: BrakeState) -> None:
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as error:
+        raise _Moved from error

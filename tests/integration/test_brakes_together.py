@@ -1,0 +1,82 @@
+"""Several processes that spend from the same brakes at once: on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from recovery.domain.ages import MINUTE
+from tests.postgres import Postgres, programs
+from tests.schedulers import furnish, migrate
+from tests.web_process import ROOT, environ_of
+
+LIMIT, TRIES, PROCESSES = 40, 30, 3
+pytestmark = pytest.mark.timeout(180)
+
+# Prints when each relaunch was granted, and how often a job that all of them relaunch was let go.
+_SPENDS = f"""
+import json, django
+django.setup()
+from recovery.actions import brakes
+from recovery.domain.budget import Limit
+from recovery.domain.refs import QueueRef
+queue, limit, granted, went = QueueRef("main", "bull:mail"), Limit({LIMIT}), [], 0
+for _ in range({TRIES}):
+    grant = brakes.take(queue, 2, limit)
+    brakes.give_back(queue, grant, 0)
+    granted += [grant.at] * grant.count
+    went += len(brakes.relaunched(queue, {{"shared": brakes.Going("timeout")}}))
+print(json.dumps([granted, went]))
+"""
+_TELLS = """
+import json, django
+django.setup()
+from recovery.actions import brakes
+from recovery.domain.refs import QueueRef
+queue = QueueRef("main", "bull:mail")
+print(json.dumps([brakes.past_of(queue, ["shared"])["shared"].made, len(brakes.out(queue)[queue])]))
+"""
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Of processes that share one migrated database."""
+    directory = tmp_path_factory.mktemp(request.param)
+    own = {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
+    if request.param == "sqlite":
+        furnish(directory)
+        yield environ_of(directory, own)
+        return
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with Postgres() as server:
+        migrate(directory, {"DATABASE_URL": server.url})
+        yield environ_of(directory, own | {"DATABASE_URL": server.url})
+
+
+def test_nothing_is_granted_twice_and_nothing_is_forgotten(environ: dict[str, str]) -> None:
+    spenders = [_start(_SPENDS, environ) for _ in range(PROCESSES)]
+    told = [_told(spender) for spender in spenders]
+    granted = sorted(at for times, _ in told for at in times)
+    assert len(granted) >= LIMIT
+    assert all(sum(at - MINUTE < one <= at for one in granted) <= LIMIT for at in granted)
+    made, out = _told(_start(_TELLS, environ))
+    assert made == sum(went for _, went in told) == PROCESSES * TRIES
+    assert out == 1
+
+
+def _start(code: str, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def _told(process: subprocess.Popen[bytes]) -> list[list[int] | int]:
+    told, trouble = process.communicate(timeout=150)
+    assert process.returncode == 0, trouble.decode()
+    found: list[list[int] | int] = json.loads(told)
+    return found

@@ -1,0 +1,192 @@
+"""The Redis brake beside real workers: one that dies is no sign of a bad store, many that live without locks are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.db import OperationalError
+
+from recovery.backends.shared.actives import NO_KEY, Window
+from recovery.domain.brake import Why
+from recovery.domain.counts import QueueSample
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import Change, Surroundings
+from recovery.models import BrakeState
+from recovery.reads import held
+from recovery.reads.brakes import stores
+from recovery.scanners.lives import Life, life
+from recovery.scanners.losses import Losses, losses
+from recovery.scanners.post import Active, Post
+from recovery.scanners.store_brake import StoreBrake
+from tests.acting import now_ms
+from tests.armed import Armed, armed, held_jobs
+from tests.fleet import Fleet
+from tests.samples import BULLMQ
+from tests.stores import Store
+from tests.waiting import until
+from tests.watch_bench import active
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
+
+SOON = 60.0  # seconds, on a machine that has other things to do
+JOBS = 25
+IDS = [str(number) for number in range(1, JOBS + 1)]
+MAIL = QueueRef("main", "bull:mail")
+# Its own check is what proves a job of Bull lost: two looks so far apart. Where others live, it may be quicker than we.
+LOCK = {"lockDuration": 6_000, "stalledInterval": 2_000, "maxStalledCount": 5}
+
+
+@pytest.fixture
+def one(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Armed]:
+    with armed(tmp_path, state_store, valkey, monkeypatch) as armed_watch:
+        yield armed_watch
+
+
+@pytest.mark.parametrize("generation", ["bullmq6", "bull4"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_worker_that_dies_with_many_jobs_is_no_sign_of_a_bad_store(
+    one: Armed, valkey: Store, libraries: Fleet, generation: str, others: int
+) -> None:
+    """Named or not, alone or not: its connection is gone, and the store is the same."""
+    jobs = libraries[generation].queue(valkey)
+    jobs.add_many(JOBS)
+    named = {"name": "dying"} if generation == "bullmq6" else {}
+    dying = jobs.work("hang", apart=True, concurrency=JOBS, **LOCK, **named)
+    until(lambda: jobs.counts()["active"] == JOBS, SOON)
+    jobs.pause()  # what is put back stays where it can be counted
+    for number in range(others):
+        jobs.work("hang", apart=True, **LOCK, **(named and {"name": f"alive-{number}"}))
+    until(lambda: len(jobs.workers()) == 1 + others, SOON)
+    one.settle()
+    dying.kill()
+    until(lambda: one.look() and not jobs.counts()["active"], SOON, "they are put back to wait")
+    assert Why.LOCKS not in [hold.why for hold in one.brake.holds]
+
+
+def test_many_that_lose_their_locks_while_their_workers_are_connected_hold_everything(
+    one: Armed, valkey: Store, libraries: Fleet
+) -> None:
+    jobs = libraries["bullmq5"].queue(valkey)
+    jobs.add_many(JOBS)
+    jobs.work("hang", apart=True, concurrency=JOBS, lockDuration=600_000, stalledInterval=3_600_000)
+    until(lambda: jobs.counts()["active"] == JOBS, SOON)
+    other = QueueRef("main", "bull:other")
+    active(valkey, other.base, "1", processedOn=now_ms())
+    held_jobs(valkey, other, ["1"])
+    one.settle()
+    valkey.client.delete(*valkey.client.keys(f"{jobs.base}:*:lock"), f"{other.base}:1:lock")
+    one.look()
+    assert one.why == [Why.LOCKS]
+    # The other job has nobody who could have renewed it.
+    assert "25 of 26 active jobs lost their locks in one look" in one.brake.words(now_ms())[0]
+    assert (jobs.counts()["active"], valkey.client.llen(f"{other.base}:active"), one.acts) == (JOBS, 1, 0)
+
+
+def test_fewer_than_twenty_or_a_quarter_are_not_enough(one: Armed, valkey: Store) -> None:
+    active(valkey, MAIL.base, *map(str, range(100)), processedOn=now_ms())
+    held_jobs(valkey, MAIL, [str(number) for number in range(100)])
+    one.settle()
+    valkey.client.delete(*(f"{MAIL.base}:{number}:lock" for number in range(25)))
+    one.look()
+    assert one.why == []
+    assert valkey.client.llen(f"{MAIL.base}:active") == 75
+
+
+# -- what counts as lost, and as gone
+
+
+def post(*ids: str, worker: str = "w1") -> Post:
+    """A queue whose jobs had locks, and have none now."""
+    found = [Active(id.encode(), Window(MAIL), NO_KEY) for id in ids]
+    rows = {id: JobRow(MAIL.job(id), State.ACTIVE, worker=worker) for id in ids}
+    return Post(MAIL, QueueSample(MAIL, BULLMQ), found=found, rows=rows, held=frozenset(ids))
+
+
+def around(**known: object) -> Surroundings:
+    return Surroundings(now_ms(), **({"workers": 1, "names": frozenset(["w2"]), "lock_length": 9_000} | known))  # type: ignore[arg-type] - by name
+
+
+@pytest.mark.parametrize(
+    ("known", "gone"),
+    [
+        ({}, 2),  # another one is here, and this one is not
+        ({"names": frozenset(["w1"])}, 0),
+        ({"unnamed": 1}, 0),
+        ({"workers": 0, "names": frozenset()}, 2),
+        ({"workers": None, "names": frozenset()}, 0),
+    ],
+)
+def test_a_named_holder_is_gone_when_it_is_not_connected(known: dict[str, object], gone: int) -> None:
+    counted = losses([post("1", "2")], {MAIL: around(**known)}, None)
+    assert (counted.active, counted.lost, counted.gone) == (2, 2, gone)
+
+
+@pytest.mark.parametrize(
+    ("left", "came", "gone"), [(1, 0, 2), (1, 1, 0), (0, 0, 0), (2, 1, 2)], ids=["left", "renewed", "none", "fewer"]
+)
+def test_one_without_a_name_may_be_gone_when_more_went_than_came(left: int, came: int, gone: int) -> None:
+    lately = Change("", now_ms() - 5_000)
+    known = around(names=frozenset(), unnamed=1, left=(lately,) * left, came=(lately,) * came)
+    assert losses([post("1", "2", worker="")], {MAIL: known}, None).gone == gone
+
+
+def test_who_went_long_before_the_locks_could_run_out_is_no_reason() -> None:
+    long_ago = Change("", now_ms() - 60_000)
+    known = around(names=frozenset(), unnamed=1, left=(long_ago,))
+    assert losses([post("1", "2", worker="")], {MAIL: known}, None).gone == 0
+
+
+# -- what it says of itself
+
+
+def test_the_store_is_asked_who_it_is_in_one_round_trip(one: Armed, valkey: Store) -> None:
+    told = life(one.registry.wire("main"))
+    info = valkey.client.info("server")
+    assert (told.run_id, told.role) == (info["run_id"], "master")
+    assert told.uptime is not None
+    assert abs(told.uptime - int(info["uptime_in_seconds"]) * 1000) <= 1_000
+
+
+def test_open_pages_hear_of_a_hold_and_of_its_end(one: Armed, state_store: Store) -> None:
+    brake = StoreBrake(one.registry)
+    brake.seen("main", Life("a", "master"), Losses(active=100))
+    assert state_store.client.get("unstall:held") is None
+    brake.seen("main", Life("b", "master"), Losses(active=100))
+    assert held.decode(state_store.client.get("unstall:held")) == ("main",)
+    assert 0 < state_store.client.ttl("unstall:held") <= 60
+    one.pass_by(3_600_000)
+    brake.seen("main", Life("b", "master"), Losses(active=100))
+    assert state_store.client.get("unstall:held") is None
+
+
+def test_an_unchanged_store_costs_no_write(one: Armed) -> None:
+    brake = StoreBrake(one.registry)
+    brake.seen("main", Life("a", "master", 600_000), Losses(active=100, lock_length=29_950))
+    (before,) = BrakeState.objects.values_list("version", "at")
+    brake.seen("main", Life("a", "master", 605_000), Losses(active=90, lost=3, lock_length=29_400))
+    assert list(BrakeState.objects.values_list("version", "at")) == [before]
+
+
+def test_a_brake_that_cannot_be_read_holds(one: Armed) -> None:
+    one.settle()
+    BrakeState.objects.update(state="{")
+    said = one.crew._brake.holding("main")[0]
+    assert said.startswith("What was known of the store cannot be read. Scanners hold for 14 min more or")
+    assert stores(now_ms())[0].is_holding
+
+
+def test_a_database_that_is_away_holds(one: Armed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> int:
+        raise OperationalError("no route to db.internal")
+
+    one.settle()
+    monkeypatch.setattr("recovery.connections.clock.now", away)
+    assert one.crew._brake.holding("main") == ("The brakes cannot be kept, so nothing was done: OperationalError.",)
+    assert "OperationalError" in " ".join(one.look().faults)
+
+
+def test_what_is_no_redis_has_no_brake(one: Armed) -> None:
+    assert one.crew._brake.holding("a-database") == ()
