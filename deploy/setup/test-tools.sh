@@ -38,3 +38,8 @@ if ! has postgres && ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; th
     { may_install && install postgresql; } ||
         notice "no PostgreSQL here; its tests are skipped"
 fi
+
+if ! has mariadbd && ! [ -x /usr/sbin/mariadbd ]; then
+    { may_install && install mariadb-server; } ||
+        notice "no MariaDB here; its tests are skipped"
+fi

@@ -1,4 +1,4 @@
-"""Readers and operators of what the libraries keep in Redis, behind one contract each (`base.py`)."""
+"""Readers and operators of what the libraries keep in Redis and of job tables, behind one contract each (`base.py`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from recovery.backends.bull.write import BullOperator
 from recovery.backends.bullmq.read import BullMQReader
 from recovery.backends.bullmq.versions import MARKER_KEY
 from recovery.backends.bullmq.write import BullMQOperator
+from recovery.backends.sql.read import TableReader
+from recovery.backends.sql.write import TableOperator
 from recovery.domain.counts import Flavour, Library
 
 _BULL = BullReader()
 _MARKED = BullMQReader(may_have_markers=True)
 _BULLMQ = BullMQReader(may_have_markers=False)
+_TABLE = TableReader()
 _BULL_OPERATOR = BullOperator()
 _BULLMQ_OPERATOR = BullMQOperator()
+_TABLE_OPERATOR = TableOperator()
 
 
 def reader(flavour: Flavour) -> QueueReader:
@@ -24,10 +28,14 @@ def reader(flavour: Flavour) -> QueueReader:
     """
     if flavour.library is Library.BULL:
         return _BULL
+    if flavour.library is Library.TABLE:
+        return _TABLE
     is_new = flavour.major is not None and flavour.major >= MARKER_KEY and not flavour.mixed
     return _BULLMQ if is_new else _MARKED
 
 
 def operator(flavour: Flavour) -> QueueOperator:
     """The operator of this flavour; what it refuses is in its `refusals`, which is everything for an unknown one."""
+    if flavour.library is Library.TABLE:
+        return _TABLE_OPERATOR
     return _BULL_OPERATOR if flavour.library is Library.BULL else _BULLMQ_OPERATOR

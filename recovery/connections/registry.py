@@ -7,10 +7,11 @@ import threading
 import redis
 
 from recovery import config as configuration
-from recovery.config import Config, Deployment, Mode
+from recovery.config import Config, Database, Deployment, Mode
 from recovery.connections import redispy
 from recovery.connections.cluster import ClusterWire
 from recovery.connections.sentinel import SentinelWire
+from recovery.connections.sql import SqlWire
 from recovery.connections.wire import SingleWire, Wire
 
 _WIRES: dict[Mode, type[Wire]] = {
@@ -36,7 +37,7 @@ class Registry:
         with self._lock:
             wire = self._wires.get(deployment_name)
             if wire is None:
-                wire = self._wires[deployment_name] = open_wire(self.config.deployment(deployment_name))
+                wire = self._wires[deployment_name] = self._opened(self.config.deployment(deployment_name))
             return wire
 
     def state(self) -> redis.Redis:
@@ -45,6 +46,11 @@ class Registry:
             if self._state is None:
                 self._state = redispy.client(redispy.state_of(self.config))
             return self._state
+
+    def _opened(self, place: Deployment | Database) -> Wire:
+        if isinstance(place, Deployment):
+            return open_wire(place)
+        return SqlWire(place, self.config.tables_of(place.name))
 
     def close(self) -> None:
         with self._lock:

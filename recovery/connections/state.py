@@ -7,6 +7,8 @@ from recovery.domain.refs import QueueRef, raw, text
 SNAPSHOT = b"unstall:snapshot"  # string: the newest snapshot, encoded
 SNAPSHOT_CHANNEL = b"unstall:snapshot:new"  # channel: the number of each snapshot, once it is there
 SCHEDULER = b"unstall:scheduler"  # string with a TTL: which scheduler leads, or reads while none can lead
+SCANNERS = b"unstall:scanners"  # hash: scanner → its last run, and when one last succeeded
+HELD = b"unstall:held"  # string with a TTL: the deployments whose brake holds, so that open pages hear of it
 INBOX = b"unstall:inbox"  # string: what the last look at all active jobs found, encoded
 DOCTOR = b"unstall:doctor"  # string for a moment: may we write?
 KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when

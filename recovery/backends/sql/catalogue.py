@@ -1,0 +1,155 @@
+"""What a table really looks like, as the database's own catalogue has it: what is configured is held to it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from recovery.config import Engine, Table
+from recovery.config.databases import Value
+from recovery.connections.sql import Session, SqlWire
+from recovery.domain.refs import raw, text
+from recovery.errors import StatementRefused
+
+LIFE = 60.0  # seconds: an application that is deployed over may change its table
+
+
+class Kind(StrEnum):
+    """What a column holds, as far as it matters how it is written."""
+
+    NUMBER = "number"
+    FRACTION = "fraction"
+    INSTANT = "instant"  # a time with its zone
+    MOMENT = "moment"  # a time without one
+    BYTES = "bytes"
+    UUID = "uuid"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    kind: Kind
+    may_be_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table and the columns of it that are used, by name."""
+
+    table: Table
+    columns: Mapping[str, Column]
+
+    def kind(self, name: str) -> Kind:
+        return self.columns[name].kind
+
+    def id(self, written: str) -> Any:
+        """An id as the database has to be asked for it; None for one that no row can have."""
+        return _id(self.kind(self.table.columns.id), written)
+
+    def states(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Values of the state column in its own type; a number where numbers are kept."""
+        if self.kind(self.table.columns.state) is Kind.NUMBER:
+            return tuple(int(value) for value in values)
+        return tuple(str(value) for value in values)
+
+
+_CATALOGUE = {
+    Engine.POSTGRESQL: (
+        "SELECT attname, format_type(atttypid, NULL), NOT attnotnull FROM pg_attribute"
+        " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+    ),
+    Engine.MYSQL: (
+        "SELECT column_name, data_type, is_nullable = 'YES' FROM information_schema.columns"
+        " WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s"
+    ),
+    Engine.SQLITE: 'SELECT name, type, NOT "notnull" FROM pragma_table_info(%s)',
+}
+
+
+def shape(wire: SqlWire, session: Session, base: str) -> Shape:
+    """Looked up once a minute. Raises QueueMissing, and StoreError when the table does not fit what is configured."""
+    table = wire.table(base)
+    key = ("shape", base)
+    learned = wire.learned(key)
+    if learned and time.monotonic() < learned[0]:
+        return _known(learned)
+    found = Shape(table, _columns(wire, session, table))
+    wire.learn(key, (time.monotonic() + LIFE, found))
+    return found
+
+
+def forget(wire: SqlWire, base: str) -> None:
+    wire.forget(("shape", base))
+
+
+def _known(learned: tuple[float, Shape]) -> Shape:
+    return learned[1]
+
+
+def _columns(wire: SqlWire, session: Session, table: Table) -> dict[str, Column]:
+    schema, _, name = table.table.rpartition(".")
+    parameters: Mapping[Engine, tuple[Any, ...]] = {
+        Engine.POSTGRESQL: (session.quoted(table.table),),
+        Engine.MYSQL: (schema or None, name),
+        Engine.SQLITE: (name,),
+    }
+    rows = session.all(_CATALOGUE[session.engine], parameters[session.engine])
+    if not rows:
+        raise StatementRefused(wire.target, f"it has no table {table.table}, or does not let us see it")
+    there = {str(name): Column(_kind(session.engine, str(type_)), bool(null)) for name, type_, null in rows}
+    missing = [name for name in table.columns.used if name not in there]
+    if missing:
+        raise StatementRefused(wire.target, f"its table {table.table} has no column {', '.join(missing)}")
+    found = {name: there[name] for name in table.columns.used}
+    _check_states(wire, table, found[table.columns.state])
+    return found
+
+
+def _check_states(wire: SqlWire, table: Table, column: Column) -> None:
+    states = table.states
+    values = (*states.queued, *states.running, *states.done, *states.failed)
+    if column.kind is Kind.NUMBER and not all(str(value).lstrip("-").isdecimal() for value in values):
+        reason = f"its column {table.columns.state} of {table.table} holds numbers, and [[tables]] names texts"
+        raise StatementRefused(wire.target, reason)
+
+
+def _kind(engine: Engine, type_: str) -> Kind:
+    said = type_.lower()
+    if said == "uuid":
+        return Kind.UUID
+    if ("int" in said and "interval" not in said and "point" not in said) or "serial" in said:
+        return Kind.NUMBER
+    if any(word in said for word in ("numeric", "decimal", "double", "real", "float")):
+        return Kind.FRACTION
+    if engine is not Engine.SQLITE:  # there a column holds whatever was put into it
+        if said == "timestamp with time zone" or (engine is Engine.MYSQL and said == "timestamp"):
+            return Kind.INSTANT
+        if said.startswith("timestamp") or said == "datetime":
+            return Kind.MOMENT
+    return Kind.BYTES if any(word in said for word in ("bytea", "blob", "binary")) else Kind.TEXT
+
+
+def _id(kind: Kind, written: str) -> Any:
+    if kind is Kind.BYTES:
+        return raw(written)
+    if "\x00" in written or any("\ud800" <= character <= "\udfff" for character in written):
+        return None
+    if kind is Kind.NUMBER:
+        number = written.removeprefix("-")
+        is_plain = number.isascii() and number.isdigit() and len(number) < 19
+        return int(written) if is_plain and str(int(written)) == written else None
+    if kind is Kind.UUID:
+        try:
+            return written if str(uuid.UUID(written)) == written else None
+        except ValueError:
+            return None
+    return written
+
+
+def id_of(value: Any) -> str:
+    """A row's id as it stands in addresses."""
+    return text(bytes(value)) if isinstance(value, (bytes, bytearray, memoryview)) else str(value)

@@ -1,0 +1,152 @@
+"""The one statement that changes rows of a job table: an UPDATE that finds a row only as it was just seen.
+
+Chunk by chunk in one transaction: 1. the rows are locked, but for those that somebody else is changing right now, who
+is not waited for; 2. each is looked at anew, and whoever called decides by that; 3. the UPDATE asks once more for the
+state, the attempts and the owner that were seen. So a worker that finishes first has the last word, and one that
+finishes later finds the row unlocked and overwrites what was done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from recovery.backends.sql import select, times
+from recovery.backends.sql.rows import TIMES, Look
+from recovery.backends.sql.select import Scene
+from recovery.config import Engine
+from recovery.domain.acting import Done, Outcome
+from recovery.domain.jobs import State
+
+CHUNK = 100  # rows in one transaction: some 20 ms, in which their workers wait
+GONE = "There is no such row (any more)."
+BUSY = "Somebody else is changing this row right now. Look again in a moment."
+MOVED = "It was changed in the moment in which this was to be done."
+
+_SAME = {Engine.POSTGRESQL: "IS NOT DISTINCT FROM", Engine.MYSQL: "<=>", Engine.SQLITE: "IS"}
+_COMPARED = ("attempts", "owner")  # beside the state; times are looked at under the lock
+
+
+class Effect(Enum):
+    """What a row becomes."""
+
+    REQUEUED = "requeued"
+    FAILED = "failed"
+    RETRIED = "retried"
+
+    @property
+    def state(self) -> State:
+        return State.FAILED if self is Effect.FAILED else State.WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`error` is written beside it. `counts`: as one more attempt. `anew`: the attempts begin again."""
+
+    effect: Effect
+    error: str = ""
+    counts: bool = True
+    anew: bool = False
+    why: str = ""  # told to whoever asked
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    why: str
+    outcome: Outcome = Outcome.REFUSED
+
+
+Decide = Callable[[Look], Move | Refusal]
+
+
+def swap(scene: Scene, ids: Sequence[str], decide: Decide) -> tuple[Done, ...]:
+    """One answer a row, in their order. Raises StoreError with nothing done, or with nobody knowing."""
+    if len(ids) > CHUNK:
+        raise ValueError(f"at most {CHUNK} rows at once, not {len(ids)}")
+    with scene.session.transaction():
+        looks = select.by_ids(scene, ids, locked=_lock(scene))
+        decided = {id: _done(scene, look, decide(look)) for id, look in looks.items()}
+    lost = [id for id in ids if id not in decided]
+    there = select.by_ids(scene, lost) if lost else {}
+    absent = {id: _absent(id, there.get(id)) for id in lost}
+    return tuple((decided | absent)[id] for id in ids)
+
+
+def _lock(scene: Scene) -> str:
+    """SQLite has its lock from the beginning of the transaction."""
+    if scene.session.engine is Engine.SQLITE:
+        return ""
+    can_skip = scene.session.connection.features.has_select_for_update_skip_locked
+    return " FOR UPDATE SKIP LOCKED" if can_skip else " FOR UPDATE"
+
+
+def _absent(id: str, look: Look | None) -> Done:
+    if look is None:
+        return Done(id, Outcome.MISSING, GONE)
+    return Done(id, Outcome.REFUSED, BUSY, look.row.state)
+
+
+def _done(scene: Scene, look: Look, decided: Move | Refusal) -> Done:
+    id = look.row.id
+    if isinstance(decided, Refusal):
+        return Done(id, decided.outcome, decided.why, look.row.state)
+    if not _update(scene, look, decided):
+        return Done(id, Outcome.REFUSED, MOVED)
+    return Done(id, Outcome.DONE, decided.why, decided.effect.state)
+
+
+def _update(scene: Scene, look: Look, move: Move) -> bool:
+    assigned = _assigned(scene, look, move)
+    conditions, seen = _as_seen(scene, look)
+    statement = f"UPDATE {scene.place} SET {', '.join(assigned)} WHERE {conditions}"
+    return scene.session.change(statement, (*assigned.values(), *seen)) == 1
+
+
+def _as_seen(scene: Scene, look: Look) -> tuple[str, tuple[Any, ...]]:
+    """In the state that was seen, which is none that a finished row has, unless the act is about finished rows."""
+    same = _SAME[scene.session.engine]
+    compared = [role for role in _COMPARED if scene.column(role)]
+    parts = [f"{scene.column('id')} = %s", f"{scene.column('state')} = %s"]
+    parts += [f"{scene.column(role)} {same} %s" for role in compared]
+    return " AND ".join(parts), (look.id, look.raw["state"], *(look.raw[role] for role in compared))
+
+
+def _assigned(scene: Scene, look: Look, move: Move) -> dict[str, Any]:
+    """`column = %s` → its value, for every column that there is and that may be so."""
+    shape, columns = scene.shape, scene.shape.table.columns
+    values: dict[str, Any] = {"state": shape.states(shape.table.states.of(move.effect.state))[0]}
+    if columns.attempts:
+        values["attempts"] = 0 if move.anew else look.row.attempts + move.counts
+    values |= _ENDED[move.effect](move)
+    if move.effect is Effect.FAILED and columns.finished_at:
+        values["finished_at"] = _now(scene, look, columns.finished_at)
+    return {
+        f"{scene.column(role)} = %s": value
+        for role, value in values.items()
+        if scene.column(role) and (value is not None or shape.columns[getattr(columns, role)].may_be_null)
+    }
+
+
+def _requeued(move: Move) -> Mapping[str, Any]:
+    return {**_freed(move), "started_at": None, "owner": None}
+
+
+def _retried(move: Move) -> Mapping[str, Any]:
+    return {"last_error": None, "finished_at": None, "started_at": None, "owner": None, "lease_until": None,
+            "heartbeat": None}  # fmt: skip
+
+
+def _freed(move: Move) -> Mapping[str, Any]:
+    return {"last_error": move.error, "lease_until": None, "heartbeat": None}
+
+
+# A failed row keeps its owner and its start: they say whose it was.
+_ENDED = {Effect.REQUEUED: _requeued, Effect.FAILED: _freed, Effect.RETRIED: _retried}
+
+
+def _now(scene: Scene, look: Look, column: str) -> Any:
+    shape = scene.shape
+    beside = (look.raw[role] for role in TIMES if role in look.raw)
+    return times.written(look.now, shape.kind(column), shape.table.timezone, beside)

@@ -1,0 +1,114 @@
+"""Times as job tables keep them: with a zone or without, as numbers, as texts. Here they are ms since 1970."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from recovery.backends.shared.decode import LAST_MOMENT
+from recovery.backends.sql.catalogue import Kind
+from recovery.config import Engine
+from recovery.connections.clock import CLOCK
+
+# Seconds until the year 5138, then ms, µs and ns: nobody's jobs are so old or so new that these overlap.
+_UNITS = ((1e11, 1000.0), (1e14, 1.0), (1e17, 1e-3), (math.inf, 1e-6))
+
+
+def clock(engine: Engine) -> str:
+    """What the database's own clock says, as SQL: leases are compared with it, and with no other."""
+    return CLOCK[engine.value]
+
+
+def reading(engine: Engine, column: str, kind: Kind) -> str:
+    """A column of times, as it is selected.
+
+    PostgreSQL's `infinity` fits no calendar, so it is the last day there is. And whichever zone a connection has, a
+    time with a zone comes in UTC.
+    """
+    if engine is not Engine.POSTGRESQL or kind not in (Kind.INSTANT, Kind.MOMENT):
+        return column
+    type_ = "timestamptz" if kind is Kind.INSTANT else "timestamp"
+    bounded = (
+        f"CASE WHEN {column} > {type_} '9999-12-30' THEN {type_} '9999-12-30'"
+        f" WHEN {column} < {type_} '0001-01-03' THEN {type_} '0001-01-03' ELSE {column} END"
+    )
+    return f"({bounded}) AT TIME ZONE 'UTC'" if kind is Kind.INSTANT else bounded
+
+
+def read(value: Any, kind: Kind, zone: str) -> int | None:
+    """None for nothing, and for what is no time."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, datetime):
+        return _of_datetime(value, UTC if kind is Kind.INSTANT else ZoneInfo(zone))
+    if isinstance(value, (int, float, Decimal)):
+        return _of_number(float(value))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        value = bytes(value).decode("utf-8", "replace")
+    written = str(value).strip()
+    try:
+        return _of_datetime(datetime.fromisoformat(written), ZoneInfo(zone))
+    except ValueError:
+        pass
+    try:
+        return _of_number(float(written))
+    except ValueError:
+        return None
+
+
+def written(now: int, kind: Kind, zone: str, beside: Iterable[Any]) -> Any:
+    """This moment as it is written into a column of this kind.
+
+    Where a type does not tell how, it is written like the first time that the row has in another column.
+    """
+    moment = datetime.fromtimestamp(now / 1000, UTC)
+    if kind is Kind.INSTANT:
+        return moment
+    local = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    if kind is Kind.MOMENT:
+        return local
+    example = next((value for value in beside if value is not None and not isinstance(value, datetime)), None)
+    if kind in (Kind.NUMBER, Kind.FRACTION) or isinstance(example, (int, float, Decimal)):
+        return _number(now, kind, example)
+    return _text(moment, local, str(example or ""))
+
+
+def _of_datetime(value: datetime, zone: Any) -> int | None:
+    aware = value if value.tzinfo else value.replace(tzinfo=zone)
+    try:
+        return _within(round(aware.timestamp() * 1000))
+    except (OverflowError, ValueError):
+        return None
+
+
+def _of_number(number: float) -> int | None:
+    if math.isnan(number) or math.isinf(number):
+        return None
+    factor = next(factor for limit, factor in _UNITS if abs(number) < limit)
+    return _within(round(number * factor))
+
+
+def _within(ms: int) -> int | None:
+    """A time of 0 or before is one that nobody set."""
+    return min(ms, LAST_MOMENT) if ms > 0 else None
+
+
+def _number(now: int, kind: Kind, example: Any) -> int | float:
+    """In seconds, unless another time of the row is so long that it cannot be."""
+    size = abs(float(example)) if isinstance(example, (int, float, Decimal)) else 0.0
+    factor = next(factor for limit, factor in _UNITS if size < limit)
+    exact = now / factor
+    return exact if kind is Kind.FRACTION else int(exact)
+
+
+def _text(moment: datetime, local: datetime, example: str) -> str:
+    between = "T" if "T" in example else " "
+    if example.endswith("Z"):
+        return moment.replace(tzinfo=None).isoformat(between, "milliseconds") + "Z"
+    if "+" in example[10:] or "-" in example[10:]:
+        return moment.isoformat(between, "milliseconds")
+    return local.isoformat(between, "milliseconds" if "." in example else "seconds")

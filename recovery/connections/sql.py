@@ -1,0 +1,245 @@
+"""How the engine speaks to SQL databases with job tables: Django's own backends, on connections apart from Django's.
+
+They are in none of Django's aliases, so no model, migration or test database of ours can end up there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from django.db.utils import Error, load_backend
+
+from recovery.config import Database, Engine, Table
+from recovery.connections import sql_deadlines, sql_faults, sql_settings
+from recovery.connections.encoded import Command, Encoded
+from recovery.connections.wire import Wire
+from recovery.errors import QueueMissing, StoreError, TimedOut, Unreachable, Unsupported
+
+Row = tuple[Any, ...]
+Kept = TypeVar("Kept")
+
+IDLE_LIMIT = 4  # connections kept open: a database has few of them for everybody
+OPEN_LIMIT = 8  # at the same time
+FRESH = 1.0  # seconds: one that waited longer is tried before it is used
+SPARED = 1.0  # seconds in which a database that has just failed to answer is not asked again
+_ASKED_IN_SQL = "This deployment is a database: it is asked in SQL."
+
+
+class Session:
+    """One connection while it is lent. Statements are bounded in time; `%s` stands for a parameter."""
+
+    def __init__(self, wire: SqlWire, connection: Any) -> None:
+        self.connection = connection  # Django's wrapper, for its operations and features
+        self.engine = wire.database.engine
+        self._wire = wire
+
+    def all(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        with self._running(statement, parameters) as cursor:
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        """How many rows it found."""
+        with self._running(statement, parameters) as cursor:
+            return int(cursor.rowcount)
+
+    def quoted(self, name: str) -> str:
+        """An identifier, or SCHEMA.TABLE, in the database's own quotes."""
+        if self.engine is Engine.SQLITE:
+            # In double quotes, what is no column is a text to SQLite, and a row would be in the state "state".
+            return ".".join(f"`{part}`" for part in name.split("."))
+        return ".".join(self.connection.ops.quote_name(part) for part in name.split("."))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing. On SQLite it has the one lock from the beginning: nothing changes between look and write."""
+        self.change(_BEGIN[self.engine])
+        try:
+            yield
+        except BaseException:
+            with suppress(StoreError):
+                self.change("ROLLBACK")
+            raise
+        self.change("COMMIT")
+
+    @contextmanager
+    def _running(self, statement: str, parameters: Sequence[Any]) -> Iterator[Any]:
+        limit = self._wire.database.timeout
+        with sql_deadlines.within(self.connection, self.engine, limit) as deadline:
+            try:
+                with self.connection.cursor() as cursor:
+                    # Without parameters a % is a %: Django's cursors are asked so by None.
+                    cursor.execute(statement, list(parameters) if parameters else None)
+                    yield cursor
+            except Error as error:
+                raise sql_faults.translated(error, self._wire.target, limit, is_over=deadline.is_over) from error
+
+
+# What is changed is looked at anew after each wait for a lock, whatever the server's default is.
+_BEGIN = {
+    Engine.POSTGRESQL: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    Engine.MYSQL: "START TRANSACTION",
+    Engine.SQLITE: "BEGIN IMMEDIATE",
+}
+
+
+class SqlWire(Wire):
+    """A database and its job tables. Thread-safe: each piece of work has a connection of its own while it lasts."""
+
+    def __init__(self, database: Database, tables: Sequence[Table] = ()) -> None:
+        self.database = database
+        self._tables: Mapping[str, Table] = {table.name: table for table in tables}
+        self._idle: list[tuple[float, Any]] = []
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(OPEN_LIMIT)
+        self._failure: tuple[float, StoreError] | None = None
+        self._is_closed = False
+        self._learned: dict[Any, Any] = {}
+
+    @property
+    def target(self) -> str:
+        return self.database.target
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(self._tables.values())
+
+    def table(self, base: str) -> Table:
+        """By its shown name; raises QueueMissing."""
+        found = self._tables.get(base)
+        if found is None:
+            raise QueueMissing(f"There is no table {base} in the database {self.database.name}.")
+        return found
+
+    def learned(self, key: Any) -> Any:
+        """What was found out about this database before, for whoever keeps it with `learn`; None: nothing."""
+        return self._learned.get(key)
+
+    def learn(self, key: Any, found: Kept) -> Kept:
+        self._learned[key] = found
+        return found
+
+    def forget(self, key: Any) -> None:
+        self._learned.pop(key, None)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Raises StoreError; after any failure the connection is closed, as its state is unknown."""
+        self._spare()
+        if not self._places.acquire(timeout=self.database.timeout):
+            raise TimedOut(self.target, f"all {OPEN_LIMIT} connections are in use")
+        try:
+            session = self._taken() or self._opened()
+            try:
+                yield session
+            except BaseException as error:
+                _close(session.connection)
+                if isinstance(error, (Unreachable, TimedOut)):
+                    self._failed(error)
+                raise
+            if session.connection.errors_occurred:  # somebody took the error for an answer
+                _close(session.connection)
+            else:
+                self._give(session.connection)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            _close(connection)
+
+    # -- a wire of Redis can do this; nobody may ask it of a database
+
+    def call(self, commands: Sequence[Command]) -> list[Any]:
+        raise Unsupported(_ASKED_IN_SQL)
+
+    def send(self, batch: Encoded) -> list[Any]:
+        raise Unsupported(_ASKED_IN_SQL)
+
+    def nodes(self) -> tuple[str, ...]:
+        raise Unsupported(_ASKED_IN_SQL)
+
+    def at(self, node: str, commands: Sequence[Command]) -> list[Any]:
+        raise Unsupported(_ASKED_IN_SQL)
+
+    # -- connections
+
+    def _spare(self) -> None:
+        """A page of several reads waits once, not once each."""
+        failure = self._failure
+        if failure is not None and time.monotonic() < failure[0]:
+            raise failure[1]
+
+    def _failed(self, error: StoreError) -> None:
+        self._failure = time.monotonic() + SPARED, error
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            _close(connection)
+
+    def _taken(self) -> Session | None:
+        """An idle one that works."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                since, connection = self._idle.pop()
+            session = Session(self, connection)
+            if time.monotonic() - since < FRESH:
+                return session
+            try:
+                session.all("SELECT 1")
+            except StoreError:
+                _close(connection)
+            else:
+                return session
+
+    def _opened(self) -> Session:
+        connection = open_connection(self.database)
+        session = Session(self, connection)
+        try:
+            with connection.wrap_database_errors:
+                connection.connect()
+            sql_settings.prepare(session.change, connection, self.database)
+        except Error as error:
+            _close(connection)
+            found = sql_faults.on_connect(error, self.target, self.database.timeout)
+            self._failed(found)
+            raise found from error
+        except BaseException:
+            _close(connection)
+            raise
+        return session
+
+    def _give(self, connection: Any) -> None:
+        with self._lock:
+            if not self._is_closed and len(self._idle) < IDLE_LIMIT:
+                self._idle.append((time.monotonic(), connection))
+                return
+        _close(connection)
+
+
+def of(wire: object) -> SqlWire:
+    """The database behind a wire; whoever asks with the wire of a Redis has a mistake of their own."""
+    if not isinstance(wire, SqlWire):
+        raise TypeError(f"not a database: {wire!r}")
+    return wire
+
+
+def open_connection(database: Database) -> Any:
+    """Django's wrapper, not connected yet. It may be handed from thread to thread, one at a time."""
+    written = sql_settings.of(database)
+    connection = load_backend(written["ENGINE"]).DatabaseWrapper(written, alias=f"unstall-{database.name}")
+    connection.inc_thread_sharing()
+    return connection
+
+
+def _close(connection: Any) -> None:
+    with suppress(Error, OSError):
+        connection.close()

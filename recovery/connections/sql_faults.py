@@ -1,0 +1,77 @@
+"""What can go wrong with a SQL database, translated into the tree of errors.py."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.db.utils import DataError, Error, IntegrityError, InterfaceError, OperationalError
+
+from recovery.errors import AccessDenied, ReadOnlyStore, StatementRefused, StoreError, TimedOut, Unreachable
+
+SAID = 300  # characters of a database's own words
+
+# By SQLSTATE of PostgreSQL, and by number of MySQL and MariaDB.
+_TIMED_OUT = frozenset({"57014", "55P03", 1205, 1317, 1969, 3024})
+_DENIED = frozenset({"28000", "28P01", "42501", 1044, 1045, 1142, 1143, 1227, 1698})
+_READ_ONLY = frozenset({"25006", 1290, 1792, 1836})
+_GONE = frozenset({"57P01", "57P02", "57P03", "08000", "08003", "08006", 2003, 2006, 2013, 1053})
+_SILENT = frozenset({None, 2006, 2013})  # whose words say why
+_DENIED_WORDS = re.compile(
+    r"authentication failed|pg_hba\.conf|access denied|role .* does not exist|no password", re.IGNORECASE
+)
+_TIMEOUT_WORDS = re.compile(
+    r"timed? ?out|interrupted|database (table )?is locked|lost connection .*read timeout", re.IGNORECASE
+)
+_NOT_THERE_WORDS = re.compile(r"no such (table|column)", re.IGNORECASE)
+_READ_ONLY_WORDS = re.compile(r"readonly database|read-only", re.IGNORECASE)
+
+
+def translated(error: Error, target: str, limit: float, *, is_over: bool = False) -> StoreError:
+    """What a statement ran into."""
+    code, said = _code(error), words(error)
+    if isinstance(error, (DataError, IntegrityError)):
+        return StatementRefused(target, said)
+    if is_over or code in _TIMED_OUT or (code in _SILENT and _TIMEOUT_WORDS.search(said)):
+        return TimedOut(target, f"no answer within {limit:g} s")
+    if code in _DENIED:
+        return AccessDenied(target, said)
+    if code in _READ_ONLY or (code is None and _READ_ONLY_WORDS.search(said)):
+        return ReadOnlyStore(target, said)
+    if code in _GONE or isinstance(error, InterfaceError) or (code is None and _is_cut(error)):
+        return Unreachable(target, "it closed the connection")
+    is_refused = code is not None or _NOT_THERE_WORDS.search(said)
+    return StatementRefused(target, said) if is_refused else StoreError(target, said)
+
+
+def on_connect(error: Error, target: str, limit: float) -> StoreError:
+    """Why there is no connection."""
+    code, said = _code(error), words(error)
+    if code in _DENIED or _DENIED_WORDS.search(said):
+        return AccessDenied(target, said)
+    if _TIMEOUT_WORDS.search(said):
+        return TimedOut(target, f"no answer within {limit:g} s")
+    return Unreachable(target, said)
+
+
+def words(error: Error) -> str:
+    """The first line: what follows may quote a row."""
+    cause = error.__cause__ or error
+    said = cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[0], int) else str(cause)
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
+    first = lines[0] if lines else type(cause).__name__
+    return first if len(first) <= SAID else f"{first[: SAID - 1]}…"
+
+
+def _code(error: Error) -> Any:
+    """The number first: PyMySQL tells a SQLSTATE too, and it is a coarse one."""
+    cause = error.__cause__ or error
+    number = cause.args[0] if cause.args else None
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number or None
+    return getattr(cause, "sqlstate", None)
+
+
+def _is_cut(error: Error) -> bool:
+    """libpq has no code for a connection that ended."""
+    return isinstance(error, OperationalError) and hasattr(error.__cause__, "sqlstate")

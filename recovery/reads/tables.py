@@ -1,0 +1,113 @@
+"""Job tables as queues: what is known of one before it is read, what counts for its rows, and the verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from django.db import Error
+
+from recovery.config import Config, Engine, Table
+from recovery.connections.sql import SqlWire
+from recovery.domain import row_verdicts
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import QueueRef
+from recovery.domain.row_verdicts import Terms
+from recovery.domain.verdicts import Verdict
+from recovery.models import ScannerPause
+from recovery.reads import incidents
+from recovery.reads.policies import Book
+
+ENGINES = {Engine.POSTGRESQL: "PostgreSQL", Engine.MYSQL: "MySQL or MariaDB", Engine.SQLITE: "SQLite"}
+_READ_ONLY = "The database is configured to be read only."
+
+
+def is_table(config: Config, ref: QueueRef) -> bool:
+    return config.table(ref.deployment, ref.base) is not None
+
+
+def flavour(wire: SqlWire, table: Table) -> Flavour:
+    """Known from the configuration alone."""
+    columns = table.columns
+    evidence = [f"[[tables]] of the configuration says so: {table.table} in {wire.target}."]
+    evidence.append(f"The state of a row is in its column {columns.state}.")
+    evidence.append(_sign(table))
+    return Flavour(Library.TABLE, evidence=tuple(evidence), read_only=_READ_ONLY if wire.database.read_only else "")
+
+
+def _sign(table: Table) -> str:
+    columns = table.columns
+    signs = [f"its lease in {columns.lease_until}"] if columns.lease_until else []
+    signs += [f"its heartbeat in {columns.heartbeat}"] if columns.heartbeat else []
+    signs += [f"its age since {columns.started_at}"] if table.age_limit is not None else []
+    if not signs:
+        return "Nothing in a row tells whether somebody works on it."
+    return f"That somebody works on a row is told by {', else by '.join(signs)}."
+
+
+def terms(config: Config, ref: QueueRef, now: int, book: Book | None) -> Terms:
+    """`book` None: what the scanners may do cannot be read, so nothing is foretold of them."""
+    table = config.table(ref.deployment, ref.base)
+    overdue_after = config.thresholds_of(ref.deployment, ref.base).overdue_after
+    if table is None:
+        return Terms(now, overdue_after=overdue_after)
+    return Terms(
+        now=now,
+        lease_grace=table.lease_grace,
+        heartbeat_limit=table.heartbeat_limit,
+        age_limit=table.age_limit,
+        overdue_after=overdue_after,
+        swept_within=_swept_within(config, ref, book),
+        counts_attempts=bool(table.columns.attempts),
+    )
+
+
+def book(config: Config) -> Book | None:
+    """What the scanners may do now; a sweep that somebody has stopped does nothing. None: the database is away."""
+    with suppress(Error):
+        if not ScannerPause.objects.filter(scanner=Scanner.STARTUP_SWEEP).exists():
+            return Book.open(config)
+    return None
+
+
+def of_rows(
+    rows: Sequence[JobRow], terms: Terms, *, orphaned: Mapping[str, int], breaks: Mapping[str, str]
+) -> dict[str, Verdict]:
+    """A verdict for every running row, by id. What one owner's rows tell is told of each of them."""
+    running = [row for row in rows if row.state is State.ACTIVE]
+    owned: dict[str, list[JobRow]] = {}
+    for row in running:
+        owned.setdefault(row.worker, []).append(row)
+    return {
+        row.id: row_verdicts.verdict(
+            row,
+            terms,
+            owned=owned[row.worker],
+            orphaned=orphaned.get(row.id, 0),
+            breaks=breaks.get(row.id, ""),
+        )
+        for row in running
+    }
+
+
+def lost(rows: Iterable[JobRow]) -> list[JobRow]:
+    """Those that nobody holds any more."""
+    return [row for row in rows if row.state is State.ACTIVE and row.lock is None and row.lock_known]
+
+
+def orphaned(ref: QueueRef, rows: Iterable[JobRow], now: int) -> Mapping[str, int]:
+    """How often those that are lost were so earlier. A database that is away hides poison, and stops every act."""
+    wanted = [row.id for row in lost(rows)]
+    try:
+        return incidents.orphaned(ref, wanted, now) if wanted else {}
+    except Error:
+        return {}
+
+
+def _swept_within(config: Config, ref: QueueRef, book: Book | None) -> int | None:
+    database = config.deployment(ref.deployment)
+    if book is None or database.read_only or not book.of(ref).policy.may_act(Scanner.STARTUP_SWEEP):
+        return None
+    return book.of(ref).policy.duty(Scanner.STARTUP_SWEEP).after + round(config.startup_sweep_every * 1000)

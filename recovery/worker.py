@@ -1,0 +1,80 @@
+"""For workers written in Python that take their jobs from a table: one call at their start.
+
+    from recovery.worker import sweep_at_start
+
+    sweep_at_start("app/imports", owner="importer-1")
+
+It needs nothing of Unstall's but this package: no settings, no database of ours, no server. Rows that this worker left
+running when it died go back to wait with one attempt more, or fail when their attempts are used up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+
+from recovery.backends.sql.sweep import Occasion, Swept, sweep
+from recovery.config import Config, current, load_described
+from recovery.connections.sql import SqlWire
+from recovery.domain.refs import QueueRef
+from recovery.errors import BadOrder, Unsupported
+
+__all__ = ["Swept", "sweep_at_start"]
+
+MOST = 1_000_000  # rows; more than any table has running
+
+
+def sweep_at_start(
+    table: str,
+    *,
+    owner: str = "",
+    url: str = "",
+    described: Mapping[str, Any] | None = None,
+    most: int = MOST,
+) -> Swept:
+    """How many rows were requeued, and how many failed; the same is logged.
+
+    `table` is DATABASE/TABLE as in unstall.toml (UNSTALL_CONFIG), or, with `url`, a table of that database: then its
+    columns and values are `described` with the keys of [[tables]], as in `{"state": "status", "queued": "pending"}`.
+
+    `owner` limits it to rows of this owner, and has to be given where several workers share the table. Without it all
+    rows are taken that run, but for those whose lease or heartbeat shows that somebody lives.
+
+    To be called before the first row is taken. Raises ConfigError, Missing, BadOrder, Unsupported and StoreError.
+    """
+    _configure()
+    config, ref = _described(url, table, described or {}) if url else _configured(table, described or {})
+    place = next((database for database in config.databases if database.name == ref.deployment), None)
+    if place is None:
+        config.deployment(ref.deployment)
+        raise Unsupported(f"{ref.deployment} is no database.")
+    wire = SqlWire(place, config.tables_of(place.name))
+    try:
+        return sweep(wire, ref, Occasion(is_start=True, owner=owner), most)
+    finally:
+        wire.close()
+
+
+def _configured(table: str, described: Mapping[str, Any]) -> tuple[Config, QueueRef]:
+    if described:
+        raise BadOrder("A table is described here only together with the url of its database.")
+    if "/" not in table:
+        raise BadOrder("Write DATABASE/TABLE, as they are called in unstall.toml, or give the url of the database.")
+    return current(), QueueRef.parse(table)
+
+
+def _described(url: str, table: str, described: Mapping[str, Any]) -> tuple[Config, QueueRef]:
+    config = load_described(url, {"table": table, **described}, Path.cwd())
+    return config, QueueRef(config.tables[0].database, config.tables[0].name)
+
+
+def _configure() -> None:
+    """Django's backends ask its settings for two things, and want it ready. Settings that are there are kept."""
+    if not settings.configured and "DJANGO_SETTINGS_MODULE" not in os.environ:
+        settings.configure(USE_TZ=True)
+        apps.populate(())
