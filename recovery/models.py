@@ -169,10 +169,11 @@ class PolicyLayer(models.Model):
 class BrakeState(models.Model):
     """What a brake remembers, as its value writes itself. Whoever changes it names the version that was read."""
 
-    kind = models.CharField(max_length=8)  # store, budget, breaker, past
+    kind = models.CharField(max_length=8)  # store, budget, breaker, past, pardon
     deployment = models.CharField(max_length=_NAME)
     base = models.CharField(max_length=_BASE)  # "" for a store
-    key = models.CharField(max_length=_JOB)  # past: job_key; breaker: a digest of its signature, "" for all errors
+    # Of a past or a pardon the job_key; of a breaker a digest of its signature, "" for all errors.
+    key = models.CharField(max_length=_JOB)
     state = models.TextField()  # JSON
     version = models.BigIntegerField()
     at = models.BigIntegerField()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from recovery.domain.ages import MINUTE, age
-from recovery.domain.counts import Counts, QueueSample, Snapshot
+from recovery.domain.counts import Counts, Library, QueueSample, Snapshot
 from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind as Verdict
@@ -134,6 +134,8 @@ def _abandoned(sample: QueueSample, active: int, backlog: int) -> Concern:
 
 def _proven(sample: QueueSample, abandoned: int) -> Concern:
     why = "while no worker is connected" if sample.workers == 0 else "because nobody runs the stalled check"
+    if sample.flavour.library is Library.TABLE:
+        why = "because no scanner sweeps this table"
     rest = f"{why}: nothing will rescue {'it' if abandoned == 1 else 'them'}."
     lead = f"{_jobs(abandoned)} {'is' if abandoned == 1 else 'are'} abandoned in"
     return _concern(Kind.ABANDONED, sample, lead, rest, abandoned)

@@ -69,6 +69,8 @@ class JobRow:
     lock: Lock | None = None
     lock_known: bool = True  # False: we may not look
     missing: bool = False  # an id without a job hash
+    lease_until: int | None = None  # of a job table: until when its worker has it
+    heartbeat_at: int | None = None  # of a job table: when its worker was heard of last
 
     @property
     def id(self) -> str:

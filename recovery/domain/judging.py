@@ -44,8 +44,8 @@ def verdict(
     fate, until = fates.fate(kind, row, around)
     why, hint = cause(row, around, sighting.since) if kind.is_lost else (Cause.UNKNOWN, "")
     found = Verdict(kind, evidence, why, hint, fate, until, _suggestion(kind, row, around), orphaned)
-    found = _poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
-    return _malformed(found, breaks) if breaks and kind is not Kind.GHOST else found
+    found = poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
+    return malformed_too(found, breaks) if breaks and kind is not Kind.GHOST else found
 
 
 def stray(row: JobRow, parent: Parent) -> Verdict | None:
@@ -119,7 +119,7 @@ def _is_overdue(row: JobRow, around: Surroundings) -> bool:
     return around.now - row.processed_at > around.overdue_after
 
 
-def _poisoned(found: Verdict) -> Verdict:
+def poisoned(found: Verdict) -> Verdict:
     """This time counts too."""
     if found.orphaned + 1 < POISON_AFTER:
         return found
@@ -128,7 +128,7 @@ def _poisoned(found: Verdict) -> Verdict:
     return replace(found, evidence=(*found.evidence, said), suggests=suggests, is_poison=True)
 
 
-def _malformed(found: Verdict, breaks: str) -> Verdict:
+def malformed_too(found: Verdict, breaks: str) -> Verdict:
     """It wins over what the lock says, whose words stay: running it again would help nobody."""
     who = "Whoever runs it next" if found.kind.is_lost else "Its handler"
     return replace(

@@ -25,8 +25,57 @@ class Scan(StrEnum):
         """Whether there is anything in it to arm."""
         return self in _ACTING
 
+    @property
+    def can_pause(self) -> bool:
+        """Without a snapshot and the list of queues no page tells the truth."""
+        return not self.feeds_pages
+
+    @property
+    def looks_on(self) -> bool:
+        """Paused, it still looks, for the pages live on that; it only does nothing any more."""
+        return self is Scan.ORPHAN_WATCH
+
+    @property
+    def can_be_ordered(self) -> bool:
+        """Collecting and discovering go on all the time anyway."""
+        return not self.feeds_pages
+
+    @property
+    def feeds_pages(self) -> bool:
+        """It must not wait for the database: its runs have no rows, and its last one tells what went wrong."""
+        return self in (Scan.COLLECT, Scan.DISCOVER)
+
+    @property
+    def is_frequent(self) -> bool:
+        """So often that only runs with news are worth a row."""
+        return self in _FREQUENT
+
+    @property
+    def purpose(self) -> str:
+        """What it looks for, and does about it, in one sentence."""
+        return _PURPOSE[self]
+
+
+class Status(StrEnum):
+    """Of a run that is kept."""
+
+    WAITING = "waiting"  # somebody asked for it; the scheduler starts it within a second
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+
 
 _ACTING = frozenset({Scan.ORPHAN_WATCH, Scan.STALE_CHECK, Scan.RELAUNCH_FAILED, Scan.STARTUP_SWEEP})
+_FREQUENT = frozenset({Scan.COLLECT, Scan.DISCOVER, Scan.ORPHAN_WATCH, Scan.STARTUP_SWEEP})
+_PURPOSE = {
+    Scan.COLLECT: "Counts every queue and its workers, for the pages and for the other scanners.",
+    Scan.DISCOVER: "Finds queues, and what they run on.",
+    Scan.ORPHAN_WATCH: "Looks at all active jobs for those whose worker is gone, and puts them back to wait.",
+    Scan.STALE_CHECK: "Looks deep at everything that has been stuck for long: lost locks, endless locks, ghosts.",
+    Scan.RELAUNCH_FAILED: "Sends failed jobs back to work, slowly, and stops when they fail again.",
+    Scan.STARTUP_SWEEP: "Looks in job tables for rows left running by a process that is no more.",
+    Scan.PRUNE: "Removes what is kept too long.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +96,20 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`holds`: sentences of the brakes that held something back. `faults`: what could not be looked at or done."""
+    """`holds`: sentences of the brakes that held something back. `faults`: what could not be looked at or done.
+
+    `count`: how many it found, where not each of them is among `finds`.
+    """
 
     looked: int = 0
     finds: tuple[Find, ...] = ()
     holds: tuple[str, ...] = ()
     faults: tuple[str, ...] = field(default=())
+    count: int = 0
+
+    @property
+    def found(self) -> int:
+        return max(self.count, len(self.finds))
 
     @property
     def acted(self) -> int:

@@ -19,8 +19,11 @@ class Event:
     is_ahead: bool = False
 
 
-def timeline(job: Job, now: int, *, reason: str) -> tuple[Event, ...]:
-    """The steps oldest first; what lies ahead comes last. `reason` is the error as the reader may see it."""
+def timeline(job: Job, now: int, *, reason: str, of_row: bool = False) -> tuple[Event, ...]:
+    """The steps oldest first; what lies ahead comes last. `reason` is the error as the reader may see it.
+
+    `of_row`: of a job table, which has no locks.
+    """
     row = job.row
     steps = [Event("Added", row.added_at, _added(row), "waiting")]
     if row.state is State.DELAYED or (row.delay and row.processed_at is None):
@@ -36,7 +39,7 @@ def timeline(job: Job, now: int, *, reason: str) -> tuple[Event, ...]:
     elif row.processed_at is not None and row.state is not State.ACTIVE:
         steps.append(Event(*_back(row), row.state.value))
     if row.state is State.ACTIVE:
-        steps.append(_now(row, now))
+        steps.append(_now(row, now, sign_words(row) if of_row else lock_words(row)))
     return tuple(steps)
 
 
@@ -87,10 +90,19 @@ def _back(row: JobRow) -> tuple[str, None, str]:
     return "Sent back", None, f"to {row.state.value}; {left:,} of {row.attempts_limit:,} attempts left"
 
 
-def _now(row: JobRow, now: int) -> Event:
+def _now(row: JobRow, now: int, held: str) -> Event:
     if row.processed_at is None:
-        return Event("Taken from the line, not started yet", None, lock_words(row), "active")
-    return Event(f"Running for {age(now - row.processed_at)}", None, lock_words(row), "active")
+        return Event("Taken from the line, not started yet", None, held, "active")
+    return Event(f"Running for {age(now - row.processed_at)}", None, held, "active")
+
+
+def sign_words(row: JobRow) -> str:
+    """Of a row of a job table: whether anything in it says that somebody works on it."""
+    if not row.lock_known:
+        return "nothing tells whether somebody works on it"
+    if row.lock is None or row.lock.ttl is None:
+        return "nobody holds it any more"
+    return f"held for another {age(row.lock.ttl)} unless that is renewed"
 
 
 def lock_words(row: JobRow) -> str:

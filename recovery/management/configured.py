@@ -26,6 +26,6 @@ def configured() -> Config:
         config = current()
     except ConfigError as error:
         raise CommandError(str(error), returncode=WRONG_CALL) from error
-    if not config.deployments:
+    if not config.places:
         raise CommandError(_NOTHING.format(directory=directory), returncode=WRONG_CALL)
     return config

@@ -32,7 +32,7 @@ def join(directory: Path) -> None:
     """Takes from it what is not configured here, so that a command sees what the pages see."""
     urls = {name: url for name, url in _left(directory).items() if name in _SETTINGS and _answers(url)}
     here = config.current()
-    if here.deployments:
+    if here.places:
         urls.pop("UNSTALL_REDIS_URL", None)
     if here.state:
         urls.pop("UNSTALL_STATE_URL", None)

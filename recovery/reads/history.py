@@ -17,12 +17,12 @@ import redis
 from recovery.backends import reader
 from recovery.connections import faults, state
 from recovery.connections.registry import Registry, registry
-from recovery.domain.counts import Flavour
+from recovery.domain.counts import Flavour, Library
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import DAY, MINUTE, MINUTES, SPARK, TENS, UNKNOWN, Ring, Series, Tally, Window, by_minute
 from recovery.errors import UnstallError
 from recovery.reads import kept
-from recovery.reads.silence import Sparing
+from recovery.reads.silence import spared
 
 _LIBRARY = "Counted by the workers. Jobs that the stalled check failed and jobs removed by hand are not in it."
 _RECORDED = "Recorded by Unstall once a minute. Gaps are times when it was not running or could not read the queue."
@@ -32,6 +32,8 @@ _LEFT = (
     "Jobs are removed as soon as they finish, so completed and failed cannot be told apart: "
     "“left” counts the jobs that went away."
 )
+_ROWS = "Recorded by Unstall once a minute: by how much done and failed rows grew. Gaps are times when it did not run."
+_NO_ROWS = "Nothing is known yet: nothing was recorded of this table."
 _NOTHING = "Nothing is known yet: the workers keep no metrics, no finished jobs are kept, and nothing was recorded."
 
 
@@ -46,7 +48,7 @@ def series(
     tallies = [one.or_else(other) for one, other in zip(known, remains, strict=True)]
     parts = {"library": library, "recorded": recorded, "kept": remains}
     source = next((name for name, part in parts.items() if _knows(part)), "")
-    notes = _notes(source, _knows(recorded) or _knows(remains), tallies)
+    notes = _notes(source, _knows(recorded) or _knows(remains), tallies, is_table=past.is_table)
     window = past.window
     return Series(window.points(tallies), window.step * MINUTE, source, " ".join([*notes, *past.troubles]))
 
@@ -83,6 +85,7 @@ class _Past:
         self._ref = ref
         self._flavour = flavour
         self._now = now
+        self.is_table = flavour.library is Library.TABLE
         self.window = Window.of(hours, now)
         self.troubles: list[str] = []
         self._is_silent = False
@@ -101,7 +104,7 @@ class _Past:
     def library(self) -> list[Tally]:
         try:
             found = reader(self._flavour).metrics(
-                Sparing(self._stores.wire(self._ref.deployment)),
+                spared(self._stores.wire(self._ref.deployment)),
                 self._ref,
                 self._now,
                 minutes=self._now // MINUTE - self.window.start,
@@ -116,11 +119,11 @@ class _Past:
         """The gaps of what is known, counted from the jobs that are still there."""
         gaps = [index for index, tally in enumerate(known) if tally.completed is None or tally.failed is None]
         filled = self._nothing()
-        if not gaps or self._is_silent:
+        if not gaps or self._is_silent or self.is_table:
             return filled
         spans = [self.window.span(index) for index in gaps]
         try:
-            replies = Sparing(self._stores.wire(self._ref.deployment)).call(list(kept.plan(self._ref, spans)))
+            replies = spared(self._stores.wire(self._ref.deployment)).call(list(kept.plan(self._ref, spans)))
         except UnstallError as error:
             self.troubles.append(f"The queue’s own store could not be asked: {error}.")
             return filled
@@ -136,7 +139,9 @@ def _knows(tallies: Sequence[Tally]) -> bool:
     return not all(tally.is_unknown for tally in tallies)
 
 
-def _notes(source: str, is_filled: bool, tallies: Sequence[Tally]) -> list[str]:
+def _notes(source: str, is_filled: bool, tallies: Sequence[Tally], *, is_table: bool) -> list[str]:
+    if is_table:
+        return [_ROWS if source else _NO_ROWS]
     texts = {"library": _LIBRARY, "recorded": _RECORDED, "kept": _KEPT, "": _NOTHING}
     notes = [texts[source]]
     if source == "library" and is_filled:

@@ -10,12 +10,14 @@ from recovery.backends import reader
 from recovery.backends.base import LIST_LIMIT, Capabilities, QueueReader, Wire
 from recovery.backends.flavours import identify
 from recovery.connections.registry import registry
+from recovery.connections.sql import SqlWire
 from recovery.domain.counts import Flavour, QueueSample, Snapshot, Worker
 from recovery.domain.jobs import JobRow, Page, SchedulerRow, State
 from recovery.domain.refs import QueueRef
 from recovery.errors import QueueMissing
+from recovery.reads import tables
 from recovery.reads.shared import windows
-from recovery.reads.silence import Sparing
+from recovery.reads.silence import spared
 
 SIZES = (25, 50, 100)
 LOCK_DEFAULT = 30_000  # ms; what both libraries use when nobody says otherwise
@@ -32,7 +34,7 @@ class Queue:
 
     @property
     def wire(self) -> Wire:
-        return Sparing(registry().wire(self.ref.deployment))
+        return spared(registry().wire(self.ref.deployment))
 
     @property
     def reader(self) -> QueueReader:
@@ -48,11 +50,14 @@ def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
     sample = snapshot.queue(ref) if snapshot else None
     if sample is not None:
         return Queue(ref, sample.flavour, sample)
-    wire = Sparing(registry().wire(ref.deployment))
-    flavour = windows.get(("flavour", ref), lambda: identify(wire, [ref.base], {})[0])
-    if flavour is None:
+    place = registry().wire(ref.deployment)
+    if isinstance(place, SqlWire):
+        return Queue(ref, tables.flavour(place, place.table(ref.base)))
+    wire = spared(place)
+    found = windows.get(("flavour", ref), lambda: identify(wire, [ref.base], {})[0])
+    if found is None:
         raise QueueMissing(f"There is no queue {ref.label} in the deployment {ref.deployment}.")
-    return Queue(ref, flavour)
+    return Queue(ref, found)
 
 
 def window(queue: Queue, state: State, *, cursor: str = "", size: int = SIZES[0]) -> Page:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from recovery.connections.registry import registry
+from recovery.connections.sql import SqlWire
 from recovery.domain.jobs import Found, JobRow, State
 from recovery.domain.refs import raw
 from recovery.errors import Missing, StoreError
 from recovery.reads import jobs, lists
 from recovery.reads.lists import Queue
 from recovery.reads.shared import windows
-from recovery.reads.silence import Sparing
+from recovery.reads.silence import spared
 
 EXAMINED_LIMIT = 100_000  # jobs one search looks at: more is a task for a database
 FOUND_LIMIT = 500  # rows one search shows: who finds more needs a better word
@@ -108,14 +109,31 @@ def _everywhere(id: str, queues: Sequence[Queue]) -> dict[str, _Having | StoreEr
 
 
 def _having(id: str, deployment: str, queues: list[Queue]) -> _Having | StoreError:
-    keys = tuple(raw(f"{queue.ref.base}:{id}") for queue in queues)
-    wire = Sparing(registry().wire(deployment))
+    wire = registry().wire(deployment)
+    if isinstance(wire, SqlWire):
+        return _having_rows(id, queues)
+    keys, spare = tuple(raw(f"{queue.ref.base}:{id}") for queue in queues), spared(wire)
     try:
-        found = windows.get(("exists", deployment, keys), lambda: wire.call([("EXISTS", key) for key in keys]))
+        found = windows.get(("exists", deployment, keys), lambda: spare.call([("EXISTS", key) for key in keys]))
     except StoreError as error:
         return error
     having = [queue for queue, exists in zip(queues, found, strict=True) if exists == 1]
     return _Having(having, any(isinstance(reply, Exception) for reply in found))
+
+
+def _having_rows(id: str, queues: Sequence[Queue]) -> _Having | StoreError:
+    """Of job tables: one look by their primary key each. A table that cannot be read hides no row of another."""
+    having, trouble = [], None
+    for queue in queues:
+        try:
+            jobs.row(queue, id)
+        except Missing:
+            continue
+        except StoreError as error:
+            trouble = error
+        else:
+            having.append(queue)
+    return trouble if trouble and not having else _Having(having, trouble is not None)
 
 
 def _rows(id: str, queues: Sequence[Queue], most: int, end: float) -> tuple[list[JobRow], int]:

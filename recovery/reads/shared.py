@@ -42,6 +42,11 @@ class Shared:
             self._rest(key, answer)
         return cast(T, answer.result())
 
+    def forget(self) -> None:
+        """Whoever asks next gets what is now, and not what was a moment ago."""
+        with self._lock:
+            self._windows.clear()
+
     def _place(self, key: Hashable) -> tuple[Future[Any], bool]:
         now = self._clock()
         with self._lock:

@@ -11,13 +11,20 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from recovery.backends import base
 from recovery.backends.base import Command
+from recovery.connections.sql import SqlWire
 from recovery.connections.wire import Wire
 from recovery.errors import StoreError
 
 LIFE = 1.0  # seconds: as long as an answer is shared, and well below the next refresh of a page
 
 _failures: WeakKeyDictionary[Wire, tuple[float, StoreError]] = WeakKeyDictionary()
+
+
+def spared(wire: Wire) -> base.Wire:
+    """For the pages; a database spares itself."""
+    return wire if isinstance(wire, SqlWire) else Sparing(wire)
 
 
 class Sparing:

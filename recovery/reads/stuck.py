@@ -17,8 +17,9 @@ from recovery.domain.jobs import JobRow, State
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Verdict
 from recovery.errors import ConfigError, StoreError
-from recovery.reads import inboxes, incidents, schemas, sightings, surroundings
+from recovery.reads import inboxes, incidents, payloads, schemas, sightings, surroundings, tables
 from recovery.reads.lists import Queue
+from recovery.reads.policies import Book
 from recovery.reads.shared import windows
 from recovery.reads.sightings import Mark, Memory, Signature
 
@@ -46,6 +47,8 @@ def of_rows(
 
     It takes a row as it was read: jobs that have no lock are looked at once more, for sure.
     """
+    if queue.flavour.library is Library.TABLE:
+        return _of_table(queue, rows, now, config or registry().config)
     active = [row for row in rows if row.state is State.ACTIVE]
     families = _parents(queue, rows)
     found = {
@@ -70,9 +73,25 @@ def of_rows(
     return found
 
 
+def _of_table(queue: Queue, rows: Sequence[JobRow], now: int, config: Config) -> dict[str, Verdict]:
+    """Of running rows; nothing but the row itself tells how it stands."""
+    lost = tables.lost(rows)
+    return tables.of_rows(
+        rows,
+        tables.terms(config, queue.ref, now, tables.book(config) if lost else Book()),
+        orphaned=tables.orphaned(queue.ref, lost, now),
+        breaks=_breaks(queue, [row for row in rows if row.state is State.ACTIVE], config),
+    )
+
+
 def malformed(queue: Queue, rows: Sequence[JobRow], *, config: Config | None = None) -> dict[str, Verdict]:
     """Of those among these jobs whose data breaks the schema of their queue. None of them is active."""
     return {id: judging.malformed(breaks) for id, breaks in _breaks(queue, rows, config).items()}
+
+
+def around(queue: Queue, snapshot: Snapshot, config: Config, now: int) -> Surroundings:
+    """What is known around the jobs of this queue."""
+    return _known(queue, (), snapshot, config, now)[0]
 
 
 def signature(row: JobRow) -> Signature:
@@ -97,7 +116,11 @@ def _breaks(queue: Queue, rows: Sequence[JobRow], config: Config | None) -> Mapp
     schema = (config or registry().config).schema_of(queue.ref.deployment, queue.ref.base)
     if schema is None:
         return {}
-    return schemas.broken(queue.wire, queue.ref, (row.id for row in rows if not row.missing), schema)
+    ids = [row.id for row in rows if not row.missing]
+    if queue.flavour.library is Library.TABLE:
+        data = payloads.data_of(queue, ids)
+        return {id: said for id, one in data.items() if (said := schemas.breaks(schema, one))}
+    return schemas.broken(queue.wire, queue.ref, ids, schema)
 
 
 def _known(

@@ -16,7 +16,7 @@ from recovery.reads.stuck import is_lockless, sighting, signature
 from recovery.scanners.post import Active, Post
 
 _PEOPLE = frozenset({Kind.ABANDONED, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY})
-Before = Callable[[Sequence[str]], Mapping[str, int]]
+Before = Callable[[Sequence[str]], Mapping[str, int] | None]  # None: that cannot be said now
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ class Judged:
 
 
 def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
-    """Takes the new marks over. `before` tells how often jobs were orphaned earlier; it is asked of the newly lost."""
+    """Takes the new marks over. `before` tells how often jobs were orphaned earlier: it is asked of the newly lost, and
+    of poison, which a person may let go.
+    """
     counted: Counter[Kind] = Counter()
     found: list[Judged] = []
     for one in post.found:
@@ -113,16 +115,17 @@ def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> J
 
 def _with_history(post: Post, found: list[Judged], before: Before) -> list[Judged]:
     """New among the lost: no mark, or one of another kind."""
-    new = [
+    asked = {
         one.row.id
         for one in found
-        if one.kind.is_lost and (one.row.id not in post.marks or not post.marks[one.row.id].kind.is_lost)
-    ]
-    times = before(new) if new else {}
-    if not times:
+        if one.is_poison
+        or (one.kind.is_lost and (one.row.id not in post.marks or not post.marks[one.row.id].kind.is_lost))
+    }
+    times = before(sorted(asked)) if asked else None
+    if times is None:
         return found
     return [
-        replace(one, mark=replace(one.mark, orphaned=times[one.row.id])) if one.row.id in times else one
+        replace(one, mark=replace(one.mark, orphaned=times.get(one.row.id, 0))) if one.row.id in asked else one
         for one in found
     ]
 

@@ -7,8 +7,8 @@ last, marked; nothing of it is closed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from django.db import Error
@@ -18,7 +18,7 @@ from recovery.connections.registry import Registry
 from recovery.connections.wire import Wire
 from recovery.domain.counts import QueueSample, Snapshot, Worker
 from recovery.domain.inbox import Tally, Watchdog
-from recovery.domain.refs import QueueRef
+from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.surroundings import Surroundings
 from recovery.domain.verdicts import Stuck
 from recovery.errors import StoreError
@@ -28,11 +28,13 @@ from recovery.scanners.assess import Judged, judged
 from recovery.scanners.casebook import Casebook
 from recovery.scanners.cases import Cases
 from recovery.scanners.lines import Lines
+from recovery.scanners.lives import Life, life
+from recovery.scanners.losses import losses
 from recovery.scanners.patrol import ACTIVE_LIMIT, Patrol
 from recovery.scanners.post import Post
 from recovery.scanners.recall import Recall
 from recovery.scanners.shapes import recounted
-from recovery.scanners.vitals import vitals
+from recovery.scanners.store_brake import StoreBrake
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +44,27 @@ class Found:
     rows: tuple[Stuck, ...] = ()
     tallies: tuple[Tally, ...] = ()
     faults: tuple[str, ...] = ()
+    judged: Sequence[Judged] = ()  # all that wants an eye, not only what is in a row
+    around: Mapping[QueueRef, Surroundings] = field(default_factory=dict)
 
 
 class Beat:
-    def __init__(self, registry: Registry, deployment: Deployment, casebook: Casebook | None) -> None:
+    """`brake` hears of each look whether the store can be trusted; without one, nobody acts on what is found."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        deployment: Deployment,
+        casebook: Casebook | None,
+        brake: StoreBrake | None = None,
+    ) -> None:
         self.name = deployment.name
         self._registry = registry
         self._posts: dict[QueueRef, Post] = {}
         self._recall = Recall(registry, deployment.name, writes=casebook is not None)
         self._cases = Cases(casebook) if casebook else None
         self._arrivals = Arrivals()
+        self._brake = brake
         self._lines = Lines(registry.config)
         self._last = Found()
         self._faults: list[str] = []
@@ -67,19 +80,29 @@ class Beat:
             return self._blind(caught.reason)
         return self._last
 
+    def doubt(self, jobs: Iterable[JobRef]) -> None:
+        """These may have moved since the last look, which the next one would take for granted."""
+        for job in jobs:
+            if job.queue in self._posts:
+                self._posts[job.queue].doubt(job.id)
+
     def _blind(self, error: str) -> Found:
         """What was found last, marked as old."""
+        if self._brake:
+            self._brake.failed(self.name, error)
         fault = f"{self.name} cannot be looked at: {error}. What was seen last is kept."
         return replace(
             self._last,
             tallies=tuple(replace(tally, error=error) for tally in self._last.tallies),
             faults=(fault,),
+            judged=(),
         )
 
     def _look(self, snapshot: Snapshot, now: int) -> Found:
         self._faults = []
         wire = self._registry.wire(self.name)
-        self._recall.begin(_run_id(wire), now)
+        alive = life(wire)
+        self._recall.begin(alive.run_id, now)
         workers = [worker for worker in snapshot.workers if worker.queue.deployment == self.name]
         samples = {sample.ref: sample for sample in snapshot.queues if sample.ref.deployment == self.name}
         self._note(snapshot, samples, workers, now)
@@ -91,13 +114,21 @@ class Beat:
         patrol.inquire(now)
         around = self._around(posts, workers, snapshot, now)
         patrol.look(around)
+        self._tell_brake(alive, posts, around)
         tallies, found = self._judge(posts, around, now)
         rows = self._lines.of(wire, found, around, now)
         rows = self._settle(wire, posts, found, rows, now)
         self._recall.save(self._posts.values(), self._forget(samples))
         faults = [*self._faults, self._recall.fault]
         counted = (*recounted(tallies, rows), *self._unread(samples))
-        return Found(rows, counted, tuple(fault for fault in faults if fault))
+        return Found(rows, counted, tuple(fault for fault in faults if fault), found, around)
+
+    def _tell_brake(self, alive: Life, posts: Mapping[QueueRef, Post], around: Mapping[QueueRef, Surroundings]) -> None:
+        """Before anything is judged, so that it holds before anybody can act on it."""
+        if self._brake and (fault := self._brake.seen(self.name, alive, losses(posts.values(), around, alive.uptime))):
+            self._faults.append(fault)
+        for post in self._posts.values():
+            post.end()
 
     def _note(
         self, snapshot: Snapshot, samples: Mapping[QueueRef, QueueSample], workers: Sequence[Worker], now: int
@@ -171,14 +202,14 @@ class Beat:
             tallies.append(_tally(post, mine, around[ref], now))
         return [tally for tally in tallies if tally.looked or tally.error], found
 
-    def _before(self, ref: QueueRef, now: int, ids: Sequence[str]) -> Mapping[str, int]:
+    def _before(self, ref: QueueRef, now: int, ids: Sequence[str]) -> Mapping[str, int] | None:
         """How often these jobs were orphaned earlier. A database that is away hides poison, and stops every act."""
         try:
             return incidents.orphaned(ref, ids, now)
         except Error as error:
             if self._cases:
                 self._faults.append(f"Earlier incidents cannot be read: {type(error).__name__}.")
-            return {}
+            return None
 
     def _settle(
         self,
@@ -213,12 +244,6 @@ class Beat:
         for ref in gone:
             del self._posts[ref]
         return [ref.base for ref in gone]
-
-
-def _run_id(wire: Wire) -> str:
-    """Of all nodes. The snapshot asks for it now and then; here a restart has to be known before anything is judged."""
-    replies = wire.each_node((b"INFO", b"server"))
-    return ",".join(sorted(vitals({node: reply}).run_id for node, reply in replies.items()))
 
 
 def _is_readable(sample: QueueSample) -> bool:

@@ -5,23 +5,26 @@ What is open is known here too, so that a look asks the database for nothing. Af
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.db import transaction
 
 from recovery.domain.chain import job_key
+from recovery.domain.hooks import Event
 from recovery.domain.refs import QueueRef, shown, unslug
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.models import Incident
 from recovery.reads.incidents import id_of
 from recovery.reads.sightings import Mark, Signature
-from recovery.scanners.resolution import Resolved
+from recovery.scanners.resolution import NOBODY_KNOWN, WATCHDOG, Resolved
 
 BATCH = 500  # rows in one statement
 OPENED = 5_000  # incidents opened by one look: what is more is opened by the next ones, with its own first sight
 _TEXT = 1_000  # characters of evidence
 _HOLDER = 300
+# An act tells by itself, and a worker that still had its job was never lost.
+_RECOVERED = (WATCHDOG, NOBODY_KNOWN)
 _GRAVITY = {Kind.UNLOCKED: 0, Kind.DOOMED: 1, Kind.ORPHAN: 2, Kind.ABANDONED: 3}
 
 
@@ -49,8 +52,18 @@ class Seen:
     holder: str = ""
 
 
+Hear = Callable[[Event, QueueRef, Sequence[str]], None]
+
+
+def nobody(_event: Event, _queue: QueueRef, _ids: Sequence[str]) -> None:
+    """Nobody listens."""
+
+
 class Casebook:
-    def __init__(self) -> None:
+    """`hear` is told of jobs that are proven to be lost, and of those that their library has put right."""
+
+    def __init__(self, hear: Hear = nobody) -> None:
+        self._hear = hear
         self._open: dict[QueueRef, dict[str, Case]] | None = None
 
     def load(self) -> None:
@@ -96,7 +109,9 @@ class Casebook:
         for kind in dict.fromkeys(one.kind for one in graver):
             self._raise(queue, [one.id for one in graver if one.kind is kind], kind, now)
         explained = [one for one in seen if self._explain(queue, one, known.get(one.id), verdicts.get(one.id))]
+        lost = [one.id for one in (*fresh, *graver) if one.kind.is_orphaned and not _was_proven(known.get(one.id))]
         self._hold(queue, [*fresh, *graver, *explained], verdicts)
+        self._hear(Event.LOST, queue, lost)
 
     def _explain(self, queue: QueueRef, seen: Seen, case: Case | None, verdict: Verdict | None) -> bool:
         """The cause of one that was opened before it was known."""
@@ -118,8 +133,10 @@ class Casebook:
                     if end.is_proof:
                         mine.filter(proven_at=None).update(proven_at=at)
                     mine.update(closed_at=at, resolved_by=end.by, audit=end.audit)
+        recovered = [id for id, end in ends.items() if end.by in _RECOVERED]
         for id in ends:
             (self._open or {}).get(queue, {}).pop(id, None)
+        self._hear(Event.RECOVERED, queue, recovered)
 
     def _hold(self, queue: QueueRef, seen: Iterable[Seen], verdicts: Mapping[str, Verdict]) -> None:
         if self._open is None:
@@ -146,6 +163,10 @@ class Casebook:
 def _is_news(case: Case, seen: Seen) -> bool:
     """The gravest verdict it had is kept."""
     return _GRAVITY[seen.kind] > _GRAVITY[case.kind] or (seen.kind.is_orphaned and not case.is_proven)
+
+
+def _was_proven(case: Case | None) -> bool:
+    return case is not None and case.is_proven
 
 
 def _row(queue: QueueRef, seen: Seen, verdict: Verdict | None, now: int) -> Incident:

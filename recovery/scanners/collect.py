@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import chain
 
-from recovery.config import Deployment
+from recovery.config import Database, Deployment
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import May, always
@@ -20,6 +20,7 @@ from recovery.domain.series import SPARK, Tally
 from recovery.errors import UnstallError
 from recovery.reads import history, snapshots
 from recovery.scanners.roster import Roster
+from recovery.scanners.table_watch import TableWatch
 from recovery.scanners.watch import Look, Watch
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,10 @@ class Collector:
         self._registry = registry
         self._may = may
         self._roster = roster if roster is not None else self._remembered()
-        self._desks = [self._desk(deployment) for deployment in registry.config.deployments]
+        self._desks = [
+            *(self._desk(deployment) for deployment in registry.config.deployments),
+            *(self._table_desk(database) for database in registry.config.databases),
+        ]
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(self._desks)), thread_name_prefix="collect")
         self._number = 0
         self.newest: Snapshot | None = None
@@ -83,6 +87,11 @@ class Collector:
         name = deployment.name
         return _Desk(Watch(deployment, lambda: self._registry.wire(name), self._roster, self._recorded))
 
+    def _table_desk(self, database: Database) -> _Desk:
+        name = database.name
+        listed = self._registry.config.tables_of(name)
+        return _Desk(TableWatch(database, listed, lambda: self._registry.wire(name), self._recorded))
+
     def _recorded(self, refs: Sequence[QueueRef], now: int) -> Mapping[QueueRef, Mapping[int, Tally]]:
         """Our own history of these queues; without a state store there is none."""
         try:
@@ -94,7 +103,7 @@ class Collector:
 class _Desk:
     """One deployment's place in the collector: its watch, and the look that is under way."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch | TableWatch) -> None:
         self._watch = watch
         self._began = 0
         self.future: Future[Look] | None = None

@@ -32,14 +32,23 @@ class Discoverer:
         ]
         self._is_loaded = not remembers
 
-    def run(self, now: int) -> None:
-        """Whatever is due. Raises StoreError when what was found cannot be remembered; it is known nevertheless."""
+    @property
+    def known(self) -> int:
+        """Queues that are listed, in all deployments."""
+        return sum(len(self._roster.listing(search.name).queues) for search in self._searches)
+
+    def run(self, now: int) -> bool:
+        """Whatever is due; False: nothing was.
+
+        Raises StoreError when what was found cannot be remembered; it is known nevertheless.
+        """
         self._load()
         with ThreadPoolExecutor(max_workers=max(1, len(self._searches)), thread_name_prefix="discover") as pool:
-            list(pool.map(lambda search: search.run(now), self._searches))
+            were_due = list(pool.map(lambda search: search.run(now), self._searches))
         if self._remembers:
             for search in self._searches:
                 self._roster.save(self._registry.state(), search.name)
+        return any(were_due)
 
     def stop(self) -> None:
         """A run that is under way ends after its slice."""

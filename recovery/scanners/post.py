@@ -41,6 +41,7 @@ class Post:
     rows: dict[str, JobRow] = field(default_factory=dict)  # of marked jobs, as last seen
     ends: dict[str, int] = field(default_factory=dict)  # when the locks of doomed jobs end
     parents: dict[str, Parent] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()  # jobs that had a lock at the last look that came to its end
     found: list[Active] = field(default_factory=list)
     found_ids: set[bytes] = field(default_factory=set)
     found_kinds: dict[Kind, int] = field(default_factory=dict)
@@ -54,6 +55,11 @@ class Post:
         self.found, self.found_ids, self.found_kinds = [], set(), {}
         self.found_rows, self.found_sure, self.found_moved = set(), set(), set()
         self.found_error = ""
+
+    def end(self) -> None:
+        """The look has come to its end."""
+        if not self.found_error:
+            self.held = frozenset(text(one.id) for one in self.found if one.ttl is not None and one.ttl != NO_KEY)
 
     def learn_locks(self, now: int) -> None:
         """The longest TTL seen is the nearest to a lock's length that Redis tells."""
@@ -112,6 +118,10 @@ class Post:
             self.found_sure.add(row.id)
         if row.lock is not None and row.lock.ttl is not None:
             self.ends[row.id] = now + row.lock.ttl
+
+    def doubt(self, id: str) -> None:
+        """Somebody has just acted on it, or could not: the next look asks anew how it is."""
+        self.rows.pop(id, None)
 
     def keep(self, marks: dict[str, Mark]) -> None:
         self.marks = marks

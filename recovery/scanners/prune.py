@@ -1,42 +1,91 @@
-"""Forgets what nobody will ask for again: the queues and the history of deployments that are no longer configured.
+"""Forgets what nobody will ask for again: in the database old runs, incidents and brakes, in the state store the queues
+and the history of deployments that are no longer configured.
 
-Queues that are gone need nothing here: discovery forgets them, and their history ends by its own time to live.
+Queues that are gone need nothing here: discovery forgets them, and their history ends by its own time to live. The
+audit is never pruned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import redis
+from django.db.models import QuerySet
 
+from recovery.actions import brakes
 from recovery.connections import faults, state
 from recovery.connections.registry import Registry
+from recovery.domain.ages import DAY
 from recovery.domain.mandate import May, always
+from recovery.domain.refs import QueueRef
+from recovery.domain.scans import Report, Status
+from recovery.models import Incident, ScanFind, ScanRun
 
 COUNT = 1000  # keys a SCAN call looks at
 BATCH = 200  # keys a call removes; UNLINK frees them in the background
+ROWS = 500  # of a table in one transaction: others want to write meanwhile
+RUNS_FOR = 30 * DAY
+RUNS = 10_000  # kept at most, the newest
+INCIDENTS_FOR = 90 * DAY  # after they were closed; poison asks for 72 hours
 
 
 class Pruner:
     def __init__(self, registry: Registry, may: May = always) -> None:
         self._registry = registry
         self._may = may
-        self._kept = {deployment.name for deployment in registry.config.deployments}
+        self._kept = {deployment.name for deployment in registry.config.places}
 
-    def run(self, _now: int) -> int:
-        """Returns how many keys were removed; raises StoreError."""
+    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
+        """`count` is what was removed, or would be. It is never about one queue.
+
+        Raises StoreError, NotRecorded, and Error of the database.
+        """
+        if queue is not None:
+            return Report()
+        rows = _runs(now), Incident.objects.filter(closed_at__lt=now - INCIDENTS_FOR)
+        if observes:
+            return _removed(sum(found.count() for found in rows) + len(list(self._strange(self._registry.state()))))
+        removed = sum(self._clear(found) for found in rows)
+        removed += brakes.prune() if self._may() else 0
+        return _removed(removed + self._unlink())
+
+    def _clear(self, rows: QuerySet[Any]) -> int:
+        """Some at a time; a run's finds before the run itself."""
+        removed = 0
+        while self._may() and (keys := list(rows.values_list("pk", flat=True)[:ROWS])):
+            if rows.model is ScanRun:
+                ScanFind.objects.filter(run_id__in=keys).delete()
+            rows.model._default_manager.filter(pk__in=keys).delete()
+            removed += len(keys)
+        return removed
+
+    def _unlink(self) -> int:
         store = self._registry.state()
         removed = 0
+        strange = self._strange(store)
         with faults.guarded(store):
-            strange = self._strange(store)
             while (batch := list(islice(strange, BATCH))) and self._may():
                 removed += len(batch)
                 store.unlink(*batch)
         return removed
 
     def _strange(self, store: redis.Redis) -> Iterator[bytes]:
-        for pattern in state.OF_DEPLOYMENTS:
-            for key in store.scan_iter(match=pattern, count=COUNT):
-                if state.deployment_of(key) not in self._kept:
-                    yield key
+        with faults.guarded(store):
+            for pattern in state.OF_DEPLOYMENTS:
+                for key in store.scan_iter(match=pattern, count=COUNT):
+                    if state.deployment_of(key) not in self._kept:
+                        yield key
+
+
+def _runs(now: int) -> QuerySet[ScanRun]:
+    """Too old, or too many; one that is under way is neither."""
+    ended = ScanRun.objects.exclude(status__in=(Status.WAITING, Status.RUNNING))
+    first_kept = ScanRun.objects.order_by("-pk").values_list("pk", flat=True)[RUNS - 1 : RUNS].first()
+    old = ended.filter(wanted_at__lt=now - RUNS_FOR)
+    return old if first_kept is None else old | ended.filter(pk__lt=first_kept)
+
+
+def _removed(count: int) -> Report:
+    return Report(looked=count, count=count)

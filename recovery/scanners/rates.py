@@ -56,7 +56,7 @@ class Pace:
                 self._rates[ref] = rates
         if silent:
             recorded = self._recorded(silent, now)
-            self._rates.update((ref, _of_record(recorded.get(ref, {}), now)) for ref in silent)
+            self._rates.update((ref, of_record(recorded.get(ref, {}), now)) for ref in silent)
 
 
 def plan(refs: Iterable[QueueRef]) -> list[Command]:
@@ -69,7 +69,7 @@ def _of_library(replies: Sequence[Any], now: int) -> Rates | None:
     return None if found is None else Rates(trimmed(found[0]), trimmed(found[1]), "library")
 
 
-def _of_record(cells: Mapping[int, Tally], now: int) -> Rates:
+def of_record(cells: Mapping[int, Tally], now: int) -> Rates:
     columns = zip(*newest_first(cells, now), strict=True)
     completed, failed, left = (trimmed(column) for column in columns)
     return Rates(completed, failed, "recorded" if cells else "", left)

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from threading import Lock
 
 from recovery.connections.registry import Registry
-from recovery.domain.counts import Snapshot
+from recovery.domain.counts import Library, Snapshot
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import DAY, MINUTE, SPARK, Tally
 from recovery.errors import StoreError
 from recovery.reads import history, kept
 from recovery.scanners.departures import Departures
+from recovery.scanners.growth import Growth
 from recovery.scanners.tape import Strip, Tape
 
 BACKFILL = 100  # queues a run whose last hour is counted from the jobs they keep: 120 commands each
@@ -62,6 +63,7 @@ class Recorder:
         self._newest = newest
         self._tracks: dict[QueueRef, _Track] = {}
         self._departures = Departures()
+        self._growth = Growth()
         self._lock = Lock()  # the run at the start and the one of the minute may meet
 
     def run(self, now: int) -> int:
@@ -80,7 +82,17 @@ class Recorder:
             if not deployment.error:  # else its minutes stay unknown
                 questions = self._questions(snapshot, deployment.name, minute, known)
                 written += self._record(deployment.name, questions)
-        return written
+        return written + self._record_tables(snapshot, minute)
+
+    def _record_tables(self, snapshot: Snapshot, minute: int) -> int:
+        """Job tables: how many more rows have ended than a minute ago."""
+        found = self._growth.since(snapshot, minute)
+        if not found:
+            return 0
+        tape = Tape(self._registry.state())
+        for ref, tally in found.items():
+            tape.add(self._strips(_Question(ref, (minute,), None), [tally]))
+        return tape.write()
 
     def _acquaint(self, snapshot: Snapshot, now: int) -> Mapping[QueueRef, _Cells]:
         """Tracks for new queues, none for those that are gone; and what is already recorded of the unfilled ones."""
@@ -102,6 +114,8 @@ class Recorder:
             track = self._tracks[sample.ref]
             if sample.ref.deployment != deployment or sample.error or track.minute >= minute:
                 continue
+            if sample.flavour.library is Library.TABLE:
+                continue  # what its rows were counted as a minute ago tells it
             left = self._departures.since(sample, is_next=is_current and track.minute == minute - 1)
             minutes = [minute]
             keeps_jobs = bool(sample.counts.completed or sample.counts.failed)

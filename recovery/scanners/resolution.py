@@ -52,9 +52,9 @@ class Resolved:
 
 def resolved(wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_events: bool) -> dict[str, Resolved]:
     """By id; jobs that are still as they were, or of which it cannot be said yet, are left out. Raises StoreError."""
-    acts = _acts(ref, lost, now)
-    found = {id: act for id, act in acts.items() if act is not None}
-    rest = [one for one in lost if one.id not in acts]
+    ours = acts(ref, lost, now)
+    found = {id: act for id, act in ours.items() if act is not None}
+    rest = [one for one in lost if one.id not in ours]
     now_as = dict(zip((one.id for one in rest), endings.endings(wire, ref, [one.id for one in rest]), strict=True))
     told = _told(wire, ref, rest, now_as) if has_events else {}
     unmoved = []
@@ -93,7 +93,7 @@ def _told(
     return endings.events(wire, ref, min(gone)) if gone else {}
 
 
-def _acts(ref: QueueRef, lost: Sequence[Lost], now: int) -> dict[str, Resolved | None]:
+def acts(ref: QueueRef, lost: Sequence[Lost], now: int) -> dict[str, Resolved | None]:
     """Acts of ours on these jobs; None for one that is still under way."""
     found: dict[str, Resolved | None] = {}
     for start in range(0, len(lost), _AT_ONCE):

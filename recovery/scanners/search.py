@@ -61,19 +61,24 @@ class Search:
         self._rejected: dict[str, int] = {}
         self._left_out: set[str] = set()
 
-    def run(self, now: int) -> None:
-        """Whatever is due. A store that does not answer is asked again in the next run; the snapshot says why."""
+    def run(self, now: int) -> bool:
+        """Whatever is due; False: nothing was. A store that does not answer is asked again in the next run, and the
+        snapshot says why.
+        """
         self._began = now if self._began is None else self._began
+        is_due = now >= self._look_at or bool(self._news(now))
+        sweeps = self._sweep.is_under_way or now >= self._sweep_at
         try:
             wire = self._registry.wire(self.name)
-            if now >= self._look_at or self._news(now):
+            if is_due:
                 self._look(wire, now)
                 self._look_at = now + self._every
-            if self._sweep.is_under_way or now >= self._sweep_at:
+            if sweeps:
                 self._go_on(wire, now)
         except StoreError as error:
             self._sweep.abandon()  # its cursors belong to nodes that may be others by then
             log.debug("%s: %s", self.name, error)
+        return is_due or sweeps
 
     # -- names that are known beforehand
 

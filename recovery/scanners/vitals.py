@@ -21,7 +21,7 @@ class Vitals(NamedTuple):
 
 def vitals(replies: Mapping[str, Any]) -> Vitals:
     """From INFO of every node; a node that refused says nothing."""
-    nodes = {node: _fields(reply) for node, reply in replies.items() if isinstance(reply, bytes | str)}
+    nodes = {node: fields(reply) for node, reply in replies.items() if isinstance(reply, bytes | str)}
     if not nodes:
         return Vitals()
     first = next(iter(nodes.values()))
@@ -30,7 +30,7 @@ def vitals(replies: Mapping[str, Any]) -> Vitals:
     return Vitals(_server(first), first.get("run_id", ""), tuple(dict.fromkeys(warnings)))
 
 
-def _fields(reply: bytes | str) -> dict[str, str]:
+def fields(reply: bytes | str) -> dict[str, str]:
     lines = (text(reply) if isinstance(reply, bytes) else reply).splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 

@@ -9,18 +9,36 @@ from recovery.actions import bulk
 from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.domain.mandate import Mandate, May, always
+from recovery.domain.scans import Scan
+from recovery.reads.scans import every
+from recovery.scanners import hooks, relaunch_failed
 from recovery.scanners.collect import Collector
+from recovery.scanners.crew import Crew
 from recovery.scanners.discover import Discoverer
-from recovery.scanners.orphan_watch import OrphanWatch
-from recovery.scanners.prune import Pruner
+from recovery.scanners.ledger import Ledger
 from recovery.scanners.record import Recorder
 from recovery.scanners.roster import Roster
+from recovery.scanners.seeing import collecting, discovering
+from recovery.scanners.turn import Run, Turn
+from recovery.scanners.turnover import Turnover
+from recovery.scheduler import orders, timed
+from recovery.scheduler.orders import Orders
+from recovery.scheduler.timed import Rhythm, Timed
 
 DISCOVER_LOOK = 2.0  # seconds: discovery decides itself what is due, this only bounds how late it notices
 COLLECT_AFTER = 0.5  # seconds: discovery is through a small Redis by then, and the first snapshot is not empty
 RECORD_AFTER = 4  # seconds after a minute closed: the snapshot is newer than the minute by then
-ORPHANS_AFTER = 2.0  # seconds: behind the first snapshot
-PRUNE_EVERY = 3600.0
+WATCH_LOOK = 0.25  # seconds: a worker that was killed is to be noticed, proven gone and answered within five
+FIRST = {
+    # Seconds after the start of a term. The first snapshot is there by then, and the lists of queues after a while.
+    Scan.ORPHAN_WATCH: 2.0,
+    Scan.STALE_CHECK: 20.0,
+    Scan.RELAUNCH_FAILED: 30.0,
+    Scan.STARTUP_SWEEP: 1.0,
+    Scan.PRUNE: 60.0,
+}
+# At the start of a term what the last one saw says nothing of what it missed; these are cheap.
+ANEW = frozenset({Scan.ORPHAN_WATCH, Scan.STARTUP_SWEEP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +71,95 @@ def reading(config: Config, registry: Registry, may: May) -> Plan:
     roster = Roster()
     discoverer = Discoverer(registry, roster)
     collector = Collector(registry, roster, may)
-    return Plan(_seeing(config, discoverer, collector), discoverer.stop, collector.close, may)
+    ledger = Ledger(registry, None)
+    entries = (
+        Entry("discover", DISCOVER_LOOK, _direct(config, Scan.DISCOVER, discovering(discoverer), ledger)),
+        Entry(
+            "collect",
+            config.collect_every,
+            _direct(config, Scan.COLLECT, collecting(collector), ledger),
+            first=COLLECT_AFTER,
+        ),
+    )
+    return Plan(entries, discoverer.stop, collector.close, may)
 
 
 def plan(config: Config, registry: Registry, mandate: Mandate) -> Plan:
     """For one term of the leader. Whoever leads again begins anew: meanwhile another may have changed everything."""
-    roster = Roster()
-    discoverer = Discoverer(registry, roster)
-    collector = Collector(registry, roster, mandate.holds)
-    recorder = Recorder(registry, lambda: collector.newest)
-    orphan_watch = OrphanWatch(registry, lambda: collector.newest, may=mandate.holds)
-    pruner = Pruner(registry, mandate.holds)
-    runs = bulk.Runner(registry, may=mandate.holds)
+    term = _Term(config, registry, mandate)
+    return Plan(term.entries(), term.stop, term.close, mandate.holds)
 
-    def stop() -> None:
-        discoverer.stop()
-        runs.stop()
 
-    def close() -> None:
-        collector.close()
-        runs.close()
+class _Term:
+    """What one term of the leader is made of."""
 
-    return Plan(
-        (
-            *_seeing(config, discoverer, collector),
-            Entry("orphan-watch", config.orphans_every, orphan_watch.run, first=ORPHANS_AFTER),
+    def __init__(self, config: Config, registry: Registry, mandate: Mandate) -> None:
+        self._config = config
+        self._may = mandate.holds
+        roster = Roster()
+        self._discoverer = Discoverer(registry, roster)
+        self._collector = Collector(registry, roster, self._may)
+        self._recorder = Recorder(registry, lambda: self._collector.newest)
+        self._crew = Crew(registry, lambda: self._collector.newest, mandate)
+        self._bulk = bulk.Runner(registry, mandate)
+        self._calls = hooks.Hooks(registry, self._may)
+        self._ledger = Ledger(registry, mandate.epoch)
+        self._orders = Orders(self._ledger)
+        self._timed = {scan: self._timing(scan) for scan in self._crew.scans}
+        self._turnover = Turnover()
+
+    def entries(self) -> tuple[Entry, ...]:
+        return (
+            Entry(
+                "discover",
+                DISCOVER_LOOK,
+                _direct(self._config, Scan.DISCOVER, discovering(self._discoverer), self._ledger),
+            ),
+            Entry("collect", self._config.collect_every, self._collecting(), first=COLLECT_AFTER),
+            *(Entry(scan.value, _look(scan), self._timed[scan].tick) for scan in self._crew.scans),
+            Entry("orders", orders.EVERY, self._orders.look),
+            # What was sent back to work is followed between two runs too.
+            Entry("follow relaunched", relaunch_failed.FOLLOW_EVERY, self._crew.relaunch.follow),
             # Once soon after the start, so that what is kept in Redis is on the screen before the first minute is over.
-            Entry("record at start", 0, recorder.run, first=3 * config.collect_every),
-            Entry("record", 60, recorder.run, second=RECORD_AFTER),
-            Entry("bulk runs", bulk.EVERY, runs.run),
-            Entry("prune", PRUNE_EVERY, pruner.run, jitter=60, first=60),
-        ),
-        stop,
-        close,
-        mandate.holds,
-    )
+            Entry("record at start", 0, self._recorder.run, first=3 * self._config.collect_every),
+            Entry("record", 60, self._recorder.run, second=RECORD_AFTER),
+            Entry("bulk runs", bulk.EVERY, self._bulk.run),
+            Entry("hooks", hooks.EVERY, self._calls.run),
+        )
+
+    def stop(self) -> None:
+        self._discoverer.stop()
+        self._bulk.stop()
+        self._crew.stop()
+
+    def close(self) -> None:
+        self._collector.close()
+        self._bulk.close()
+
+    def _timing(self, scan: Scan) -> Timed:
+        rhythm = Rhythm(every(self._config, scan), FIRST[scan], anew=scan in ANEW)
+        turn = Turn(scan, self._crew.run_of(scan), self._ledger)
+        return Timed(turn, rhythm, self._ledger, self._orders, may=self._may)
+
+    def _collecting(self) -> Callable[[int], object]:
+        """What a worker that has left leaves behind is looked into at once."""
+        collect = _direct(self._config, Scan.COLLECT, collecting(self._collector), self._ledger)
+
+        def run(now: int) -> None:
+            collect(now)
+            snapshot = self._collector.newest
+            turnover = snapshot is not None and self._turnover.has_any(snapshot)
+            if turnover or self._crew.watch.is_pending:
+                self._timed[Scan.ORPHAN_WATCH].call()
+
+        return run
 
 
-def _seeing(config: Config, discoverer: Discoverer, collector: Collector) -> tuple[Entry, Entry]:
-    return (
-        Entry("discover", DISCOVER_LOOK, discoverer.run),
-        Entry("collect", config.collect_every, collector.run, first=COLLECT_AFTER),
-    )
+def _look(scan: Scan) -> float:
+    return WATCH_LOOK if scan is Scan.ORPHAN_WATCH else timed.LOOK
+
+
+def _direct(config: Config, scan: Scan, run: Run, ledger: Ledger) -> Callable[[int], object]:
+    """One that runs at each tick."""
+    turn, often = Turn(scan, run, ledger), round(every(config, scan) * 1000)
+    return lambda now: turn.due(now, now + often)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from recovery import config as configuration
 from recovery.connections.registry import Registry
 from recovery.errors import ConfigError
-from recovery.management.checkup import home, queues, state
+from recovery.management.checkup import databases, home, queues, state
 from recovery.management.checkup.findings import Finding, Level, wrong
 
 __all__ = ["Finding", "Level", "examine"]
@@ -27,5 +27,6 @@ def examine() -> Iterator[Finding]:
     try:
         yield from state.store(registry)
         yield from queues.deployments(registry)
+        yield from databases.databases(registry)
     finally:
         registry.close()

@@ -22,7 +22,7 @@ _SKEW_S = 5  # seconds two clocks may differ before "since" and "in" on the page
 
 
 def deployments(registry: Registry) -> Iterator[Finding]:
-    if not registry.config.deployments:
+    if not registry.config.places:
         remedy = "Set UNSTALL_REDIS_URL, or write [[deployments]]; until then `manage.py up` shows a demo."
         yield warning("deployments", "None is configured.", remedy)
     for deployment in registry.config.deployments:

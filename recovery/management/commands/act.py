@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,9 +17,9 @@ from recovery.actions.catalog import ENTRIES
 from recovery.actions.gather import Selection
 from recovery.actions.runner import Preview
 from recovery.config import current
-from recovery.domain.acting import Act, Actor, JobResult, Judgement, Options, Order, Outcome, Seen
+from recovery.domain.acting import Act, JobResult, Judgement, Options, Order, Outcome, Seen
 from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef, shown
+from recovery.domain.refs import shown
 from recovery.errors import (
     BadOrder,
     ConfigError,
@@ -32,9 +30,10 @@ from recovery.errors import (
     UnstallError,
     Unsupported,
 )
+from recovery.management import calling
+from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
 from recovery.management.configured import configured
 
-REFUSED, WRONG_CALL, UNREACHABLE = 3, 2, 4
 SHOWN = 20  # refusals told before the question: a screen
 _STATUSES: Sequence[tuple[type[UnstallError] | tuple[type[UnstallError], ...], int]] = (
     (StoreError, UNREACHABLE),
@@ -138,7 +137,7 @@ def _order(asked: Namespace) -> Order:
         limit=asked.limit,
         delayed=asked.delayed,
     )
-    return Order(act, _queue(asked.queue), _actor(), asked.reason, options=options)
+    return Order(act, calling.queue(asked.queue, current()), calling.actor(), asked.reason, options=options)
 
 
 def _fits(act: Act, asked: Namespace) -> None:
@@ -164,26 +163,6 @@ def _natural(written: str) -> int:
     if value < 0:
         raise ValueError(written)
     return value
-
-
-def _queue(written: str) -> QueueRef:
-    """A slash may belong to the name; it parts a deployment only where there is one of that name."""
-    names = {deployment.name for deployment in current().deployments}
-    head, slash, _ = written.partition("/")
-    if slash and head in names:
-        return QueueRef.parse(written)
-    if len(names) != 1:
-        raise BadOrder(f"Write --queue DEPLOYMENT/BASE. Configured: {', '.join(sorted(names)) or 'none'}.")
-    return QueueRef(next(iter(names)), written)
-
-
-def _actor() -> Actor:
-    """Who may run this command may read the configuration, and so holds the keys of the stores anyway."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as containers have
-        name = f"uid {os.getuid()}"
-    return Actor("shell", name, "admin", may_act=True, may_bulk=True)
 
 
 def _jobs(asked: Namespace, order: Order) -> Iterable[Seen]:

@@ -73,7 +73,7 @@ class Command(BaseCommand):
             manage=Path(settings.BASE_DIR) / "manage.py",
             address=address,
             embeds=config.current().state is None,
-            plays=not config.current().deployments,
+            plays=not config.current().places,
         )
 
     def _prepare(self) -> None:
@@ -121,4 +121,4 @@ def _first_link() -> str:
 
 
 def _targets() -> str:
-    return ", ".join(deployment.target for deployment in config.current().deployments)
+    return ", ".join(deployment.target for deployment in config.current().places)

@@ -1,0 +1,120 @@
+"""Calls of recovery hooks, written down when something happens to a job; the scheduler makes them within a second.
+
+Nothing here raises: an application that is not told is a pity, an act or a look that fails for it would be harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import Error
+
+from recovery.config import Config
+from recovery.domain.acting import Act, Done, Options, Order, Outcome, Seen
+from recovery.domain.chain import canonical, job_key
+from recovery.domain.hooks import Event, Hook, row_id
+from recovery.domain.refs import QueueRef, slug
+from recovery.errors import UnstallError
+from recovery.models import HookCall
+from recovery.reads import payloads
+from recovery.reads.lists import Queue
+
+log = logging.getLogger(__name__)
+
+_BATCH = 500
+_HEARD = (Act.REQUEUE, Act.FAIL, Act.RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An act that hooks will hear of; `rows`: the application's own rows, as the jobs named them before it."""
+
+    event: Event
+    hooks: tuple[Hook, ...]
+    rows: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)  # job → hook → row
+
+
+def before(config: Config, order: Order, queue: Queue, jobs: Sequence[Seen]) -> Heard | None:
+    """What an act can take away is read now: a job that fails may be removed at once. None: nobody listens."""
+    if order.act not in _HEARD:
+        return None
+    event = _event(order.act, order.options)
+    hooks = _listening(config.hooks, event, order.queue)
+    return Heard(event, hooks, _rows(hooks, queue, [seen.id for seen in jobs])) if hooks else None
+
+
+def after(heard: Heard | None, order: Order, done: Sequence[Done]) -> None:
+    if heard is not None:
+        ids = [one.id for one in done if one.outcome is Outcome.DONE]
+        _write(heard.hooks, heard.event, order.queue, ids, act=order.act, rows=heard.rows)
+
+
+def tell(config: Config, event: Event, queue: QueueRef, ids: Sequence[str]) -> None:
+    """Of jobs that were found lost, or put right by their library."""
+    hooks = _listening(config.hooks, event, queue) if ids else ()
+    if hooks:
+        _write(hooks, event, queue, ids)
+
+
+def _event(act: Act, options: Options) -> Event:
+    """A lock that was taken away leaves a job without a holder; the rest ends that."""
+    return Event.LOST if act is Act.RELEASE and not options.requeue else Event.RECOVERED
+
+
+def _listening(hooks: Iterable[Hook], event: Event, queue: QueueRef) -> tuple[Hook, ...]:
+    return tuple(hook for hook in hooks if hook.hears(event, queue))
+
+
+def _rows(hooks: Iterable[Hook], queue: Queue, ids: Sequence[str]) -> dict[str, dict[str, str | int]]:
+    asking = [hook for hook in hooks if hook.follow and hook.follow.path]
+    if not asking:
+        return {}
+    try:
+        found = payloads.data_of(queue, ids)
+    except UnstallError as error:
+        log.info("what hooks follow is not known: %s", error)
+        return {}
+    return {
+        id: {hook.name: row for hook in asking if hook.follow and (row := row_id(hook.follow, id, data)) is not None}
+        for id, data in found.items()
+    }
+
+
+def _write(
+    hooks: Iterable[Hook],
+    event: Event,
+    queue: QueueRef,
+    ids: Iterable[str],
+    *,
+    act: str = "",
+    rows: Mapping[str, Mapping[str, str | int]] | None = None,
+) -> None:
+    now = int(time.time() * 1000)
+    calls = [
+        HookCall(
+            hook=hook.name,
+            event=event,
+            deployment=queue.deployment,
+            base=queue.slug,
+            job=job_key(id),
+            told=canonical(_told(act, (rows or {}).get(id, {}).get(hook.name))),
+            at=now,
+            due_at=now,
+        )
+        for id in ids
+        for hook in hooks
+        if job_key(id) == slug(id)  # a very long id is held cut, and could not be looked up again
+    ]
+    try:
+        HookCall.objects.bulk_create(calls, batch_size=_BATCH)
+    except Error as error:
+        log.error("%d calls of hooks are lost: the database said %s", len(calls), type(error).__name__)  # noqa: TRY400 -- told, not traced
+
+
+def _told(act: str, row: str | int | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"act": act} if act else {}
+    return told if row is None else told | {"row": row}

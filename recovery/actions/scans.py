@@ -1,0 +1,124 @@
+"""What a person does to the scanners: have one run now, stop one, let it go on. Each is in the audit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from django.db import Error, transaction
+
+from recovery.actions import audit
+from recovery.actions.reasons import given
+from recovery.connections.registry import registry
+from recovery.domain.acting import Actor
+from recovery.domain.chain import canonical
+from recovery.domain.refs import QueueRef
+from recovery.domain.scans import Scan, Status
+from recovery.errors import BadOrder, Forbidden, NotRecorded
+from recovery.models import ScannerPause, ScanRun
+
+ORDERED, PAUSED, GOES_ON = "scan", "pause scanner", "let scanner go on"  # acts of the audit's notes
+WAITING_AT_ONCE = 3  # of one scanner: they run one after the other, and say much the same
+
+T = TypeVar("T")
+
+
+def order(actor: Actor, scan: Scan, observes: bool = False, queue: QueueRef | None = None, reason: str = "") -> ScanRun:
+    """Has it run now; the scheduler starts it within a second.
+
+    Looking takes the right to act on jobs, acting the right to act in bulk. Raises Forbidden, BadOrder,
+    DeploymentMissing and NotRecorded.
+    """
+    _allowed(actor, observes=observes)
+    wanted = given(reason)
+    if not scan.can_be_ordered:
+        raise BadOrder(f"{scan.value.capitalize()} runs all the time anyway.")
+    if queue is not None:
+        if not scan.may_act:
+            raise BadOrder(f"{scan.value.capitalize()} is for all queues.")
+        registry().config.deployment(queue.deployment)
+    if not observes and ScannerPause.objects.filter(pk=scan.value).exists():
+        raise BadOrder(f"{scan.value.capitalize()} is paused. Let it go on first, or have it look only.")
+    if ScanRun.objects.filter(scanner=scan.value, status=Status.WAITING).count() >= WAITING_AT_ONCE:
+        raise BadOrder(f"{WAITING_AT_ONCE} runs of {scan.value} wait to be started already.")
+    return _recorded(lambda: _ordered(actor, scan, observes, queue, wanted))
+
+
+def by_hand(actor: Actor, scan: Scan, observes: bool, queue: QueueRef | None, epoch: int | None) -> ScanRun:
+    """Somebody at the shell runs it themselves, under the epoch of whoever leads. Raises NotRecorded."""
+    reason = "By hand, from the shell."
+
+    def begun() -> ScanRun:
+        run = _ordered(actor, scan, observes, queue, reason)
+        ScanRun.objects.filter(pk=run.pk).update(status=Status.RUNNING, started_at=run.wanted_at, epoch=epoch)
+        run.refresh_from_db()
+        return run
+
+    return _recorded(begun)
+
+
+def pause(actor: Actor, scan: Scan, reason: str) -> bool:
+    """It stops after the chunk in hand; False when it is paused already. Raises Forbidden, BadOrder, NotRecorded."""
+    _allowed(actor, observes=False)
+    wanted = given(reason)
+    if not scan.can_pause:
+        raise BadOrder(f"Without {scan.value} every page would be out of date.")
+    return _recorded(lambda: _paused(actor, scan, wanted))
+
+
+def go_on(actor: Actor, scan: Scan, reason: str = "") -> bool:
+    """False when it is not paused. Raises Forbidden, BadOrder, NotRecorded."""
+    _allowed(actor, observes=False)
+    wanted = given(reason) if reason else ""
+    return _recorded(lambda: _going_on(actor, scan, wanted))
+
+
+def _ordered(actor: Actor, scan: Scan, observes: bool, queue: QueueRef | None, reason: str) -> ScanRun:
+    run = ScanRun.objects.create(
+        scanner=scan.value,
+        status=Status.WAITING,
+        observes=observes,
+        deployment=queue.deployment if queue else "",
+        base=queue.slug if queue else "",
+        actor=canonical(asdict(actor)),
+        reason=reason,
+        wanted_at=_now(),
+    )
+    audit.note(actor, ORDERED, reason, {"scanner": scan.value, "run": run.pk, "observes": observes}, queue)
+    return run
+
+
+def _paused(actor: Actor, scan: Scan, reason: str) -> bool:
+    values: dict[str, Any] = {"by": actor.name, "at": _now(), "reason": reason}
+    _, is_new = ScannerPause.objects.get_or_create(pk=scan.value, defaults=values)
+    if is_new:
+        audit.note(actor, PAUSED, reason, {"scanner": scan.value})
+    return is_new
+
+
+def _going_on(actor: Actor, scan: Scan, reason: str) -> bool:
+    gone, _ = ScannerPause.objects.filter(pk=scan.value).delete()
+    if gone:
+        audit.note(actor, GOES_ON, reason, {"scanner": scan.value})
+    return bool(gone)
+
+
+def _recorded(change: Callable[[], T]) -> T:
+    """Both, or neither: what changes, and its note in the audit."""
+    try:
+        with transaction.atomic():
+            return change()
+    except Error as error:
+        raise NotRecorded(f"The database did not take it, so nothing was done: {type(error).__name__}.") from error
+
+
+def _allowed(actor: Actor, *, observes: bool) -> None:
+    if not (actor.may_bulk or (observes and actor.may_act)):
+        right = "to act on jobs" if observes else "to act in bulk"
+        raise Forbidden(f"This takes the right {right}.")
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

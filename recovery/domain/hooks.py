@@ -1,0 +1,119 @@
+"""Recovery hooks: what an application hears when a job was lost or recovered, and how its own row follows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from recovery.domain.acting import Act
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+
+ID_LIMIT = 500  # characters of a row's id
+
+
+class Event(StrEnum):
+    LOST = "lost"  # a job is proven to have no holder
+    RECOVERED = "recovered"  # it was put back to work, or ended, by its library or by an act
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The stage that a row gets whose column is as this says. `equals` None: it only has to be set, or not to be."""
+
+    column: str
+    to: str
+    is_set: bool = True
+    equals: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """The row of the application that follows its job: an UPDATE of rows in an active stage, and of no others."""
+
+    database: str
+    table: str
+    id: str  # its column
+    path: tuple[str, ...]  # where the job's data has the row's id; (): the job's own id is it
+    stage: str  # its column
+    active: tuple[str, ...]
+    to: str
+    failed: str = ""  # the stage of a row whose job has failed for good; "": it is left alone
+    choices: tuple[Choice, ...] = ()  # the first that fits wins over `to`
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """`deployment` "" is any. Either a function, `module:name`, is called, or a row follows."""
+
+    name: str
+    deployment: str
+    base: str
+    on: frozenset[Event]
+    call: str = ""
+    follow: Follow | None = None
+
+    def hears(self, event: Event, queue: QueueRef) -> bool:
+        return event in self.on and self.base == queue.base and self.deployment in ("", queue.deployment)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a function of the application is told. `state` "" and `data` None: the job is gone, or has none."""
+
+    event: str
+    deployment: str
+    queue: str
+    job: str
+    at: int
+    act: str = ""  # what was done to it here; "": its library did it
+    state: str = ""
+    name: str = ""
+    data: Any = None
+
+
+def stage_for(follow: Follow, row: JobRow | None, act: str) -> str:
+    """Which stage the row of this job gets, where no choice says otherwise; "" when it is to be left alone.
+
+    A job that runs again, or has come to its end, has a worker that knows better.
+    """
+    if row is None or row.missing:
+        return follow.failed if act == Act.FAIL else ""
+    if row.state is State.FAILED:
+        return follow.failed
+    if row.state in (State.COMPLETED, State.UNKNOWN):
+        return ""
+    if row.state is State.ACTIVE and (row.lock is not None or not row.lock_known):
+        return ""
+    return follow.to
+
+
+def row_id(follow: Follow, job: str, data: bytes | None) -> str | int | None:
+    """Of the application's row; None when the data does not tell."""
+    if not follow.path:
+        return job
+    found = parsed(data)
+    for step in follow.path:
+        found = _member(found, step)
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        return None
+    return found if found != "" and len(str(found)) <= ID_LIMIT else None
+
+
+def parsed(data: bytes | None) -> Any:
+    """None for what is no JSON."""
+    try:
+        return json.loads(data.decode("utf-8", "replace")) if data else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _member(found: Any, step: str) -> Any:
+    if isinstance(found, Mapping):
+        return found.get(step)
+    if isinstance(found, list) and step.isascii() and step.isdigit() and len(step) < 7:
+        return found[int(step)] if int(step) < len(found) else None
+    return None

@@ -1,0 +1,160 @@
+"""The verdict on a running row of a job table: what of it says that somebody works on it, to what we say of it.
+
+A row is *held* by a lease or a heartbeat that was seen and counts still. It is an *orphan* when its lease is over, its
+heartbeat is old or, where it has neither, its age is beyond the limit; *abandoned* when no scanner sweeps its table.
+Where nothing tells, it is *unknown*: then only a worker that starts knows that its rows are nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recovery.domain.acting import Act
+from recovery.domain.ages import age
+from recovery.domain.jobs import JobRow
+from recovery.domain.judging import malformed_too, poisoned
+from recovery.domain.refs import shown
+from recovery.domain.verdicts import Cause, Kind, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What counts for the rows of a table, in ms. `swept_within` None: no scanner puts them back."""
+
+    now: int
+    lease_grace: int = 0
+    heartbeat_limit: int = 0
+    age_limit: int | None = None
+    overdue_after: int | None = None
+    swept_within: int | None = None
+    counts_attempts: bool = False  # a column of the table does
+
+
+def verdict(row: JobRow, terms: Terms, *, owned: Sequence[JobRow] = (), orphaned: int = 0, breaks: str = "") -> Verdict:
+    """`owned`: all running rows of the same owner. `orphaned`, `breaks`: as for a job in Redis."""
+    kind = kind_of(row, terms)
+    fate, until = _fate(kind, row, terms)
+    cause, hint = _cause(row, owned) if kind.is_lost else (Cause.UNKNOWN, "")
+    suggests = Act.REQUEUE if kind.is_orphaned else None
+    found = Verdict(kind, _evidence(kind, row, terms), cause, hint, fate, until, suggests, orphaned)
+    found = poisoned(found) if kind.is_orphaned else found
+    return malformed_too(found, breaks) if breaks else found
+
+
+def kind_of(row: JobRow, terms: Terms) -> Kind:
+    if row.lock is None and row.lock_known:
+        return Kind.ORPHAN if terms.swept_within is not None else Kind.ABANDONED
+    if _is_overdue(row, terms):
+        return Kind.OVERDUE
+    if row.lock is None:
+        return Kind.UNKNOWN
+    return Kind.LATE if _is_late(row, terms) else Kind.HELD
+
+
+def since(row: JobRow, terms: Terms) -> int | None:
+    """Since when nothing says any more that somebody works on it; None while something does."""
+    if row.lock is not None or not row.lock_known:
+        return None
+    if row.lease_until is not None:
+        return row.lease_until + terms.lease_grace
+    if row.heartbeat_at is not None:
+        return row.heartbeat_at + terms.heartbeat_limit
+    return None if row.processed_at is None else row.processed_at + (terms.age_limit or 0)
+
+
+def _is_overdue(row: JobRow, terms: Terms) -> bool:
+    if terms.overdue_after is None or row.processed_at is None:
+        return False
+    return terms.now - row.processed_at > terms.overdue_after
+
+
+def _is_late(row: JobRow, terms: Terms) -> bool:
+    """Its lease is over, and only the grace is left."""
+    if row.lock is None or row.lock.ttl is None or row.lease_until is None:
+        return False
+    return row.lock.ttl < terms.lease_grace
+
+
+def _evidence(kind: Kind, row: JobRow, terms: Terms) -> tuple[str, ...]:
+    if kind.is_orphaned:
+        swept = () if kind is Kind.ORPHAN else ("No scanner sweeps this table now.",)
+        return (_over(row, terms), *swept)
+    if kind is Kind.OVERDUE:
+        ran, limit = terms.now - (row.processed_at or terms.now), terms.overdue_after or 0
+        return f"It has run for {age(ran)}; the limit of this queue is {age(limit)}.", _held(row, terms)
+    return (_held(row, terms),)
+
+
+def _over(row: JobRow, terms: Terms) -> str:
+    whose = f" of {shown(row.worker)}" if row.worker else ""
+    if row.lease_until is not None:
+        return f"The lease{whose} ended {age(terms.now - row.lease_until)} ago and was not renewed."
+    if row.heartbeat_at is not None:
+        heard, limit = age(terms.now - row.heartbeat_at), age(terms.heartbeat_limit)
+        return f"The last sign of life{whose} is {heard} old; the limit is {limit}."
+    ran, at = age(terms.now - (row.processed_at or terms.now)), f" at {shown(row.worker)}" if row.worker else ""
+    return f"It has run{at} for {ran}; a row may for {age(terms.age_limit or 0)}."
+
+
+def _held(row: JobRow, terms: Terms) -> str:
+    who = shown(row.worker) or "A worker"
+    if row.lock is None:
+        return _untold(row, terms)
+    left = row.lock.ttl or 0
+    if row.lease_until is None:
+        return f"{who} was heard of {age(terms.now - (row.heartbeat_at or terms.now))} ago."
+    if left < terms.lease_grace:
+        return f"Its lease is over; the grace of {age(terms.lease_grace)} has {age(left)} left."
+    return f"{who} holds it; its lease has {age(left - terms.lease_grace)} left."
+
+
+def _untold(row: JobRow, terms: Terms) -> str:
+    if row.processed_at is None:
+        return "Nothing in its row tells whether somebody works on it, nor since when."
+    ran = f"It has run for {age(terms.now - row.processed_at)}"
+    if terms.age_limit is None:
+        return f"{ran}; nothing in its row tells whether somebody works on it."
+    return f"{ran} of {age(terms.age_limit)} that a row may; nothing but its age tells whether somebody works on it."
+
+
+def _fate(kind: Kind, row: JobRow, terms: Terms) -> tuple[str, int | None]:
+    within = terms.swept_within
+    if kind.is_orphaned and within is not None:
+        return f"A sweep takes it within {age(within)}{_then(row, terms)}.", terms.now + within
+    if kind.is_orphaned:
+        return "Nothing happens until a worker of this table sweeps it at its start.", None
+    if kind is Kind.UNKNOWN:
+        return _fate_unknown(row, terms), None
+    if kind is Kind.LATE and within is not None:
+        return "It counts as nobody's unless its lease is renewed; then a sweep takes it.", None
+    return "Nothing happens: its worker goes on.", None
+
+
+def _fate_unknown(row: JobRow, terms: Terms) -> str:
+    if terms.age_limit is None or row.processed_at is None:
+        return "It stays until its worker ends it, or one that starts sweeps it."
+    if terms.swept_within is None:
+        return "Beyond that age it counts as nobody's, and no scanner sweeps this table."
+    return "Beyond that age a sweep takes it."
+
+
+def _then(row: JobRow, terms: Terms) -> str:
+    if terms.counts_attempts and row.attempts + 1 >= row.attempts_limit:
+        return f"; its {row.attempts_limit:,} attempts are used up then, so it fails"
+    return ", and it waits again"
+
+
+def _cause(row: JobRow, owned: Sequence[JobRow]) -> tuple[Cause, str]:
+    """What the owner's other rows tell. One row alone tells nothing."""
+    others = [one for one in owned if one.ref != row.ref]
+    if not row.worker or not others:
+        return Cause.UNKNOWN, ""
+    alive = sum(one.lock is not None for one in others)
+    if alive:
+        return Cause.STARVED, f"{shown(row.worker)} is alive: it still holds {_rows(alive)}."
+    return Cause.CRASHED, f"{shown(row.worker)} holds none of its {_rows(len(others) + 1)} any more."
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"

@@ -1,0 +1,67 @@
+"""The databases with job tables: do they answer, is each table as it is configured, and may it be swept?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from recovery.backends.sql.read import TableReader
+from recovery.config import Database, Table
+from recovery.connections.registry import Registry
+from recovery.connections.sql import SqlWire, of
+from recovery.domain.counts import Counts
+from recovery.domain.refs import QueueRef
+from recovery.errors import StatementRefused, StoreError
+from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
+
+_SLOW_MS = 500.0  # a look that takes longer makes the numbers of its table old
+
+
+def databases(registry: Registry) -> Iterator[Finding]:
+    for database in registry.config.databases:
+        about = f"database {database.name}"
+        wire, listed = of(registry.wire(database.name)), registry.config.tables_of(database.name)
+        try:
+            yield from _answers(about, wire)
+            for table in listed:
+                yield from _table(f"table {database.name}/{table.name}", wire, table)
+        except StoreError as error:
+            yield silent(about, error)
+        yield from _used(about, registry, database)
+
+
+def _answers(about: str, wire: SqlWire) -> Iterator[Finding]:
+    began = time.perf_counter()
+    with wire.session() as session:
+        session.all("SELECT 1")
+    yield good(about, f"{wire.target} answers in {(time.perf_counter() - began) * 1000:.1f} ms.")
+
+
+def _used(about: str, registry: Registry, database: Database) -> Iterator[Finding]:
+    named = {table.database for table in registry.config.tables}
+    named |= {hook.follow.database for hook in registry.config.hooks if hook.follow}
+    if database.name not in named:
+        yield warning(about, "Nothing uses it.", "Write [[tables]] or [[hooks]] that name it, or take it out.")
+
+
+def _table(about: str, wire: SqlWire, table: Table) -> Iterator[Finding]:
+    began = time.perf_counter()
+    try:
+        found = TableReader().look(wire, QueueRef(wire.database.name, table.name))
+    except StatementRefused as error:
+        yield wrong(about, f"It cannot be read: {error.reason}.", "Look at [[tables]], and at what our user may read.")
+        return
+    took = (time.perf_counter() - began) * 1000
+    yield good(about, f"{_words(found.counts)} It was read in {took:.0f} ms.")
+    if took > _SLOW_MS:
+        remedy = f"Put an index on its column {table.columns.state}."
+        yield warning(about, "It takes long to read, so its numbers are old.", remedy)
+    if not table.has_proof and table.age_limit is None:
+        remedy = "Name lease_until or heartbeat, or an age_limit with started_at."
+        yield warning(about, "Nothing in a row tells whether somebody works on it: no sweep finds lost rows.", remedy)
+
+
+def _words(counts: Counts) -> str:
+    told = {"waiting": counts.waiting, "running": counts.active, "done": counts.completed, "failed": counts.failed}
+    said = ", ".join(f"{'very many' if count is None else f'{count:,}'} {name}" for name, count in told.items())
+    return f"{said[0].upper()}{said[1:]}."

@@ -1,0 +1,250 @@
+"""One run of a scanner by hand, with the same policies, the same brakes and the same audit as when it is due.
+
+It takes no lease: whoever leads goes on leading. It acts under the epoch of whoever leads, and so does nothing once
+another has begun to. With --observe it only looks, and nobody has to lead.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import Error
+
+from recovery.actions import scans
+from recovery.config import Config
+from recovery.connections.registry import Registry
+from recovery.connections.registry import registry as shared
+from recovery.domain.acting import Outcome
+from recovery.domain.counts import Snapshot
+from recovery.domain.mandate import Mandate
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.scans import Find, Report, Scan
+from recovery.errors import BadOrder, ConfigError, Missing, NotRecorded, StoreError, UnstallError
+from recovery.management import calling
+from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
+from recovery.management.configured import configured
+from recovery.models import ScanRun
+from recovery.scanners.collect import Collector
+from recovery.scanners.crew import Crew, starting
+from recovery.scanners.discover import Discoverer
+from recovery.scanners.ledger import Ledger
+from recovery.scanners.roster import Roster
+from recovery.scanners.turn import Asked, Run, Turn
+from recovery.scheduler.row import Row
+
+NOBODY_KNOWS = "The database does not say which scheduler leads ({error}), so nothing is done. --observe looks only."
+SURE_FOR = 1.0  # seconds until it is asked again whether the same one leads
+SHOWN = 200  # finds told in words; --json has all
+_HARMLESS = (None, Outcome.DONE, Outcome.UNCHANGED)
+
+
+class Command(BaseCommand):
+    help = (
+        "Run a scanner once. Exit status: 0, 2 for a wrong call, 3 when something was refused or held back, "
+        "4 when a store does not answer."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        names = [scan.value for scan in Scan if scan.can_be_ordered]
+        parser.add_argument("scanner", choices=names, metavar="NAME", help=", ".join(names))
+        parser.add_argument("--queue", default="", metavar="[DEPLOYMENT/]BASE", help="only there")
+        parser.add_argument("--table", default="", metavar="[DATABASE/]NAME", help="startup-sweep: its worker starts")
+        parser.add_argument("--owner", default="", metavar="NAME", help="with --table: only rows of this owner")
+        parser.add_argument("--observe", action="store_true", help="look only, whatever the policies say")
+        parser.add_argument("--json", action="store_true", help="for scripts")
+
+    def handle(self, *_: Any, **given: Any) -> None:
+        asked, config = Namespace(**given), configured()
+        try:
+            scan, queue = Scan(asked.scanner), _place(asked, config)
+            mandate = None if asked.observe or asked.table else _mandate()
+            chosen = _chosen(asked, scan, mandate)
+            report, run = _run(scan, chosen.run, Asked(asked.observe, queue), mandate)
+        except UnstallError as error:
+            raise CommandError(str(error), returncode=_status(error)) from error
+        except Error as error:
+            raise CommandError(f"The database says {type(error).__name__}.", returncode=UNREACHABLE) from error
+        self.stdout.write(_json(scan, asked, report, run) if asked.json else _text(scan, report))
+        faults = [*chosen.troubles, *(report.faults if not report.looked else ())]
+        if faults:
+            raise CommandError("\n".join(map(shown, dict.fromkeys(faults))), returncode=UNREACHABLE)
+        if report.holds or any(find.outcome not in _HARMLESS for find in report.finds):
+            sys.exit(REFUSED)
+
+
+def _place(asked: Namespace, config: Config) -> QueueRef | None:
+    if asked.queue and asked.table:
+        raise BadOrder("Write --queue or --table, not both.")
+    if asked.table:
+        if asked.scanner != Scan.STARTUP_SWEEP:
+            raise BadOrder("--table is for startup-sweep.")
+        return calling.table(asked.table, config)
+    return calling.queue(asked.queue, config) if asked.queue else None
+
+
+def _mandate() -> Mandate:
+    try:
+        leader = _Leader()
+    except Error as error:
+        raise NotRecorded(NOBODY_KNOWS.format(error=type(error).__name__)) from error
+    return Mandate(leader.epoch, leader.is_the_same)
+
+
+class _Leader:
+    """Whoever leads, or led last: as long as nobody else does, what is done here is done in its term."""
+
+    def __init__(self) -> None:
+        """Raises Error of the database."""
+        self.epoch = self._ask()
+        self._sure_until = time.monotonic() + SURE_FOR
+
+    def is_the_same(self) -> bool:
+        if time.monotonic() < self._sure_until:
+            return True
+        try:
+            same = self._ask() == self.epoch
+        except Error:
+            return False
+        self._sure_until = time.monotonic() + (SURE_FOR if same else 0)
+        return same
+
+    @staticmethod
+    def _ask() -> int:
+        row = Row()
+        try:
+            return row.read().epoch
+        finally:
+            row.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is run, and what could not be looked at beforehand."""
+
+    run: Run
+    troubles: tuple[str, ...] = ()
+
+
+def _chosen(asked: Namespace, scan: Scan, mandate: Mandate | None) -> _Chosen:
+    """With all that it takes. A worker's start is about its table alone."""
+    registry = shared()
+    if asked.table:
+        return _Chosen(_started(registry, asked.owner))
+    snapshot = _snapshot(registry)
+    crew = Crew(registry, lambda: snapshot, mandate, writes=not asked.observe)
+    if scan not in crew.scans:
+        raise BadOrder(f"There is nothing for {scan.value} to look at: no table is configured.")
+    silent = [one for one in snapshot.deployments if one.error] if scan.may_act else []
+    return _Chosen(
+        crew.run_of(scan), tuple(f"{one.name} ({one.target}) does not answer: {one.error}." for one in silent)
+    )
+
+
+def _started(registry: Registry, owner: str) -> Run:
+    def run(now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
+        return starting(registry, queue, owner=owner, observes=observes) if queue else Report()
+
+    return run
+
+
+def _run(scan: Scan, run: Run, asked: Asked, mandate: Mandate | None) -> tuple[Report, int | None]:
+    row = _row(scan, asked, mandate)
+    epoch = mandate.epoch if mandate else None
+    turn = Turn(scan, run, Ledger(shared(), epoch))
+    report = turn.run(_now(), row, asked)
+    if turn.failure:
+        raise turn.failure
+    return report or Report(), row.pk if row else None
+
+
+def _row(scan: Scan, asked: Asked, mandate: Mandate | None) -> ScanRun | None:
+    """Where it is written down. Looking needs no row."""
+    try:
+        epoch = mandate.epoch if mandate else None
+        return scans.by_hand(calling.actor(), scan, asked.observes, asked.queue, epoch)
+    except NotRecorded:
+        if asked.observes:
+            return None
+        raise
+
+
+def _snapshot(registry: Registry) -> Snapshot:
+    """Taken now, by the way: whoever runs the scheduler need not be there."""
+    now, roster = _now(), Roster()
+    Discoverer(registry, roster, remembers=False).run(now)
+    collector = Collector(registry, roster)
+    try:
+        return collector.look(now)
+    finally:
+        collector.close()
+
+
+def _status(error: UnstallError) -> int:
+    if isinstance(error, StoreError):
+        return UNREACHABLE
+    return WRONG_CALL if isinstance(error, ConfigError | BadOrder | Missing) else REFUSED
+
+
+def _json(scan: Scan, asked: Namespace, report: Report, run: int | None) -> str:
+    return json.dumps(
+        {
+            "scanner": scan.value,
+            "observes": asked.observe,
+            "run": run,
+            "looked": report.looked,
+            "found": report.found,
+            "acted": report.acted,
+            "refused": report.refused,
+            "holds": list(report.holds),
+            "faults": list(report.faults),
+            "finds": [_find(find) for find in report.finds],
+        },
+        indent=2,
+    )
+
+
+def _find(find: Find) -> dict[str, Any]:
+    """`base` and `job` keep every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    return {
+        "deployment": find.job.queue.deployment,
+        "base": find.job.queue.base,
+        "job": find.job.id,
+        "what": find.what,
+        "policy": find.policy,
+        "act": find.act.value if find.act else None,
+        "outcome": find.outcome.value if find.outcome else None,
+        "why": find.why,
+        "audit": find.audit,
+    }
+
+
+def _text(scan: Scan, report: Report) -> str:
+    lines = [f"{scan.value}: looked at {report.looked:,}, found {report.found:,}, acted on {report.acted:,}."]
+    lines += [f"held: {hold}" for hold in report.holds] + [f"fault: {fault}" for fault in report.faults]
+    lines += [_line(find) for find in report.finds[:SHOWN]]
+    if len(report.finds) > SHOWN:
+        lines.append(f"{len(report.finds) - SHOWN:,} more; --json has all.")
+    return shown_lines(lines)
+
+
+def _line(find: Find) -> str:
+    name = str(find.job) if find.job.id else str(find.job.queue)
+    did = f"{find.act.value}: {find.outcome.value}" if find.act and find.outcome else "left alone"
+    entry = f" (#{find.audit})" if find.audit else ""
+    return " ".join(part for part in (f"{name}: {find.what} {did}{entry}.", find.why, find.policy) if part)
+
+
+def shown_lines(lines: Sequence[str]) -> str:
+    return "\n".join(map(shown, lines))
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

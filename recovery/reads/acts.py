@@ -1,0 +1,52 @@
+"""What people did to jobs, as far as a scanner has to respect it: from the audit's index by job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from django.db.models import QuerySet
+
+from recovery.domain.acting import Act, Outcome
+from recovery.domain.chain import job_key
+from recovery.domain.refs import QueueRef
+from recovery.models import AuditJob
+
+_AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
+_ENDS = (Act.CANCEL.value, Act.FAIL.value)
+_RETURNS = (Act.RETRY.value, Act.REQUEUE.value)
+_REMOVES = (Act.REMOVE.value, Act.CLEAN.value, Act.DRAIN.value)
+# What has no outcome yet may have happened.
+_PERHAPS = ("", Outcome.DONE.value, Outcome.UNKNOWN.value)
+_SCANNER = "scanner"
+
+
+def ended(queue: QueueRef, ids: Sequence[str]) -> frozenset[str]:
+    """Those that somebody cancelled or failed, and nobody has sent back to work since. Raises DatabaseError."""
+    found: set[str] = set()
+    for part in _parts(ids):
+        acts = _acts(queue, list(part), (*_ENDS, *_RETURNS)).exclude(entry__actor_kind=_SCANNER)
+        rows = acts.order_by("entry_id").values_list("job", "entry__act", "outcome")
+        # Only what surely happened takes back what may have.
+        newest = {job: act for job, act, outcome in rows if act in _ENDS or outcome == Outcome.DONE.value}
+        found |= {part[job] for job, act in newest.items() if act in _ENDS}
+    return frozenset(found)
+
+
+def removed(queue: QueueRef, ids: Sequence[str], since: int) -> frozenset[str]:
+    """Those that an act took away since then. Raises DatabaseError."""
+    found: set[str] = set()
+    for part in _parts(ids):
+        acts = _acts(queue, list(part), _REMOVES).filter(entry__at__gte=since)
+        found |= {part[job] for job in acts.values_list("job", flat=True)}
+    return frozenset(found)
+
+
+def _acts(queue: QueueRef, jobs: list[str], acts: Sequence[str]) -> QuerySet[AuditJob]:
+    place = {"deployment": queue.deployment, "base": queue.slug, "job__in": jobs}
+    return AuditJob.objects.filter(**place, entry__act__in=acts, outcome__in=_PERHAPS)
+
+
+def _parts(ids: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Ids by how the index holds them."""
+    for start in range(0, len(ids), _AT_ONCE):
+        yield {job_key(id): id for id in ids[start : start + _AT_ONCE]}

@@ -1,0 +1,94 @@
+"""Failed jobs as whoever relaunches them needs them: the oldest first, each with the error of its last attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recovery.backends.base import Command
+from recovery.backends.shared import decode, payloads
+from recovery.backends.shared.keys import Keys
+from recovery.domain.counts import Library
+from recovery.domain.failures import Failure
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import raw
+from recovery.reads.lists import Queue
+
+WINDOW = 50  # jobs read in one go: about a thousand short commands
+STACK_LIMIT = 64 * 1024  # bytes of all attempts' stacks; the libraries keep ten lines of each
+TURN_BYTES = 1024 * 1024  # of stacks read in one go
+_STACK = (b"stacktrace",)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`unread`: what of it is too long to be read, so that nothing can be decided; "" when all is known."""
+
+    row: JobRow
+    failure: Failure
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of them; `next` "" at the end."""
+
+    jobs: tuple[Failed, ...]
+    next: str = ""
+    total: int | None = None
+
+
+def window(queue: Queue, cursor: str = "", size: int = WINDOW) -> Part:
+    """Raises StoreError."""
+    page = queue.reader.page(queue.wire, queue.ref, State.FAILED, cursor=cursor, size=size, oldest_first=True)
+    return Part(of_rows(queue, page.rows), page.next, page.total)
+
+
+def of_rows(queue: Queue, rows: Sequence[JobRow]) -> tuple[Failed, ...]:
+    """Those that are there, with their errors. Raises StoreError."""
+    there = [row for row in rows if not row.missing and row.state is State.FAILED]
+    stacks = _stacks(queue, [row.id for row in there])
+    return tuple(_failed(row, stacks.get(row.id, "")) for row in there)
+
+
+def _failed(row: JobRow, stack: str | None) -> Failed:
+    failure = Failure.of(row, stack or "")
+    if stack is None:
+        return Failed(row, failure, "Its stack is too long to be read, and may say that trying again does not help.")
+    if decode.is_too_long(row.name) or decode.is_too_long(row.reason):
+        return Failed(row, failure, "Its name or its error is too long to be read.")
+    return Failed(row, failure)
+
+
+def _stacks(queue: Queue, ids: Sequence[str]) -> dict[str, str | None]:
+    """The last attempt's; None where it is too long. A job that has none is left out."""
+    if queue.flavour.library is Library.TABLE or not ids:
+        return {}
+    keys = Keys(queue.ref.base)
+    replies = queue.wire.call([payloads.lengths(keys.job(raw(id)), _STACK)[0] for id in ids])
+    sizes = {id: decode.count(reply) or 0 for id, reply in zip(ids, replies, strict=True)}
+    found: dict[str, str | None] = {id: None for id, size in sizes.items() if size > STACK_LIMIT}
+    for part in _turns({id: size for id, size in sizes.items() if 0 < size <= STACK_LIMIT}):
+        asked: list[Command] = [(b"HGET", keys.job(raw(id)), *_STACK) for id in part]
+        found |= {id: _last(reply) for id, reply in zip(part, queue.wire.call(asked), strict=True)}
+    return found
+
+
+def _turns(sizes: dict[str, int]) -> list[list[str]]:
+    parts: list[list[str]] = []
+    room = 0
+    for id, size in sizes.items():
+        if size > room:
+            parts.append([])
+            room = TURN_BYTES
+        parts[-1].append(id)
+        room -= size
+    return parts
+
+
+def _last(reply: object) -> str:
+    """A list of texts, one an attempt; anything else is taken as it stands."""
+    stacks = decode.from_json(reply)
+    if not isinstance(stacks, list):
+        return decode.prose(reply)
+    return stacks[-1] if stacks and isinstance(stacks[-1], str) else ""

@@ -1,0 +1,87 @@
+"""The last run of each scanner, as it stands in the state store: one hash, in which every scanner has one field.
+
+Every run writes its own, also the many that are worth no row of the database. So its age tells whether a scanner runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.domain.scans import Scan
+from recovery.domain.stored import count, text, whole, whole_or_none
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """One run, and when one last succeeded. `trouble`: why this one did not, or what it could not do."""
+
+    started_at: int
+    ended_at: int
+    succeeded_at: int | None = None
+    next_at: int | None = None  # when it is due again, as its scheduler plans it
+    looked: int = 0
+    found: int = 0
+    acted: int = 0
+    refused: int = 0
+    holds: tuple[str, ...] = ()
+    trouble: str = ""
+    run: int | None = None  # the row of this run, when it has one
+
+    @property
+    def has_failed(self) -> bool:
+        return self.succeeded_at != self.ended_at
+
+    @property
+    def took(self) -> int:
+        return max(0, self.ended_at - self.started_at)
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, packed: object) -> Pulse | None:
+        """None for nothing, and for what another version wrote."""
+        try:
+            return _pulse(json.loads(packed)) if isinstance(packed, bytes | str) else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def write(store: redis.Redis, scan: Scan, pulse: Pulse) -> None:
+    """Raises StoreError."""
+    with faults.guarded(store):
+        store.hset(state.SCANNERS, scan.value, pulse.encode())
+
+
+def read(store: redis.Redis) -> dict[Scan, Pulse]:
+    """Of all scanners that ever ran. Raises StoreError."""
+    with faults.guarded(store):
+        return decoded(cast("Mapping[Any, Any]", store.hgetall(state.SCANNERS)))
+
+
+def decoded(fields: Mapping[Any, Any]) -> dict[Scan, Pulse]:
+    """What the state store answered for the hash."""
+    found = ((scan, Pulse.decode(fields.get(scan.value.encode()))) for scan in Scan)
+    return {scan: pulse for scan, pulse in found if pulse}
+
+
+def _pulse(written: dict[str, Any]) -> Pulse:
+    return Pulse(
+        started_at=whole(written["started_at"]),
+        ended_at=whole(written["ended_at"]),
+        succeeded_at=whole_or_none(written["succeeded_at"]),
+        next_at=whole_or_none(written["next_at"]),
+        looked=count(written["looked"]),
+        found=count(written["found"]),
+        acted=count(written["acted"]),
+        refused=count(written["refused"]),
+        holds=tuple(text(hold) for hold in written["holds"]),
+        trouble=text(written["trouble"]),
+        run=whole_or_none(written["run"]),
+    )

@@ -1,0 +1,261 @@
+"""The scanners as they are shown: a card each, their runs, and what a run did to which job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from recovery.config import Config
+from recovery.connections.registry import registry
+from recovery.domain.acting import Actor
+from recovery.domain.refs import JobRef, QueueRef, unslug
+from recovery.domain.scans import Scan, Status
+from recovery.errors import ConfigError, Missing, StoreError
+from recovery.models import ScanFind, ScannerPause, ScanRun
+from recovery.reads import pulses
+from recovery.reads.incidents import id_of
+from recovery.reads.pulses import Pulse
+
+SIZES = (50, 200)
+MISSED = 2.0  # runs without success; one may be under way, and one may have met a restart
+SLACK = 15_000  # ms: another scheduler takes over within this time, and one look of the fast ones may take some of it
+_DIGITS = 18  # of a number that a cursor may be
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    by: str
+    at: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run that is kept. `queue` None: everywhere; `actor` None: it was due."""
+
+    id: int
+    scan: Scan
+    status: Status
+    observes: bool
+    queue: QueueRef | None
+    actor: Actor | None
+    reason: str
+    epoch: int | None
+    wanted_at: int
+    started_at: int | None
+    ended_at: int | None
+    looked: int
+    found: int
+    acted: int
+    refused: int
+    holds: tuple[str, ...]
+    trouble: str
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in (Status.WAITING, Status.RUNNING)
+
+    @property
+    def took(self) -> int | None:
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return max(0, self.ended_at - self.started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One scanner. `pulse` None: it never ran, or its last run cannot be read, and `trouble` says why.
+
+    `next_at` None: it is paused, or nobody knows.
+    """
+
+    scan: Scan
+    every: float  # seconds between two runs
+    pulse: Pulse | None
+    pause: Pause | None
+    open: Run | None  # the run that is under way or waits to be started, when it has a row
+    last: Run | None  # the newest run with a row that has ended
+    trouble: str
+    is_late: bool  # it should have succeeded since
+
+    @property
+    def purpose(self) -> str:
+        return self.scan.purpose
+
+    @property
+    def succeeded_at(self) -> int | None:
+        return self.pulse.succeeded_at if self.pulse else None
+
+    @property
+    def next_at(self) -> int | None:
+        stands = self.pause is not None and not self.scan.looks_on
+        return None if stands or self.pulse is None else self.pulse.next_at
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    rows: tuple[Run, ...]
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindRow:
+    """One job that a run stopped at; the queue itself when `job.id` is "". `act` "": it was only looked at."""
+
+    id: int
+    job: JobRef
+    what: str
+    act: str
+    outcome: str
+    why: str
+    policy: str
+    audit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finds:
+    rows: tuple[FindRow, ...]
+    next: str = ""
+
+
+def every(config: Config, scan: Scan) -> float:
+    """Seconds between two runs."""
+    return {
+        Scan.COLLECT: config.collect_every,
+        Scan.DISCOVER: config.discover_every,
+        Scan.ORPHAN_WATCH: config.orphans_every,
+        Scan.STALE_CHECK: config.stale_check_every,
+        Scan.RELAUNCH_FAILED: config.relaunch_failed_every,
+        Scan.STARTUP_SWEEP: config.startup_sweep_every,
+        Scan.PRUNE: config.prune_every,
+    }[scan]
+
+
+def cards(now: int) -> tuple[Card, ...]:
+    """All of them, in the order of the page. A state store that is away costs their last runs, and says so."""
+    known = _known(now)
+    return tuple(_card(scan, known) for scan in Scan)
+
+
+def card(scan: Scan, now: int) -> Card:
+    return _card(scan, _known(now))
+
+
+def is_late(often: float, succeeded_at: int | None, now: int) -> bool:
+    """False when it is not known whether it ever succeeded."""
+    return succeeded_at is not None and now - succeeded_at > MISSED * often * 1000 + SLACK
+
+
+def pauses() -> dict[Scan, Pause]:
+    rows = ScannerPause.objects.filter(scanner__in=[scan.value for scan in Scan])
+    return {Scan(row.scanner): Pause(row.by, row.at, row.reason) for row in rows}
+
+
+def runs(scan: Scan | None = None, *, cursor: str = "", size: int = SIZES[0]) -> Runs:
+    """Newest first; of one scanner, or of all."""
+    size = max(1, min(size, max(SIZES)))
+    rows = list(_rows(scan, cursor)[: size + 1])
+    shown = tuple(map(_run, rows[:size]))
+    return Runs(shown, str(shown[-1].id) if len(rows) > size else "")
+
+
+def run(id: int) -> Run:
+    """Raises Missing."""
+    row = ScanRun.objects.filter(pk=id).first()
+    if row is None:
+        raise Missing(f"There is no run {id} of a scanner (any more).")
+    return _run(row)
+
+
+def finds(id: int, *, cursor: str = "", size: int = SIZES[0]) -> Finds:
+    """In the order in which they were written down: what was done comes first."""
+    size = max(1, min(size, max(SIZES)))
+    found = ScanFind.objects.filter(run_id=id).order_by("pk")
+    if (after := _number(cursor)) is not None:
+        found = found.filter(pk__gt=after)
+    rows = list(found[: size + 1])
+    shown = tuple(map(_find, rows[:size]))
+    return Finds(shown, str(shown[-1].id) if len(rows) > size else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What all cards are made of."""
+
+    config: Config
+    now: int
+    pulses: Mapping[Scan, Pulse]
+    pauses: Mapping[Scan, Pause]
+    trouble: str = ""
+
+
+def _known(now: int) -> _Known:
+    config, paused = registry().config, pauses()
+    try:
+        return _Known(config, now, pulses.read(registry().state()), paused)
+    except (ConfigError, StoreError) as error:
+        return _Known(config, now, {}, paused, f"The last runs are in the state store, which does not answer: {error}")
+
+
+def _card(scan: Scan, known: _Known) -> Card:
+    kept, pulse, pause = _rows(scan, ""), known.pulses.get(scan), known.pauses.get(scan)
+    under_way = kept.filter(status__in=(Status.RUNNING, Status.WAITING)).first()
+    last = kept.filter(status__in=(Status.ENDED, Status.FAILED)).first()
+    often, stands = every(known.config, scan), pause is not None and not scan.looks_on
+    return Card(
+        scan,
+        often,
+        pulse,
+        pause,
+        _run(under_way) if under_way else None,
+        _run(last) if last else None,
+        known.trouble or (pulse.trouble if pulse else ""),
+        not stands and is_late(often, pulse.succeeded_at if pulse else None, known.now),
+    )
+
+
+def _rows(scan: Scan | None, cursor: str) -> QuerySet[ScanRun]:
+    rows = ScanRun.objects.order_by("-pk")
+    if scan is not None:
+        rows = rows.filter(scanner=scan.value)
+    before = _number(cursor)
+    return rows if before is None else rows.filter(pk__lt=before)
+
+
+def _number(cursor: str) -> int | None:
+    return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) <= _DIGITS else None
+
+
+def _run(row: ScanRun) -> Run:
+    return Run(
+        id=row.pk,
+        scan=Scan(row.scanner),
+        status=Status(row.status),
+        observes=row.observes,
+        queue=QueueRef(row.deployment, unslug(row.base)) if row.base else None,
+        actor=Actor(**_json(row.actor)) if row.actor else None,
+        reason=row.reason,
+        epoch=row.epoch,
+        wanted_at=row.wanted_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        looked=row.looked,
+        found=row.found,
+        acted=row.acted,
+        refused=row.refused,
+        holds=tuple(_json(row.holds)),
+        trouble=row.trouble,
+    )
+
+
+def _json(written: str) -> Any:
+    return json.loads(written)
+
+
+def _find(row: ScanFind) -> FindRow:
+    job = JobRef(QueueRef(row.deployment, unslug(row.base)), id_of(row.job))
+    return FindRow(row.pk, job, row.what, row.act, row.outcome, row.why, row.policy, row.audit)

@@ -1,0 +1,181 @@
+"""Failed jobs of one queue, the oldest first: which of them may go, and what stands against the others.
+
+They are read in windows, as many as are needed. A run begins where the last one left something undone, goes to the end
+and then on from the start, so that thousands of hopeless jobs hide nothing behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.actions import brakes
+from recovery.domain.ages import age
+from recovery.domain.jobs import State
+from recovery.domain.policy import Policy
+from recovery.domain.retry import Case, Past, Rule, Ruling, ruling
+from recovery.domain.surroundings import POISON_AFTER
+from recovery.reads import acts, failed, incidents, stuck
+from recovery.reads.failed import Failed
+from recovery.reads.lists import Queue
+
+LOOKED = 5_000  # failed jobs of one queue looked at in one run: a hundred windows
+KEPT = 500  # of one error, read and waiting for their turn
+FRESH = 10_000  # ms: what was read longer ago is read again before anything is done to it
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A failed job that may go, as it was read at that time."""
+
+    failed: Failed
+    past: Past
+    words: str
+    read_at: int
+    place: tuple[int, int] = (0, 0)  # which window it was in, and where
+
+    @property
+    def id(self) -> str:
+        return self.failed.row.id
+
+    @property
+    def signature(self) -> str:
+        return self.failed.failure.signature
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Failed jobs that stay where they are for one reason; `why` is that of the first."""
+
+    count: int
+    why: str
+
+
+class Candidates:
+    """Of one queue in one run, whose `policy` is asked each time: somebody may edit it meanwhile.
+
+    `due` holds them by the signature of their error, the oldest first.
+    """
+
+    def __init__(self, queue: Queue, policy: Callable[[], Policy], cursor: str = "") -> None:
+        self.due: dict[str, list[Due]] = {}
+        self.kept: dict[Rule, Kept] = {}
+        self.looked = 0
+        self.total: int | None = None
+        self._queue = queue
+        self._policy = policy
+        self._cursor = cursor
+        self._starts: list[str] = []  # of the windows that were read
+        self._dropped: dict[str, int] = {}  # error → the first window of which not all were kept
+        self._known: set[str] = set()
+        self._has_turned = not cursor  # begun at the start, or come back to it
+        self._is_through = False
+
+    @property
+    def may_have_more(self) -> bool:
+        return not self._is_through and self.looked < LOOKED
+
+    @property
+    def waiting(self) -> list[Due]:
+        """All that are due, the oldest first."""
+        return sorted((due for waiting in self.due.values() for due in waiting), key=lambda due: due.place)
+
+    def read(self, now: int) -> None:
+        """One window more. Raises StoreError, NotRecorded and Error of the database."""
+        self._starts.append(self._cursor)
+        part = failed.window(self._queue, self._cursor)
+        fresh = [one for one in part.jobs if one.row.id not in self._known]
+        self._known.update(one.row.id for one in fresh)
+        self.looked += len(fresh)
+        self.total = part.total
+        self._cursor = part.next
+        if not part.next:
+            self._is_through = self._has_turned
+            self._has_turned = True
+        for at, (one, past, said) in enumerate(self._judged(fresh, now)):
+            if said.is_due:
+                self._wait(Due(one, past, said.why, now, (len(self._starts) - 1, at)))
+            else:
+                known = self.kept.get(said.rule, Kept(0, said.why))
+                self.kept[said.rule] = replace(known, count=known.count + 1)
+
+    def resume(self, held: Container[str]) -> str:
+        """Where the next run begins: with the first that was due and did not go, but for errors that are held."""
+        left = [due.place[0] for due in self.waiting if due.signature not in held]
+        left += [window for signature, window in self._dropped.items() if signature not in held]
+        if left:
+            return self._starts[min(left)]
+        return "" if self._is_through else self._cursor
+
+    def _wait(self, due: Due) -> None:
+        waiting = self.due.setdefault(due.signature, [])
+        if len(waiting) < KEPT:
+            waiting.append(due)
+        else:
+            self._dropped.setdefault(due.signature, due.place[0])
+
+    def take(self, chosen: Sequence[Due]) -> None:
+        """These are not among those that wait any more."""
+        ids = {due.id for due in chosen}
+        for signature in {due.signature for due in chosen}:
+            self.due[signature] = [due for due in self.due[signature] if due.id not in ids]
+
+    def put_back(self, dues: Sequence[Due]) -> None:
+        """They were to go, and could not yet."""
+        for due in dues:
+            self.due[due.signature] = sorted((*self.due[due.signature], due), key=lambda one: one.place)
+
+    def again(self, chosen: Sequence[Due], now: int) -> list[Due]:
+        """Those of them that may still go, looked at again where that is a while ago. Raises as `read`."""
+        old = [due for due in chosen if now - due.read_at > FRESH]
+        if not old:
+            return list(chosen)
+        queue = self._queue
+        rows = queue.reader.rows(queue.wire, queue.ref, [(due.id, State.FAILED) for due in old])
+        found = failed.of_rows(queue, [row for row in rows if row is not None])
+        fresh = {one.row.id: (one, past, said) for one, past, said in self._judged(found, now) if said.is_due}
+        kept = [due for due in chosen if now - due.read_at <= FRESH]
+        for due in old:
+            if due.id in fresh:
+                one, past, said = fresh[due.id]
+                kept.append(Due(one, past, said.why, now, due.place))
+        return sorted(kept, key=lambda due: due.place)
+
+    def _judged(self, jobs: Sequence[Failed], now: int) -> list[tuple[Failed, Past, Ruling]]:
+        """What a failure says of itself comes first: of what it forbids nothing else need be asked."""
+        if not jobs:
+            return []
+        policy = self._policy()
+        known = brakes.past_of(self._queue.ref, [one.row.id for one in jobs])
+        pasts = {one.row.id: known[one.row.id].of_life(one.row.added_at or 0) for one in jobs}
+        first = [(one, pasts[one.row.id], _ruling(one, pasts[one.row.id], policy, now)) for one in jobs]
+        facts = self._facts([one for one, _, said in first if said.is_due], now)
+        return [
+            (one, past, _ruling(one, past, policy, now, facts[one.row.id]) if said.is_due else said)
+            for one, past, said in first
+        ]
+
+    def _facts(self, jobs: Sequence[Failed], now: int) -> Mapping[str, Mapping[str, bool]]:
+        ids = [one.row.id for one in jobs]
+        times = incidents.orphaned(self._queue.ref, ids, now)
+        ended = acts.ended(self._queue.ref, ids)
+        malformed = stuck.malformed(self._queue, [one.row for one in jobs]) if jobs else {}
+        return {
+            id: {
+                "is_poison": times.get(id, 0) >= POISON_AFTER,
+                "is_malformed": id in malformed,
+                "was_cancelled": id in ended,
+            }
+            for id in ids
+        }
+
+
+def _ruling(one: Failed, past: Past, policy: Policy, now: int, facts: Mapping[str, bool] | None = None) -> Ruling:
+    """`facts` None: they are not asked yet."""
+    if one.unread:
+        return Ruling(Rule.UNKNOWN, one.unread)
+    said = ruling(Case(one.row.ref, one.failure, past, **(facts or {})), policy.backoffs, policy.never, now)
+    at = (one.failure.failed_at or now) + policy.relaunch_failed.after
+    if said.is_due and at > now:
+        return Ruling(Rule.WAITS, f"Its policy lets it wait for {age(at - now)} more.", at)
+    return said

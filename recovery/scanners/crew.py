@@ -1,0 +1,84 @@
+"""All scanners that may act, made for one term of a leader, or for one run by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
+from recovery.domain.mandate import Mandate, always
+from recovery.domain.refs import QueueRef
+from recovery.domain.scans import Report, Scan
+from recovery.scanners.deeds import Deeds
+from recovery.scanners.hooks import Hooks
+from recovery.scanners.orphan_watch import OrphanWatch
+from recovery.scanners.prune import Pruner
+from recovery.scanners.relaunch_failed import RelaunchFailed
+from recovery.scanners.stale_check import StaleCheck
+from recovery.scanners.startup_sweep import StartupSweep
+from recovery.scanners.store_brake import StoreBrake
+from recovery.scanners.turn import Run
+from recovery.scanners.warrant import Warrant
+
+
+def starting(registry: Registry, table: QueueRef, *, owner: str = "", observes: bool = False) -> Report:
+    """A worker of this table has just started, and says so. Its policy and its pause count; who leads does not.
+
+    Raises Missing and Unsupported.
+    """
+    holding = Warrant(registry.config, None, _no_brake).holding(Scan.STARTUP_SWEEP)
+    return StartupSweep(registry, None, holding).start(table, owner=owner, observes=observes)
+
+
+def _no_brake(_database: str) -> tuple[str, ...]:
+    """A table has no locks that its database could lose."""
+    return ()
+
+
+class Crew:
+    """`mandate` None: nobody can know who leads, so they only look. With `writes` off nothing is remembered either."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        newest: Callable[[], Snapshot | None],
+        mandate: Mandate | None,
+        *,
+        writes: bool = True,
+    ) -> None:
+        may = mandate.holds if mandate else always
+        self._brake = StoreBrake(registry)
+        self._warrant = Warrant(registry.config, mandate, self._brake.holding)
+        holding = self._warrant.holding
+        brake = self._brake if writes else None
+        self.watch = OrphanWatch(registry, newest, writes=writes, may=may, brake=brake)
+        self.relaunch = RelaunchFailed(registry, newest, mandate, holding(Scan.RELAUNCH_FAILED))
+        again = Hooks(registry, may).again
+        self._stale = StaleCheck(registry, newest, mandate, holding(Scan.STALE_CHECK), again)
+        self.sweep = StartupSweep(registry, mandate, holding(Scan.STARTUP_SWEEP))
+        self._pruner = Pruner(registry, may)
+        self._runs: dict[Scan, Run] = {
+            Scan.ORPHAN_WATCH: self._watched,
+            Scan.STALE_CHECK: self._stale.run,
+            Scan.RELAUNCH_FAILED: self.relaunch.run,
+            **({Scan.STARTUP_SWEEP: self.sweep.run} if registry.config.tables else {}),
+            Scan.PRUNE: self._pruner.run,
+        }
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """Those that have something to do, as it is configured."""
+        return tuple(self._runs)
+
+    def run_of(self, scan: Scan) -> Run:
+        return self._runs[scan]
+
+    def stop(self) -> None:
+        """Long runs end after the step in hand."""
+        self.relaunch.stop()
+
+    def _watched(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
+        return self.watch.scan(now, self._deeds, observes=observes, queue=queue)
+
+    def _deeds(self, observes: bool) -> Deeds:
+        return self._warrant.deeds(Scan.ORPHAN_WATCH, observes=observes)

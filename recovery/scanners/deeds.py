@@ -1,0 +1,199 @@
+"""What a scanner does to queues, always through the one door: chunk by chunk, within its policy, and only while it may.
+
+Before each chunk it is asked again: 1. does this scheduler still lead; 2. does a brake hold the deployment; 3. does
+the queue's policy let this scanner act; 4. is there anything left of what one run may do. What is not done is found
+all the same, with the reason why not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from recovery.actions import runner, sight
+from recovery.actions.audit import REASON_LIMIT
+from recovery.domain.acting import Act, Actor, JobResult, Options, Order, Outcome, Seen
+from recovery.domain.mandate import Mandate
+from recovery.domain.policies import Resolved
+from recovery.domain.policy import Duty, Scanner
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.scans import Find, Scan
+from recovery.errors import BadOrder, Fenced, Missing, NotRecorded, StoreError, Unsupported
+
+CHUNK = 100  # jobs in one order: no library's script takes fewer, so an order that stops half way has done nothing
+NO_MANDATE = "Nothing is done: it is not known which scheduler leads."
+LED = "Nothing more is done: this scheduler leads no more."
+ONLY_LOOKS = "It was asked to look only."
+_COUNTED = (Outcome.DONE, Outcome.UNKNOWN)  # what a run may do at most; what was refused cost nobody anything
+
+Holding = Callable[[str], tuple[str, ...]]  # deployment → why its brake holds; empty: it does not
+
+
+class Policies(Protocol):
+    """What a queue's policy is."""
+
+    def of(self, queue: QueueRef) -> Resolved: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job that something is to be done to. `policy`: what allows it, in one sentence, for the audit."""
+
+    seen: Seen
+    what: str  # what it was found as
+    policy: str
+
+
+class Deeds:
+    """Of one run: what was done counts against `most` of each queue, and what stops it stops the rest.
+
+    `mandate` None: nobody can know who leads. `observes`: whatever the policies say, nothing is done.
+    """
+
+    def __init__(
+        self,
+        mandate: Mandate | None,
+        scanner: Scan,
+        book: Policies,
+        holding: Holding,
+        *,
+        observes: bool = False,
+    ) -> None:
+        self.holds: list[str] = []  # sentences of what held something back
+        self.faults: list[str] = []  # what could not be done
+        self._mandate = mandate
+        self._scanner = scanner
+        self._book = book
+        self._holding = holding
+        self._observes = observes
+        self._actor = Actor("scanner", scanner.value, may_act=True, may_bulk=True)
+        self._done: Counter[QueueRef] = Counter()
+        self._stopped = ""  # why nothing more is done anywhere
+        self._away: dict[str, str] = {}  # deployment → why nothing more is done there
+
+    @property
+    def is_stopped(self) -> bool:
+        """For good: whatever is still to be looked at, nothing of it will be done in this run."""
+        return bool(self._stopped) or (self._mandate is not None and not self._mandate.holds())
+
+    def why_not(self, queue: QueueRef) -> str:
+        """What stands against acting on this queue right now; "": nothing. A brake that holds is remembered."""
+        if self._observes:
+            return ONLY_LOOKS
+        if not self._book.of(queue).policy.may_act(Scanner(self._scanner.value)):
+            return self._book.of(queue).sentence(Scanner(self._scanner.value), sight.now())
+        if why := self._lost() or self._away.get(queue.deployment):
+            return why
+        held = " ".join(self._holding(queue.deployment))
+        return self._held(held) if held else ""
+
+    def policy(self, queue: QueueRef) -> Resolved:
+        return self._book.of(queue)
+
+    def room(self, queue: QueueRef) -> int:
+        """Jobs of this queue that something may still be done to in this run."""
+        return max(0, self._duty(queue).most - self._done[queue])
+
+    def do(self, act: Act, queue: QueueRef, wishes: Sequence[Wish], options: Options = Options()) -> tuple[Find, ...]:  # noqa: B008 -- frozen
+        """One find a wish, in their order. Raises nothing of what may go wrong with a store, the audit or the lease."""
+        finds: dict[str, Find] = {}
+        for reason, mine in _by_policy(wishes):
+            order = Order(act, queue, self._actor, reason[:REASON_LIMIT], options=options, epoch=self._epoch)
+            finds |= self._in_chunks(order, mine)
+        return tuple(finds[wish.seen.id] for wish in wishes)
+
+    def _in_chunks(self, order: Order, wishes: Sequence[Wish]) -> dict[str, Find]:
+        finds: dict[str, Find] = {}
+        while rest := wishes[len(finds) :]:
+            if why := self.why_not(order.queue) or self._full(order.queue):
+                return finds | {wish.seen.id: _left(order.queue, wish, why) for wish in rest}
+            part = rest[: min(CHUNK, self.room(order.queue))]
+            finds |= self._carry_out(replace(order, jobs=tuple(wish.seen for wish in part)), part)
+        return finds
+
+    def _carry_out(self, order: Order, wishes: Sequence[Wish]) -> dict[str, Find]:
+        """The one call that changes something. Where it raises, nothing was done, or the error says to which jobs."""
+        queue, results = order.queue, tuple[JobResult, ...]()
+        try:
+            results = runner.perform(order)
+        except Fenced as error:
+            self._held(self._stop(str(error)))
+            results = error.results or self._all(wishes, str(error))
+        except NotRecorded as error:
+            results = self._failed(queue, wishes, self._stop(str(error)))
+        except StoreError as error:
+            self._away[queue.deployment] = str(error)
+            results = self._failed(queue, wishes, str(error))
+        except (Unsupported, Missing, BadOrder) as error:
+            results = self._failed(queue, wishes, str(error))
+        else:
+            self._learn(queue, results)
+        self._done[queue] += sum(one.outcome in _COUNTED for one in results)
+        return {wish.seen.id: _done(order, wish, one) for wish, one in zip(wishes, results, strict=True)}
+
+    def _learn(self, queue: QueueRef, results: Iterable[JobResult]) -> None:
+        """A store that went away in the middle is not asked for more."""
+        lost = next((one for one in results if one.outcome is Outcome.UNKNOWN), None)
+        if lost is not None:
+            self._away[queue.deployment] = lost.why
+            self._fault(f"{shown(str(queue))}: {lost.why}")
+
+    def _failed(self, queue: QueueRef, wishes: Sequence[Wish], why: str) -> tuple[JobResult, ...]:
+        self._fault(f"{shown(str(queue))}: {why}")
+        return self._all(wishes, why)
+
+    @staticmethod
+    def _all(wishes: Sequence[Wish], why: str) -> tuple[JobResult, ...]:
+        """Nothing was done to any of them."""
+        return tuple(JobResult(wish.seen.id, Outcome.REFUSED, why) for wish in wishes)
+
+    def _lost(self) -> str:
+        """Why nothing may be done anywhere any more."""
+        if self._mandate is None:
+            return self._stop(NO_MANDATE)
+        return self._stopped if self._mandate.holds() else self._stop(LED)
+
+    def _full(self, queue: QueueRef) -> str:
+        if self.room(queue):
+            return ""
+        most = self._duty(queue).most
+        return self._held(f"At most {most:,} jobs of {queue.label} in one run: the rest waits for the next.")
+
+    def _duty(self, queue: QueueRef) -> Duty:
+        return self._book.of(queue).policy.duty(Scanner(self._scanner.value))
+
+    @property
+    def _epoch(self) -> int | None:
+        return self._mandate.epoch if self._mandate else None
+
+    def _stop(self, why: str) -> str:
+        self._stopped = self._stopped or why
+        return self._stopped
+
+    def _held(self, why: str) -> str:
+        if why not in self.holds:
+            self.holds.append(why)
+        return why
+
+    def _fault(self, why: str) -> None:
+        if why not in self.faults:
+            self.faults.append(why)
+
+
+def _by_policy(wishes: Sequence[Wish]) -> Iterator[tuple[str, list[Wish]]]:
+    """One order has one reason. A job that is wished for twice is meant once."""
+    once = {wish.seen.id: wish for wish in reversed(wishes)}.values()
+    groups: dict[str, list[Wish]] = {}
+    for wish in reversed(once):
+        groups.setdefault(wish.policy, []).append(wish)
+    yield from groups.items()
+
+
+def _left(queue: QueueRef, wish: Wish, why: str) -> Find:
+    return Find(queue.job(wish.seen.id), wish.what, why)
+
+
+def _done(order: Order, wish: Wish, one: JobResult) -> Find:
+    return Find(order.queue.job(one.job), wish.what, wish.policy, order.act, one.outcome, one.why, one.audit)

@@ -1,0 +1,77 @@
+"""Functions of the application, `module:name`, called in threads of their own: one that hangs delays only itself."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections
+
+from recovery.domain import redact
+from recovery.domain.hooks import Told
+
+log = logging.getLogger(__name__)
+
+_SAID = 200  # characters of its own words
+PATIENCE = 10.0  # seconds for one call
+
+
+class Failed(Exception):
+    """It could not be called, or raised; the text says what."""
+
+
+class _Call(threading.Thread):
+    """A daemon, so that one that never returns keeps no process alive."""
+
+    def __init__(self, function: Callable[[Told], Any], told: Told, name: str) -> None:
+        super().__init__(name=f"hook {name}", daemon=True)
+        self._function = function
+        self._told = told
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._function(self._told)
+        except BaseException as error:  # noqa: BLE001 -- foreign code: whatever it raises is its caller's to tell
+            self.error = error
+        finally:
+            connections.close_all()  # of this thread
+
+
+class Entrances:
+    """At most one call of each function goes on at any time."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._busy: dict[str, _Call] = {}
+
+    def enter(self, written: str, told: Told) -> bool:
+        """Calls it; False while an earlier call has not returned. Raises Failed."""
+        busy = self._busy.get(written)
+        if busy is not None and busy.is_alive():
+            return False
+        call = _Call(_found(written), told, written)
+        self._busy[written] = call
+        call.start()
+        call.join(self._patience)
+        if call.is_alive():
+            raise Failed(f"{written} has not returned within {self._patience:g} s.")
+        if call.error is not None:
+            log.debug("%s failed", written, exc_info=call.error)
+            said = redact.text(str(call.error))[:_SAID]
+            raise Failed(f"{written} raised {type(call.error).__name__}: {said}".rstrip(": "))
+        return True
+
+
+def _found(written: str) -> Callable[[Told], Any]:
+    module, _, name = written.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise Failed(f"{written} cannot be imported: {type(error).__name__}.") from error
+    if not callable(found):
+        raise Failed(f"{written} is no function.")
+    return found  # type: ignore[no-any-return] # whatever the application has there

@@ -1,0 +1,59 @@
+"""Queues of BullMQ ≥ 5 whose idle workers wait for a marker that is not there, while jobs wait for them.
+
+A worker looks by itself now and then, so this heals, unless its blocking read hangs: then only a restart helps. That is
+said, and nothing is touched: a marker set from outside wakes no worker that does not listen.
+"""
+
+from __future__ import annotations
+
+from recovery.backends.bullmq.versions import MARKER_KEY
+from recovery.backends.shared import decode
+from recovery.backends.shared.keys import Keys
+from recovery.domain.ages import age
+from recovery.domain.counts import Library, QueueSample, Snapshot
+from recovery.reads.lists import Queue
+
+NOT_TOUCHED = "It is only said: a worker looks by itself now and then. One that does not hangs, and wants a restart."
+_BLOCKED = "bzpopmin"  # how a worker waits for the marker
+_PLACES = (b"wait", b"prioritized")
+
+
+def lost(queue: Queue, snapshot: Snapshot, after: int, now: int) -> str:
+    """One sentence; "" when it is not so, or cannot be known. Raises StoreError."""
+    sample = queue.sample
+    if sample is None or not _may_be(sample, after, now):
+        return ""
+    idle = sum(worker.queue == queue.ref and worker.command == _BLOCKED for worker in snapshot.workers)
+    if not idle:
+        return ""
+    keys = Keys(queue.ref.base)
+    active, waiting, prioritized, marker, limited = queue.wire.call(
+        [
+            (b"LLEN", keys.active),
+            (b"LLEN", keys.named(_PLACES[0])),
+            (b"ZCARD", keys.named(_PLACES[1])),
+            (b"ZSCORE", keys.named(b"marker"), b"0"),
+            (b"EXISTS", keys.limiter),
+        ]
+    )
+    jobs = [decode.count(waiting), decode.count(prioritized)]
+    if None in (*jobs, decode.count(active)) or isinstance(marker, Exception):
+        return ""
+    count = sum(number or 0 for number in jobs)
+    if not count or marker is not None or limited or _is_full(sample, decode.count(active) or 0):
+        return ""
+    oldest = age(now - (sample.oldest_waiting_at or now))
+    workers = "1 worker is" if idle == 1 else f"{idle:,} workers are"
+    return f"{count:,} jobs wait, the oldest for {oldest}; {workers} idle, and the marker that wakes them is missing."
+
+
+def _may_be(sample: QueueSample, after: int, now: int) -> bool:
+    """As far as the snapshot tells."""
+    flavour = sample.flavour
+    is_marked = flavour.library is Library.BULLMQ and (flavour.major or 0) >= MARKER_KEY and not flavour.mixed
+    oldest = sample.oldest_waiting_at
+    return is_marked and sample.is_paused is False and oldest is not None and oldest <= now - after
+
+
+def _is_full(sample: QueueSample, active: int) -> bool:
+    return sample.concurrency is not None and active >= sample.concurrency

@@ -1,0 +1,41 @@
+"""Whether an act can be done to a queue at all, before anybody looks for jobs to do it to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from recovery.backends import operator
+from recovery.config import Config
+from recovery.domain.acting import Act
+from recovery.domain.counts import QueueSample, Snapshot
+from recovery.domain.refs import QueueRef, shown
+from recovery.reads.lists import Queue
+
+
+def refusal(config: Config, queue: Queue, act: Act) -> str:
+    """Why not; "" when it can. Raises DeploymentMissing."""
+    if config.deployment(queue.ref.deployment).read_only:
+        return f"The deployment {shown(queue.ref.deployment)} is configured to be read only."
+    return queue.flavour.read_only or operator(queue.flavour).refusals(queue.flavour).get(act, "")
+
+
+def readable(snapshot: Snapshot, only: QueueRef | None, faults: list[str]) -> Iterator[QueueSample]:
+    """The queues that can be looked at now, or the one that is asked for. Into `faults` goes what cannot."""
+    away = {one.name: one.error for one in snapshot.deployments if one.error}
+    chosen = [sample for sample in snapshot.queues if only in (None, sample.ref)]
+    if only is not None and not chosen:
+        faults.append(f"There is no queue {shown(str(only))}.")
+    faults += _away(away, chosen)
+    for sample in chosen:
+        if sample.ref.deployment in away:
+            continue
+        if sample.error:
+            faults.append(f"{shown(str(sample.ref))} cannot be looked at: {sample.error}.")
+        else:
+            yield sample
+
+
+def _away(errors: dict[str, str], chosen: Iterable[QueueSample]) -> list[str]:
+    """Each deployment once, however many queues it has."""
+    names = dict.fromkeys(sample.ref.deployment for sample in chosen)
+    return [f"{shown(name)} cannot be looked at: {errors[name]}." for name in names if name in errors]
