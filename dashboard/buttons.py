@@ -81,7 +81,7 @@ def is_read_only(ref: QueueRef) -> bool:
 
 
 def _read_only() -> frozenset[str]:
-    return frozenset(one.name for one in config.current().deployments if one.read_only)
+    return frozenset(one.name for one in config.current().places if one.read_only)
 
 
 def of_row(row: JobRow, verdict: Verdict | None, flavour: Flavour, *, back: str) -> Acts | None:

@@ -13,12 +13,13 @@ from django.urls import reverse
 from dashboard.charts.spark import bar, spark, states
 from recovery.domain.ages import age
 from recovery.domain.concerns import RATE_ALARM, Kind, has_no_worker
-from recovery.domain.counts import QueueSample
+from recovery.domain.counts import Library, QueueSample
 from recovery.domain.refs import shown
 from recovery.reads.overview import Row
 
 Cells = dict[str, Any]
 UNKNOWN = "unknown"
+NONE_SUCH = "–"  # what a queue of this kind does not have
 _TONES = {
     Kind.ABANDONED: "stuck",
     Kind.UNATTENDED: "warn",
@@ -138,6 +139,8 @@ def _watchdog(sample: QueueSample) -> str:
         return f"in {age(sample.watchdog_ttl)}"
     if _unread(sample):
         return UNKNOWN
+    if sample.flavour.library is Library.TABLE:
+        return NONE_SUCH
     return "nobody" if sample.workers == 0 else "not lately"
 
 

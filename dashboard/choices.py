@@ -99,12 +99,25 @@ _CHOICES: Mapping[Act, tuple[Choice, ...]] = {
 }
 
 
-def choices(act: Act, options: Options, needs: frozenset[str]) -> tuple[Chosen, ...]:
+# A row of a table has no stalls, no parents and no lock.
+_OF_ROWS: Mapping[Act, tuple[Choice, ...]] = {
+    Act.REQUEUE: (
+        Choice(
+            "counts_as_stall", "Count it as an attempt", "As a sweep does: when its attempts are used up, it fails."
+        ),
+    ),
+    Act.FAIL: (Choice("message", "What is written as its last error", kind="text"),),
+    Act.RETRY: (Choice("reset_attempts", "Give it all its attempts again"),),
+}
+
+
+def choices(act: Act, options: Options, needs: frozenset[str], *, of_rows: bool = False) -> tuple[Chosen, ...]:
     """`needs`: the consents that are asked for; the others are not even shown."""
+    own = (_OF_ROWS if of_rows else _CHOICES).get(act, ())
     consents = [_CONSENTS[name] for name in sorted(needs)]
     if "force" in needs and act is Act.RELEASE:
         consents = [_FORCE_HOLDER if choice is _FORCE else choice for choice in consents]
-    return tuple(_chosen(choice, options) for choice in (*_CHOICES.get(act, ()), *consents))
+    return tuple(_chosen(choice, options) for choice in (*own, *consents))
 
 
 def _chosen(choice: Choice, options: Options) -> Chosen:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from django.db import Error
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -14,8 +15,10 @@ from dashboard.access import Role, allows, role_of
 from dashboard.live import mirror
 from dashboard.live.image import Health
 from recovery import config
-from recovery.reads import stuck
+from recovery.errors import ConfigError
+from recovery.reads import brakes, stuck
 
+_RELEASE = "What they do, and what releases them, is on the page Scanners."
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "unstall-theme"
 
@@ -35,9 +38,11 @@ class Entry:
         return reverse(self.route)
 
 
+_SCANNERS = ("scanners", "scanner", "scan-run", "scan-order", "scanner-pause", "policy-edit", "brake-release")
 PAGES = (
     Entry("Queues", "overview", ("overview", "queue", "job", "search"), "g q"),
     Entry("Stuck", "stuck", ("stuck", "act"), "g s"),
+    Entry("Scanners", "scanners", _SCANNERS, "g c"),
     Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),
     Entry("Users", "users", ("users", "user-add", "user-role", "user-active", "user-link"), "g u", Role.ADMIN),
     Entry("Tokens", "tokens", ("tokens", "token-make", "token-revoke"), "g k", Role.ADMIN),
@@ -119,7 +124,7 @@ class Frame:
         """Of the whole house, worst first. The queues' own troubles are the pages' business."""
         if self.user is None:
             return ()
-        return (*self._scheduler(), *self._unreachable(), *self._warnings(), *self._read_only())
+        return (*self._scheduler(), *self._unreachable(), *self._held(), *self._warnings(), *self._read_only())
 
     def _scheduler(self) -> tuple[Notice, ...]:
         if self.health.lack:
@@ -142,6 +147,17 @@ class Frame:
             for sample in dead
         )
 
+    def _held(self) -> tuple[Notice, ...]:
+        """Scanners that look on, because the store may be what is wrong."""
+        try:
+            holding = [store for store in brakes.stores(self.now) if store.is_holding]
+        except (Error, ConfigError):
+            return ()  # what is wrong then is said by itself
+        return tuple(
+            Notice("warn", f"Scanners hold on {store.deployment}.", advice=f"{' '.join(store.words)} {_RELEASE}")
+            for store in holding
+        )
+
     def _warnings(self) -> tuple[Notice, ...]:
         """What is dangerous about how a store is set up, or missing from its list of queues."""
         snapshot = mirror.newest()
@@ -149,7 +165,7 @@ class Frame:
         return tuple(Notice("note", f"{sample.name}:", says) for sample in found for says in sample.warnings)
 
     def _read_only(self) -> tuple[Notice, ...]:
-        names = [deployment.label or deployment.name for deployment in self.config.deployments if deployment.read_only]
+        names = [deployment.label or deployment.name for deployment in self.config.places if deployment.read_only]
         if not names:
             return ()
         return (Notice("note", f"Read-only by configuration: {', '.join(names)}."),)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboard.access import Role
 from dashboard.templatetags.show import duration
-from recovery.actions.catalog import ENTRIES, Entry
+from recovery.actions.catalog import ENTRIES, Entry, effect
 from recovery.backends import operator
-from recovery.config import Config, Deployment
+from recovery.config import Config, Database, Deployment, Table
 from recovery.config.values import Thresholds
+from recovery.domain import policy_terms
+from recovery.domain.counts import Flavour, Library
 from recovery.domain.inbox import Inbox
+from recovery.domain.policies import Resolved
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.surroundings import POISON_AFTER, POISON_WINDOW
 from recovery.reads.lists import Queue
+from recovery.reads.policies import Book
 
 BY_DEFAULT = "default"
 BUILT_IN = "built in"
@@ -43,11 +49,33 @@ class Right:
     tone: str
 
 
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What the scanners may do here. `summary` in a sentence or two; `trouble`: why nothing acts that should."""
+
+    summary: str
+    rest: str
+    terms: tuple[policy_terms.Term, ...]
+    trouble: tuple[str, ...]
+
+
+def duties(queue: Queue, config: Config, now: int) -> Duties:
+    found = Book.open(config).of(queue.ref)
+    mine = scanners_of(queue.flavour)
+    others = {scanner.value for scanner in Scanner} - {scanner.value for scanner in mine}
+    terms = tuple(term for term in policy_terms.terms(found, now) if term.name not in others)
+    closed = _no_change(config.deployment(queue.ref.deployment)) or queue.flavour.read_only
+    if closed:
+        return Duties("No scanner acts here.", closed, terms, found.withheld)
+    return Duties(*_summary(found, mine), terms, found.withheld)
+
+
 def terms(queue: Queue, config: Config, inbox: Inbox | None) -> tuple[Term, ...]:
     """`inbox`: what the orphan-watch found last, and with it the intervals that it counted with."""
     ref = queue.ref
+    table = config.table(ref.deployment, ref.base)
     return (
-        _stalled(ref, config, inbox),
+        *(_signs(table) if table else (_stalled(ref, config, inbox),)),
         _overdue(ref, config),
         _poison(),
         _orphan_watch(config),
@@ -62,8 +90,31 @@ def rights(queue: Queue, config: Config) -> tuple[Right, ...]:
     # In the order in which the engine asks.
     common = _no_change(deployment) or flavour.read_only
     return tuple(
-        Right(entry.label, entry.effect, common or refused.get(act, ""), _who(entry), entry.tone)
+        Right(
+            entry.label,
+            effect(act, of_rows=flavour.library is Library.TABLE),
+            common or refused.get(act, ""),
+            _who(entry),
+            entry.tone,
+        )
         for act, entry in ENTRIES.items()
+    )
+
+
+def scanners_of(flavour: Flavour) -> tuple[Scanner, ...]:
+    """Those that come by a queue of this kind."""
+    if flavour.library is Library.TABLE:
+        return Scanner.RELAUNCH_FAILED, Scanner.STARTUP_SWEEP
+    return tuple(one for one in Scanner if one is not Scanner.STARTUP_SWEEP)
+
+
+def _summary(found: Resolved, scanners: Iterable[Scanner]) -> tuple[str, str]:
+    acting = [f"The {scanner.value}" for scanner in scanners if found.policy.may_act(scanner)]
+    if not acting:
+        return "No scanner acts here by itself.", "What they find they show."
+    said = " and ".join([*acting[:1], *(one[0].lower() + one[1:] for one in acting[1:])])
+    return f"{said} act{'s' * (len(acting) == 1)} here by {'itself' if len(acting) == 1 else 'themselves'}.", (
+        "Others only show what they find."
     )
 
 
@@ -76,6 +127,28 @@ def _stalled(ref: QueueRef, config: Config, inbox: Inbox | None) -> Term:
     if counted > value:
         note += f" A longer one was seen in Redis: {duration(counted)} is what is counted with."
     return Term("Stalled interval", duration(value), origin, note, origin != BY_DEFAULT)
+
+
+def _signs(table: Table) -> tuple[Term, ...]:
+    """What of a row says that somebody works on it, the first of these that it has."""
+    origin, columns = "configuration: [[tables]]", table.columns
+    found: list[Term] = []
+    if columns.lease_until:
+        note = f"A row is its worker's until the time in {columns.lease_until}, and so much longer."
+        found.append(Term("Grace of a lease", duration(table.lease_grace), origin, note, True))
+    if columns.heartbeat:
+        note = f"A row is its worker's for so long after the time in {columns.heartbeat}."
+        found.append(Term("Limit of a heartbeat", duration(table.heartbeat_limit), origin, note, True))
+    if table.age_limit is not None:
+        note = "A row that shows nothing else is nobody's once it has run for longer."
+        found.append(Term("Limit of age", duration(table.age_limit), origin, note, True))
+    if not found:
+        note = "Nothing in a row tells whether somebody works on it: only a worker that starts knows its own rows."
+        found.append(Term("Signs of life", "none", origin, note))
+    if columns.attempts and not columns.max_attempts:
+        note = "A row that is put back so often fails instead."
+        found.append(Term("Attempts", f"{table.attempts_limit:,}", origin, note, True))
+    return tuple(found)
 
 
 def _overdue(ref: QueueRef, config: Config) -> Term:
@@ -93,11 +166,11 @@ def _poison() -> Term:
 def _orphan_watch(config: Config) -> Term:
     is_set = config.orphans_every != Config().orphans_every
     origin = "configuration: orphans in [intervals]" if is_set else BY_DEFAULT
-    note = "It looks at every active job, gives its verdict and changes nothing."
-    return Term("Orphan-watch", f"observes, every {duration(config.orphans_every * 1000)}", origin, note, is_set)
+    note = "So often it looks at every active job and gives its verdict."
+    return Term("Orphan-watch looks", f"every {duration(config.orphans_every * 1000)}", origin, note, is_set)
 
 
-def _deployment(deployment: Deployment) -> Term:
+def _deployment(deployment: Deployment | Database) -> Term:
     name = shown(deployment.name)
     if deployment.read_only:
         note = "Nothing in it is changed from here, by nobody."
@@ -120,7 +193,7 @@ def _is_default(config: Config, name: str) -> bool:
     return bool(getattr(config.thresholds, name) == getattr(_DEFAULTS, name))
 
 
-def _no_change(deployment: Deployment) -> str:
+def _no_change(deployment: Deployment | Database) -> str:
     if not deployment.read_only:
         return ""
     return f"The deployment {shown(deployment.name)} is configured to be read only."

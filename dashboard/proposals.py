@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from dashboard import confirmation, matching
 from dashboard.live import mirror
 from dashboard.wishes import JOBS_LIMIT, Wish
-from recovery.actions import runner
+from recovery import config
+from recovery.actions import catalog, runner
 from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.runner import Preview
 from recovery.backends import operator
@@ -20,6 +21,7 @@ from recovery.domain.refs import JobRef, QueueRef, shown
 from recovery.domain.verdicts import Kind
 from recovery.errors import Forbidden, Unsupported
 from recovery.reads import lists
+from recovery.reads.tables import is_table
 
 NAMES_SHOWN = 5  # jobs named in the dialog; a person knows theirs by then
 REASONS_SHOWN = 8  # different refusals
@@ -79,6 +81,15 @@ class Proposal:
     @property
     def entry(self) -> Entry:
         return ENTRIES[self.wish.act]
+
+    @property
+    def of_rows(self) -> bool:
+        """Of job tables, and of nothing else."""
+        return bool(self.orders) and all(is_table(config.current(), order.queue) for order in self.orders)
+
+    @property
+    def effect(self) -> str:
+        return catalog.effect(self.wish.act, of_rows=self.of_rows)
 
     @property
     def options(self) -> Options:
@@ -156,12 +167,12 @@ class Proposal:
     @property
     def change(self) -> str:
         if self.is_on_queue:
-            return f"{self._about}{self.entry.effect}"
+            return f"{self._about}{self.effect}"
         if self.size == 1:
-            return self.entry.effect
+            return self.effect
         if self.size == 0:
             return "Nothing."
-        return f"{'All of them' if self.size is None else _jobs(self.size)}. {self.entry.effect}"
+        return f"{'All of them' if self.size is None else _jobs(self.size)}. {self.effect}"
 
     @property
     def named(self) -> tuple[dict[str, str], ...]:

@@ -61,9 +61,12 @@ def _cells(row: JobRow, now: int, see: Discretion, longest_lock: int) -> Cells:
 
 def workers(found: Iterable[Worker]) -> list[Cells]:
     """Redis counts a connection's age and idleness in seconds."""
-    return [
-        {"worker": worker, "connected": age(worker.age * SECOND), "idle": age(worker.idle * SECOND)} for worker in found
-    ]
+    return [{"worker": worker, "connected": _since(worker.age), "idle": _since(worker.idle)} for worker in found]
+
+
+def _since(seconds: int) -> str:
+    """ "" where nobody knows, as of the owner of a row."""
+    return age(seconds * SECOND) if seconds >= 0 else ""
 
 
 def durations(found: Durations) -> Cells:

@@ -23,7 +23,7 @@ _MAY = {
     Scope.READ: "sees queues, jobs and what is stuck, with payloads redacted",
     Scope.PAYLOADS: "sees payloads as they are; goes with read",
     Scope.ACT: "acts on one job at a time; with bulk on several, and on queues",
-    Scope.BULK: "orders runs over many jobs, watches them, stops them",
+    Scope.BULK: "orders runs over many jobs, watches them, stops them; edits policies, runs scanners",
     Scope.AUDIT: "reads the audit",
 }
 

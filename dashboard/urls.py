@@ -13,15 +13,19 @@ from dashboard.views import (
     act,
     audit,
     banner,
+    brakes,
     bulk,
     errors,
     health,
     job,
     overview,
     palette,
+    policies,
     queue,
     reference,
     restore,
+    scan,
+    scanners,
     search,
     stuck,
     tokens,
@@ -86,7 +90,20 @@ ACTS = [
     path("audit/<int:number>", audit.entry, name="audit-entry"),
     path("audit/<int:number>/restore", restore.restore, name="audit-restore"),
 ]
-urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *API]
+SCANNERS = [
+    path("scanners", scanners.page, name="scanners"),
+    path("scanners/now", scanners.now, name="scanners-now"),
+    path("scanners/policies", policies.table, name="policies"),
+    path("scanners/policy", policies.edit, name="policy-edit"),
+    path("scanners/release", brakes.release, name="brake-release"),
+    path("scanners/runs/<int:pk>", scanners.run, name="scan-run"),
+    path("scanners/runs/<int:pk>/now", scanners.finds, name="scan-run-now"),
+    path("scanners/<str:scanner>", scanners.scanner, name="scanner"),
+    path("scanners/<str:scanner>/now", scanners.runs, name="scanner-now"),
+    path("scanners/<str:scanner>/order", scan.order, name="scan-order"),
+    path("scanners/<str:scanner>/pause", scan.pause, name="scanner-pause"),
+]
+urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *API]
 
 handler400 = errors.bad_request
 handler403 = errors.forbidden

@@ -69,8 +69,12 @@ class JobLine(JobName):
     stalls: int
     worker: str | None = Field(description="The last worker that named itself.")
     lock_known: bool = Field(description="False: we may not look for its lock.")
-    lock_ttl: int | None = Field(description="Milliseconds left; null: no lock, or one that never ends.")
+    lock_ttl: int | None = Field(
+        description="Milliseconds left; null: no lock, or one that never ends. Of a row: of its lease or its heartbeat."
+    )
     has_lock: bool | None
+    lease_until: int | None = Field(description="Of a row of a job table.")
+    heartbeat_at: int | None = Field(description="Of a row of a job table.")
     progress: str | None
     reason: str | None = Field(description="Why it failed, in one line.")
     missing: bool = Field(description="An id in a list without a job.")
@@ -94,6 +98,8 @@ class JobLine(JobName):
             "worker": shown(row.worker) or None,
             "lock_known": row.lock_known,
             "lock_ttl": row.lock.ttl if row.lock else None,
+            "lease_until": row.lease_until,
+            "heartbeat_at": row.heartbeat_at,
             "has_lock": row.lock is not None if row.lock_known else None,
             "progress": plain(see.payload(row.progress)) or None,
             "reason": plain(see.text(row.reason)) or None,

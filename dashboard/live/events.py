@@ -48,7 +48,11 @@ def tick(image: Image, now_ms: int) -> bytes:
         "now": now_ms,
         "stale": health.stale,
         "reason": health.reason,
-        "problems": [*([health.lack] if health.lack else []), *(_problems(snapshot) if snapshot else [])],
+        "problems": [
+            *([health.lack] if health.lack else []),
+            *(_problems(snapshot) if snapshot else []),
+            *_held(image),
+        ],
     }
     return event("tick", values, id="" if number is None else str(number))
 
@@ -56,6 +60,11 @@ def tick(image: Image, now_ms: int) -> bytes:
 def _problems(snapshot: Snapshot) -> list[str]:
     """Deployments that do not answer, in a sentence each."""
     return [f"{sample.name}: {sample.error}" for sample in snapshot.deployments if sample.error]
+
+
+def _held(image: Image) -> list[str]:
+    """Without the time that is left: a page asks anew when this changes."""
+    return [f"{name}: scanners hold" for name in image.held]
 
 
 def bye(ending: Ending) -> bytes:

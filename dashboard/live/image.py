@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recovery.domain.counts import Snapshot
+from recovery.domain.scans import Scan
 from recovery.errors import StoreError
-from recovery.reads import snapshots
+from recovery.reads import held, pulses, snapshots
 from recovery.reads.leading import Sign
+from recovery.reads.pulses import Pulse
 
 MISSED_COLLECTS = 3  # one late snapshot is no news, three are
 LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second
@@ -47,6 +50,9 @@ class Image:
 
     def __init__(self, collect_every: float) -> None:
         self.snapshot: Snapshot | None = None
+        self.leader: Sign | None = None  # who takes the snapshots; None: nobody, or not known
+        self.held: tuple[str, ...] = ()  # deployments whose brake holds
+        self.pulses: Mapping[Scan, Pulse] = {}  # the last runs of the scanners
         self._raw: bytes | None = None
         self._stale_after_ms = max(LEAST_STALE_MS, int(collect_every * 1000 * MISSED_COLLECTS))
         self._error = ""
@@ -54,12 +60,22 @@ class Image:
         self._scheduler_alive: bool | None = None
         self._is_unled = False
 
-    def take(self, raw: bytes | None, scheduler: bytes | None) -> None:
-        """A good answer: a snapshot, or none, which leaves the last one standing; and who takes them, as it says."""
+    def take(
+        self,
+        raw: bytes | None,
+        scheduler: bytes | None,
+        brakes: bytes | None = None,
+        scanners: Mapping[bytes, bytes] | None = None,
+    ) -> None:
+        """A good answer: a snapshot, or none, which leaves the last one standing; who takes them, as it says; which
+        brakes hold; and when each scanner last ran.
+        """
         if raw is not None and raw != self._raw:
             self.snapshot = snapshots.decode(raw)
             self._raw = raw
-        sign = Sign.decode(scheduler)
+        self.leader = sign = Sign.decode(scheduler)
+        self.held = held.decode(brakes)
+        self.pulses = pulses.decoded(scanners or {})
         self._scheduler_alive = scheduler is not None
         self._is_unled = sign is not None and not sign.leads
         self._error, self._failing_since_ms = "", None
@@ -68,7 +84,7 @@ class Image:
         """No newer one can be read; the last snapshot stands."""
         self._error = _sentence(failure)
         self._failing_since_ms = self._failing_since_ms or now_ms
-        self._scheduler_alive, self._is_unled = None, False
+        self._scheduler_alive, self._is_unled, self.leader = None, False, None
 
     def health(self, now_ms: int) -> Health:
         age = None if self.snapshot is None else max(0, now_ms - self.snapshot.taken_at)

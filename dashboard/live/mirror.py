@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from threading import Lock
 from typing import Any
@@ -23,7 +23,10 @@ from recovery import config
 from recovery.connections import aio, faults, state
 from recovery.connections.registry import registry
 from recovery.domain.counts import Snapshot
+from recovery.domain.scans import Scan
 from recovery.errors import UnstallError
+from recovery.reads.leading import Sign
+from recovery.reads.pulses import Pulse
 from recovery.reads.snapshots import OtherVersion
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,19 @@ def newest() -> Snapshot | None:
 def health() -> Health:
     """How good `newest()` is."""
     return _image().health(_now_ms())
+
+
+def leader() -> Sign | None:
+    """Which scheduler feeds the pages; None: none does, or nobody knows."""
+    return _image().leader
+
+
+def pulses() -> Mapping[Scan, Pulse] | None:
+    """The last runs of the scanners, from memory alone; None where no mirror runs, or when it cannot read."""
+    source = _source
+    if source is None or source.image.health(_now_ms()).error:
+        return None
+    return source.image.pulses
 
 
 def _image() -> Image:
@@ -99,10 +115,12 @@ class Mirror:
         question = client.pipeline(transaction=False)
         question.get(state.SNAPSHOT)
         question.get(state.SCHEDULER)
+        question.get(state.HELD)
+        question.hgetall(state.SCANNERS)
         with faults.guarded(client):
             async with asyncio.timeout(ANSWER_SECONDS):
-                raw, scheduler = await question.execute()
-        await asyncio.to_thread(self.image.take, raw, scheduler)
+                answers = await question.execute()
+        await asyncio.to_thread(self.image.take, *answers)
         self._tell()
 
     def _failed(self, failure: Exception) -> None:
@@ -155,9 +173,11 @@ class _OnDemand:
             question = store.pipeline(transaction=False)
             question.get(state.SNAPSHOT)
             question.get(state.SCHEDULER)
+            question.get(state.HELD)
+            question.hgetall(state.SCANNERS)
             with faults.guarded(store):
-                raw, scheduler = question.execute()
-            image.take(raw, scheduler)
+                answers = question.execute()
+            image.take(*answers)
         except (UnstallError, OtherVersion) as failure:
             image.fail(failure, _now_ms())
 

@@ -82,7 +82,7 @@ def _ask(
     context = {
         "wish": proposal.wish,
         "proposal": proposal,
-        "choices": choices.choices(proposal.wish.act, options, proposal.needs),
+        "choices": choices.choices(proposal.wish.act, options, proposal.needs, of_rows=proposal.of_rows),
         "token": confirmation.token(request.user, proposal.shown),
         "reason": request.POST.get("reason", "")[:REASON_LIMIT],
         "word": request.POST.get("word", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
@@ -10,14 +11,21 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from dashboard.live import mirror
 from dashboard.models import User
+from recovery import config
+from recovery.domain.scans import Scan
+from recovery.reads.pulses import Pulse
+from recovery.reads.scans import every, is_late
 
 log = logging.getLogger(__name__)
 
 
 @login_not_required
 def alive(request: HttpRequest) -> HttpResponse:
-    """The process answers. No I/O: a dead Redis is no reason to restart us."""
-    return _uncached(HttpResponse("alive\n", content_type="text/plain"))
+    """The process answers, and says how long ago each scanner last succeeded; null where it is not known.
+
+    No I/O: neither a dead Redis nor a scanner that fails is a reason to restart us.
+    """
+    return _uncached(JsonResponse({"alive": True, "scanners": _scanners(int(time.time() * 1000))}))
 
 
 @login_not_required
@@ -26,6 +34,21 @@ def ready(request: HttpRequest) -> HttpResponse:
     reasons = [reason for reason in (_database(), *_snapshot()) if reason]
     body = {"ready": not reasons, "reasons": reasons}
     return _uncached(JsonResponse(body, status=503 if reasons else 200))
+
+
+def _scanners(now: int) -> dict[str, dict[str, object]] | None:
+    known = mirror.pulses()
+    if known is None:
+        return None
+    return {scan.value: _succeeded(scan, known[scan], now) for scan in Scan if scan in known}
+
+
+def _succeeded(scan: Scan, pulse: Pulse, now: int) -> dict[str, object]:
+    at = pulse.succeeded_at
+    return {
+        "succeeded_ms_ago": None if at is None else max(0, now - at),
+        "late": is_late(every(config.current(), scan), at, now),
+    }
 
 
 def _database() -> str:

@@ -16,6 +16,7 @@ from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.tree import Tree, tree
 from recovery.backends.base import LOAD_LIMIT
+from recovery.domain.counts import Library
 from recovery.domain.jobs import Job, State, Text
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.timeline import timeline
@@ -103,7 +104,9 @@ def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
     longest = lists.longest_locks.seen(queue.ref, (job.row,)) if job.row.state is State.ACTIVE else 0
     verdict = stuck.of_rows(queue, (job.row,), mirror.newest(), now).get(job.row.id)
     lock = rows.lock_bar(job.row, longest) if job.row.state is State.ACTIVE else None
-    told, found = timeline(job, now, reason=see.text(job.row.reason)), incidents.of_job(job.row.ref)
+    is_table = queue.flavour.library is Library.TABLE
+    told = timeline(job, now, reason=see.text(job.row.reason), of_row=is_table)
+    found = incidents.of_job(job.row.ref)
     return {
         **(verdicts.cells(verdict) if verdict else {}),
         "acts": _acts(request, queue, job, verdict),
@@ -114,6 +117,7 @@ def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
         "events": past.woven(told, audit.of_job(job.row.ref), found, now),
         "lock": verdicts.lock(lock, verdict) if lock else None,
         "progress": see.payload(job.row.progress),
+        "is_table": is_table,
     }
 
 
@@ -126,12 +130,14 @@ def _acts(request: HttpRequest, queue: Queue, job: Job, verdict: Verdict | None)
 
 def _tabs(queue: Queue, job: Job) -> list[Tab]:
     """The error first when there is one that counts; what does not exist has no tab."""
-    tabs = [Tab("data", "Data"), Tab("options", "Options")]
+    is_table = queue.flavour.library is Library.TABLE
+    tabs = [Tab("data", "Data")] if is_table else [Tab("data", "Data"), Tab("options", "Options")]
     if job.result.size:
         tabs.append(Tab("result", "Result"))
     if job.reason or job.stack or job.deferred_failure:
         tabs.insert(0 if job.row.state is State.FAILED else len(tabs), Tab("error", "Error", len(job.stack) or ""))
-    tabs.append(Tab("logs", "Logs", job.log_count))
+    if not is_table:
+        tabs.append(Tab("logs", "Logs", job.log_count))
     if queue.capabilities.families and (job.row.parent or job.has_children):
         tabs.append(Tab("family", "Family"))
     return [*tabs, Tab("raw", "Raw", len(job.fields))]

@@ -11,17 +11,19 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from dashboard import addresses, buttons, policy, rows, verdicts
+from dashboard import addresses, buttons, policy, policy_table, rows, verdicts
 from dashboard.access import may_see_payloads, role_of
 from dashboard.charts import throughput
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from recovery import config
+from recovery.domain.counts import Library
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
+from recovery.domain.row_verdicts import Terms
 from recovery.domain.series import HOURS
 from recovery.errors import StoreError
-from recovery.reads import history, lists, runs, stuck
+from recovery.reads import history, lists, runs, stuck, tables
 from recovery.reads.lists import Queue
 from recovery.reads.shared import Shared
 
@@ -79,6 +81,8 @@ def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]
     return {
         "queue": queue,
         "sample": queue.sample,
+        "is_table": queue.flavour.library is Library.TABLE,
+        "sweep": _sweep(queue, now),
         "old": _old(queue),
         "tabs": tabs,
         "tab": chosen,
@@ -90,6 +94,14 @@ def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]
         "back": back,
         **_contents(request, queue, chosen, now),
     }
+
+
+def _sweep(queue: Queue, now: int) -> Terms | None:
+    """How the rows of a job table are put back; None for a queue in Redis."""
+    if queue.flavour.library is not Library.TABLE:
+        return None
+    current = config.current()
+    return tables.terms(current, queue.ref, now, tables.book(current))
 
 
 def _old(queue: Queue) -> str:
@@ -106,7 +118,8 @@ def _tabs(queue: Queue) -> list[Tab]:
     tabs = [Tab(state.value, _title(state), _count(queue, state), state) for state in can.states]
     if can.schedulers:
         tabs.append(Tab("schedulers", "Schedulers"))
-    tabs.append(Tab("workers", "Workers", sample.workers if sample else None))
+    hands = ("owners", "Owners") if queue.flavour.library is Library.TABLE else ("workers", "Workers")
+    tabs.append(Tab(*hands, sample.workers if sample else None))
     tabs.append(Tab("policy", "Policy"))
     tabs.append(Tab("history", "History"))
     return tabs
@@ -178,9 +191,11 @@ def _workers(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
 def _policy(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
     current = config.current()
     return {
+        "duties": policy.duties(queue, current, now),
         "terms": policy.terms(queue, current, stuck.newest()),
         "rights": policy.rights(queue, current),
         "role": role_of(request.user),
+        "policy_url": policy_table.Place(queue.ref.deployment, queue.ref.base).address,
     }
 
 
@@ -202,7 +217,7 @@ def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
     }
 
 
-_PARTS = {"schedulers": _schedulers, "workers": _workers, "policy": _policy, "history": _history}
+_PARTS = {"schedulers": _schedulers, "workers": _workers, "owners": _workers, "policy": _policy, "history": _history}
 
 
 def _size(request: HttpRequest) -> int:

@@ -20,7 +20,8 @@
     if (event.detail.target !== dialog) return;
     if (!dialog.open && dialog.childElementCount) dialog.showModal();
     const wrong = dialog.querySelector("[aria-invalid]");
-    const field = wrong || dialog.querySelector("textarea, footer [data-kind]");
+    const first = dialog.querySelector("[data-first]");
+    const field = wrong || first || dialog.querySelector("textarea, footer [data-kind]");
     if (field && !dialog.contains(document.activeElement.closest("fieldset, .field"))) field.focus();
   });
 

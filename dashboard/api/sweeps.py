@@ -1,0 +1,57 @@
+"""/sweeps: a worker that takes its jobs from a table says that it has just started."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+from pydantic import ConfigDict
+
+from dashboard.api.actions import named
+from dashboard.api.caller import guarded
+from dashboard.api.names import NAME_LIMIT
+from dashboard.scopes import Scope
+from recovery.connections.registry import registry
+from recovery.domain.refs import shown
+from recovery.scanners.crew import starting
+
+router = Router(tags=["Scanners"])
+OWNER_LIMIT = 300  # characters
+
+
+class WorkerStart(Schema):
+    """Before it takes its first row."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"table": "app/imports", "owner": "importer-1"}}
+    )
+
+    table: str = Field(max_length=NAME_LIMIT, description="DATABASE/ID of the table, as a queue is written.")
+    owner: str = Field(
+        default="", max_length=OWNER_LIMIT, description="Only rows of this owner; to be given where several work."
+    )
+
+
+class Swept(Schema):
+    """What became of the rows that were left running."""
+
+    looked: int
+    acted: int
+    refused: int
+    holds: list[str] = Field(description="What held something back.")
+    faults: list[str]
+
+
+@router.post("/sweeps", **guarded(Scope.BULK), response=Swept, url_name="sweeps", summary="A worker has started")
+def start(request: HttpRequest, wanted: WorkerStart) -> Swept:
+    """Rows left running by a process that is no more go back to wait, or fail when their attempts are used up.
+
+    Done when this answers, as far as the policy of the table lets it.
+    """
+    report = starting(registry(), named(wanted.table), owner=wanted.owner)
+    return Swept(
+        looked=report.looked,
+        acted=report.acted,
+        refused=report.refused,
+        holds=[shown(hold) for hold in report.holds],
+        faults=[shown(fault) for fault in report.faults],
+    )

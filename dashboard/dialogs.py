@@ -1,0 +1,76 @@
+"""Asking before something is changed, and saying that it was: in a dialog, or as pages for who has no scripts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+
+from recovery.actions.audit import REASON_LIMIT
+
+NO_REASON = "Say why. It is what the audit tells whoever asks later."
+_DIALOG, _PAGE = "dialogs/_dialog.html", "dialogs/page.html"
+
+
+def ask(request: HttpRequest, form: str, title: str, context: dict[str, Any], *, about: str = "") -> HttpResponse:
+    """`form`: the template of the form. `about`: the name that ends the title. With what was written so far."""
+    told = {
+        "form_name": form,
+        "title": title,
+        "about": about,
+        "is_dialog": is_dialog(request),
+        "reason": reason(request),
+    }
+    # A dialog that says no is an answer like any other: htmx shows what comes with 200.
+    response = render(request, _DIALOG if is_dialog(request) else _PAGE, told | context)
+    response["HX-Push-Url"] = "false"  # the dialog's link is no place to come back to
+    return response
+
+
+def done(request: HttpRequest, words: str, back: str) -> HttpResponse:
+    """Nothing has to be read any more: a toast, and the page shows what is now."""
+    if not is_dialog(request):
+        messages.success(request, words)
+        return redirect(back)
+    response = HttpResponse(status=204)
+    response["HX-Trigger"] = json.dumps({"unstall:acted": None, "unstall:toast": {"text": words, "tone": "good"}})
+    return response
+
+
+def go(request: HttpRequest, url: str) -> HttpResponse:
+    """To the page where what was begun can be followed."""
+    if not is_dialog(request):
+        return redirect(url)
+    response = HttpResponse(status=204)
+    response["HX-Redirect"] = url
+    return response
+
+
+def reason(request: HttpRequest) -> str:
+    return request.POST.get("reason", "").strip()[:REASON_LIMIT]
+
+
+def lacks_reason(request: HttpRequest) -> dict[str, str]:
+    """What is wrong with what was posted, by the name of its field."""
+    return {} if reason(request) else {"reason": NO_REASON}
+
+
+def is_dialog(request: HttpRequest) -> bool:
+    return "HX-Request" in request.headers
+
+
+def here(request: HttpRequest, address: str) -> str:
+    """Where the form is posted to, with the way back."""
+    said = back(request, "")
+    return f"{address}{'&' if '?' in address else '?'}{urlencode({'back': said})}" if said else address
+
+
+def back(request: HttpRequest, otherwise: str) -> str:
+    """Where the person came from, only into our own house."""
+    said = request.GET.get("back", "")
+    is_ours = said.startswith("/") and url_has_allowed_host_and_scheme(said, allowed_hosts=None)
+    return said if is_ours else otherwise

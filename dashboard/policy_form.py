@@ -1,0 +1,254 @@
+"""The form of a policy: every setting of one place, what counts without it, and back into the words of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.domain.ages import SECOND
+from recovery.domain.backoff import ANY, Backoff
+from recovery.domain.policies import BACKOFF, NAMES, NEVER, NOTE, SIGNATURES, Resolved
+from recovery.domain.policy import MAY_RELEASE, NEEDS_NOTE, Duty, Mode, Scanner
+from recovery.errors import Problem
+
+ROWS_LIMIT = 60  # of the backoff table in a form; the file takes more
+_FRESH = 2  # empty rows, so that something can be added without scripts
+_COLUMNS = ("attempts", "first", "factor", "longest", "jitter")
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,6})?", re.ASCII)
+_SAID = {"true": True, "false": False}
+_ABOUT = {
+    Scanner.ORPHAN_WATCH: "Requeues jobs whose holder is gone for good, as soon as that is proven.",
+    Scanner.STALE_CHECK: "Puts right whatever has been stuck for long, whoever should have done it.",
+    Scanner.RELAUNCH_FAILED: "Sends failed jobs back to work, within the budget and the breakers.",
+    Scanner.STARTUP_SWEEP: "Job tables only: rows that a process which is no more left running.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One field. `without`: what counts when it is left empty."""
+
+    name: str
+    label: str
+    value: str
+    without: str = ""
+    wrong: str = ""
+    values: tuple[tuple[str, str], ...] = ()  # of a select
+
+    @property
+    def id(self) -> str:
+        return f"policy-{self.name.replace('.', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one scanner may do. `warns`: it would be armed, and observes nevertheless without a note."""
+
+    scanner: str
+    about: str
+    inputs: tuple[Input, ...]
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """One line of the backoff table."""
+
+    number: int
+    inputs: tuple[Input, ...]
+    wrong: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    parts: tuple[Part, ...]
+    pauses: tuple[Pause, ...]
+    never: tuple[Input, ...]
+    note: Input
+    pauses_below: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()  # what belongs to no field
+
+
+def read(posted: Mapping[str, str]) -> dict[str, Any]:
+    """What was filled in, as it would stand in the file. What is no number stays a text, so that it is refused."""
+    written: dict[str, Any] = {}
+    for scanner in Scanner:
+        if told := _duty(posted, scanner):
+            written[scanner.field] = told
+    if table := _backoff(posted):
+        written[BACKOFF] = table
+    lists = {kind: _lines(posted.get(f"{NEVER}.{kind}", "")) for kind in (NAMES, SIGNATURES)}
+    if told := {kind: entries for kind, entries in lists.items() if entries}:
+        written[NEVER] = told
+    if note := posted.get(NOTE, "").strip():
+        written[NOTE] = note
+    return written
+
+
+def form(
+    written: Mapping[str, Any], below: Resolved, problems: Iterable[Problem] = (), scanners: Iterable[Scanner] = Scanner
+) -> Form:
+    """`below`: the policy without what is edited here. `problems` of an earlier try stand beside their fields.
+    `scanners` that come by at all; what is written of others is shown too.
+    """
+    shown = {*scanners, *(one for one in Scanner if one.field in written)}
+    wrong = {problem.key: f"It {problem.problem} {problem.remedy}" for problem in problems}
+    parts = tuple(_part(scanner, written, below, wrong) for scanner in Scanner if scanner in shown)
+    pauses = tuple(_pauses(_table(written, BACKOFF), wrong))
+    never = tuple(_never(kind, _table(written, NEVER), below, wrong) for kind in (NAMES, SIGNATURES))
+    note = _text(written, NOTE)
+    named = Input(NOTE, "Why its jobs may run twice", note, below.policy.idempotency, wrong.pop(NOTE, ""))
+    left = tuple(f"{key}: {said}" for key, said in wrong.items())
+    return Form(parts, pauses, never, named, below.policy.backoffs.words, left)
+
+
+def twice(posted: Mapping[str, str]) -> tuple[Problem, ...]:
+    """A name that stands in two lines of the backoff table: only one of them would count."""
+    names = [name for name, _ in _filled(posted)]
+    again = dict.fromkeys(name for name in names if names.count(name) > 1)
+    return tuple(Problem(f"{BACKOFF}.{name}", "stands there twice.", "Keep one of the lines.") for name in again)
+
+
+# -- what was posted
+
+
+def _duty(posted: Mapping[str, str], scanner: Scanner) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if mode := posted.get(f"{scanner.field}.mode", ""):
+        told["mode"] = mode
+    for name in ("after", "most"):
+        if said := posted.get(f"{scanner.field}.{name}", "").strip():
+            told[name] = _number(said)
+    if release := posted.get(f"{scanner.field}.release", ""):
+        told["release"] = _SAID.get(release, release)
+    return told
+
+
+def _backoff(posted: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: {column: _number(said) for column in _COLUMNS if (said := posted.get(f"{row}.{column}", "").strip())}
+        for name, row in _filled(posted)
+    }
+
+
+def _filled(posted: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The lines of the table in which anything stands: their name, and how their fields begin."""
+    rows = [f"{BACKOFF}.{number}" for number in range(ROWS_LIMIT) if f"{BACKOFF}.{number}.name" in posted]
+    said = [(posted[f"{row}.name"].strip(), row) for row in rows]
+    return [
+        (name, row) for name, row in said if name or any(posted.get(f"{row}.{one}", "").strip() for one in _COLUMNS)
+    ]
+
+
+def _number(said: str) -> int | float | str:
+    if not _NUMBER.fullmatch(said):
+        return said
+    return float(said) if "." in said else int(said)
+
+
+def _lines(said: str) -> list[str]:
+    return list(dict.fromkeys(line.strip() for line in said.splitlines() if line.strip()))
+
+
+# -- what is shown
+
+
+def _part(scanner: Scanner, written: Mapping[str, Any], below: Resolved, wrong: dict[str, str]) -> Part:
+    told, duty = _table(written, scanner.field), below.policy.duty(scanner)
+
+    def shown(name: str, label: str, without: str, values: Sequence[tuple[str, str]] = ()) -> Input:
+        key = f"{scanner.field}.{name}"
+        return Input(key, label, _said(told.get(name)), without, wrong.pop(key, ""), tuple(values))
+
+    inputs = [
+        shown("mode", "Mode", "", _choice(f"as below: {duty.mode.value}s", _modes())),
+        shown("after", "After, seconds", _seconds(duty.after)),
+        shown("most", "Most in a run", str(duty.most)),
+    ]
+    if scanner in MAY_RELEASE:
+        without = f"as below: {'yes' if duty.release else 'no'}"
+        inputs.append(shown("release", "Release locks", "", _choice(without, (("true", "yes"), ("false", "no")))))
+    return Part(scanner.value, _ABOUT[scanner], tuple(inputs), _lacks_note(scanner, told, duty, written, below))
+
+
+def _lacks_note(
+    scanner: Scanner, told: Mapping[str, Any], duty: Duty, written: Mapping[str, Any], below: Resolved
+) -> bool:
+    acts = told.get("mode", duty.mode.value) == Mode.ACT.value
+    return acts and scanner in NEEDS_NOTE and not (_text(written, NOTE) or below.policy.idempotency).strip()
+
+
+def _choice(without: str, values: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return ("", without), *values
+
+
+def _modes() -> tuple[tuple[str, str], ...]:
+    return tuple((mode.value, f"{mode.value}s") for mode in Mode)
+
+
+def _pauses(table: Mapping[str, Any], wrong: dict[str, str]) -> Iterable[Pause]:
+    without = _columns(Backoff())  # what a line leaves out is as it is built in, not as below
+    rows: list[tuple[str, Any]] = [*table.items(), *[("", {})] * _FRESH]
+    for number, (name, line) in enumerate(rows[:ROWS_LIMIT]):
+        about = f"{BACKOFF}.{name}"
+        said = [wrong.pop(key) for key in sorted(wrong) if name and (key == about or key.startswith(f"{about}."))]
+        told = line if isinstance(line, dict) else {}
+        named = Input(f"{BACKOFF}.{number}.name", "Job name", name, f"{ANY} is every other job" if not name else "")
+        others = (
+            Input(f"{BACKOFF}.{number}.{column}", _HEADS[column], _said(told.get(column)), without[column])
+            for column in _COLUMNS
+        )
+        yield Pause(number, (named, *others), " ".join(said))
+
+
+_HEADS = {
+    "attempts": "Relaunches",
+    "first": "First after, seconds",
+    "factor": "Then times",
+    "longest": "At most, seconds",
+    "jitter": "Jitter, 0 to 1",
+}
+
+
+def _columns(backoff: Backoff) -> dict[str, str]:
+    return {
+        "attempts": str(backoff.attempts),
+        "first": _seconds(backoff.first),
+        "factor": f"{backoff.factor:g}",
+        "longest": _seconds(backoff.longest),
+        "jitter": f"{backoff.jitter:g}",
+    }
+
+
+def _never(kind: str, told: Mapping[str, Any], below: Resolved, wrong: dict[str, str]) -> Input:
+    entries = told.get(kind)
+    value = "\n".join(map(str, entries)) if isinstance(entries, list) else ""
+    already = sorted(below.policy.never.names if kind == NAMES else below.policy.never.signatures)
+    label = "Jobs with these names" if kind == NAMES else "Errors that hold these words"
+    key = f"{NEVER}.{kind}"
+    return Input(key, label, value, ", ".join(already), wrong.pop(key, ""))
+
+
+def _table(written: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Another version may have written anything."""
+    found = written.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(written: Mapping[str, Any], name: str) -> str:
+    found = written.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "" if value is None else str(value)
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / SECOND:g}"

@@ -1,0 +1,209 @@
+"""All policies in one table: first what counts everywhere, then each queue, those with words of their own first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from dashboard.policy import scanners_of
+from dashboard.wishes import NotUnderstood
+from recovery.config import Config
+from recovery.domain.ages import age
+from recovery.domain.counts import Flavour, Snapshot
+from recovery.domain.policies import DUTY, NOTE, Origin, Resolved, Source
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import QueueRef, shown, slug, unslug
+from recovery.reads.policies import Book
+
+SIZE = 25  # rows on a page, as a queue's lists begin with
+_NO_NOTE = "armed, but nobody wrote down why its jobs may run twice"
+_NAME_LIMIT = 4096  # characters of an address
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """What a policy is written for. `deployment` "": any, `base` "": all queues."""
+
+    deployment: str = ""
+    base: str = ""
+
+    @classmethod
+    def of(cls, asked: Mapping[str, str]) -> Place:
+        """`?deployment=main` or `?queue=main/bull:mail`; neither: everywhere. Raises NotUnderstood."""
+        queue = asked.get("queue", "")
+        if not queue:
+            return cls(asked.get("deployment", ""))
+        deployment, slash, base = queue[:_NAME_LIMIT].partition("/")
+        try:
+            if slash and base:
+                return cls(deployment, unslug(base))
+        except ValueError:
+            pass
+        raise NotUnderstood("The address names no queue. Perhaps it was cut when it was copied.")
+
+    @property
+    def ref(self) -> QueueRef:
+        return QueueRef(self.deployment, self.base)
+
+    @property
+    def label(self) -> str:
+        return shown(self.base or self.deployment) or "all queues"
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        if self.base:
+            return shown(self.base) + (f" in {shown(self.deployment)}" if self.deployment else " in any deployment")
+        return f"all queues of {shown(self.deployment)}" if self.deployment else "all queues"
+
+    @property
+    def address(self) -> str:
+        """Where it is edited."""
+        told = {"queue": f"{self.deployment}/{slug(self.base)}"} if self.base else {"deployment": self.deployment}
+        asked = urlencode({name: value for name, value in told.items() if value}, safe="/:")
+        return reverse("policy-edit") + (f"?{asked}" if asked else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One scanner at one place. `state`: acts, observes; "" where it has nothing to look at."""
+
+    scanner: str
+    state: str = ""
+    words: str = ""
+    origin: str = ""  # "" for what is by default
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    place: Place
+    queue_url: str  # "" for what is no single queue that we know
+    cells: tuple[Cell, ...]
+    note: str = ""  # why its jobs may run twice, where that is said for this very place
+    is_withheld: bool = False  # an edit cannot be read, so nothing acts
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    rows: tuple[Row, ...]
+    matching: int
+    before: int | None = None  # where the page before begins
+    after: int | None = None
+    scanners: tuple[Scanner, ...] = tuple(Scanner)
+
+
+def table(book: Book, snapshot: Snapshot | None, config: Config, now: int, *, term: str = "", start: int = 0) -> Table:
+    """`term`: only places whose names hold it."""
+    known, own = flavours(snapshot), _own(book)
+    places = [place for place in _places(own, known, config) if term.casefold() in place.words.casefold()]
+    start = min(start, max(0, len(places) - 1)) // SIZE * SIZE
+    listed = places[start : start + SIZE]
+    rows = tuple(_row(place, book.of(place.ref), known.get(place.ref), config, now) for place in listed)
+    return Table(
+        rows,
+        len(places),
+        start - SIZE if start else None,
+        start + SIZE if start + SIZE < len(places) else None,
+    )
+
+
+def acting(book: Book, known: Mapping[QueueRef, Flavour], config: Config) -> dict[Scanner, tuple[int, int]]:
+    """In how many of the queues each scanner may act, and of how many that are its business."""
+    own, common = _own(book), dict[str, Resolved]()
+    counts = {scanner: [0, 0] for scanner in Scanner}
+    for ref, flavour in known.items():
+        if {Place(ref.deployment, ref.base), Place("", ref.base)} & own:
+            found = book.of(ref)
+        else:  # of queues without words of their own one stands for all
+            general = QueueRef(ref.deployment, "")
+            found = common.get(ref.deployment) or common.setdefault(ref.deployment, book.of(general))
+        is_free = not _barred(ref.deployment, flavour, config)
+        for scanner in filter(lambda scanner: _concerns(scanner, flavour), Scanner):
+            counts[scanner][0] += is_free and found.policy.may_act(scanner)
+            counts[scanner][1] += 1
+    return {scanner: (count[0], count[1]) for scanner, count in counts.items()}
+
+
+def flavours(snapshot: Snapshot | None) -> dict[QueueRef, Flavour]:
+    return {sample.ref: sample.flavour for sample in snapshot.queues} if snapshot else {}
+
+
+def _concerns(scanner: Scanner, flavour: Flavour | None) -> bool:
+    """None: of any kind, as far as is known."""
+    return flavour is None or scanner in scanners_of(flavour)
+
+
+def _barred(deployment: str, flavour: Flavour | None, config: Config) -> str:
+    """Why nothing acts there whatever the policy says; "" when something may."""
+    if any(place.read_only for place in config.places if place.name == deployment):
+        return "the deployment is read-only"
+    return "read-only: its kind is not known well enough" if flavour and flavour.read_only else ""
+
+
+def _own(book: Book) -> frozenset[Place]:
+    origins = [layer.origin for layer in book.layers] + [row.origin for row in book.unread]
+    return frozenset(Place(origin.deployment, origin.base) for origin in origins)
+
+
+def _places(own: frozenset[Place], known: Mapping[QueueRef, Flavour], config: Config) -> list[Place]:
+    many = [Place(deployment.name) for deployment in config.places] if len(config.places) > 1 else []
+    wide = sorted({*many, *(place for place in own if place.deployment and not place.base)})
+    queues = {Place(ref.deployment, ref.base) for ref in known} | {place for place in own if place.base}
+    return [Place(), *wide, *sorted(queues, key=lambda place: (place not in own, place.base, place.deployment))]
+
+
+def _row(place: Place, found: Resolved, flavour: Flavour | None, config: Config, now: int) -> Row:
+    barred = _barred(place.deployment, flavour, config)
+    cells = (
+        _cell(scanner, found, place, barred, now) if _concerns(scanner, flavour) else Cell(scanner.value)
+        for scanner in Scanner
+    )
+    return Row(
+        place,
+        reverse("queue", args=[place.deployment, place.base]) if flavour else "",
+        tuple(cells),
+        shown(found.policy.idempotency) if _is_of(found.origin(NOTE), place) else "",
+        bool(found.withheld),
+    )
+
+
+def _cell(scanner: Scanner, found: Resolved, place: Place, barred: str, now: int) -> Cell:
+    policy, duty = found.policy, found.policy.duty(scanner)
+    acts = policy.may_act(scanner)
+    words = [f"after {age(duty.after)}"] if duty.after else []
+    words.append(f"at most {duty.most:,} a run")
+    words += ["releases locks"] if duty.release else []
+    return Cell(
+        scanner.value,
+        "acts" if acts and not barred else "observes",
+        ", ".join(words),
+        _origin(_narrowest(found, scanner), place, now),
+        barred if acts else _NO_NOTE if policy.lacks_note(scanner) else "",
+    )
+
+
+def _narrowest(found: Resolved, scanner: Scanner) -> Origin:
+    """Of the values of a duty, the one that was said nearest to the queue."""
+    return max((found.origin(scanner.field, name) for name in DUTY), key=lambda origin: origin.rank)
+
+
+def _origin(origin: Origin, place: Place, now: int) -> str:
+    """What comes from further above is said in three words."""
+    if origin.source is Source.DEFAULT:
+        return ""
+    if _is_of(origin, place):
+        return "in the file" if origin.source is Source.FILE else _by(origin, now)
+    return f"as {Place(origin.deployment, origin.base).words}"
+
+
+def _is_of(origin: Origin, place: Place) -> bool:
+    return Place(origin.deployment, origin.base) == place
+
+
+def _by(origin: Origin, now: int) -> str:
+    said = f"by {shown(origin.by) or 'somebody'}"
+    return said if origin.at is None else f"{said}, {age(now - origin.at)} ago"

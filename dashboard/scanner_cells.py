@@ -1,0 +1,127 @@
+"""Scanners and their runs on a page: how each one is, what its last run came to, and what was done to which job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.urls import reverse
+
+from dashboard.discretion import Discretion
+from dashboard.rows import Cells, brief
+from recovery.domain.ages import took
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import shown
+from recovery.domain.scans import Scan
+from recovery.reads.scans import Card, FindRow, Run
+
+Acting = Mapping[Scanner, tuple[int, int]]  # in how many queues it may act, and of how many
+_HOW = {"person": "", "token": "token ", "shell": "shell of ", "scanner": ""}
+
+
+def card(found: Card, acting: Acting, see: Discretion) -> Cells:
+    pulse = found.pulse
+    return {
+        "card": found,
+        "name": found.scan.value,
+        "url": reverse("scanner", args=[found.scan.value]),
+        "state": state(found),
+        "words": state(found).replace("-", " "),
+        "armed": armed(found.scan, acting),
+        "every": took(int(found.every * 1000)),
+        "took": took(pulse.took) if pulse else "",
+        "tone": {"failing": "bad", "late": "warn"}.get(state(found), ""),
+        "trouble": see.text(shown(found.trouble)),
+        "run_url": reverse("scan-run", args=[found.open.id]) if found.open else "",
+    }
+
+
+def state(found: Card) -> str:
+    """One word: what a person has to know of it first."""
+    if found.pause is not None:
+        return "paused"
+    if found.pulse is None:
+        return "unknown" if found.trouble else "never-ran"
+    if found.pulse.has_failed:
+        return "failing"
+    return "late" if found.is_late else "works"
+
+
+def armed(scan: Scan, acting: Acting) -> Cells:
+    """Empty for what has nothing to arm."""
+    if not scan.may_act:
+        return {}
+    count, of = acting[Scanner(scan.value)]
+    what = "job table" if scan is Scan.STARTUP_SWEEP else "queue"
+    if not of:
+        words = f"no {what} is known"
+    elif count in (0, of):
+        words = f"in all {of:,} {what}s" if of > 1 else f"in the only {what}"
+    else:
+        words = f"in {count:,} of {of:,} {what}s"
+    return {"state": ("acts" if count else "observes") if of else "", "words": words}
+
+
+def run(found: Run) -> Cells:
+    queue = found.queue
+    return {
+        "run": found,
+        "url": reverse("scan-run", args=[found.id]),
+        "scanner_url": reverse("scanner", args=[found.scan.value]),
+        "took": took(found.took) if found.took is not None else "",
+        "why": _asked(found),
+        "reason": shown(found.reason),
+        "queue": queue.label if queue else "",
+        "queue_url": reverse("queue", args=[queue.deployment, queue.base]) if queue else "",
+        "state": "failed" if found.status == "ended" and found.trouble else found.status.value,
+        "tone": "warn" if found.trouble or found.holds else "",
+    }
+
+
+def _asked(found: Run) -> str:
+    """Who asked for it; "" when it was due."""
+    if found.actor is None:
+        return ""
+    return _HOW.get(found.actor.kind, "") + shown(found.actor.name)
+
+
+def find(found: FindRow, see: Discretion) -> Cells:
+    """An error of a job may stand in each of the texts."""
+    queue = found.job.queue
+    id = found.job.id
+    return {
+        "find": found,
+        "queue": queue.label,
+        "queue_url": reverse("queue", args=[queue.deployment, queue.base]),
+        "id": brief(found.job.label) if id else "the queue itself",
+        "url": reverse("job", args=[queue.deployment, queue.base, id]) if id else "",
+        "what": see.text(shown(found.what)),
+        "why": see.text(shown(found.why)),
+        "policy": see.text(shown(found.policy)),
+        "outcome": found.outcome,
+        "act": found.act,
+    }
+
+
+def order_words(scan: Scan, acting: Acting) -> str:
+    """What a run for real may do, for who is about to order one."""
+    count, of = acting[Scanner(scan.value)]
+    if not of:
+        return "There is nothing that it could look at."
+    if not count:
+        return "It acts nowhere: every policy lets it only observe."
+    where = f"{count:,} of {of:,} queue{'s' * (of != 1)}"
+    return f"It acts in {where}, as far as their policies let it; elsewhere it only looks."
+
+
+WITHOUT: Mapping[Scan, str] = {
+    Scan.ORPHAN_WATCH: "It still looks, so /stuck stays true; it puts nothing back any more.",
+    Scan.STALE_CHECK: "What the orphan-watch may not touch stays stuck until a person or the library moves it.",
+    Scan.RELAUNCH_FAILED: "Failed jobs stay failed until a person retries them.",
+    Scan.STARTUP_SWEEP: "Rows of a dead process stay running until a person requeues them.",
+    Scan.PRUNE: "What is kept grows: audit, runs, history.",
+}
+
+
+def told(scan: Scan) -> dict[str, Any]:
+    return {"scan": scan, "about_scan": scan.purpose, "without": WITHOUT.get(scan, "")}

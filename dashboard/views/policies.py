@@ -1,0 +1,184 @@
+"""/scanners/policy: what the scanners may do in one place: looked at first, and then exactly that, with a reason."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard import actors, dialogs, policy_form, policy_table
+from dashboard.access import Role, allows, needs
+from dashboard.live import mirror
+from dashboard.policy import scanners_of
+from dashboard.policy_table import Place
+from dashboard.views.errors import Fault, answer
+from dashboard.wishes import NotUnderstood
+from recovery import config
+from recovery.actions import policies
+from recovery.actions.policies import Preview
+from recovery.domain.policies import Resolved, Source
+from recovery.domain.policy import Scanner
+from recovery.errors import BadOrder
+from recovery.reads.policies import Book
+from recovery.reads.policies import written as written_at
+
+TERM_LIMIT = 200  # characters of a filter
+LIFE_SECONDS = 1800  # to think about a policy takes longer than about one job
+_SALT = "unstall.policy"
+_DIGITS = 6  # of the row that a page begins with
+_CHANGED = "This is not what was shown. Look at it once more; nothing was changed."
+
+
+@require_safe
+def table(request: HttpRequest) -> HttpResponse:
+    return render(request, "policies/_table.html", context(request))
+
+
+def context(request: HttpRequest) -> dict[str, Any]:
+    """What the table needs, from the address: `?q=` and `?from=`."""
+    term, written = request.GET.get("q", "")[:TERM_LIMIT].strip(), request.GET.get("from", "")
+    start = int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS else 0
+    book = Book.open(config.current())
+    found = policy_table.table(book, mirror.newest(), config.current(), _now(), term=term, start=start)
+    return {
+        "policies": found,
+        "policy_trouble": book.trouble,
+        "term": term,
+        "policy_link": _link(term, start),
+        "before_link": "" if found.before is None else f"{reverse('scanners')}{_link(term, found.before)}",
+        "after_link": "" if found.after is None else f"{reverse('scanners')}{_link(term, found.after)}",
+        "may_edit": allows(request.user, Role.ADMIN),
+    }
+
+
+@needs(Role.ADMIN)
+def edit(request: HttpRequest) -> HttpResponse:
+    """GET: the form. POST: what it would change, and once that was seen, the change."""
+    try:
+        place = Place.of(request.GET)
+    except NotUnderstood as wrong:
+        fault = Fault(400, "This cannot be done", str(wrong), link=reverse("scanners"), link_text="Scanners")
+        return answer(request, fault)
+    policies.preview(actors.person(request), place.deployment, place.base, {})  # raises where there is nothing to edit
+    seen = written_at(place.deployment, place.base)
+    if request.method != "POST":
+        return _ask(request, place, _Draft(seen))
+    step = request.POST.get("step", "")
+    written = {} if step == "empty" else policy_form.read(request.POST)
+    draft = _draft(request, place, written, twice=step != "empty")
+    if step != "confirm":
+        return _ask(request, place, draft, seen=seen)
+    return _confirmed(request, place, draft, seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What the form says, and what was found out about it; `looked` None: nobody asked yet."""
+
+    written: Mapping[str, Any]
+    looked: Preview | None = None
+
+
+def _draft(request: HttpRequest, place: Place, written: Mapping[str, Any], *, twice: bool) -> _Draft:
+    looked = policies.preview(actors.person(request), place.deployment, place.base, written)
+    again = policy_form.twice(request.POST) if twice else ()
+    return _Draft(written, Preview(looked.changes, (*looked.problems, *again), looked.notes))
+
+
+def _confirmed(request: HttpRequest, place: Place, draft: _Draft, seen: Mapping[str, Any]) -> HttpResponse:
+    if draft.looked is None or draft.looked.problems:
+        return _ask(request, place, draft, seen=seen)
+    if (shown := _shown(request)) is None or shown[0] != _digest(draft):
+        return _ask(request, place, draft, notice=_CHANGED, seen=seen)
+    if wrong := dialogs.lacks_reason(request):
+        return _ask(request, place, draft, wrong=wrong, seen=seen)
+    actor, reason = actors.person(request), dialogs.reason(request)
+    try:
+        policies.edit(actor, place.deployment, place.base, draft.written, reason, seen=shown[1])
+    except BadOrder as refused:
+        return _ask(request, place, draft, notice=str(refused), seen=seen)
+    return dialogs.done(request, f"The policy of {place.words} was changed.", _back(request))
+
+
+def _ask(
+    request: HttpRequest,
+    place: Place,
+    draft: _Draft,
+    *,
+    notice: str = "",
+    wrong: Mapping[str, str] | None = None,
+    seen: Mapping[str, Any] | None = None,
+) -> HttpResponse:
+    seen = draft.written if seen is None else seen
+    looked = draft.looked or Preview()
+    form = policy_form.form(draft.written, _below(place), looked.problems, _scanners(place))
+    told = {
+        "place": place,
+        "form": form,
+        "was_looked": draft.looked is not None,
+        "changes": () if looked.problems else looked.changes,
+        "has_problems": bool(looked.problems),
+        "notes": looked.notes,
+        "is_written": bool(seen),
+        "token": signing.dumps([request.user.pk, _digest(draft), dict(seen)], salt=_SALT, compress=True),
+        "here": dialogs.here(request, place.address),
+        "back": _back(request),
+        "notice": notice,
+        "wrong": wrong or {},
+    }
+    return dialogs.ask(request, "policies/_form.html", "The policy of", told, about=place.words)
+
+
+def _below(place: Place) -> Resolved:
+    """What counts without what is edited here."""
+    book = Book.open(config.current())
+    mine = (Source.PAGE, place.deployment, place.base)
+    layers = (one for one in book.layers if (one.origin.source, one.origin.deployment, one.origin.base) != mine)
+    return Book(tuple(layers)).of(place.ref)
+
+
+def _scanners(place: Place) -> tuple[Scanner, ...]:
+    """All of them come by, but for a single queue of which it is known what it is."""
+    flavour = policy_table.flavours(mirror.newest()).get(place.ref)
+    return scanners_of(flavour) if flavour else tuple(Scanner)
+
+
+def _shown(request: HttpRequest) -> tuple[str, dict[str, Any]] | None:
+    """What this person was shown last; None when that is not known, or too long ago."""
+    try:
+        pk, digest, seen = signing.loads(request.POST.get("token", ""), salt=_SALT, max_age=LIFE_SECONDS)
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    return (digest, seen) if pk == request.user.pk else None
+
+
+def _digest(draft: _Draft) -> str:
+    """ "" before it was looked at: nothing was shown then that could be confirmed."""
+    if draft.looked is None:
+        return ""
+    told = json.dumps([draft.written, draft.looked.changes], sort_keys=True)
+    return sha256(told.encode()).hexdigest()
+
+
+def _back(request: HttpRequest) -> str:
+    return dialogs.back(request, f"{reverse('scanners')}#policies")
+
+
+def _link(term: str, start: int) -> str:
+    told = {"q": term, "from": str(start) if start else ""}
+    said = urlencode({name: value for name, value in told.items() if value})
+    return f"?{said}" if said else ""
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
