@@ -141,7 +141,7 @@ class _Plans:
     def _watch(self) -> Watch:
         roster = Roster()
         roster.replace("main", [Known(ref, FLAVOUR, 0, 0) for ref in self.refs])
-        return Watch(self.registry.config.deployment("main"), lambda: self.wire, roster, lambda refs, now: {})
+        return Watch(self.registry.config.deployments[0], lambda: self.wire, roster, lambda refs, now: {})
 
     def _answer_size(self, chunk: Chunk) -> int:
         """How many bytes come back: parsed once, so that later nobody needs to. Nothing here expires meanwhile."""
