@@ -121,6 +121,37 @@ def libraries(fleet: Fleet) -> Iterator[Fleet]:
     fleet.reset()
 
 
+@pytest.fixture(scope="session")
+def _databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Session-wide SQL databases by kind, started when first asked for."""
+    from tests.databases import Databases  # it needs drivers, and few tests need it
+
+    with Databases(tmp_path_factory.mktemp("databases")) as databases:
+        yield databases.place
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def place(request: pytest.FixtureRequest, _databases: Callable[[str], Any]) -> Any:
+    """An application's database, empty: once of each kind."""
+    return _databases(request.param)
+
+
+@pytest.fixture
+def postgresql(_databases: Callable[[str], Any]) -> Any:
+    """The same, PostgreSQL alone."""
+    return _databases("postgresql")
+
+
+@pytest.fixture
+def jobs(place: Any, tmp_path: Path) -> Iterator[Any]:
+    """The table `jobs` in it, empty; see tests/tables.py."""
+    from tests.tables import jobs_in
+
+    with jobs_in(place, tmp_path) as jobs:
+        jobs.create()
+        yield jobs
+
+
 @pytest.fixture
 def watch_bench(tmp_path: Path, state_store: Store) -> Iterator[Callable[..., Any]]:
     """Makes an orphan-watch over one store, looked at by hand: `watch_bench(valkey)`, with more TOML behind."""

@@ -15,7 +15,7 @@ from tests.processes import end, spawn
 from tests.waiting import until
 from tests.web_process import ROOT, environ_of
 
-STARTS_WITHIN = 30.0  # seconds, on a machine that has other things to do
+STARTS_WITHIN = 60.0  # seconds; on two cores that others use too
 DATABASE = "unstall.sqlite3"
 
 # `manage.py scheduler`, with constants changed before it starts, perhaps as if on a machine of its own.

@@ -28,7 +28,7 @@ def deployment(url: str, **settings: object) -> Deployment:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "unstall.toml"
         path.write_text("[[deployments]]\n" + "\n".join(lines) + "\n")
-        return load({}, directory=Path(folder)).deployment("main")
+        return load({}, directory=Path(folder)).deployments[0]
 
 
 def _toml(value: object) -> str:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
+from recovery.domain.refs import unslug
 from tests.accessibility import barriers
+from tests.browser import scanned
 from tests.browser.conftest import Complaints
 from tests.browser.seeds import NASTY, SECRET, Seeds
 from tests.site import Site
@@ -95,6 +97,12 @@ def walk(open_page: Open, complaints: Complaints, look: Look) -> Iterator[Walk]:
     complaints.clear()  # each page was listened to; a stream cut by leaving is no complaint
 
 
+@pytest.fixture(scope="module")
+def story(live_site: Site, seeds: Seeds) -> str:
+    """A run of a scanner on a queue whose name means harm, and each kind of brake; the address of the run."""
+    return scanned.story(live_site, unslug(seeds.nasty[0].split("/")[3]))
+
+
 def _is_itself(page: Page, stop: Stop) -> None:
     heading = page.get_by_role("heading", level=1)
     expect(heading).to_have_count(1)
@@ -160,6 +168,39 @@ def test_what_is_stuck_and_what_was_done(walk: Walk, seeds: Seeds) -> None:
         Stop("/audit/999999", "This is gone", status=404),
         Stop("/bulk/999999", "This is gone", status=404),
     )
+
+
+@_EACH_LOOK
+def test_what_looks_after_itself(walk: Walk, seeds: Seeds, story: str) -> None:
+    base = seeds.mail.split("/")[3]
+    nasty = seeds.nasty[0].split("/")[3]
+    walk.to(
+        Stop("/scanners", "Scanners"),
+        Stop("/scanners", "Scanners", "viewer", has_axe=False),
+        Stop("/scanners?q=nothing-is-called-so", "Scanners", "operator", has_axe=False),
+        Stop("/scanners/stale-check", "stale-check"),
+        Stop("/scanners/discover", "discover", "viewer"),
+        Stop(story, "stale-check, run"),
+        Stop("/scanners/stale-check/order?how=act", "Run stale-check"),
+        Stop("/scanners/stale-check/order", "Run stale-check", "operator"),
+        Stop("/scanners/prune/pause", "Pause prune"),
+        Stop("/scanners/policy", "The policy of all queues"),
+        Stop(f"/scanners/policy?queue=main/{base}", "The policy of bull:mail"),
+        Stop(f"/scanners/policy?queue=main/{nasty}", "The policy of bull:", has_axe=False),
+        Stop(f"/scanners/release?kind=breaker&queue=main/{base}&key=gone", "This is gone", status=404),
+        Stop("/scanners/policy?queue=main", "This cannot be done", status=400),
+        Stop("/scanners/policy", "Not for your role", "operator", 403),
+        Stop("/scanners/runs/999999", "This is gone", status=404),
+        Stop("/scanners/nope", "There is no such page", status=404),
+    )
+    page = walk.to(Stop(story, "stale-check, run", "viewer", has_axe=False))
+    assert SECRET not in page.content()
+    assert page.locator("main img, main script").count() == 0
+    board = walk.to(Stop("/scanners", "Scanners", has_axe=False))
+    assert SECRET not in board.content(), "of errors in brakes nobody reads more than their words"
+    kinds = ("Breaker", "Relaunch cap", "Quarantine")
+    links = [board.get_by_role("link", name=f"Release: {kind}").first.get_attribute("href") for kind in kinds]
+    walk.to(*(Stop(link or "", f"Release: {kind}") for kind, link in zip(kinds, links, strict=True)))
 
 
 @_EACH_LOOK

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from recovery.config import load
 from recovery.config.schema import SECRETS, TABLES, VARIABLES, Key, Kind
+from recovery.domain.backoff import Backoff
+from recovery.domain.policies import DUTY, NAMES, NOTE, SIGNATURES
+from recovery.domain.policy import Scanner
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text("utf-8")
@@ -20,6 +24,11 @@ HEADINGS = {
     "intervals": "`[intervals]`",
     "thresholds": "`[thresholds]`",
     "queues": "`[[queues]]`",
+    "databases": "`[[databases]]`",
+    "tables": "`[[tables]]`",
+    "policies": "`[[policies]]`",
+    "hooks": "`[[hooks]]`",
+    "hooks.choose": "`[[hooks.choose]]`",
 }
 _ROW = re.compile(r"^\| `(?P<name>[A-Za-z_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
 _NAME = re.compile(r"\"(UNSTALL_[A-Z_]*[A-Z]|DATABASE_URL)\"")
@@ -56,6 +65,12 @@ def test_every_secret_names_its_file() -> None:
 def test_every_key_is_documented_and_no_other(table: str) -> None:
     keys = [key.name for key in TABLES[table] if key.kind not in (Kind.TABLE, Kind.TABLES)]
     assert list(rows(HEADINGS[table])) == keys
+
+
+def test_every_word_of_a_policy_is_documented_and_no_other() -> None:
+    words = {*DUTY, *(field.name for field in fields(Backoff)), NAMES, SIGNATURES, NOTE}
+    assert set(rows("`[policy]`")) == words
+    assert all(f"`[policy.{scanner.field}]`" in DOCUMENT for scanner in Scanner)
 
 
 @pytest.mark.parametrize(("table", "key"), [(table, key) for table, keys in TABLES.items() for key in keys])

@@ -22,8 +22,16 @@ def _named(path: Path) -> str:
     return str(path.relative_to(BACKENDS))
 
 
-def test_there_are_scripts_of_both_libraries() -> None:
-    assert {path.parents[2].name for path in SCRIPTS} == {"bull", "bullmq"}
+def test_there_are_scripts_of_both_libraries_and_what_both_share() -> None:
+    assert {path.parents[2].name for path in SCRIPTS} == {"bull", "bullmq", "shared"}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=_named)
+def test_the_fence_comes_before_all_else(path: Path) -> None:
+    """Nothing may be written, nor an argument counted, before it is known that the caller still leads."""
+    assert _asked(path)[0] == "fence"
+    code = _COMMENT.sub("", script(path).text.decode()).split()
+    assert code[:3] == ["do", "local", "WEEK"]
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=_named)
@@ -66,6 +74,13 @@ def test_no_payload_is_decoded_or_written_back(path: Path) -> None:
     code = _COMMENT.sub("", path.read_text("utf-8"))
     assert "cjson.encode" not in code
     assert set(re.findall(r"cjson\.decode\((.*?)\)", code)) <= {"ARGV[1]"}
+
+
+def test_nothing_is_written_but_by_a_script() -> None:
+    """Only a script meets the fence. A wish that is published changes nothing."""
+    writes = r"\(b?\"(SET|DEL|UNLINK|EXPIRE|RENAME|RESTORE|[HLRSXZ](?:SET|DEL|ADD|REM|PUSH|POP|TRIM|INCRBY|INSERT))\""
+    code = {_named(path): path.read_text("utf-8") for path in BACKENDS.rglob("*.py")}
+    assert {name: found for name, text in code.items() if (found := re.findall(writes, text))} == {}
 
 
 @pytest.mark.parametrize("path", [*SCRIPTS, *PARTS], ids=_named)

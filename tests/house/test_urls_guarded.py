@@ -21,9 +21,10 @@ EXPECTED = dict.fromkeys(
     (
         *("users", "user-add", "user-role", "user-active", "user-link", "tokens", "token-make", "token-revoke"),
         *("bulk-stop", "bulk-go-on", "audit-verify", "audit-export"),
+        *("scanner-pause", "policy-edit", "brake-release"),
     ),
     Role.ADMIN,
-) | dict.fromkeys(("act", "audit-restore"), Role.OPERATOR)
+) | dict.fromkeys(("act", "audit-restore", "scan-order"), Role.OPERATOR)
 # The API takes tokens and no logins: each of its methods and the one scope that it takes.
 SCOPES = {
     ("api-queues", "GET"): Scope.READ,
@@ -38,13 +39,21 @@ SCOPES = {
     ("api-run", "GET"): Scope.BULK,
     ("api-results", "GET"): Scope.BULK,
     ("api-stop", "POST"): Scope.BULK,
+    ("api-policies", "GET"): Scope.READ,
+    ("api-policies", "PUT"): Scope.BULK,
+    ("api-scanners", "GET"): Scope.READ,
+    ("api-scanner-runs", "GET"): Scope.READ,
+    ("api-scanner-runs", "POST"): Scope.BULK,
+    ("api-scan-run", "GET"): Scope.READ,
+    ("api-scan-finds", "GET"): Scope.READ,
+    ("api-sweeps", "POST"): Scope.BULK,
     ("api-audit", "GET"): Scope.AUDIT,
     ("api-entry", "GET"): Scope.AUDIT,
     ("api-restore", "POST"): Scope.ACT,
 }
 ANY_TOKEN = {"api-document", "api-nowhere"}
 SAMPLES = {"deployment": "main", "base": "bull:jobs", "id": "1", "number": 1, "rest": "x"}
-SAMPLES |= {"pk": 1, "token": "nope", "path": "x"}
+SAMPLES |= {"pk": 1, "token": "nope", "path": "x", "scanner": "stale-check"}
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 PEOPLE = (None, *Role)
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from recovery.actions import audit, batch, bulk, sight
-from recovery.actions.batch import Claim
 from recovery.actions.bulk import Runner
+from recovery.actions.claims import Claim, Lost
 from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Done, Outcome
 from recovery.domain.jobs import State
@@ -98,7 +98,7 @@ def test_a_runner_that_fell_silent_is_taken_over(bench: Bench, hands: Runner) ->
     dead = Claim.take(run.pk, now_ms() - 60_000, 30_000, None)
     assert dead is not None
     assert finish(hands, run).done == 1
-    with pytest.raises(batch.Lost):
+    with pytest.raises(Lost):
         dead.beat(now_ms())
 
 

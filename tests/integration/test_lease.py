@@ -23,6 +23,7 @@ from recovery.connections import state as keys
 from recovery.connections.registry import registry
 from recovery.domain.acting import Act
 from recovery.domain.jobs import State
+from recovery.domain.mandate import Mandate
 from recovery.reads import bulk as progress_of
 from recovery.reads import inboxes, leading, snapshots
 from recovery.reads.leading import Sign
@@ -131,7 +132,7 @@ def test_a_lease_that_is_over_goes_to_another_and_one_that_was_renewed_does_not(
 def test_what_moved_since_it_was_seen_is_not_taken(row: Row) -> None:
     row.take("a", 9000)
     seen = row.read()
-    until(lambda: row.take("a", 9000) and row.read() != seen, 5, "the clock goes on")
+    until(lambda: row.take("a", 9000) and row.read().expires_at != seen.expires_at, 5, "the clock goes on")
     assert row.take("b", 9000, seen) is None
     assert row.take("b", 9000, row.read()) is not None
 
@@ -275,16 +276,17 @@ def test_while_the_database_is_away_one_reads_and_nobody_changes_anything(
         for each in one, other:
             each.says("It only reads", 30)
             assert "orphan-watch" not in each.log.rpartition("started")[2]
-        until(lambda: (found := sign(state_store)) and not found.leads, 10, "one claims to read")
+        until(lambda: (found := sign(state_store)) and not found.leads, 20, "one claims to read")
+        reader, spare = (one, other) if until(lambda: sign(state_store)).pid == one.pid else (other, one)
         gone_at = now_ms()
         until(lambda: taken_at(state_store) > gone_at, 10, "the numbers go on")
-        assert {found.pid for _ in samples(state_store, 5) if (found := sign(state_store))} == {one.pid}
-        one.send(signal.SIGKILL)
-        until(lambda: (found := sign(state_store)) and found.pid == other.pid, 40, "the other one reads")
+        assert {found.pid for _ in samples(state_store, 5) if (found := sign(state_store))} == {reader.pid}
+        reader.send(signal.SIGKILL)
+        until(lambda: (found := sign(state_store)) and found.pid == spare.pid, 40, "the other one reads")
     finally:
         frail.start()
-    until(lambda: leads(state_store, other), 30, "it leads")
-    assert "orphan-watch" in other.log.rpartition("started")[2]
+    until(lambda: leads(state_store, spare), 30, "it leads")
+    assert "orphan-watch" in spare.log.rpartition("started")[2]
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -309,7 +311,7 @@ def test_what_was_seen_before_the_lease_was_lost_does_not_cover_what_the_next_on
         snapshot = collector.run(now_ms())
         OrphanWatch(registry(), lambda: snapshot, may=_no).run(now_ms())
         state.set(keys.found("gone"), b"of a deployment that is no more")
-        assert Pruner(registry(), _no).run(0) == 0
+        assert Pruner(registry(), _no).run(0).count == 0
         assert (snapshots.fetch(state), inboxes.fetch(state), state.exists(keys.found("gone"))) == (None, None, 1)
     finally:
         collector.close()
@@ -331,7 +333,7 @@ def test_a_bulk_run_ends_between_two_chunks_when_the_lease_is_lost(
         chunk(*arguments)  # type: ignore[arg-type]
         leading_now.clear()
 
-    losing = Runner(registry(), may=lambda: bool(leading_now))
+    losing = Runner(registry(), Mandate(1, lambda: bool(leading_now)))
     with monkeypatch.context() as patch:
         patch.setattr(batch, "_chunk", lose)
         losing.run(0)

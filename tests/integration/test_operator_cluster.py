@@ -16,6 +16,7 @@ from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
 from tests.cluster import Cluster
+from tests.fences import ATTEMPTS, FLAVOURS, Queue
 from tests.wires import wired
 
 BASE, PARENT = "{one}:q", "{two}:par"  # the tags live on different nodes
@@ -86,3 +87,15 @@ def test_a_queue_is_paused_and_resumed(target: Target, act: Act) -> None:
     if act is Act.RESUME:
         OPERATOR.on_queue(Act.PAUSE, target, Options(), NOW)
     assert OPERATOR.on_queue(act, target, Options(), NOW).outcome is Outcome.DONE
+
+
+def test_an_epoch_is_kept_on_the_node_of_its_queue_and_an_older_one_refused(cluster: Cluster, wire: Wire) -> None:
+    for generation in FLAVOURS:
+        queue = Queue(cluster.client, generation, f"{{{generation}}}:q")
+        queue.seed()
+        assert ATTEMPTS["retry"](queue.target(wire, 7)) is None
+        assert queue.met() == 7
+        for name, attempt in ATTEMPTS.items():
+            assert attempt(queue.target(wire, 6)) == 7, name
+        assert ATTEMPTS["promote"](queue.target(wire, 8)) is None
+        assert queue.met() == 8

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from recovery.config import Config, Mode, Thresholds, load
+from recovery.domain.backoff import Backoff
+from recovery.domain.policies import Source, resolved
+from recovery.domain.policy import Mode as PolicyMode
+from recovery.domain.refs import QueueRef
 from recovery.errors import ConfigError, DeploymentMissing, Problem
 
 Read = Callable[..., Config]
@@ -277,3 +281,49 @@ def test_a_queue_may_have_thresholds_of_its_own(read: Read) -> None:
 )
 def test_thresholds_that_would_do_nothing_are_refused(refused: Refused, toml: str, key: str) -> None:
     assert [problem.key for problem in refused(toml, UNSTALL_REDIS_URL="redis://queues")] == [key]
+
+
+# -- policies
+
+
+def test_policies_are_read_for_all_queues_for_a_deployment_and_for_one_queue(read: Read) -> None:
+    config = read(
+        '[policy.orphan_watch]\nmode = "act"\nrelease = true\n'
+        '[[policies]]\ndeployment = "main"\nstale_check = { most = 7 }\n'
+        '[[policies]]\nqueue = "main/bull:mail"\nidempotency = "sent once"\n'
+        '[[policies]]\nqueue = "bull:mail"\nbackoff."mail*" = { attempts = 3, first = 5 }\n',
+        UNSTALL_REDIS_URL="redis://queues",
+    )
+    places = [(layer.origin.deployment, layer.origin.base) for layer in config.policies]
+    assert places == [("", ""), ("main", ""), ("main", "bull:mail"), ("", "bull:mail")]
+    assert {layer.origin.source for layer in config.policies} == {Source.FILE}
+    mail = resolved(config.policies, QueueRef("main", "bull:mail")).policy
+    assert (mail.orphan_watch.mode, mail.orphan_watch.release) == (PolicyMode.ACT, True)
+    assert (mail.stale_check.most, mail.idempotency) == (7, "sent once")
+    assert mail.backoffs.of("mail:7") == Backoff(3, 5000)
+    assert resolved(config.policies, QueueRef("shop", "bull:pay")).policy.stale_check.most == 500
+
+
+@pytest.mark.parametrize(
+    ("toml", "key", "words"),
+    [
+        ("[policy]\norphan_wach = {}", "policy.orphan_wach", "Did you mean orphan_watch?"),
+        ("[policy.stale_check]\nafter = -1", "policy.stale_check.after", "from 0 to 2,592,000"),
+        ("policy = 3", "policy", "Write a table"),
+        ("policies = 3", "policies", "[[name]]"),
+        ('[[policies]]\nqueue = "bull:a"\nnever = { names = 3 }', "policies[1].never.names", "a list of texts"),
+        ("[[policies]]\nstale_check = {}", "policies[1].deployment", "[policy] is for all queues"),
+        ('[[policies]]\nqueue = "a"\ndeployment = "main"', "policies[1].deployment", "one of the two"),
+        ("[[policies]]\nqueue = 3", "policies[1].queue", "a text in quotes"),
+        ('[[policies]]\nqueue = ""', "policies[1].queue", "a text in quotes"),
+        ('[[policies]]\nqueue = "main/"', "policies[1].queue", "DEPLOYMENT/BASE"),
+        ('[[policies]]\nqueue = "/bull:a"', "policies[1].queue", "DEPLOYMENT/BASE"),
+        ('[[policies]]\nqueue = "a"\n' * 2, "policies[2]", "one table for each place"),
+        ('[[policies]]\nqueue = "shop/bull:a"', "policies", "Configured: main"),
+        ('[[policies]]\ndeployment = "shop"', "policies", "Configured: main"),
+    ],
+)
+def test_a_policy_that_would_not_do_what_it_says_is_refused(refused: Refused, toml: str, key: str, words: str) -> None:
+    (problem,) = refused(toml, UNSTALL_REDIS_URL="redis://queues")
+    assert problem.key == key
+    assert words in problem.remedy

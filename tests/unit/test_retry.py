@@ -100,3 +100,13 @@ def test_the_past_survives_the_store_and_junk_is_refused() -> None:
     for junk in (None, [], {}, {"made": 1}, {"made": -1, "at": []}, {"made": 1, "at": ["x"]}, {"made": 1, "at": 1}):
         with pytest.raises(ValueError, match=r"not a|negative"):
             Past.from_json(junk)
+
+
+def test_an_id_that_is_used_again_has_its_own_relaunches_and_the_same_cap() -> None:
+    past = Past()
+    for hour in (3, 2, 1):
+        past = past.relaunched(NOW - hour * HOUR)
+    assert past.of_life(NOW - 2 * HOUR) == past, "it was added before the last of them"
+    assert past.of_life(0) == past
+    again = past.of_life(NOW)
+    assert (again.made, again.is_capped(NOW)) == (0, True)

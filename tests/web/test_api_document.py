@@ -16,7 +16,7 @@ from tests.machines import Machine, refused, told
 from tests.people import browser, person
 
 pytestmark = pytest.mark.django_db
-METHODS = {"get", "post"}
+METHODS = {"get", "post", "put"}
 
 
 def calls() -> dict[tuple[str, str], dict[str, Any]]:

@@ -8,9 +8,10 @@ import json
 import re
 
 import pytest
+from django.utils.html import escape
 
 from dashboard.access import Role
-from recovery.actions import audit
+from recovery.actions import audit, policies
 from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
@@ -126,6 +127,18 @@ def test_an_act_that_was_cut_off_says_so_and_how_it_looks_now(desk: Desk) -> Non
     AuditEntry.objects.filter(number=number).update(at=now_ms() - 120_000)
     assert "outcome unknown" in text()
     assert "Now: waiting, 0 attempts made, 0 stalls." in text(f"/audit/{number}")
+
+
+def test_an_edited_policy_says_where_and_what_it_changed(desk: Desk) -> None:
+    ada = Actor("person", "ada", "admin", "10.0.0.7", may_act=True, may_bulk=True)
+    edited = policies.edit(ada, "main", BASE, {"never": {"names": [NASTY]}}, "charges twice")
+    page = text(f"/audit/{edited}")
+    assert f"<dt>Policy</dt><dd>{BASE} in main" in page
+    assert f'<span class="sub">never name {escape(NASTY)}: nothing → forbidden</span>' in page
+    assert NASTY not in page
+    assert "nothing → forbidden" not in text(f"/audit/{done()}")
+    edited = policies.edit(ada, "main", "", {"orphan_watch": {"mode": "observe"}}, "to be sure")
+    assert "Nothing that counts changed by it." in text(f"/audit/{edited}")
 
 
 def test_an_admin_verifies_the_chain(desk: Desk) -> None:

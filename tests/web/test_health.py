@@ -18,7 +18,7 @@ def test_alive_asks_nobody() -> None:
     """No database mark on this test: a query would fail it."""
     answer = browser().get("/healthz")
     assert answer.status_code == 200
-    assert answer.content == b"alive\n"
+    assert answer.json() == {"alive": True, "scanners": None}
     assert answer.headers["Cache-Control"] == "no-store"
 
 

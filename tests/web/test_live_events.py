@@ -53,6 +53,15 @@ def test_a_tick_names_the_deployments_that_do_not_answer() -> None:
     assert detail["problems"] == ["main: connection refused"]
 
 
+def test_a_tick_names_the_deployments_that_are_held_without_the_time_that_is_left() -> None:
+    image = _image(_snapshot())
+    image.take(None, b"1", b'["eu", "main"]')
+    assert _detail(events.tick(image, NOW))["problems"] == ["eu: scanners hold", "main: scanners hold"]
+    for packed in (None, b"junk", b'{"eu": 1}', b"[1]"):
+        image.take(None, b"1", packed)
+        assert _detail(events.tick(image, NOW))["problems"] == []
+
+
 def test_a_scheduler_that_only_reads_is_a_problem_of_fresh_numbers_alone() -> None:
     image = _image(_snapshot())
     image.take(None, Sign("a", 1, None, NOW, NOW, "x").encode())

@@ -18,6 +18,7 @@ from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.refs import QueueRef
+from recovery.models import PolicyLayer
 from recovery.reads import inboxes
 from tests.people import browser, person
 from tests.watching import add, bullmq, config_of, finish, now_ms
@@ -257,16 +258,20 @@ def test_the_policy_says_what_applies_by_default(desk: Desk, viewer: Client) -> 
     desk.look(BASE)
     page = policy(viewer)
     for words in (
-        "The orphan-watch observes here, and no scanner acts by itself.",
+        "The stale-check acts here by itself. Others only show what they find.",
+        "orphan-watch Observes, at most 500 jobs in one run. by default",
+        "stale-check Acts after 15 min, at most 500 jobs in one run. by default",
+        "by an admin, under Scanners",
         "as far as we are told. 30 s default",
         "never default",
         "orphaned 3 times within 72 h built in",
-        "observes, every 5 s default",
+        "every 5 s default",
         "main: may be changed default",
         "Your role is viewer",
     ):
         assert words in page
     assert "refused" not in page
+    assert "startup-sweep" not in page, "there are no rows of a process in a queue of Redis"
     assert re.search(r"Retry .*? can be done operator: one job; admin: many", page)
     assert re.search(r"Pause Workers finish .*? can be done admin Resume", page)
 
@@ -281,12 +286,35 @@ def test_the_policy_says_where_a_configured_value_comes_from(desk: Desk, viewer:
     assert f"10 min configuration: overdue_after of main/{BASE} in [[queues]]" in page
 
 
+def test_the_policy_says_what_was_edited_and_by_whom(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    written = '{"orphan_watch": {"mode": "act", "after": 5}, "stale_check": {"mode": "observe"}}'
+    PolicyLayer.objects.create(deployment="main", base=BASE, written=written, by="<ada>", at=now_ms() - 61_000)
+    page = policy(viewer)
+    assert "The orphan-watch acts here by itself." in page
+    assert "Acts after 5 s, at most 500 jobs in one run." in page
+    assert f"mode, after: edited by &lt;ada&gt; 1 min ago, for {BASE}; the rest: by default" in page
+    admin = text(browser(person(Role.ADMIN)), f"{PAGE}tab?tab=policy")
+    assert f'href="/scanners/policy?queue=main/{BASE}"' in admin
+
+
+def test_a_policy_that_cannot_be_read_is_said_beside_what_it_withholds(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    PolicyLayer.objects.create(deployment="", base="", written="{", by="ada", at=1)
+    page = policy(viewer)
+    assert "No scanner acts here by itself." in page
+    assert "What was edited for all queues cannot be read here, so nothing acts" in page
+
+
 def test_the_policy_of_a_read_only_deployment_refuses_every_act(desk: Desk, viewer: Client, tmp_path: Path) -> None:
     bullmq(desk.client, BASE)
     configured(desk, tmp_path, read_only=True)
     desk.look(BASE)
     page = policy(viewer)
     assert "main: read-only configuration: read_only of the deployment" in page
+    assert "No scanner acts here. The deployment main is configured to be read only." in page
     assert page.count("refused The deployment main is configured to be read only. nobody") == len(ENTRIES)
     assert "can be done" not in page.replace("What can be done", "")
 

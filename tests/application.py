@@ -1,0 +1,32 @@
+"""An application whose functions recovery hooks call; what they were told is kept here."""
+
+from __future__ import annotations
+
+import threading
+
+from recovery.domain.hooks import Told
+
+heard: list[Told] = []
+released = threading.Event()
+
+
+def hear(told: Told) -> None:
+    heard.append(told)
+
+
+def refuse(told: Told) -> None:
+    heard.append(told)
+    raise ValueError("no such import, password=hunter2")
+
+
+def hang(told: Told) -> None:
+    heard.append(told)
+    released.wait(60)
+
+
+def leave(told: Told) -> None:
+    heard.append(told)
+    raise SystemExit(3)
+
+
+nothing = "no function"

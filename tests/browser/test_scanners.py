@@ -1,0 +1,143 @@
+"""/scanners in a real browser: a policy edited in place, a run ordered and followed, a pause, a brake released."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.accessibility import barriers
+from tests.browser.scanned import trip
+from tests.site import Site
+from tests.waiting import until
+from tests.watching import bullmq
+
+Open = Callable[..., Page]
+REASON = "after the deploy"
+_RUN_MS = 30_000  # the scheduler has other work, and the machine other tests
+
+
+@pytest.fixture
+def queue(live_site: Site) -> str:
+    """The base of an empty queue of the test's own, which the site has seen."""
+    base = f"bull:scanned-{secrets.token_hex(3)}"
+    bullmq(live_site.queues.client, base)
+    until(lambda: base.encode() in live_site.web.get("/queues", "viewer").body, 30, "the site has found it")
+    return base
+
+
+def test_a_policy_is_edited_in_place(open_page: Open, queue: str) -> None:
+    page = open_page(f"/scanners?q={queue}")
+    row = page.locator(".policies-table tbody tr")
+    expect(row.locator("[data-label=relaunch-failed]")).to_contain_text("observes")
+    page.get_by_role("link", name=f"Edit the policy of {queue} in main").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("group", name="orphan-watch").get_by_label("Mode")).to_be_focused()
+    part = dialog.get_by_role("group", name="relaunch-failed")
+    part.get_by_label("Mode").select_option("act")
+    part.get_by_label("Most in a run").fill("50")
+    assert barriers(page) == []
+    dialog.get_by_role("button", name="See what changes").click()
+    expect(dialog).to_contain_text("relaunch-failed: Observes, at most 100 jobs in one run.")
+    expect(dialog.get_by_role("status")).to_be_focused()
+    expect(dialog).to_contain_text("It stays observing as long as nobody wrote down why its jobs may run twice.")
+    dialog.get_by_label("Why its jobs may run twice").fill("they only count")
+    dialog.get_by_label("Reason").fill(REASON)
+    dialog.get_by_role("button", name="Look again").click()
+    expect(dialog).to_contain_text("they only count")
+    expect(dialog.get_by_label("Reason")).to_have_value(REASON)
+    assert barriers(page) == []
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.locator("#toasts")).to_contain_text(f"The policy of {queue} in main was changed.")
+    expect(dialog).to_be_hidden()
+    expect(row.locator("[data-label=relaunch-failed]")).to_contain_text("acts")
+    assert page.url.endswith(f"/scanners?q={queue}")
+
+
+def test_what_is_changed_behind_what_was_shown_is_shown_again(open_page: Open, queue: str) -> None:
+    page = open_page(f"/scanners?q={queue}")
+    page.get_by_role("link", name=f"Edit the policy of {queue} in main").click()
+    dialog = page.get_by_role("dialog")
+    most = dialog.get_by_role("group", name="stale-check").get_by_label("Most in a run")
+    most.fill("20")
+    dialog.get_by_role("button", name="See what changes").click()
+    dialog.get_by_label("Reason").fill(REASON)
+    most.fill("2000")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_contain_text("Look at it once more; nothing was changed.")
+    most.fill("many")
+    dialog.get_by_role("button", name="Look again").click()
+    expect(most).to_have_attribute("aria-invalid", "true")
+    expect(most).to_be_focused()
+    expect(dialog.get_by_role("button", name="Save")).to_have_count(0)
+
+
+def test_a_policy_is_edited_without_scripts(open_page: Open, queue: str) -> None:
+    page = open_page(f"/scanners?q={queue}", javascript=False, width=360)
+    page.get_by_role("link", name=f"Edit the policy of {queue} in main").click()
+    page.get_by_role("group", name="orphan-watch").get_by_label("Mode").select_option("act")
+    page.get_by_label("Reason").fill(REASON)
+    page.get_by_role("button", name="See what changes").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#toasts")).to_contain_text("was changed")
+    page.goto(f"/scanners?q={queue}")
+    expect(page.locator(".policies-table [data-label=orphan-watch]")).to_contain_text("acts")
+
+
+def test_a_run_is_ordered_and_followed_to_its_end(open_page: Open, queue: str) -> None:
+    page = open_page("/scanners", person="operator")
+    page.get_by_role("link", name="Run stale-check now, observing").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("For real")).to_be_disabled()
+    dialog.get_by_label("Only this queue").fill(f"main/{queue}")
+    dialog.get_by_label("Reason").fill(REASON)
+    assert barriers(page) == []
+    dialog.get_by_role("button", name="Run it now").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("stale-check, run")
+    expect(page.locator("#scan-run")).to_contain_text("to look only, whatever the policies say")
+    expect(page.locator("#scan-run .badge").first).to_have_text("ended", timeout=_RUN_MS)
+
+
+def test_a_scanner_is_paused_and_goes_on(open_page: Open) -> None:
+    page = open_page("/scanners")
+    card = page.get_by_role("region", name="prune")
+    for button, does, then in (("Pause", "Pause it", "Go on"), ("Go on", "Let it go on", "Pause")):
+        card.get_by_text(button, exact=True).click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Reason").fill(REASON)
+        dialog.get_by_role("button", name=does).click()
+        expect(dialog).to_be_hidden()
+        expect(card.get_by_text(then, exact=True)).to_be_visible()
+
+
+def test_a_brake_is_released_and_leaves_the_page(open_page: Open, live_site: Site, queue: str) -> None:
+    trip(live_site, queue)
+    page = open_page("/scanners")
+    line = page.locator(".brakes-table tbody tr", has_text=queue)
+    expect(line).to_contain_text("20 of 20 relaunches failed again")
+    line.get_by_role("link", name="Release").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("the jobs that go use up their relaunches for nothing")
+    assert barriers(page) == []
+    dialog.get_by_label("Reason").fill(REASON)
+    dialog.get_by_role("button", name="Release").click()
+    expect(page.locator("#toasts")).to_contain_text(f"Breaker released: {queue}.")
+    expect(line).to_have_count(0)
+
+
+def test_the_page_goes_on_by_itself(open_page: Open, live_site: Site, queue: str) -> None:
+    page = open_page("/scanners", person="viewer")
+    expect(page.locator(".lease")).to_contain_text("led by")
+    trip(live_site, queue)
+    expect(page.locator(".brakes-table tbody tr", has_text=queue)).to_be_visible(timeout=_RUN_MS)
+    expect(page.get_by_role("region", name="collect")).to_contain_text("works", timeout=_RUN_MS)
+    expect(page.get_by_role("link", name="Release")).to_have_count(0)
+
+
+def test_the_keyboard_leads_there(open_page: Open) -> None:
+    page = open_page("/queues")
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Scanners")

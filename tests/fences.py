@@ -1,0 +1,182 @@
+"""A queue of each generation with a job for every act, made by hand, and a wire on which another scheduler comes in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import redis
+
+from recovery.backends import operator
+from recovery.backends.base import Command, Target, Wire
+from recovery.backends.shared import fence
+from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Seen
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.errors import Fenced
+
+FLAVOURS = {
+    "bull3": Flavour(Library.BULL, 3),
+    "bull4": Flavour(Library.BULL, 4),
+    "bullmq3": Flavour(Library.BULLMQ, 3, "3.16.2"),
+    "bullmq4": Flavour(Library.BULLMQ, 4, "4.18.3"),
+    "bullmq5": Flavour(Library.BULLMQ, 5, "5.81.5"),
+    "bullmq6": Flavour(Library.BULLMQ, 6, "6.7.0"),
+}
+NOW = int(time.time() * 1000)
+_PROVEN = Options(is_late=True, force=True)
+_SCRIPT = ("EVALSHA", "EVAL")
+
+Attempt = Callable[[Target], int | None]
+
+
+class Queue:
+    """`client` may be that of a cluster: then the base has a tag."""
+
+    def __init__(self, client: Any, generation: str, base: str = "bull:mail") -> None:
+        self.client, self.base = client, base
+        self.flavour = FLAVOURS[generation]
+
+    @property
+    def is_bull(self) -> bool:
+        return self.flavour.library is Library.BULL
+
+    @property
+    def fence(self) -> bytes:
+        return fence.key_of(self.base)
+
+    def target(self, wire: Wire, epoch: int | None) -> Target:
+        return Target(wire, QueueRef("main", self.base), self.flavour, epoch)
+
+    def met(self) -> int | None:
+        found = self.client.get(self.fence)
+        return None if found is None else int(found)
+
+    def seed(self) -> None:
+        """A job in each state; paused, so that a resume has something to do as well."""
+        for id in ("alone", "lost", "locked", "bound", "waits", "later"):
+            self.add(id)
+        for id in ("alone", "lost", "locked", "bound"):
+            self.client.lpush(f"{self.base}:active", id)
+        for id in ("locked", "bound"):
+            self.client.set(f"{self.base}:{id}:lock", "t:1", px=3_600_000)
+        self.client.lpush(f"{self.base}:wait", "waits")
+        self.client.zadd(f"{self.base}:delayed", {"later": (NOW + 3_600_000) * (1 if self.is_bull else 4096)})
+        self.failed("1", "2")
+        self.client.hset(f"{self.base}:meta", mapping={"opts.maxLenEvents": 100_000})
+
+    def add(self, id: str, **fields: Any) -> None:
+        whole = {"name": "mail", "data": "{}", "opts": "{}", "timestamp": NOW, "delay": 0, "priority": 0}
+        self.client.hset(f"{self.base}:{id}", mapping=whole | fields)
+
+    def failed(self, *ids: str) -> None:
+        for number, id in enumerate(ids):
+            self.add(id, finishedOn=NOW - 60_000 + number, failedReason="no route")
+            self.client.zadd(f"{self.base}:failed", {id: NOW - 60_000 + number})
+
+    def dump(self) -> Mapping[bytes, object]:
+        """Everything but the fence."""
+        return {key: self.client.dump(key) for key in self.client.keys("*") if key != self.fence}
+
+
+def act(what: Act, id: str, state: State, options: Options = _PROVEN, **seen: Any) -> Attempt:
+    """One act on one job; which later epoch it met."""
+
+    def attempt(target: Target) -> int | None:
+        (done,) = operator(target.flavour).on_jobs(what, target, [Seen(id, state, **seen)], options, NOW)
+        return _told(done)
+
+    return attempt
+
+
+def turn(what: Act) -> Attempt:
+    def attempt(target: Target) -> int | None:
+        try:
+            done = operator(target.flavour).on_queue(what, target, Options(), NOW)
+        except Fenced as error:
+            return error.epoch
+        return _told(done)
+
+    return attempt
+
+
+def take_away(what: Act, **options: Any) -> Attempt:
+    def attempt(target: Target) -> int | None:
+        taken = operator(target.flavour).take_away(what, target, Options(**options), NOW, budget=100)
+        assert (taken.fenced is None) == bool(taken.removed), taken
+        return taken.fenced
+
+    return attempt
+
+
+def put_back(by_hand: Target) -> Attempt:
+    """Of a job that somebody without an epoch takes away first."""
+    ours = operator(by_hand.flavour)
+    (removed,) = ours.on_jobs(Act.REMOVE, by_hand, [Seen("waits", State.WAITING)], _PROVEN, NOW)
+    assert isinstance(removed.kept, Kept)
+    kept = removed.kept
+
+    def attempt(target: Target) -> int | None:
+        try:
+            return _told(ours.put_back(target, kept, NOW))
+        except Fenced as error:
+            return error.epoch
+
+    return attempt
+
+
+def lead(target: Target) -> int | None:
+    try:
+        operator(target.flavour).fence(target)
+    except Fenced as error:
+        return error.epoch
+    return None
+
+
+def _told(done: Done) -> int | None:
+    if done.fenced is None:
+        assert done.outcome is Outcome.DONE, done
+        return None
+    assert done.outcome is Outcome.REFUSED
+    assert f"(epoch {done.fenced})" in done.why
+    return done.fenced
+
+
+ATTEMPTS: Mapping[str, Attempt] = {
+    "requeue": act(Act.REQUEUE, "alone", State.ACTIVE),
+    "fail": act(Act.FAIL, "lost", State.ACTIVE),
+    "fail directly": act(Act.FAIL, "lost", State.ACTIVE, Options(is_late=True, directly=True)),
+    "release": act(Act.RELEASE, "locked", State.ACTIVE, token="t:1"),
+    "release and requeue": act(Act.RELEASE, "bound", State.ACTIVE, Options(requeue=True), token="t:1"),
+    "retry": act(Act.RETRY, "1", State.FAILED),
+    "promote": act(Act.PROMOTE, "later", State.DELAYED),
+    "remove": act(Act.REMOVE, "waits", State.WAITING),
+    "clean": take_away(Act.CLEAN, state=State.FAILED),
+    "drain": take_away(Act.DRAIN, delayed=True),
+    "pause": turn(Act.PAUSE),
+    "lead": lead,
+}
+
+
+class Overtaken:
+    """A wire on which another scheduler begins to lead right behind the n-th script that was carried out."""
+
+    def __init__(self, wire: Wire, client: redis.Redis, key: bytes, behind: int, epoch: int) -> None:
+        self._wire, self._client, self._key = wire, client, key
+        self._left, self._epoch = behind, epoch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wire, name)
+
+    def call(self, commands: Sequence[Command]) -> list[Any]:
+        return [reply for command in commands for reply in self._one(command)]
+
+    def _one(self, command: Command) -> list[Any]:
+        replies = self._wire.call([command])
+        if command[0] in _SCRIPT and not isinstance(replies[0], Exception):
+            self._left -= 1
+            if not self._left:
+                self._client.set(self._key, self._epoch)
+        return replies

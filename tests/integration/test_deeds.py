@@ -1,0 +1,228 @@
+"""What a scanner does goes through the one door, chunk by chunk, and stops as soon as it may not go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from recovery.actions import runner
+from recovery.domain.acting import Act, Options, Order, Outcome, Seen
+from recovery.domain.jobs import State
+from recovery.domain.mandate import Mandate
+from recovery.domain.policies import Layer, Origin, Resolved, Source, resolved
+from recovery.domain.policy import Mode
+from recovery.domain.refs import QueueRef
+from recovery.domain.scans import Find, Scan
+from recovery.errors import NotRecorded
+from recovery.models import AuditEntry
+from recovery.scanners import deeds
+from recovery.scanners.deeds import Deeds, Wish
+from tests.acting import Bench
+from tests.stores import Store
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+POLICY = "Acts, at most 500 jobs in one run (in the file, for all queues)."
+
+
+class Rules:
+    """The same policy for every queue."""
+
+    def __init__(self, mode: Mode = Mode.ACT, most: int = 500) -> None:
+        values: dict[tuple[str, ...], Any] = {("stale_check", "mode"): mode, ("stale_check", "most"): most}
+        self._layer = Layer(Origin(Source.FILE), values)
+
+    def of(self, queue: QueueRef) -> Resolved:
+        return resolved([self._layer], queue)
+
+
+def always() -> bool:
+    return True
+
+
+def nothing(_deployment: str) -> tuple[str, ...]:
+    return ()
+
+
+def made(rules: Rules | None = None, *, mandate: Mandate | None = Mandate(7, always), **chosen: Any) -> Deeds:  # noqa: B008 -- frozen
+    return Deeds(mandate, Scan.STALE_CHECK, rules or Rules(), chosen.pop("holding", nothing), **chosen)
+
+
+def wishes(bench: Bench, *ids: str) -> list[Wish]:
+    return [Wish(seen, "it hangs", POLICY) for seen in runner.seen(bench.ref, ids)]
+
+
+def requeue(bench: Bench, by: Deeds, *ids: str) -> tuple[Find, ...]:
+    return by.do(Act.REQUEUE, bench.ref, wishes(bench, *ids))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs a chunk."""
+    monkeypatch.setattr(deeds, "CHUNK", 2)
+
+
+@pytest.fixture
+def orphans(bench: Bench) -> tuple[str, ...]:
+    ids = tuple("123456")
+    bench.orphan(*ids)
+    return ids
+
+
+def test_it_is_done_and_audited_under_the_scanners_name_with_the_policy(bench: Bench) -> None:
+    bench.orphan("1")
+    (find,) = requeue(bench, made(), "1")
+    assert (find.outcome, find.act, find.policy, find.what) == (Outcome.DONE, Act.REQUEUE, POLICY, "it hangs")
+    assert bench.ids(State.WAITING) == ["1"]
+    assert find.audit
+    entry = AuditEntry.objects.get(number=find.audit)
+    assert (entry.actor_kind, entry.actor, entry.reason) == ("scanner", "stale-check", POLICY)
+
+
+def test_a_queue_that_is_only_observed_is_not_touched(bench: Bench) -> None:
+    bench.orphan("1")
+    before = bench.dump()
+    (find,) = requeue(bench, made(Rules(Mode.OBSERVE)), "1")
+    assert find.outcome is None
+    assert find.policy.startswith("Observes")
+    assert bench.dump() == before
+    assert not AuditEntry.objects.exists()
+
+
+def test_whoever_was_asked_to_look_only_looks_only(bench: Bench) -> None:
+    bench.orphan("1")
+    before = bench.dump()
+    (find,) = requeue(bench, made(observes=True), "1")
+    assert (find.outcome, find.policy) == (None, deeds.ONLY_LOOKS)
+    assert bench.dump() == before
+
+
+def test_while_nobody_knows_who_leads_nothing_is_done(bench: Bench) -> None:
+    bench.orphan("1")
+    before, by = bench.dump(), made(mandate=None)
+    (find,) = requeue(bench, by, "1")
+    assert (find.outcome, find.policy) == (None, deeds.NO_MANDATE)
+    assert by.is_stopped
+    assert bench.dump() == before
+
+
+def test_one_run_does_no_more_than_the_policy_says(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
+    by = made(Rules(most=3))
+    finds = requeue(bench, by, *orphans)
+    assert [find.outcome for find in finds] == [Outcome.DONE] * 3 + [None] * 3
+    assert bench.ids(State.ACTIVE) == ["6", "5", "4"]
+    assert by.room(bench.ref) == 0
+    assert "At most 3 jobs" in by.holds[0]
+
+
+def test_what_was_refused_does_not_count(bench: Bench, small: None) -> None:
+    bench.held("1", "2", "3")
+    bench.orphan("4")
+    by = made(Rules(most=1))
+    finds = requeue(bench, by, "1", "2", "3", "4")
+    assert [find.outcome for find in finds][:3] == [Outcome.REFUSED] * 3
+    assert finds[3].outcome is Outcome.DONE
+
+
+def test_a_lost_lease_ends_it_between_two_chunks(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
+    leads = iter([True, True, False])
+    by = made(mandate=Mandate(7, lambda: next(leads, False)))
+    finds = requeue(bench, by, *orphans)
+    done = sum(find.outcome is Outcome.DONE for find in finds)
+    assert 0 < done < len(orphans)
+    assert done % 2 == 0
+    assert {find.policy for find in finds if find.outcome is None} == {deeds.LED}
+    assert len(bench.ids(State.ACTIVE)) == len(orphans) - done
+
+
+def test_a_brake_that_engages_holds_the_next_chunk(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
+    looks = iter([tuple[str, ...](), ("The store was restarted.",)])
+    by = made(holding=lambda _: next(looks, ("The store was restarted.",)))
+    finds = requeue(bench, by, *orphans)
+    assert [find.outcome for find in finds] == [Outcome.DONE] * 2 + [None] * 4
+    assert {find.policy for find in finds[2:]} == {"The store was restarted."}
+    assert by.holds == ["The store was restarted."]
+
+
+def test_another_scheduler_that_leads_stops_all_of_it(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
+    """Nobody told us: the script met the later epoch itself."""
+    bench.client.set(f"unstall:fence:{bench.base}", 9)
+    by = made()
+    finds = requeue(bench, by, *orphans)
+    assert Outcome.DONE not in {find.outcome for find in finds}
+    assert by.is_stopped
+    assert any("epoch 9" in hold for hold in by.holds)
+    assert len(bench.ids(State.ACTIVE)) == len(orphans)
+    assert AuditEntry.objects.filter(phase="intent").count() == 1, "the first chunk told enough"
+
+
+def test_a_store_that_goes_away_is_not_asked_for_more(
+    bench: Bench, orphans: tuple[str, ...], small: None, valkey: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, asked = wishes(bench, *orphans), list[Order]()
+    perform = runner.perform
+
+    def counted(order: Order) -> Any:
+        asked.append(order)
+        return perform(order)
+
+    monkeypatch.setattr(runner, "perform", counted)
+    by = made()
+    valkey.pause()
+    try:
+        finds = by.do(Act.REQUEUE, bench.ref, wanted)
+    finally:
+        valkey.resume()
+    assert len(asked) == 1
+    assert {find.outcome for find in finds[:2]} <= {Outcome.REFUSED, Outcome.UNKNOWN}
+    assert {find.outcome for find in finds[2:]} == {None}
+    assert by.faults
+    assert not by.is_stopped, "another deployment may be well"
+
+
+def test_an_audit_that_cannot_be_written_stops_all_of_it(
+    bench: Bench, orphans: tuple[str, ...], small: None, deaf: Callable[[], None]
+) -> None:
+    wanted = wishes(bench, *orphans)
+    deaf()
+    by = made()
+    finds = by.do(Act.REQUEUE, bench.ref, wanted)
+    assert by.is_stopped
+    assert {find.outcome for find in finds} == {Outcome.REFUSED, None}
+    assert len(bench.ids(State.ACTIVE)) == len(orphans)
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The audit takes nothing any more."""
+
+    def refuse(*_: Any, **__: Any) -> int:
+        raise NotRecorded("The audit cannot be written, so nothing was done.")
+
+    return lambda: monkeypatch.setattr("recovery.actions.audit.write_intent", refuse)
+
+
+def test_a_job_that_is_wished_for_twice_is_meant_once(bench: Bench) -> None:
+    bench.orphan("1")
+    (wish,) = wishes(bench, "1")
+    first, second = made().do(Act.REQUEUE, bench.ref, [wish, wish])
+    assert first == second
+    assert first.outcome is Outcome.DONE
+
+
+def test_reasons_of_their_own_make_orders_of_their_own(bench: Bench) -> None:
+    bench.orphan("1", "2")
+    one, two = (Wish(seen, "it hangs", f"rule of {seen.id}") for seen in runner.seen(bench.ref, ("1", "2")))
+    made().do(Act.REQUEUE, bench.ref, [one, two])
+    told = AuditEntry.objects.filter(phase="intent").order_by("number").values_list("reason", flat=True)
+    assert list(told) == ["rule of 1", "rule of 2"]
+
+
+def test_a_lock_that_was_seen_is_released_with_its_token_alone(bench: Bench) -> None:
+    bench.held("1", token="gone:1", ttl=None)
+    seen = Seen("1", State.ACTIVE, "another:1", starts=1)
+    (find,) = made().do(Act.RELEASE, bench.ref, [Wish(seen, "it hangs", POLICY)], Options(requeue=True))
+    assert find.outcome is Outcome.REFUSED
+    assert bench.ids(State.ACTIVE) == ["1"]

@@ -1,0 +1,66 @@
+"""What is kept too long goes, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from recovery.connections.registry import registry
+from recovery.domain.refs import QueueRef
+from recovery.models import AuditEntry, Incident, ScanFind, ScanRun
+from recovery.scanners import prune
+from recovery.scanners.prune import INCIDENTS_FOR, RUNS_FOR, Pruner
+from tests.acting import Bench
+from tests.watching import now_ms
+
+pytestmark = pytest.mark.django_db
+
+
+def run(age: int, status: str = "ended") -> ScanRun:
+    one = ScanRun.objects.create(scanner="prune", status=status, wanted_at=now_ms() - age)
+    ScanFind.objects.create(run=one, deployment="main", base="b", job="1", what="x")
+    return one
+
+
+def incident(age: int | None) -> Incident:
+    closed = None if age is None else now_ms() - age
+    return Incident.objects.create(
+        deployment="main", base="b", job=str(age), kind="orphan", opened_at=1, closed_at=closed
+    )
+
+
+def test_old_runs_and_incidents_go_and_what_is_open_stays(bench: Bench) -> None:
+    young, _old = run(RUNS_FOR - 60_000), run(RUNS_FOR + 60_000)
+    waiting = run(RUNS_FOR + 60_000, "running")
+    kept, _gone, still_open = incident(INCIDENTS_FOR - 60_000), incident(INCIDENTS_FOR + 60_000), incident(None)
+    report = Pruner(registry()).run(now_ms())
+    assert report.found == 2
+    assert set(ScanRun.objects.all()) == {young, waiting}
+    assert ScanFind.objects.count() == 2
+    assert set(Incident.objects.all()) == {kept, still_open}
+    assert not AuditEntry.objects.exists()
+
+
+def test_of_very_many_runs_the_newest_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prune, "RUNS", 3)
+    monkeypatch.setattr(prune, "ROWS", 2)
+    made = [run(0) for _ in range(8)]
+    assert Pruner(registry()).run(now_ms()).found == 5
+    assert list(ScanRun.objects.order_by("pk")) == made[-3:]
+
+
+def test_looking_removes_nothing_and_counts_the_same(bench: Bench) -> None:
+    run(RUNS_FOR + 60_000)
+    incident(INCIDENTS_FOR + 60_000)
+    assert Pruner(registry()).run(now_ms(), observes=True).found == 2
+    assert ScanRun.objects.count() == Incident.objects.count() == 1
+
+
+def test_it_stops_when_the_lease_is_lost(bench: Bench) -> None:
+    run(RUNS_FOR + 60_000)
+    assert Pruner(registry(), lambda: False).run(now_ms()).found == 0
+    assert ScanRun.objects.exists()
+
+
+def test_it_is_never_about_one_queue(bench: Bench) -> None:
+    run(RUNS_FOR + 60_000)
+    assert Pruner(registry()).run(now_ms(), queue=QueueRef("main", "b")).found == 0

@@ -1,0 +1,196 @@
+"""The relaunching of failed jobs, over a real store and a real database, under a clock that the tests move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.domain.acting import Act
+from recovery.domain.ages import DAY
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import POISON_AFTER
+from recovery.models import AuditEntry, Incident
+from recovery.scanners import candidates, relaunch
+from recovery.scanners.relaunch_failed import N8N
+from tests.relaunching import ARMED, Relaunching, done, noted, relaunching
+from tests.stores import Store
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def make(
+    valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Relaunching]]:
+    with ExitStack() as stack:
+        yield lambda toml=ARMED: stack.enter_context(relaunching(valkey, state_store, tmp_path, monkeypatch, toml))
+
+
+@pytest.fixture
+def jobs(make: Callable[..., Relaunching]) -> Relaunching:
+    return make()
+
+
+def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs: Relaunching) -> None:
+    jobs.fails("2", ago=3_000_000)
+    jobs.fails("1", ago=9_000_000)
+    report = jobs.run()
+    assert done(report) == ["1", "2"], report
+    assert jobs.ids(State.WAITING) == ["2", "1"]
+    entry = AuditEntry.objects.get(phase="intent")
+    assert (entry.actor_kind, entry.actor, entry.act) == ("scanner", "relaunch-failed", Act.RETRY)
+    assert entry.reason.startswith("Acts")
+
+
+def test_by_default_it_says_what_it_would_do_and_does_nothing(make: Callable[..., Relaunching]) -> None:
+    jobs = make("")
+    jobs.fails("1", "2")
+    before = jobs.dump()
+    report = jobs.run()
+    assert [find.job.id for find in report.finds] == ["1", "2"]
+    assert all(find.outcome is None and "bserves" in find.policy for find in report.finds)
+    assert jobs.dump() == before
+    assert jobs.pasts() == []
+
+
+def test_asked_to_look_only_it_does_nothing(jobs: Relaunching) -> None:
+    jobs.fails("1")
+    before = jobs.dump()
+    assert [find.outcome for find in jobs.run(observes=True).finds] == [None]
+    assert jobs.dump() == before
+
+
+def test_without_a_note_why_jobs_may_run_twice_it_observes(make: Callable[..., Relaunching]) -> None:
+    jobs = make('[policy.relaunch_failed]\nmode = "act"')
+    jobs.fails("1")
+    report = jobs.run()
+    assert done(report) == []
+    assert "nobody wrote down" in report.finds[0].policy
+
+
+@pytest.mark.parametrize(
+    ("toml", "fields", "said"),
+    [
+        ("", {"stacktrace": '["UnrecoverableError: no\\n at x"]'}, "trying again does not help"),
+        ("", {"opts": '{"attempts": 3}'}, "no more were wanted"),
+        ("", {"failedReason": "The job was cancelled by ada"}, "cancelled"),
+        ('[policy.never]\nnames = ["ma*"]', {}, "never relaunches jobs named"),
+        ('[policy.never]\nsignatures = ["no route"]', {}, "never relaunches after"),
+        ("", {"name": "x" * 20_000}, "too long to be read"),
+        ("", {"stacktrace": '["' + "x" * 70_000 + '"]'}, "too long to be read"),
+        ('[policy.backoff."*"]\nfirst = 7200', {}, "is due in"),
+        ('[policy.backoff."*"]\nattempts = 0', {}, "allows no relaunch"),
+    ],
+)
+def test_what_must_not_go_stays_and_is_said(
+    make: Callable[..., Relaunching], toml: str, fields: dict[str, Any], said: str
+) -> None:
+    jobs = make(ARMED + toml)
+    jobs.fails("1", **fields)
+    before = jobs.dump()
+    report = jobs.run()
+    assert jobs.dump() == before
+    (find,) = report.finds
+    assert (find.job.id, find.outcome) == ("", None)
+    assert "1 failed job is not relaunched" in find.what
+    assert said in find.policy
+
+
+def test_a_policy_may_want_failures_to_be_older(make: Callable[..., Relaunching]) -> None:
+    jobs = make(ARMED + "after = 7200")
+    jobs.fails("1", ago=3_600_000)
+    jobs.fails("2", ago=7_300_000)
+    assert done(jobs.run()) == ["2"]
+
+
+def test_what_somebody_cancelled_or_failed_stays_until_somebody_retries_it(jobs: Relaunching) -> None:
+    jobs.fails("1", "2", "3")
+    noted(jobs, Act.CANCEL, "1", "3")
+    noted(jobs, Act.FAIL, "2")
+    noted(jobs, Act.RETRY, "3")
+    assert done(jobs.run()) == ["3"]
+
+
+def test_poison_waits_for_a_person(jobs: Relaunching) -> None:
+    jobs.fails("1", "2")
+    for number in range(POISON_AFTER):
+        at = jobs.clock() - 3_600_000 * (number + 1)
+        Incident.objects.create(
+            deployment="main", base=jobs.ref.slug, job="1", kind="orphan", opened_at=at, proven_at=at, closed_at=at + 1
+        )
+    report = jobs.run()
+    assert done(report) == ["2"]
+    assert "Only a person retries it" in report.finds[-1].policy
+
+
+def test_malformed_jobs_stay(make: Callable[..., Relaunching], tmp_path: Path) -> None:
+    (tmp_path / "mail.json").write_text('{"type": "object", "required": ["to"]}')
+    jobs = make(f'[[queues]]\nname = "main/bull:mail"\nschema = "{tmp_path / "mail.json"}"\n{ARMED}')
+    jobs.fails("1", data='{"to": "ada"}')
+    jobs.fails("2", data="{}")
+    report = jobs.run()
+    assert done(report) == ["1"]
+    assert "breaks the schema" in report.finds[-1].policy
+
+
+def test_n8n_waits_for_a_person(jobs: Relaunching) -> None:
+    jobs.base, jobs.ref = "bull:jobs", QueueRef("main", "bull:jobs")
+    jobs.flavour = Flavour(Library.BULL, 4)
+    jobs.client.set("bull:jobs:id", 1)
+    jobs.fails("1")
+    report = jobs.run()
+    assert [(find.job.id, find.policy) for find in report.finds] == [("1", N8N)]
+    assert jobs.ids(State.FAILED) == ["1"]
+
+
+def test_a_deployment_that_is_read_only_is_only_looked_at(make: Callable[..., Relaunching]) -> None:
+    jobs = make(f"read_only = true\n{ARMED}")
+    jobs.fails("1")
+    report = jobs.run()
+    assert [(find.job.id, find.outcome) for find in report.finds] == [("1", None)]
+    assert "read only" in report.finds[0].policy
+    assert (report.faults, jobs.pasts()) == ((), [])
+
+
+def test_a_queue_that_is_not_there_is_a_fault(jobs: Relaunching) -> None:
+    assert jobs.run(queue=QueueRef("main", "bull:other")).faults == ("There is no queue main/bull:other.",)
+
+
+def test_poison_waits_for_a_person_also_after_its_three_days(jobs: Relaunching) -> None:
+    jobs.fails("1", ago=10 * DAY)
+    for number in range(POISON_AFTER):
+        at = jobs.clock() - 10 * DAY - 3_600_000 * (number + 1)
+        Incident.objects.create(
+            deployment="main", base=jobs.ref.slug, job="1", kind="orphan", opened_at=at, proven_at=at, closed_at=at + 1
+        )
+    assert done(jobs.run()) == []
+
+
+def test_the_oldest_goes_first_also_when_it_went_before(jobs: Relaunching) -> None:
+    jobs.fails("again")
+    jobs.works = lambda _: False
+    jobs.run()
+    jobs.clock.pass_by(1_000)
+    jobs.clock.pass_by(600_000)
+    jobs.follow()
+    jobs.fails("new", ago=60_000)
+    assert done(jobs.run()) == ["again", "new"]
+
+
+def test_thousands_of_hopeless_jobs_hide_nothing_behind_them(
+    jobs: Relaunching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "LOOKED", 100)
+    monkeypatch.setattr(relaunch, "LOOKED", 100)
+    jobs.fails(*(f"bad{number:03}" for number in range(180)), reason="UnrecoverableError: no", ago=9_000_000)
+    jobs.fails("good", ago=3_000_000)
+    first = jobs.run()
+    assert done(first) == []
+    assert "100 of 181 failed jobs" in " ".join(first.holds)
+    assert done(jobs.run()) == ["good"]

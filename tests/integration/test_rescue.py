@@ -1,0 +1,284 @@
+"""What the orphan-watch puts right by itself, and what it leaves alone, over queues that are written by hand."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.db import DatabaseError
+
+from recovery.connections import registry as connections
+from recovery.domain.acting import Outcome
+from recovery.domain.mandate import Mandate, always
+from recovery.domain.refs import QueueRef
+from recovery.domain.scans import Report, Scan
+from recovery.domain.surroundings import POISON_AFTER
+from recovery.models import AuditEntry, Incident, ScannerPause
+from recovery.reads import incidents
+from recovery.reads.shared import windows
+from recovery.scanners import proof
+from recovery.scanners.deeds import Deeds
+from recovery.scanners.warrant import Warrant
+from tests.stores import Store
+from tests.waiting import until
+from tests.watch_bench import WatchBench, active, config_for
+from tests.watching import now_ms
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+STARTED = 1_760_000_000_000
+MAIL = QueueRef("main", "bull:mail")
+ARMED = '[policy]\norphan_watch = { mode = "act", release = true }\n'
+
+
+class Night:
+    """A watch that may act, looked at by hand."""
+
+    def __init__(self, bench: WatchBench, store: Store) -> None:
+        self.bench = bench
+        self.store = store
+        self.held: tuple[str, ...] = ()
+        self.mandate: Mandate | None = Mandate(7, always)
+
+    def scan(self, *, observes: bool = False, queue: QueueRef | None = None, later: int = 0) -> Report:
+        now = now_ms() + later
+        self.bench.collector.run(now)
+        windows._windows.clear()  # what was read a moment ago is read again
+        return self.bench.watch.scan(now, self._deeds, observes=observes, queue=queue)
+
+    def _deeds(self, observes: bool) -> Deeds:
+        warrant = Warrant(self.bench.registry.config, self.mandate, lambda _: self.held)
+        return warrant.deeds(Scan.ORPHAN_WATCH, observes=observes)
+
+    def waiting(self, ref: QueueRef = MAIL) -> list[bytes]:
+        return list(self.store.client.lrange(f"{ref.base}:wait", 0, -1))
+
+
+@pytest.fixture
+def night(
+    valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Night]]:
+    benches: list[WatchBench] = []
+
+    def make(rest: str = ARMED) -> Night:
+        config = config_for(tmp_path, state_store, valkey, rest)
+        monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
+        connections.reset()
+        benches.append(WatchBench(config))
+        return Night(benches[-1], valkey)
+
+    yield make
+    for bench in benches:
+        bench.close()
+    connections.reset()
+
+
+def orphaned(night: Night, *ids: str, **fields: Any) -> None:
+    active(night.store, MAIL.base, *ids, **fields)
+    night.bench.discover()
+
+
+def test_proven_orphans_go_back_to_wait_and_their_incidents_are_closed(night: Callable[..., Night]) -> None:
+    one = night()
+    orphaned(one, "1", "2")
+    report = one.scan()
+    assert [(find.job.id, find.outcome) for find in report.finds] == [("1", Outcome.DONE), ("2", Outcome.DONE)]
+    assert report.finds[0].what.startswith("Abandoned: It is active and ")
+    assert sorted(one.waiting()) == [b"1", b"2"]
+    closed = Incident.objects.exclude(closed_at=None)
+    assert {(row.resolved_by, row.audit) for row in closed} == {("scanner", report.finds[0].audit)}
+    assert one.scan().finds == ()
+
+
+def test_after_how_long_is_up_to_the_policy(night: Callable[..., Night]) -> None:
+    one = night('[policy]\norphan_watch = { mode = "act", after = 60 }\n')
+    orphaned(one, "1")
+    assert one.scan().finds == ()
+    told = one.scan(queue=MAIL).finds
+    assert "left alone for" in told[0].policy
+    assert [find.outcome for find in one.scan(later=61_000).finds] == [Outcome.DONE]
+
+
+def test_the_rest_of_very_many_waits_for_the_next_look(night: Callable[..., Night]) -> None:
+    one = night('[policy]\norphan_watch = { mode = "act", most = 2 }\n')
+    orphaned(one, *(str(number) for number in range(5)))
+    done = [sum(find.outcome is Outcome.DONE for find in one.scan().finds) for _ in range(4)]
+    assert done == [2, 2, 1, 0]
+
+
+def test_what_observes_only_tells_what_it_would_leave(night: Callable[..., Night]) -> None:
+    one = night("")
+    orphaned(one, "1")
+    before = _dump(one.store)
+    assert one.scan().finds == ()
+    (find,) = one.scan(observes=True).finds
+    assert (find.outcome, find.policy) == (None, "It was asked to look only.")
+    assert _dump(one.store) == before
+    assert not AuditEntry.objects.exists()
+
+
+def test_a_pause_a_brake_and_a_lost_lease_hold_it_and_say_so(night: Callable[..., Night]) -> None:
+    one = night()
+    orphaned(one, "1")
+    ScannerPause.objects.create(scanner="orphan-watch", by="ada", at=now_ms(), reason="a migration")
+    assert one.scan().holds == ("Orphan-watch is paused by ada: a migration",)
+    ScannerPause.objects.all().delete()
+    one.held = ("The store was restarted.",)
+    assert one.scan().holds == ("The store was restarted.",)
+    one.held, one.mandate = (), None
+    (find,) = one.scan().finds
+    assert "not known which scheduler leads" in find.policy
+    assert one.waiting() == []
+    one.mandate = Mandate(7, always)
+    assert one.scan().acted == 1
+
+
+def test_poison_waits_for_a_person(night: Callable[..., Night]) -> None:
+    one = night()
+    _suffered(POISON_AFTER - 1)
+    orphaned(one, "1")
+    assert one.scan().finds == ()
+    assert "poison" in one.scan(queue=MAIL).finds[0].policy
+    assert one.waiting() == []
+
+
+def test_a_mark_that_forgot_what_a_job_did_does_not_cost_another_worker(
+    night: Callable[..., Night], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the database was away at the first look nobody knew of the earlier incidents."""
+    one = night()
+    _suffered(POISON_AFTER - 1)
+    orphaned(one, "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(incidents, "orphaned", _away)
+        report = one.scan()
+    assert report.acted == 0
+    assert any("database" in fault for fault in report.faults)
+    assert one.scan().acted == 0
+    assert one.waiting() == []
+
+
+def test_without_its_incident_in_the_database_nothing_goes(
+    night: Callable[..., Night], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would not be counted, and poison would take one worker more."""
+    one = night()
+    orphaned(one, "1")
+    monkeypatch.setattr(proof, "counted", lambda _ref, _ids: set())
+    assert one.scan().acted == 0
+    assert one.waiting() == []
+
+
+def test_a_job_that_dies_again_between_two_looks_is_another_incident(night: Callable[..., Night]) -> None:
+    """It was put back, taken and lost again within seconds, so no look saw it well."""
+    one = night()
+    orphaned(one, "1", ats=1, processedOn=STARTED)
+    for times in range(1, POISON_AFTER):
+        assert one.scan().acted == 1
+        assert Incident.objects.count() == times
+        one.store.client.delete(f"{MAIL.base}:wait")
+        active(one.store, MAIL.base, "1", ats=times + 1, processedOn=STARTED + times, stc=times)
+    until(lambda: one.scan().finds == () and Incident.objects.filter(closed_at=None).count() == 1)
+    assert "poison" in one.scan(queue=MAIL).finds[0].policy
+    assert Incident.objects.count() == POISON_AFTER
+
+
+def test_a_named_worker_that_left_and_stays_away_has_its_lock_taken(night: Callable[..., Night]) -> None:
+    """Seen to leave, and still away at the next look: its lock is taken, long before it ends."""
+    one = night()
+    client = one.store.client
+    with _worker(one.store, "a"), closing(_worker(one.store, "b")) as leaving:
+        held(one, "1", worker="b", token="b:1")
+        held(one, "2", worker="a", token="a:1")
+        one.bench.discover()
+        assert one.scan().finds == ()
+        leaving.close()
+        until(lambda: one.scan().finds == () and one.bench.watch.is_pending, what="it has only just gone")
+        assert one.waiting() == []
+        report = one.scan(later=2_000)
+    assert [(find.job.id, find.act, find.outcome) for find in report.finds] == [("1", "release", "done")]
+    assert one.waiting() == [b"1"]
+    assert client.get(f"{MAIL.base}:2:lock") == b"a:1"
+    assert Incident.objects.get().proven_at, "it counts as orphaned"
+
+
+def test_a_worker_that_came_back_keeps_its_lock(night: Callable[..., Night]) -> None:
+    one = night()
+    leaving = _worker(one.store, "b")
+    with _worker(one.store, "a"):
+        held(one, "1", worker="b", token="b:1")
+        one.bench.discover()
+        one.scan()
+        leaving.close()
+        until(lambda: one.scan().finds == () and one.bench.watch.is_pending)
+        with _worker(one.store, "b"):
+            assert one.scan(later=2_000).finds == ()
+    assert one.waiting() == []
+
+
+def test_without_leave_to_release_a_lock_is_waited_for(night: Callable[..., Night]) -> None:
+    one = night('[policy]\norphan_watch = { mode = "act" }\n')
+    with _worker(one.store, "a"):
+        held(one, "1", worker="b", token="b:1")
+        one.bench.discover()
+        one.scan()
+        (find,) = one.scan(later=5_000, queue=MAIL).finds
+    assert "does not let it be released" in find.policy
+
+
+def test_a_lock_that_changed_hands_meanwhile_is_left_alone(
+    night: Callable[..., Night], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = night()
+    leaving = _worker(one.store, "b")
+    with _worker(one.store, "a"):
+        held(one, "1", worker="b", token="b:1")
+        one.bench.discover()
+        one.scan()
+        leaving.close()
+        until(lambda: one.scan().finds == () and one.bench.watch.is_pending)
+        prove = proof.prove
+
+        def slow(*given: Any) -> set[str]:
+            one.store.client.set(f"{MAIL.base}:1:lock", "c:1", px=60_000)
+            return prove(*given)
+
+        monkeypatch.setattr(proof, "prove", slow)
+        report = one.scan(later=2_000)
+    assert [find.outcome for find in report.finds] == [Outcome.REFUSED]
+    assert one.store.client.get(f"{MAIL.base}:1:lock") == b"c:1"
+    assert Incident.objects.get().proven_at is None, "so it was not orphaned after all"
+    assert one.scan(later=3_000).finds == (), "and it is not tried again at once"
+
+
+def held(night: Night, id: str, *, worker: str, token: str) -> None:
+    active(night.store, MAIL.base, id, pb=worker, ats=1, processedOn=now_ms())
+    night.store.client.set(f"{MAIL.base}:{id}:lock", token, px=60_000)
+
+
+def _worker(store: Store, name: str) -> redis.Redis:
+    """A connection that looks like a worker's."""
+    client = store.connect(client_name=f"bull:{b64encode(b'mail').decode()}:w:{name}")
+    client.ping()
+    return client
+
+
+def _suffered(times: int) -> None:
+    at = now_ms() - 3_600_000
+    for number in range(times):
+        Incident.objects.create(
+            deployment="main", base=MAIL.slug, job="1", kind="orphan", opened_at=at, proven_at=at, closed_at=at + number
+        )
+
+
+def _away(*_: object) -> dict[str, int]:
+    raise DatabaseError("gone")
+
+
+def _dump(store: Store) -> dict[bytes, bytes | None]:
+    return {key: store.client.dump(key) for key in store.client.keys("*")}

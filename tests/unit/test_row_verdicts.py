@@ -1,0 +1,120 @@
+"""What a running row of a job table is called, by what of it says that somebody works on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recovery.domain.acting import Act
+from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.refs import QueueRef
+from recovery.domain.row_verdicts import Terms, since, verdict
+from recovery.domain.verdicts import Cause, Kind
+
+NOW = 1_760_000_000_000
+REF = QueueRef("app", "jobs")
+TERMS = Terms(NOW, lease_grace=5_000, heartbeat_limit=60_000, swept_within=60_000, counts_attempts=True)
+ROW = JobRow(REF.job("1"), State.ACTIVE, processed_at=NOW - 600_000, worker="w1", attempts=1, attempts_limit=3)
+
+LEASED = replace(ROW, lease_until=NOW + 20_000, lock=Lock("w1", 25_000))
+LATE = replace(ROW, lease_until=NOW - 2_000, lock=Lock("w1", 3_000))
+LOST = replace(ROW, lease_until=NOW - 65_000)
+BEATING = replace(ROW, heartbeat_at=NOW - 10_000, lock=Lock("w1", 50_000))
+SILENT = replace(ROW, heartbeat_at=NOW - 90_000)
+AGED = replace(ROW)  # its age is over, and nothing else is kept
+YOUNG = replace(ROW, lock_known=False)
+
+
+@pytest.mark.parametrize(
+    ("row", "terms", "kind"),
+    [
+        (LEASED, TERMS, Kind.HELD),
+        (LATE, TERMS, Kind.LATE),
+        (LOST, TERMS, Kind.ORPHAN),
+        (LOST, replace(TERMS, swept_within=None), Kind.ABANDONED),
+        (BEATING, TERMS, Kind.HELD),
+        (SILENT, TERMS, Kind.ORPHAN),
+        (AGED, replace(TERMS, age_limit=300_000), Kind.ORPHAN),
+        (YOUNG, replace(TERMS, age_limit=900_000), Kind.UNKNOWN),
+        (YOUNG, TERMS, Kind.UNKNOWN),
+        (LEASED, replace(TERMS, overdue_after=300_000), Kind.OVERDUE),
+        (YOUNG, replace(TERMS, overdue_after=300_000), Kind.OVERDUE),
+        (LOST, replace(TERMS, overdue_after=300_000), Kind.ORPHAN),
+    ],
+)
+def test_the_sign_that_counts_makes_the_verdict(row: JobRow, terms: Terms, kind: Kind) -> None:
+    found = verdict(row, terms)
+    assert found.kind is kind
+    assert found.why
+    assert found.fate
+
+
+@pytest.mark.parametrize(
+    ("row", "terms", "said"),
+    [
+        (LEASED, TERMS, "w1 holds it; its lease has 20 s left."),
+        (LATE, TERMS, "Its lease is over; the grace of 5 s has 3 s left."),
+        (LOST, TERMS, "The lease of w1 ended 1 min ago and was not renewed."),
+        (replace(LOST, worker=""), TERMS, "The lease ended 1 min ago and was not renewed."),
+        (BEATING, TERMS, "w1 was heard of 10 s ago."),
+        (SILENT, TERMS, "The last sign of life of w1 is 1 min old; the limit is 1 min."),
+        (AGED, replace(TERMS, age_limit=300_000), "It has run at w1 for 10 min; a row may for 5 min."),
+        (YOUNG, TERMS, "It has run for 10 min; nothing in its row tells whether somebody works on it."),
+        (
+            replace(YOUNG, processed_at=None),
+            TERMS,
+            "Nothing in its row tells whether somebody works on it, nor since when.",
+        ),
+    ],
+)
+def test_the_words_are_the_rows_own(row: JobRow, terms: Terms, said: str) -> None:
+    assert verdict(row, terms).why == said
+
+
+def test_a_sweep_puts_it_back_or_fails_it_with_its_last_attempt() -> None:
+    first, last = verdict(LOST, TERMS), verdict(replace(LOST, attempts=2), TERMS)
+    assert (first.fate, first.until) == ("A sweep takes it within 1 min, and it waits again.", NOW + 60_000)
+    assert last.fate == "A sweep takes it within 1 min; its 3 attempts are used up then, so it fails."
+    assert not first.needs_a_person
+
+
+def test_without_a_sweep_a_lost_row_needs_a_person() -> None:
+    found = verdict(LOST, replace(TERMS, swept_within=None))
+    assert found.needs_a_person
+    assert found.fate == "Nothing happens until a worker of this table sweeps it at its start."
+    assert found.suggests is Act.REQUEUE
+
+
+def test_what_the_owners_other_rows_tell_is_the_cause() -> None:
+    other = replace(LOST, ref=REF.job("2"))
+    alive = replace(LEASED, ref=REF.job("3"))
+    assert verdict(LOST, TERMS, owned=[LOST]).cause is Cause.UNKNOWN
+    assert verdict(LOST, TERMS, owned=[LOST, other]).cause is Cause.CRASHED
+    assert verdict(LOST, TERMS, owned=[LOST, other, alive]).cause is Cause.STARVED
+    assert verdict(replace(LOST, worker=""), TERMS, owned=[LOST, other]).cause is Cause.UNKNOWN
+
+
+def test_a_row_that_was_lost_twice_before_is_poison() -> None:
+    found = verdict(LOST, TERMS, orphaned=2)
+    assert (found.is_poison, found.suggests) == (True, Act.FAIL)
+    assert not verdict(LEASED, TERMS, orphaned=2).is_poison
+
+
+def test_bad_data_is_told_with_what_the_row_says() -> None:
+    found = verdict(LOST, TERMS, breaks="Its data breaks the schema of its queue: data.id must be a number.")
+    assert (found.kind, found.of_lock, found.suggests) == (Kind.MALFORMED, Kind.ORPHAN, Act.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("row", "terms", "at"),
+    [
+        (LEASED, TERMS, None),
+        (YOUNG, TERMS, None),
+        (LOST, TERMS, NOW - 60_000),
+        (SILENT, TERMS, NOW - 30_000),
+        (AGED, replace(TERMS, age_limit=300_000), NOW - 300_000),
+    ],
+)
+def test_a_row_is_lost_since_its_sign_ended(row: JobRow, terms: Terms, at: int | None) -> None:
+    assert since(row, terms) == at

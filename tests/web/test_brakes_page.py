@@ -1,0 +1,205 @@
+"""Brakes on /scanners: each one with its evidence, and released by an admin with a reason."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from urllib.parse import urlencode
+
+import pytest
+from django.test import Client
+
+from dashboard.access import Role
+from dashboard.views import scanners
+from recovery.domain.refs import QueueRef, slug
+from recovery.models import AuditEntry
+from recovery.reads import brakes
+from tests.people import browser, person
+from tests.watching import bullmq, now_ms
+from tests.web import braking
+from tests.web.acting import BASE, REASON
+from tests.web.braking import MAIL
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NASTY = '"><img src=x onerror=alert(1)>'
+QUEUE = f"main/{BASE}"
+
+
+@pytest.fixture
+def admin(desk: Desk) -> Client:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    scanners.forget()
+    return browser(person(Role.ADMIN))
+
+
+def board(client: Client) -> str:
+    """What stands there now, whatever was read a moment ago."""
+    scanners.forget()
+    page = client.get("/scanners/now").content.decode()
+    return page[page.index('id="brakes"') :]
+
+
+def release(kind: str, key: str = "", **where: str) -> str:
+    told = {"kind": kind, **(where or {"queue": QUEUE}), **({"key": key} if key else {})}
+    return f"/scanners/release?{urlencode(told, safe='/:')}"
+
+
+def test_when_nothing_holds_it_says_so(admin: Client) -> None:
+    assert "Nothing is held back." in board(admin)
+    assert "Held back:" not in admin.get("/scanners").content.decode()
+
+
+def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Client) -> None:
+    braking.hold_store()
+    page = board(admin)
+    assert "380 of 400 active jobs lost their locks in one look" in page
+    address = release("store", deployment="main")
+    assert f'href="{html.escape(address)}"' in page
+    assert "Scanners hold on main." in admin.get("/scanners").content.decode()
+    shown = admin.get(address).content.decode()
+    assert "380 of 400 active jobs" in shown
+    assert "these jobs are taken for orphans and run twice" in shown
+    assert admin.post(address, {"reason": REASON}).status_code == 302
+    assert brakes.of_all(now_ms()).holding == ()
+    assert "Nothing is held back." in board(admin)
+    entry = AuditEntry.objects.get()
+    assert (entry.act, entry.reason) == ("release brake", REASON)
+
+
+def test_an_open_breaker_is_told_with_its_error_and_released(admin: Client) -> None:
+    key = braking.trip("connect ECONNREFUSED")
+    page = board(admin)
+    assert "18 of 20 relaunches failed again, the last with “connect ECONNREFUSED”" in html.unescape(page)
+    assert 'data-state="tripped">open' in page
+    assert admin.post(release("breaker", key), {"reason": REASON}).status_code == 302
+    assert "Nothing is held back." in board(admin)
+
+
+def test_a_breaker_for_all_errors_of_a_queue_is_released_too(admin: Client) -> None:
+    braking.trip("")
+    assert "any error" in board(admin)
+    assert admin.post(release("breaker"), {"reason": REASON}).status_code == 302
+    assert "Nothing is held back." in board(admin)
+
+
+def test_a_closed_breaker_holds_nothing_and_is_listed_with_its_count(admin: Client) -> None:
+    braking.trip("connect ECONNREFUSED", failures=5)
+    page = board(admin)
+    assert "Nothing is held back." in page
+    assert "Closed: 5 of the last 20 relaunches failed again." in page
+
+
+def test_a_job_at_its_cap_is_told_and_let_go(admin: Client) -> None:
+    key = braking.cap("88412")
+    page = board(admin)
+    assert "Relaunched 3 times within 3 d." in page
+    assert ">88412</a>" in page
+    assert admin.post(release("past", key), {"reason": REASON}).status_code == 302
+    assert "Nothing is held back." in board(admin)
+
+
+def test_poison_is_told_and_let_out_of_quarantine(admin: Client) -> None:
+    key = braking.poison("7731")
+    page = board(admin)
+    assert "Orphaned 3 times within 3 d: it may be what kills its workers." in page
+    shown = admin.get(release("poison", key)).content.decode()
+    assert "it will take up to three more of them" in shown
+    assert admin.post(release("poison", key), {"reason": REASON}).status_code == 302
+    assert "Nothing is held back." in board(admin)
+
+
+def test_a_budget_is_a_gauge(admin: Client) -> None:
+    braking.spend(10)
+    page = board(admin)
+    assert re.search(r'<meter min="0" max="10" value="10" high="9"', page)
+    assert "10 of 10 relaunches in the last minute." in page
+    assert "The next may go <time" in page
+
+
+def test_a_long_list_stays_in_order_the_worst_first(admin: Client) -> None:
+    braking.poison("7731")
+    braking.cap("88412")
+    braking.trip()
+    braking.hold_store()
+    words = re.findall(r'<th scope="row">([\w ]+)<span class="badge"', board(admin))
+    assert words == ["Redis brake", "Breaker", "Relaunch cap", "Quarantine"]
+    said = "1 breaker is open, 1 job was relaunched too often, 1 job is in quarantine."
+    assert said in admin.get("/scanners/now").content.decode()
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_only_an_admin_releases(admin: Client, role: Role) -> None:
+    key = braking.trip()
+    other = browser(person(role))
+    assert "Release" not in board(other)
+    assert other.post(release("breaker", key), {"reason": REASON}).status_code == 403
+    assert brakes.of_queue(MAIL, now_ms()).breakers[0].is_open
+
+
+def test_without_a_reason_nothing_is_released(admin: Client) -> None:
+    key = braking.trip()
+    answer = admin.post(release("breaker", key), {"reason": "  "})
+    assert "Say why." in answer.content.decode()
+    assert brakes.of_queue(MAIL, now_ms()).breakers[0].is_open
+    assert not AuditEntry.objects.exists()
+
+
+def test_what_is_gone_meanwhile_is_told(admin: Client) -> None:
+    key = braking.trip()
+    address = release("breaker", key)
+    assert admin.get(address).status_code == 200
+    admin.post(address, {"reason": REASON})
+    # It only counts now, and to release that changes nothing; a job that was let go is gone.
+    capped = release("past", braking.cap("5"))
+    admin.post(capped, {"reason": REASON})
+    assert "This is gone" in admin.post(capped, {"reason": REASON}).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/scanners/release", 404),
+        (release("budget"), 404),
+        (release("breaker", "nope"), 404),
+        (release("store", deployment="nowhere"), 404),
+        ("/scanners/release?kind=breaker&queue=~zz", 400),
+    ],
+)
+def test_an_address_that_means_nothing_is_told(admin: Client, address: str, status: int) -> None:
+    assert admin.get(address).status_code == status
+    assert admin.post(address, {"reason": REASON}).status_code == status
+
+
+def test_in_a_dialog_the_answer_is_a_toast(admin: Client) -> None:
+    key = braking.trip()
+    headers = {"HX-Request": "true"}
+    assert "<html" not in admin.get(release("breaker", key), headers=headers).content.decode()
+    answer = admin.post(release("breaker", key), {"reason": REASON}, headers=headers)
+    assert answer.status_code == 204
+    assert "Breaker released: bull:mail." in json.loads(answer.headers["HX-Trigger"])["unstall:toast"]["text"]
+
+
+def test_a_secret_in_an_error_is_read_by_nobody(admin: Client) -> None:
+    braking.trip("refused: password=hunter2-is-secret")
+    for role in Role:
+        assert "hunter2" not in board(browser(person(role)))
+
+
+def test_harmful_names_are_only_text(desk: Desk, admin: Client) -> None:
+    queue = QueueRef("main", f"bull:{NASTY}")
+    bullmq(desk.client, queue.base)
+    desk.look(queue.base)
+    keys = {
+        "breaker": braking.trip(NASTY, queue),
+        "past": braking.cap(NASTY, queue),
+        "poison": braking.poison(NASTY, queue),
+    }
+    braking.spend(3, queue)
+    assert "<img" not in board(admin)
+    for kind, key in keys.items():
+        shown = admin.get(release(kind, key, queue=f"main/{slug(queue.base)}"))
+        assert shown.status_code == 200, kind
+        assert "<img" not in shown.content.decode()
