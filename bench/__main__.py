@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import actions, failed_page, measure, overview, recovery, snapshot, stage, streams, viewers
+from bench import actions, failed_page, measure, overview, passes, recovery, snapshot, stage, streams, viewers
 from bench.measure import Result
 
 MISSED = 1
@@ -22,6 +22,7 @@ def main() -> int:
         "failed_page": lambda: failed_page.run(quick=asked.quick),
         "orphans": lambda: actions.run_orphans(quick=asked.quick),
         "failed_retried": lambda: actions.run_failed(quick=asked.quick),
+        "passes": lambda: passes.run(quick=asked.quick),
         "recovery": lambda: recovery.run(quick=asked.quick),
         "streams": lambda: streams.run(quick=asked.quick, minutes=asked.minutes),
     }

@@ -54,11 +54,11 @@ def run_orphans(*, quick: bool) -> Result:
         quiet = _idle(store)
         looking, requeue = _in_chunks(wire, ours, Act.REQUEUE, State.ACTIVE, count)
         hand = Hand.of(theirs)
-        with _measured(store) as looked:
+        with measured(store) as looked:
             chunks = looking()
-        with _measured(store) as mine:
+        with measured(store) as mine:
             requeue(chunks)
-        with _measured(store) as its:
+        with measured(store) as its:
             hand.sweep()
         assert store.client.llen(ours.key("wait")) == store.client.llen(theirs.key("wait")) == count
     result.row("nobody acts: a foreign PING", quiet.at(0.99), "ms p99", quiet.note)
@@ -81,11 +81,11 @@ def run_failed(*, quick: bool) -> Result:
         for queue in (ours, theirs):
             stage.failed(store, queue, count, urgent_every=URGENT_EVERY)
         looking, retry = _in_chunks(wire, ours, Act.RETRY, State.FAILED, count)
-        with _measured(store) as looked:
+        with measured(store) as looked:
             chunks = looking()
-        with _measured(store) as mine:
+        with measured(store) as mine:
             retry(chunks)
-        with _measured(store) as its:
+        with measured(store) as its:
             theirs.call("retryJobs", {"state": "failed"})
         kept = {queue.name: _urgent(store, queue) for queue in (ours, theirs)}
         assert all(store.client.zcard(queue.key("failed")) == 0 for queue in (ours, theirs))
@@ -139,7 +139,7 @@ def _in_chunks(
 
 
 @contextmanager
-def _measured(store: Store) -> Iterator[Feat]:
+def measured(store: Store) -> Iterator[Feat]:
     """The time it takes, what a foreign client feels, and the longest command as the store itself counts it."""
     store.client.config_set("slowlog-log-slower-than", LOGGED_US)
     store.client.config_set("slowlog-max-len", 10_000)
