@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import django
@@ -14,13 +15,14 @@ from django.core.management import call_command
 
 from bench.actions import Feat, measured
 from bench.measure import Result
+from recovery.connections import registry
 from tests.stores import Store
 
 QUEUES = 1_000
 ACTIVE = 100  # in each queue
 ORPHAN_EVERY = 100  # one active job in so many has no lock
 LONGEST_MS = 5.0
-LATER = 60_000  # ms between two passes, for whom it is the second sight
+LATER = 1_200_000  # ms between two snapshots: what is stuck has been so for long enough, for the stale check too
 LOCK_MS = 3_600_000
 # A queue of BullMQ 5 or later whose workers hold what is active, but for one in ARGV[2].
 _FILL = """
@@ -49,7 +51,9 @@ def run(*, quick: bool) -> Result:
         with _watching(store, state) as (collect, watch, check):
             _row(result, store, "snapshot", collect)
             _row(result, store, "orphan-watch, the first time: every orphan becomes an incident", watch)
-            _row(result, store, "orphan-watch, later on", watch)
+            collect()
+            _row(result, store, "orphan-watch, once a minute: every job is asked what it says of itself", watch)
+            _row(result, store, "orphan-watch, every other look", watch)
             _row(result, store, "stale-check", check)
     return result
 
@@ -95,22 +99,26 @@ def _watching(store: Store, state: Store) -> Iterator[tuple[Callable[[], int], C
     from tests.watch_bench import WatchBench, config_for  # noqa: PLC0415 -- as above
 
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["UNSTALL_CONFIG"] = str(Path(folder) / "unstall.toml")  # for what has no registry of its own
         bench = WatchBench(config_for(Path(folder), state, store))
         bench.discover()
         check = StaleCheck(bench.registry, lambda: bench.collector.newest, None, lambda _: ())
-        began, passes = int(time.time() * 1000), iter(range(1, 1_000))
-
-        def later() -> int:
-            return began + next(passes) * LATER
+        began, passes = int(time.time() * 1000), count()
 
         def collect() -> int:
-            bench.collector.look(later())
+            bench.collector.look(began + next(passes) * LATER)
             return 0
 
         def watch() -> int:
             return bench.watch.run(bench.snapshot.taken_at + 1).stuck
 
+        def stale() -> int:
+            report = check.run(bench.snapshot.taken_at + 1, observes=True)
+            assert not report.faults, report.faults
+            return report.found
+
         try:
-            yield collect, watch, lambda: check.run(later(), observes=True).found
+            yield collect, watch, stale
         finally:
+            registry.reset()
             bench.close()

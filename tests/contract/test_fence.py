@@ -49,7 +49,8 @@ def test_an_older_epoch_is_refused_and_changes_nothing(name: str, queue: Queue, 
     before = queue.dump()
     assert ATTEMPTS[name](queue.target(pipe, OLD)) == NEW
     assert queue.dump() == before
-    assert (queue.met(), queue.client.ttl(queue.fence)) in {(NEW, 100), (NEW, 99), (NEW, 98)}
+    assert queue.met() == NEW
+    assert queue.client.ttl(queue.fence) <= 100, "its time was not lengthened"
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
