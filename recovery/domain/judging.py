@@ -181,7 +181,7 @@ def _doomed(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str,
 def _lockless(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
     seen = around.now - sighting.since
     started = " and never started" if row.processed_at is None else ""
-    since = f"for {age(seen)}" if seen >= 1000 else "now"
+    since = f"for {age(seen)}" if seen >= 1000 else "since this look"
     return (f"It is active{started} and has had no lock {since}.",)
 
 
