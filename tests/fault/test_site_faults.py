@@ -191,7 +191,7 @@ def test_a_deployment_that_never_answered_is_named_with_its_reason(house: House)
 def test_a_replica_is_read_and_said_to_be_one(house: House) -> None:
     house.shaky.client.replicaof("127.0.0.1", 1)
     until(lambda: house.get(JOB).status == 200, patience(BACK_SECONDS), "its jobs are read")
-    assert house.is_well()
+    until(house.is_well, patience(BACK_SECONDS), "its queues are read")
     # What a server is gets asked again when it was away: a moment of silence makes it so.
     house.proxy.refuse()
     until(house.is_old, patience(NOTICED_SECONDS))
