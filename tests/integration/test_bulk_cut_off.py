@@ -277,15 +277,14 @@ bulk.order(order, bulk.Selection(State.FAILED, int(time.time() * 1000)))
 _RUNS = """
 import django
 django.setup()
-import time
-from recovery.actions import bulk, sight
+from apscheduler.schedulers.blocking import BlockingScheduler
+from recovery.actions import bulk
 from recovery.connections.registry import registry
 from recovery.backends.bullmq.write import BullMQOperator
 BullMQOperator.chunk = lambda self, act: 20
-hands = bulk.Runner(registry(), term=100)
-while True:
-    hands.run(0)
-    time.sleep(0.05)  # the rhythm of a scheduler; the test itself waits for what is in the database
+scheduler = BlockingScheduler(job_defaults={"coalesce": True, "max_instances": 1})
+scheduler.add_job(bulk.Runner(registry(), term=100).run, "interval", args=[0], seconds=0.05)
+scheduler.start()
 """
 
 

@@ -20,17 +20,18 @@ from recovery.processes.supervisor import LONGEST_PAUSE, STEADY_AFTER, Superviso
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
 
-# Children that do nothing until somebody ends them, which is what is tested; ten minutes bound them if nobody does.
-SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+# Children that do nothing until somebody ends them, which is what is tested; an alarm ends them if nobody does.
+SLEEPER = [sys.executable, "-c", "import signal; signal.alarm(600); signal.pause()"]
 DEAF = """
-import signal, sys, time
+import signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.alarm(600)
 print('deaf', file=sys.stderr, flush=True)
-time.sleep(600)  # until it is killed
+signal.pause()
 """
-STARTS_ANOTHER = """
+STARTS_ANOTHER = f"""
 import subprocess, sys
-another = subprocess.Popen(['sleep', '600'])
+another = subprocess.Popen({SLEEPER!r})
 print(another.pid, file=sys.stderr, flush=True)
 another.wait()
 """
@@ -60,12 +61,13 @@ def supervisor(heard: Heard) -> Iterator[tuple[Supervisor, list[float]]]:
     made.stop(tuple(made.pids))
 
 
-PARENT = """
-    import os, signal, sys, time
+PARENT = f"""
+    import signal
     from recovery.processes.child import Child, Command
-    child = Child(Command("child", [sys.executable, "-c", "import time; time.sleep(600)"]), print)
+    signal.alarm(600)
+    child = Child(Command("child", {SLEEPER!r}), print)
     print(child.pid, flush=True)
-    time.sleep(600)  # until it is killed
+    signal.pause()
 """
 
 
@@ -79,7 +81,7 @@ def test_a_child_does_not_outlive_a_parent_that_was_killed(leash: str) -> None:
     assert parent.stdout is not None
     with parent.stdout:
         child = int(parent.stdout.readline())
-    until(lambda: "time.sleep" in " ".join(psutil.Process(child).cmdline()[:3]), what="the leash became the command")
+    until(lambda: "signal.pause" in " ".join(psutil.Process(child).cmdline()[:3]), what="the leash became the command")
     group = [found.pid for found in psutil.process_iter() if _group(found.pid) == child]
     parent.kill()
     parent.wait()
