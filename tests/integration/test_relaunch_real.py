@@ -169,7 +169,6 @@ while True:
     collector.look(now)
     scanner.run(now)
     scanner.follow(now)
-    time.sleep(0.05)  # the rhythm of a scheduler; the test itself waits for what is in the stores
 """
 
 

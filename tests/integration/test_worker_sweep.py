@@ -68,12 +68,13 @@ def test_a_table_of_the_file_is_swept_for_its_owner(jobs: Jobs, tmp_path: Path) 
 
 
 TAKER = """
-import sys, time
+import signal, sys
 import psycopg
+signal.alarm(600)
 with psycopg.connect(sys.argv[1], autocommit=True) as connection:
     connection.execute("UPDATE jobs SET status = 'running', worker = 'a', started_at = now() WHERE status = 'pending'")
     print("taken", flush=True)
-    time.sleep(600)
+    signal.pause()
 """
 
 
