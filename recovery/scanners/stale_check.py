@@ -28,13 +28,11 @@ from recovery.reads.policies import Following
 from recovery.scanners import markers
 from recovery.scanners.deeds import Deeds, Holding, Wish
 from recovery.scanners.left_open import LeftOpen
+from recovery.scanners.lost import MALFORMED, N8N, POISON
 from recovery.scanners.orphan_watch import NO_SNAPSHOT
 from recovery.scanners.reach import readable, refusal
 from recovery.scanners.stale_jobs import Stale, StaleJobs
 
-N8N = "It is n8n's: its workflow would run again from the start, so a person has to consent."
-POISON = "It is poison: it was orphaned too often, and waits for a person."
-MALFORMED = "Its data breaks the schema of its queue, so it waits for a person."
 UNPROVEN = "It has no lock, and that is not proven to be for good: the next look tells."
 GHOST_HELD = "A worker has its lock, so it may be under way: a person decides."
 ENDLESS = "Its lock never ends, and the policy does not let it be released."

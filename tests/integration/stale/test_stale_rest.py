@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,23 +14,9 @@ from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.refs import QueueRef
 from recovery.models import Incident
 from recovery.scanners import markers
-from tests.stale import Deep, deep_bench, done
-from tests.stores import Store
+from tests.stale import Deep, done
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def make(
-    valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Deep]]:
-    with ExitStack() as stack:
-        yield lambda toml="": stack.enter_context(deep_bench(valkey, state_store, tmp_path, monkeypatch, toml))
-
-
-@pytest.fixture
-def deep(make: Callable[..., Deep]) -> Deep:
-    return make()
 
 
 # -- markers

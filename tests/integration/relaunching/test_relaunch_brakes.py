@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -20,23 +18,9 @@ from recovery.reads import brake_rows
 from recovery.reads.brake_rows import BREAKER, Place
 from recovery.reads.relaunched import UNDER_WAY
 from recovery.scanners.relaunch_failed import WELL_AGAIN
-from tests.relaunching import ARMED, Relaunching, done, noted, relaunching
-from tests.stores import Store
+from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def make(
-    valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Relaunching]]:
-    with ExitStack() as stack:
-        yield lambda toml=ARMED: stack.enter_context(relaunching(valkey, state_store, tmp_path, monkeypatch, toml))
-
-
-@pytest.fixture
-def jobs(make: Callable[..., Relaunching]) -> Relaunching:
-    return make()
 
 
 def test_no_more_go_at_once_than_can_be_judged(jobs: Relaunching) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from recovery.domain.surroundings import POISON_AFTER
 from recovery.models import AuditEntry, Incident
 from recovery.scanners import stale_check, stale_jobs
 from tests.fleet import Library as Generation
-from tests.stale import Deep, deep_bench, done, said
+from tests.stale import Deep, done, said
 from tests.stores import Store
 from tests.waiting import until
 from tests.watching import now_ms
@@ -27,19 +26,6 @@ from tests.watching import now_ms
 pytestmark = pytest.mark.django_db
 
 RELEASES = "[policy.stale_check]\nrelease = true"
-
-
-@pytest.fixture
-def make(
-    valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Deep]]:
-    with ExitStack() as stack:
-        yield lambda toml="": stack.enter_context(deep_bench(valkey, state_store, tmp_path, monkeypatch, toml))
-
-
-@pytest.fixture
-def deep(make: Callable[..., Deep]) -> Deep:
-    return make()
 
 
 def test_jobs_without_a_lock_for_a_quarter_of_an_hour_go_back_to_wait(deep: Deep) -> None:

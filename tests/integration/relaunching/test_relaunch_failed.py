@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,9 @@ from recovery.domain.surroundings import POISON_AFTER
 from recovery.models import AuditEntry, Incident
 from recovery.scanners import candidates, relaunch
 from recovery.scanners.relaunch_failed import N8N
-from tests.relaunching import ARMED, Relaunching, done, noted, relaunching
-from tests.stores import Store
+from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def make(
-    valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Relaunching]]:
-    with ExitStack() as stack:
-        yield lambda toml=ARMED: stack.enter_context(relaunching(valkey, state_store, tmp_path, monkeypatch, toml))
-
-
-@pytest.fixture
-def jobs(make: Callable[..., Relaunching]) -> Relaunching:
-    return make()
 
 
 def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs: Relaunching) -> None:
