@@ -14,10 +14,18 @@
     for (const name of ["unstall:refresh", "unstall:changed"]) body.dispatchEvent(new CustomEvent(name));
   };
 
+  // An answer was made from what was sent; the reason may have been written while it was under way.
+  let reason = "";
+  const reasonField = () => dialog.querySelector("[name=reason]");
+  body.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target === dialog) reason = reasonField()?.value || "";
+  });
+
   // The content is there: show it. A refresh in between may have swapped the link away; the dialog does not mind.
   body.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id === "trouble") close(); // what went wrong stands on the page behind it
     if (event.detail.target !== dialog) return;
+    if (reason && reasonField()) reasonField().value = reason;
     if (!dialog.open && dialog.childElementCount) dialog.showModal();
     const wrong = dialog.querySelector("[aria-invalid]");
     const first = dialog.querySelector("[data-first]");

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.accessibility import barriers
 from tests.browser.conftest import Complaints
@@ -84,6 +84,21 @@ def test_an_option_is_looked_at_again_and_the_reason_is_kept(open_page: Open, jo
     expect(dialog.get_by_label("Reason")).to_have_value(REASON)
     dialog.get_by_role("button", name="Retry 1 job").click()
     expect(page.locator("#toasts")).to_contain_text("1 job retried")
+
+
+def test_a_reason_written_while_an_answer_is_under_way_stays(open_page: Open, jobs: Queue) -> None:
+    page = open_page(failed(jobs), person="operator")
+    page.get_by_role("link", name="Retry job 1", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    asked: list[Route] = []
+    page.route("**/act?*", lambda route: asked.append(route))  # noqa: PLW0108 - Playwright writes on what it is given
+    dialog.get_by_label("Give it all its attempts again").check()
+    until(lambda: asked or page.evaluate("0"), what="the look is under way")  # Playwright hears while it is asked
+    dialog.get_by_label("Reason").fill(REASON)
+    page.evaluate("document.querySelector('#act form').dataset.old = ''")
+    asked[0].continue_()
+    expect(dialog.locator("form[data-old]")).to_have_count(0)
+    expect(dialog.get_by_label("Reason")).to_have_value(REASON)
 
 
 def test_what_moved_meanwhile_is_shown_again(open_page: Open, jobs: Queue) -> None:

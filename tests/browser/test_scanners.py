@@ -63,6 +63,7 @@ def test_what_is_changed_behind_what_was_shown_is_shown_again(open_page: Open, q
     most = dialog.get_by_role("group", name="stale-check").get_by_label("Most in a run")
     most.fill("20")
     dialog.get_by_role("button", name="See what changes").click()
+    expect(dialog).to_contain_text("at most 20 jobs in one run")
     dialog.get_by_label("Reason").fill(REASON)
     most.fill("2000")
     dialog.get_by_role("button", name="Save").click()
