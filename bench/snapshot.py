@@ -20,8 +20,8 @@ from recovery.connections.line import RECEIVE
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Flavour, Library, QueueSample
 from recovery.domain.refs import QueueRef
-from recovery.scanners.roster import Known, Roster
-from recovery.scanners.watch import Look, Watch
+from recovery.scanners.snapshot.roster import Known, Roster
+from recovery.scanners.snapshot.watch import Look, Watch
 from tests.stores import Store
 
 SIZES = (100, 1000)

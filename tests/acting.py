@@ -22,8 +22,8 @@ from recovery.reads import bulk as progress_of
 from recovery.reads import snapshots
 from recovery.reads.bulk import Progress
 from recovery.reads.shared import windows
-from recovery.scanners.collect import Collector
-from recovery.scanners.roster import Known, Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.roster import Known, Roster
 from tests.samples import BULLMQ
 from tests.stores import Store
 from tests.waiting import until

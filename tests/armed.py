@@ -22,10 +22,10 @@ from recovery.models import AuditEntry
 from recovery.reads import brake_rows, snapshots
 from recovery.reads.brake_rows import STORE, Place
 from recovery.reads.shared import windows
-from recovery.scanners.collect import Collector
 from recovery.scanners.crew import Crew
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.roster import Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
 from tests.acting import ADMIN
 from tests.stores import Store
 from tests.watch_bench import SHORT, config_for

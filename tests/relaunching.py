@@ -23,8 +23,8 @@ from recovery.domain.scans import Report, Scan
 from recovery.models import BrakeState
 from recovery.reads.brake_rows import PAST
 from recovery.reads.shared import windows
-from recovery.scanners.relaunch_failed import RelaunchFailed
-from recovery.scanners.warrant import Warrant
+from recovery.scanners.acting.warrant import Warrant
+from recovery.scanners.deep.relaunch_failed import RelaunchFailed
 from tests.acting import ADMIN, Bench
 from tests.samples import BULLMQ
 from tests.stores import Store

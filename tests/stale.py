@@ -16,8 +16,8 @@ from recovery.domain.ages import MINUTE
 from recovery.domain.counts import Snapshot, Worker
 from recovery.domain.mandate import Mandate, always
 from recovery.domain.scans import Report
-from recovery.scanners.orphan_watch import OrphanWatch
-from recovery.scanners.stale_check import StaleCheck
+from recovery.scanners.deep.stale_check import StaleCheck
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.acting import Bench, set_up
 from tests.samples import BULLMQ
 from tests.stores import Store

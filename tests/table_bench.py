@@ -19,9 +19,9 @@ from recovery.domain.inbox import Inbox
 from recovery.domain.refs import QueueRef
 from recovery.reads import snapshots
 from recovery.reads.shared import windows
-from recovery.scanners.collect import Collector
-from recovery.scanners.orphan_watch import OrphanWatch
-from recovery.scanners.roster import Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.acting import ADMIN
 from tests.postgres import Postgres
 from tests.stores import Store

@@ -15,10 +15,10 @@ from recovery.domain.inbox import Inbox
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind, Stuck
 from recovery.models import Incident
-from recovery.scanners.collect import Collector
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.orphan_watch import OrphanWatch
-from recovery.scanners.roster import Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.stores import Store
 from tests.waiting import until
 

@@ -9,16 +9,16 @@ from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import Mandate, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report, Scan
-from recovery.scanners.deeds import Deeds
-from recovery.scanners.hooks import Hooks
-from recovery.scanners.orphan_watch import OrphanWatch
+from recovery.scanners.acting.deeds import Deeds
+from recovery.scanners.acting.turn import Run
+from recovery.scanners.acting.warrant import Warrant
+from recovery.scanners.deep.relaunch_failed import RelaunchFailed
+from recovery.scanners.deep.stale_check import StaleCheck
+from recovery.scanners.deep.startup_sweep import StartupSweep
+from recovery.scanners.following.hooks import Hooks
 from recovery.scanners.prune import Pruner
-from recovery.scanners.relaunch_failed import RelaunchFailed
-from recovery.scanners.stale_check import StaleCheck
-from recovery.scanners.startup_sweep import StartupSweep
-from recovery.scanners.store_brake import StoreBrake
-from recovery.scanners.turn import Run
-from recovery.scanners.warrant import Warrant
+from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.scanners.watching.store_brake import StoreBrake
 
 
 def starting(registry: Registry, table: QueueRef, *, owner: str = "", observes: bool = False) -> Report:

@@ -7,7 +7,7 @@ from threading import Lock
 
 from recovery.domain.scans import Scan, Status
 from recovery.models import ScanRun
-from recovery.scanners.ledger import Ledger
+from recovery.scanners.acting.ledger import Ledger
 
 EVERY = 0.5  # seconds: an order begins within one
 _AT_ONCE = 50

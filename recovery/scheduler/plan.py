@@ -11,16 +11,17 @@ from recovery.connections.registry import Registry
 from recovery.domain.mandate import Mandate, May, always
 from recovery.domain.scans import Scan
 from recovery.reads.scans import every
-from recovery.scanners import hooks, relaunch_failed
-from recovery.scanners.collect import Collector
+from recovery.scanners.acting.ledger import Ledger
+from recovery.scanners.acting.seeing import collecting, discovering
+from recovery.scanners.acting.turn import Run, Turn
 from recovery.scanners.crew import Crew
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.ledger import Ledger
-from recovery.scanners.record import Recorder
-from recovery.scanners.roster import Roster
-from recovery.scanners.seeing import collecting, discovering
-from recovery.scanners.turn import Run, Turn
-from recovery.scanners.turnover import Turnover
+from recovery.scanners.deep import relaunch_failed
+from recovery.scanners.following import hooks
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.record import Recorder
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.watching.turnover import Turnover
 from recovery.scheduler import orders, timed
 from recovery.scheduler.orders import Orders
 from recovery.scheduler.timed import Rhythm, Timed

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from django.db import Error
 
 from recovery.domain.mandate import May
-from recovery.scanners.ledger import Ledger
-from recovery.scanners.turn import Turn
-from recovery.scanners.warrant import paused_words
+from recovery.scanners.acting.ledger import Ledger
+from recovery.scanners.acting.turn import Turn
+from recovery.scanners.acting.warrant import paused_words
 from recovery.scheduler.lease import steady
 from recovery.scheduler.orders import Orders
 

@@ -15,9 +15,9 @@ from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind
-from recovery.scanners.collect import Collector
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.roster import Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
 from tests.stores import Store
 from tests.watch_bench import WatchBench, active
 from tests.watching import NOW, add, bullmq, config_of

@@ -18,8 +18,8 @@ from recovery.connections.registry import Registry
 from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.refs import QueueRef
 from recovery.reads import snapshots
-from recovery.scanners.collect import Collector
-from recovery.scanners.roster import Known, Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.roster import Known, Roster
 from tests.cluster import Cluster
 from tests.stores import Store
 from tests.waiting import until

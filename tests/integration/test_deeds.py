@@ -17,8 +17,8 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Find, Scan
 from recovery.errors import NotRecorded
 from recovery.models import AuditEntry
-from recovery.scanners import deeds
-from recovery.scanners.deeds import Deeds, Wish
+from recovery.scanners.acting import deeds
+from recovery.scanners.acting.deeds import Deeds, Wish
 from tests.acting import Bench
 from tests.stores import Store
 

@@ -15,10 +15,10 @@ from recovery.connections.registry import Registry
 from recovery.connections.wire import Command, Wire
 from recovery.domain.counts import Library
 from recovery.domain.refs import QueueRef
-from recovery.scanners import search
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.roster import Roster
-from recovery.scanners.sweep import Sweep
+from recovery.scanners.snapshot import search
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.snapshot.sweep import Sweep
 from tests.cluster import Cluster
 from tests.stores import Store
 from tests.watching import NOW, add, bullmq, config_of

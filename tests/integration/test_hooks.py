@@ -14,8 +14,8 @@ from recovery.domain.acting import Act, Done, Outcome
 from recovery.domain.verdicts import Kind
 from recovery.models import HookCall, Incident
 from recovery.reads import lists
-from recovery.scanners.hooks import AGAIN, GIVE_UP, Hooks
-from recovery.scanners.orphan_watch import OrphanWatch
+from recovery.scanners.following.hooks import AGAIN, GIVE_UP, Hooks
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests import application
 from tests.acting import Bench, set_up
 from tests.stores import Store

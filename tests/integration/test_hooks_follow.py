@@ -12,8 +12,8 @@ from recovery.actions import runner
 from recovery.connections import registry
 from recovery.domain.acting import Act, Outcome
 from recovery.models import HookCall
-from recovery.scanners.hooks import Hooks
-from recovery.scanners.orphan_watch import OrphanWatch
+from recovery.scanners.following.hooks import Hooks
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.acting import Bench
 from tests.stores import Store
 from tests.table_bench import Place, configured

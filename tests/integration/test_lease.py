@@ -27,9 +27,9 @@ from recovery.domain.mandate import Mandate
 from recovery.reads import bulk as progress_of
 from recovery.reads import inboxes, leading, snapshots
 from recovery.reads.leading import Sign
-from recovery.scanners.collect import Collector
-from recovery.scanners.orphan_watch import OrphanWatch
 from recovery.scanners.prune import Pruner
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from recovery.scheduler.row import Row
 from tests.acting import Bench, all_of, finish
 from tests.patience import patience

@@ -12,12 +12,12 @@ from recovery.domain.counts import Counts, DeploymentSample, Flavour, Library, Q
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import MINUTE, Point, Series, Tally
 from recovery.reads import history
-from recovery.scanners import record
-from recovery.scanners.collect import Collector
 from recovery.scanners.prune import Pruner
-from recovery.scanners.record import Recorder
-from recovery.scanners.roster import Known, Roster
-from recovery.scanners.tape import Strip, Tape
+from recovery.scanners.snapshot import record
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.record import Recorder
+from recovery.scanners.snapshot.roster import Known, Roster
+from recovery.scanners.snapshot.tape import Strip, Tape
 from tests.stores import Store
 from tests.watching import NOW, add, config_of, finish
 

@@ -21,10 +21,10 @@ from recovery.domain.refs import QueueRef
 from recovery.models import ScanRun
 from recovery.reads import brake_rows
 from recovery.reads.brake_rows import BREAKER, Place
-from recovery.scanners.collect import Collector
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.relaunch_failed import RelaunchFailed
-from recovery.scanners.roster import Roster
+from recovery.scanners.deep.relaunch_failed import RelaunchFailed
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
 from tests.acting import Bench
 from tests.fleet import Fleet, Queue
 from tests.processes import spawn
@@ -154,11 +154,11 @@ import django
 django.setup()
 from recovery.connections.registry import registry
 from recovery.domain.mandate import Mandate, always
-from recovery.scanners import relaunch
-from recovery.scanners.collect import Collector
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.relaunch_failed import RelaunchFailed
-from recovery.scanners.roster import Roster
+from recovery.scanners.deep import relaunch
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.deep.relaunch_failed import RelaunchFailed
+from recovery.scanners.snapshot.roster import Roster
 relaunch.STEP = 5  # small steps: there is much to be cut off
 stores, roster = registry(), Roster()
 discoverer, collector = Discoverer(stores, roster, remembers=False), Collector(stores, roster)

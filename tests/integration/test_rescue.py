@@ -21,9 +21,9 @@ from recovery.domain.surroundings import POISON_AFTER
 from recovery.models import AuditEntry, Incident, ScannerPause
 from recovery.reads import incidents
 from recovery.reads.shared import windows
-from recovery.scanners import proof
-from recovery.scanners.deeds import Deeds
-from recovery.scanners.warrant import Warrant
+from recovery.scanners.acting import proof
+from recovery.scanners.acting.deeds import Deeds
+from recovery.scanners.acting.warrant import Warrant
 from tests.stores import Store
 from tests.waiting import until
 from tests.watch_bench import WatchBench, active, config_for

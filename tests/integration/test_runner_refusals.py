@@ -23,7 +23,7 @@ from recovery.errors import (
     Unsupported,
 )
 from recovery.models import AuditEntry
-from recovery.scanners.orphan_watch import OrphanWatch
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.acting import ADMIN, OPERATOR, VIEWER, Bench, set_up
 from tests.stores import Store
 from tests.watching import now_ms

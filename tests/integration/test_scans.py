@@ -16,9 +16,9 @@ from recovery.errors import BadOrder, DeploymentMissing, Forbidden, Missing, Unr
 from recovery.models import AuditEntry, ScanFind, ScannerPause, ScanRun
 from recovery.reads import pulses
 from recovery.reads import scans as reads
-from recovery.scanners import ledger as ledgers
-from recovery.scanners.ledger import Ledger
-from recovery.scanners.turn import Turn
+from recovery.scanners.acting import ledger as ledgers
+from recovery.scanners.acting.ledger import Ledger
+from recovery.scanners.acting.turn import Turn
 from recovery.scheduler.orders import Orders
 from tests.acting import ADMIN, MAIL, OPERATOR, VIEWER, Bench
 from tests.stores import Store

@@ -18,7 +18,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report
 from recovery.errors import BadOrder, NotRecorded, QueueMissing, TimedOut
 from recovery.models import AuditEntry
-from recovery.scanners.startup_sweep import READ_ONLY, StartupSweep
+from recovery.scanners.deep.startup_sweep import READ_ONLY, StartupSweep
 from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Place, TableBench, configured
 

@@ -17,10 +17,10 @@ from recovery.domain.surroundings import Change, Surroundings
 from recovery.models import BrakeState
 from recovery.reads import held
 from recovery.reads.brakes import stores
-from recovery.scanners.lives import Life, life
-from recovery.scanners.losses import Losses, losses
-from recovery.scanners.post import Active, Post
-from recovery.scanners.store_brake import StoreBrake
+from recovery.scanners.watching.lives import Life, life
+from recovery.scanners.watching.losses import Losses, losses
+from recovery.scanners.watching.post import Active, Post
+from recovery.scanners.watching.store_brake import StoreBrake
 from tests.acting import now_ms
 from tests.armed import Armed, armed, held_jobs
 from tests.fleet import Fleet

@@ -20,11 +20,11 @@ from recovery.domain.series import MINUTE
 from recovery.domain.verdicts import Kind
 from recovery.models import Incident, ScannerPause
 from recovery.reads import history, inboxes, incidents, snapshots
-from recovery.scanners.collect import Collector
-from recovery.scanners.orphan_watch import OrphanWatch
 from recovery.scanners.prune import Pruner
-from recovery.scanners.record import Recorder
-from recovery.scanners.roster import Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.record import Recorder
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, configured
 from tests.waiting import until
@@ -316,7 +316,7 @@ def test_a_third_incident_makes_poison_that_only_a_person_touches(bench: TableBe
 
 
 def test_a_row_is_lost_until_its_hook_has_heard_of_it(serve_table: Callable[..., TableBench], place: Place) -> None:
-    from recovery.scanners.hooks import Hooks
+    from recovery.scanners.following.hooks import Hooks
 
     place.run("CREATE TABLE imports (id INTEGER PRIMARY KEY, stage VARCHAR(20))")
     place.run("INSERT INTO imports VALUES (1, 'importing')")
@@ -339,7 +339,7 @@ def test_a_deployment_in_redis_beside_it_is_watched_as_ever(
     bullmq(valkey.client, "bull:mail")
     add(valkey.client, "bull:mail", "1")
     bench.orphan(1)
-    from recovery.scanners.discover import Discoverer
+    from recovery.scanners.snapshot.discover import Discoverer
 
     roster = Roster()
     Discoverer(registry.registry(), roster, remembers=False).run(now_ms())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from recovery.domain.counts import Worker
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Change
-from recovery.scanners.arrivals import KEPT, KEPT_FOR, Arrivals, Moves, joined
+from recovery.scanners.watching.arrivals import KEPT, KEPT_FOR, Arrivals, Moves, joined
 
 NOW = 1_795_000_000_000
 MAIL = QueueRef("main", "bull:mail")

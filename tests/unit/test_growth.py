@@ -7,7 +7,7 @@ import pytest
 from recovery.domain.counts import Counts, DeploymentSample, Flavour, Library, QueueSample, Snapshot
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import MINUTE, Tally
-from recovery.scanners.growth import Growth
+from recovery.scanners.snapshot.growth import Growth
 
 REF = QueueRef("app", "jobs")
 TABLE = Flavour(Library.TABLE)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from recovery.domain.counts import Snapshot, Worker
 from recovery.domain.refs import QueueRef
-from recovery.scanners.turnover import Turnover
+from recovery.scanners.watching.turnover import Turnover
 from tests.samples import queue, snapshot
 
 MAIL = QueueRef("main", "bull:mail")

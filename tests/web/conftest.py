@@ -14,8 +14,8 @@ from recovery.connections import registry
 from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.refs import QueueRef
 from recovery.reads.shared import windows
-from recovery.scanners.collect import Collector
-from recovery.scanners.roster import Known, Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.roster import Known, Roster
 from tests.stores import Store
 from tests.watching import config_of, now_ms
 

@@ -12,7 +12,7 @@ from recovery.domain.acting import Act, Outcome
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Find, Report, Scan
 from recovery.models import AuditEntry, ScannerPause, ScanRun
-from recovery.scanners.ledger import Ended, Ledger
+from recovery.scanners.acting.ledger import Ended, Ledger
 from tests.machines import Machine, refused, told
 from tests.watching import now_ms
 from tests.web.conftest import Desk

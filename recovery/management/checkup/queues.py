@@ -13,10 +13,10 @@ from recovery.domain.refs import shown
 from recovery.errors import StoreError
 from recovery.management.checkup import rights
 from recovery.management.checkup.findings import Finding, good, silent, warning
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.roster import Roster
-from recovery.scanners.search import configured
-from recovery.scanners.vitals import vitals
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.snapshot.search import configured
+from recovery.scanners.snapshot.vitals import vitals
 
 _SKEW_S = 5  # seconds two clocks may differ before "since" and "in" on the pages mislead
 

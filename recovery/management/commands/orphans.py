@@ -22,10 +22,10 @@ from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.refs import shown
 from recovery.domain.verdicts import Stuck
 from recovery.management.configured import configured
-from recovery.scanners.collect import Collector
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.orphan_watch import OrphanWatch
-from recovery.scanners.roster import Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.watching.orphan_watch import OrphanWatch
 
 UNREACHABLE = 4
 

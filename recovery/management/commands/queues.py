@@ -14,9 +14,9 @@ from recovery.connections.registry import Registry
 from recovery.domain.counts import DeploymentSample, QueueSample, Snapshot
 from recovery.domain.refs import shown
 from recovery.management.configured import configured
-from recovery.scanners.collect import Collector
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.roster import Roster
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
 
 UNREACHABLE = 4
 _COLUMNS = ("waiting", "prioritized", "paused", "active", "delayed", "waiting_children", "completed", "failed")

@@ -31,12 +31,12 @@ from recovery.management import calling
 from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
 from recovery.management.configured import configured
 from recovery.models import ScanRun
-from recovery.scanners.collect import Collector
+from recovery.scanners.acting.ledger import Ledger
+from recovery.scanners.acting.turn import Asked, Run, Turn
 from recovery.scanners.crew import Crew, starting
-from recovery.scanners.discover import Discoverer
-from recovery.scanners.ledger import Ledger
-from recovery.scanners.roster import Roster
-from recovery.scanners.turn import Asked, Run, Turn
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
 from recovery.scheduler.row import Row
 
 NOBODY_KNOWS = "The database does not say which scheduler leads ({error}), so nothing is done. --observe looks only."

@@ -17,7 +17,7 @@ from recovery.models import AuditEntry, PolicyLayer, ScannerPause, ScanRun
 from recovery.reads import brake_rows
 from recovery.reads.brake_rows import BREAKER, Place
 from recovery.reads.relaunched import UNDER_WAY
-from recovery.scanners.relaunch_failed import WELL_AGAIN
+from recovery.scanners.deep.relaunch_failed import WELL_AGAIN
 from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db

@@ -15,8 +15,8 @@ from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import POISON_AFTER
 from recovery.models import AuditEntry, Incident
-from recovery.scanners import candidates, relaunch
-from recovery.scanners.relaunch_failed import N8N
+from recovery.scanners.deep import candidates, relaunch
+from recovery.scanners.deep.relaunch_failed import N8N
 from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,7 @@ from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import POISON_AFTER
 from recovery.models import AuditEntry, Incident
-from recovery.scanners import stale_check, stale_jobs
+from recovery.scanners.deep import stale_check, stale_jobs
 from tests.fleet import Library as Generation
 from tests.stale import Deep, done, said
 from tests.stores import Store

@@ -13,7 +13,7 @@ from recovery.domain.ages import MINUTE
 from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.refs import QueueRef
 from recovery.models import Incident
-from recovery.scanners import markers
+from recovery.scanners.deep import markers
 from tests.stale import Deep, done
 
 pytestmark = pytest.mark.django_db

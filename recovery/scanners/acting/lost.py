@@ -1,0 +1,94 @@
+"""A job without its holder, as the orphan-watch found it, and what stands against putting it right without a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recovery.domain.ages import age
+from recovery.domain.holders import departures
+from recovery.domain.policy import Duty
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.surroundings import Surroundings
+from recovery.domain.verdicts import Kind
+from recovery.scanners.watching.assess import Judged
+from recovery.scanners.watching.beat import Found
+
+GONE_FOR = 1_500  # ms that a worker has to be seen gone: both libraries reconnect a cut connection within a second
+N8N = "It is n8n's: its workflow would run again from the start, so a person has to consent."
+POISON = "It is poison: it was orphaned too often, and waits for a person."
+MALFORMED = "Its data breaks the schema of its queue, so it waits for a person."
+UNPROVEN = "It has no lock, and that is not yet proof: the next looks will tell."
+LOCKED = "Its lock has not ended yet, and the policy does not let it be released."
+UNNAMED = "Its lock has not ended yet, and it has no named worker that was seen to leave."
+ENDLESS = "Its lock never ends by itself: that is for the stale check."
+JUST_GONE = "Its worker has only just gone: the next look tells whether it has come back."
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    one: Judged
+    around: Surroundings
+    is_malformed: bool = False
+
+    @property
+    def ref(self) -> JobRef:
+        return self.one.row.ref
+
+    @property
+    def is_doomed(self) -> bool:
+        return self.one.kind is Kind.DOOMED
+
+    @property
+    def what(self) -> str:
+        return f"{self.one.kind.value.capitalize()}: {' '.join(self.one.verdict(self.around).evidence)}"
+
+    @property
+    def gone_for(self) -> int | None:
+        """How long its named worker has been gone, as seen from connections; None: nobody can tell."""
+        worker, around = self.one.row.worker, self.around
+        if not worker or around.unnamed or worker in around.names:
+            return None
+        gone = departures(worker, around)
+        return around.now - gone[-1].at if gone else None
+
+    @property
+    def may_come_back(self) -> bool:
+        """The next snapshot tells more."""
+        return self.is_doomed and self.gone_for is not None and self.gone_for < GONE_FOR
+
+    def why_not(self, duty: Duty) -> str:
+        """What stands against it, but for poison, which is asked of the database; "": nothing."""
+        if self.around.is_n8n:
+            return N8N
+        if self.is_malformed:
+            return MALFORMED
+        if self.is_doomed:
+            return self._why_not_released(duty) or self._too_soon(duty)
+        return self._too_soon(duty) if self.one.kind.is_orphaned else UNPROVEN
+
+    def _why_not_released(self, duty: Duty) -> str:
+        lock = self.one.row.lock
+        if lock is not None and lock.ttl is None:
+            return ENDLESS
+        if not duty.release:
+            return LOCKED
+        if self.gone_for is None:
+            return UNNAMED
+        return JUST_GONE if self.may_come_back else ""
+
+    def _too_soon(self, duty: Duty) -> str:
+        for_now = self.around.now - self.one.mark.opened_at
+        return f"It is left alone for {age(duty.after - for_now)} more." if for_now < duty.after else ""
+
+
+def by_queue(found: Iterable[Found]) -> dict[QueueRef, list[Lost]]:
+    """Longest lost first, so that who waits longest is helped first when not all may be."""
+    groups: dict[QueueRef, list[Lost]] = {}
+    for one in found:
+        bad = {row.job for row in one.rows if row.verdict.kind is Kind.MALFORMED}
+        for judged in one.judged:
+            if judged.kind.is_lost:
+                ref = judged.row.ref
+                groups.setdefault(ref.queue, []).append(Lost(judged, one.around[ref.queue], ref in bad))
+    return {ref: sorted(lost, key=lambda one: (one.one.mark.opened_at, one.ref)) for ref, lost in groups.items()}

@@ -1,0 +1,132 @@
+"""What the orphan-watch does about what it found, where the policy lets it: proven orphans go back to wait, and with
+`release` also jobs whose named worker has gone, before their locks end.
+
+Poison is known by incidents alone: so no job goes before its own incident is in the database and counts, and none whose
+earlier ones cannot be read. What the door refused is not tried again at each look: only when the job has moved since,
+or a while later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from recovery.backends.shared import actives
+from recovery.connections.registry import Registry
+from recovery.domain.acting import Act, Options, Outcome, Seen
+from recovery.domain.ages import MINUTE
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.scans import Find, Report
+from recovery.errors import StoreError
+from recovery.reads.sightings import Signature
+from recovery.reads.stuck import signature
+from recovery.scanners.acting import lost as finding
+from recovery.scanners.acting import proof
+from recovery.scanners.acting.deeds import Deeds, Wish
+from recovery.scanners.acting.lost import Lost
+from recovery.scanners.watching.beat import Found
+
+REFUSED_FOR = MINUTE  # until what was refused is tried again
+TOLD = 1_000  # finds of a look that somebody asked for, each with its evidence in words
+
+
+class Rescue:
+    """`is_pending`: a worker has only just gone, so that the next snapshot tells more."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._refused: dict[JobRef, tuple[Signature, int]] = {}
+        self.is_pending = False
+
+    def act(
+        self, found: Iterable[Found], deeds: Deeds, *, queue: QueueRef | None = None, tells: bool = False
+    ) -> Report:
+        """`tells`: somebody asked, so every lost job is told of, also where nothing is to be done.
+
+        Raises Error of the database.
+        """
+        groups = finding.by_queue(found)
+        here = {one.ref for one in chain.from_iterable(groups.values())}
+        self._refused = {ref: kept for ref, kept in self._refused.items() if ref in here}
+        self.is_pending = False
+        finds: list[Find] = []
+        for ref, group in groups.items():
+            if queue in (None, ref):
+                finds += self._queue(ref, group, deeds, tells=tells and len(finds) < TOLD)
+        return Report(len(here), tuple(finds), tuple(deeds.holds), tuple(deeds.faults))
+
+    def _queue(self, ref: QueueRef, group: Sequence[Lost], deeds: Deeds, *, tells: bool) -> list[Find]:
+        policy = deeds.policy(ref).policy
+        if not tells and not policy.may_act(Scanner.ORPHAN_WATCH):
+            return []
+        duty = policy.orphan_watch
+        self.is_pending |= duty.release and any(one.may_come_back for one in group)
+        against = [(one, one.why_not(duty)) for one in group]
+        ready = [one for one, why in against if not why and not self._was_refused(one)]
+        left = [Find(one.ref, one.what, why) for one, why in against if why][:TOLD] if tells else []
+        return [*self._carry_out(ref, ready, deeds, tells=tells), *left]
+
+    def _carry_out(self, ref: QueueRef, ready: Sequence[Lost], deeds: Deeds, *, tells: bool) -> list[Find]:
+        if not ready:
+            return []
+        if why := deeds.why_not(ref):
+            return [Find(one.ref, one.what, why) for one in ready[: TOLD if tells else deeds.room(ref)]]
+        most = deeds.room(ref) + 1  # one more, so that it is told when not all may go
+        healthy = [one for one in ready if not one.one.is_poison][:most]
+        poison = [one for one in ready if one.one.is_poison][:most]  # unless somebody has forgiven it
+        going, left = self._counted(ref, [*healthy, *poison])
+        done = self._requeue(ref, [one for one in going if not one.is_doomed], deeds)
+        done += self._release(ref, [one for one in going if one.is_doomed], deeds)
+        self._remember(done, {one.ref: one for one in going})
+        return done + (left if tells else [])
+
+    def _counted(self, ref: QueueRef, chosen: Sequence[Lost]) -> tuple[list[Lost], list[Find]]:
+        """Those that go, and what is left to a person."""
+        ids = [one.ref.id for one in chosen]
+        open_ones, poison = proof.counted(ref, ids), proof.poison(ref, ids, chosen[0].around.now)
+        going = [one for one in chosen if one.ref.id in open_ones and one.ref.id not in poison]
+        return going, [Find(one.ref, one.what, finding.POISON) for one in chosen if one.ref.id in poison]
+
+    def _requeue(self, ref: QueueRef, going: Sequence[Lost], deeds: Deeds) -> list[Find]:
+        return list(deeds.do(Act.REQUEUE, ref, [self._wish(one, Seen.of(one.one.row), deeds) for one in going]))
+
+    def _release(self, ref: QueueRef, going: Sequence[Lost], deeds: Deeds) -> list[Find]:
+        held = self._held(ref, going, deeds)
+        if not held:
+            return []
+        fresh = proof.prove(ref, list(held), going[0].around.now)
+        wishes = [self._wish(one, held[one.ref.id], deeds) for one in going if one.ref.id in held]
+        done = deeds.do(Act.RELEASE, ref, wishes, Options(requeue=True))
+        untouched = {find.job.id for find in done if find.outcome not in (Outcome.DONE, Outcome.UNKNOWN)}
+        proof.withdraw(ref, fresh & untouched)
+        return list(done)
+
+    def _held(self, ref: QueueRef, going: Sequence[Lost], deeds: Deeds) -> dict[str, Seen]:
+        """With the tokens of their locks, which no look asks for. One that has moved since is left out."""
+        if not going:
+            return {}
+        try:
+            rows = actives.details(self._registry.wire(ref.deployment), ref, [one.ref.id for one in going])
+        except StoreError as error:
+            deeds.faults.append(str(error))
+            return {}
+        return {
+            row.id: Seen.of(row)
+            for one, row in zip(going, rows, strict=True)
+            if row.lock is not None and row.worker == one.one.row.worker and signature(row) == one.one.mark.signature
+        }
+
+    @staticmethod
+    def _wish(one: Lost, seen: Seen, deeds: Deeds) -> Wish:
+        return Wish(seen, one.what, deeds.policy(one.ref.queue).sentence(Scanner.ORPHAN_WATCH, one.around.now))
+
+    def _was_refused(self, one: Lost) -> bool:
+        seen, at = self._refused.get(one.ref, (None, 0))
+        return seen == one.one.mark.signature and one.around.now - at < REFUSED_FOR
+
+    def _remember(self, done: Iterable[Find], going: dict[JobRef, Lost]) -> None:
+        for find in done:
+            if find.outcome in (Outcome.REFUSED, Outcome.UNKNOWN):
+                one = going[find.job]
+                self._refused[find.job] = (one.one.mark.signature, one.around.now)

@@ -1,0 +1,171 @@
+"""Failed jobs sent back to work, slowly, and not at all while they fail again.
+
+One run goes round the queues step by step: where the budget or a breaker says "later", the others go on meanwhile, and
+the run waits as long as its time allows. What it sent off is followed by `follow` until it has ended, between runs too;
+when a breaker closes by it, a run of that queue is ordered at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.db import Error
+
+from recovery.actions import brakes, scans
+from recovery.connections import clock
+from recovery.connections.registry import Registry
+from recovery.domain.acting import Act, Actor
+from recovery.domain.ages import MINUTE, SECOND
+from recovery.domain.counts import Snapshot
+from recovery.domain.mandate import Mandate
+from recovery.domain.n8n import is_n8n
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.scans import Report, Scan
+from recovery.errors import BadOrder, NotRecorded, StoreError, UnstallError
+from recovery.reads.lists import Queue
+from recovery.reads.policies import Following
+from recovery.scanners.acting.deeds import Deeds, Holding
+from recovery.scanners.acting.reach import readable, refusal
+from recovery.scanners.deep import aftermath
+from recovery.scanners.deep.relaunch import Relaunch
+from recovery.scanners.watching.orphan_watch import NO_SNAPSHOT
+
+log = logging.getLogger(__name__)
+
+RUN = 5 * MINUTE  # of one run: shorter than an order waits for its turn, and five minutes' worth of every budget
+FOLLOW_EVERY = 10.0  # seconds between two looks at what is out
+_WAIT = 1.0  # seconds at once: whoever leads no more has to notice
+N8N = "It is n8n's: its workflow would run again from its start. A person retries it, and accepts that."
+WELL_AGAIN = "Its probe succeeded, so the rest follows."
+
+Wait = Callable[[float], object]
+
+
+class RelaunchFailed:
+    """One run at a time; `follow` beside it. `mandate` None: nobody can know who leads, so it only looks."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        newest: Callable[[], Snapshot | None],
+        mandate: Mandate | None,
+        holding: Holding,
+        *,
+        now: Callable[[], int] = clock.now,
+        wait: Wait | None = None,
+    ) -> None:
+        self.registry = registry
+        self._newest = newest
+        self._mandate = mandate
+        self._holding = holding
+        self._stopping = threading.Event()
+        self.now = now
+        self.wait = wait or self._stopping.wait
+        self.cursors: dict[QueueRef, str] = {}  # where the next run begins
+
+    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
+        snapshot = self._newest()
+        if snapshot is None:
+            return Report(faults=(NO_SNAPSHOT,))
+        book = Following(self.registry.config, clock=lambda: self.now() / SECOND)
+        deeds = Deeds(self._mandate, Scan.RELAUNCH_FAILED, book, self._holding, observes=observes)
+        tour = _Tour(self, deeds, self.now() + RUN)
+        for sample in readable(snapshot, queue, tour.faults):
+            tour.add(Queue(sample.ref, sample.flavour, sample))
+        tour.go()
+        return tour.report()
+
+    def follow(self, now: int) -> int:
+        """Settles what has ended meanwhile; in how many queues something is out. Raises NotRecorded."""
+        if self._mandate is None or not self._mandate.holds():
+            return 0
+        outs = brakes.out(now=self.now())
+        for ref, out in outs.items():
+            try:
+                if aftermath.followed(ref, out, self._newest(), self.now()):
+                    self._go_on(ref)
+            except (StoreError, Error) as error:
+                log.debug("%s: %s", ref, error)  # the next look tells
+        return len(outs)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """The step in hand is the last one."""
+        self._stopping.set()
+
+    def _go_on(self, ref: QueueRef) -> None:
+        """Paused, or enough runs wait already: then the next one that is due will do."""
+        actor = Actor("scanner", Scan.RELAUNCH_FAILED.value, may_act=True, may_bulk=True)
+        try:
+            scans.order(actor, Scan.RELAUNCH_FAILED, queue=ref, reason=WELL_AGAIN)
+        except (BadOrder, NotRecorded) as error:
+            log.info("%s is well again: %s", ref, error)
+
+
+class _Tour:
+    """One run's way round the queues."""
+
+    def __init__(self, scanner: RelaunchFailed, deeds: Deeds, ends: int) -> None:
+        self.faults: list[str] = []
+        self._scanner = scanner
+        self._deeds = deeds
+        self._ends = ends
+        self._all: dict[QueueRef, Relaunch] = {}
+        self._due: dict[QueueRef, int] = {}  # when to go on with those that are not through
+
+    def add(self, queue: Queue) -> None:
+        if queue.sample is not None and queue.sample.counts.failed:
+            ref, scanner = queue.ref, self._scanner
+            why = N8N if is_n8n(ref, queue.flavour) else refusal(scanner.registry.config, queue, Act.RETRY)
+            self._all[ref] = Relaunch(queue, self._deeds, scanner.now, cursor=scanner.cursors.get(ref, ""), never=why)
+            self._due[ref] = 0
+
+    def go(self) -> None:
+        """Until nothing can go any more, or the time is over."""
+        try:
+            while self._due and self._may_go_on():
+                for ref, at in list(self._due.items()):
+                    if at <= self._scanner.now() and self._may_go_on():
+                        self._step(ref)
+                self._rest()
+        except Error as error:
+            self.faults.append(f"The database is away: {type(error).__name__}.")
+
+    def report(self) -> Report:
+        for ref, one in self._all.items():
+            one.close()
+            self._scanner.cursors[ref] = one.resume
+        holds = (*self._deeds.holds, *(hold for one in self._all.values() for hold in one.holds.values()))
+        return Report(
+            looked=sum(one.looked for one in self._all.values()),
+            finds=tuple(find for one in self._all.values() for find in one.finds),
+            holds=tuple(dict.fromkeys(holds)),
+            faults=tuple(dict.fromkeys((*self.faults, *self._deeds.faults))),
+        )
+
+    def _step(self, ref: QueueRef) -> None:
+        """What cannot be looked at delays nobody else."""
+        try:
+            at = self._all[ref].step()
+        except UnstallError as error:
+            self.faults.append(f"{shown(str(ref))}: {error}")
+            at = None
+        if at is None or at >= self._ends:
+            del self._due[ref]
+        else:
+            self._due[ref] = at
+
+    def _may_go_on(self) -> bool:
+        stops = self._scanner.is_stopping or self._deeds.is_stopped
+        return not stops and self._scanner.now() < self._ends
+
+    def _rest(self) -> None:
+        """Until the first of them may go on."""
+        left = min(self._due.values(), default=0) - self._scanner.now()
+        if left > 0:
+            self._scanner.wait(min(_WAIT, left / SECOND))

@@ -1,0 +1,195 @@
+"""The deep look at everything that has been stuck for long, every quarter of an hour.
+
+1. Active jobs without a lock, or with one that never ends: put back to wait where the policy lets it. 2. Ids without a
+job: removed. 3. Queues whose idle workers nothing wakes: said. 4. Incidents that nobody closed: closed. 5. Calls of
+hooks that failed: made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from django.db import Error
+
+from recovery.connections.registry import Registry
+from recovery.domain.acting import Act, Options, Seen
+from recovery.domain.ages import age
+from recovery.domain.counts import Library, Snapshot
+from recovery.domain.mandate import Mandate
+from recovery.domain.n8n import is_n8n
+from recovery.domain.policy import Duty, Scanner
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.scans import Find, Report, Scan
+from recovery.domain.verdicts import Kind
+from recovery.errors import UnstallError
+from recovery.reads.lists import Queue
+from recovery.reads.policies import Following
+from recovery.scanners.acting.deeds import Deeds, Holding, Wish
+from recovery.scanners.acting.lost import MALFORMED, N8N, POISON
+from recovery.scanners.acting.reach import readable, refusal
+from recovery.scanners.deep import markers
+from recovery.scanners.deep.left_open import LeftOpen
+from recovery.scanners.deep.stale_jobs import Stale, StaleJobs
+from recovery.scanners.watching.orphan_watch import NO_SNAPSHOT
+
+UNPROVEN = "It has no lock, and that is not proven to be for good: the next look tells."
+GHOST_HELD = "A worker has its lock, so it may be under way: a person decides."
+ENDLESS = "Its lock never ends, and the policy does not let it be released."
+UNNAMED = "Its lock never ends, and it is not known that its worker is gone: a person decides."
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    act: Act
+    options: Options
+
+
+_REQUEUE = _Deed(Act.REQUEUE, Options())
+_RELEASE = _Deed(Act.RELEASE, Options(requeue=True))
+_REMOVE = _Deed(Act.REMOVE, Options(children=False))  # of a job that is not there, what is said of children is old
+
+
+class StaleCheck:
+    """One thread at a time. `again` makes the calls of hooks that are due once more."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        newest: Callable[[], Snapshot | None],
+        mandate: Mandate | None,
+        holding: Holding,
+        again: Callable[[int], object] = int,
+    ) -> None:
+        self._registry = registry
+        self._newest = newest
+        self._mandate = mandate
+        self._holding = holding
+        self._again = again
+        self._jobs = StaleJobs(registry)
+        self._incidents = LeftOpen(registry)
+
+    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
+        snapshot = self._newest()
+        if snapshot is None:
+            return Report(faults=(NO_SNAPSHOT,))
+        book = Following(self._registry.config)
+        deeds = Deeds(self._mandate, Scan.STALE_CHECK, book, self._holding, observes=observes)
+        look = _Look(self._registry, snapshot, self._jobs, book, deeds, now)
+        for sample in readable(snapshot, queue, look.faults):
+            look.at(Queue(sample.ref, sample.flavour, sample))
+        if not observes and not deeds.is_stopped:
+            look.tidy(self._incidents, queue)
+            self._call_again(look, now)
+        if queue is None:
+            self._jobs.forget([sample.ref for sample in snapshot.queues])
+        return look.report()
+
+    def _call_again(self, look: _Look, now: int) -> None:
+        try:
+            self._again(now)
+        except (UnstallError, Error) as error:
+            look.fail(f"Hooks that failed cannot be called again: {error or type(error).__name__}")
+
+
+@dataclass(slots=True)
+class _Look:
+    """One run."""
+
+    registry: Registry
+    snapshot: Snapshot
+    jobs: StaleJobs
+    book: Following
+    deeds: Deeds
+    now: int
+    looked: int = 0
+    finds: list[Find] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def at(self, queue: Queue) -> None:
+        if queue.flavour.library is Library.TABLE:  # the sweep of job tables looks at these
+            return
+        try:
+            self._queue(queue)
+        except UnstallError as error:
+            self.fail(f"{shown(str(queue.ref))}: {error}")
+
+    def tidy(self, incidents: LeftOpen, queue: QueueRef | None) -> None:
+        after = self.registry.config.thresholds.stale_after
+        try:
+            self.finds += incidents.close(self.snapshot, queue, after, self.now)
+        except (UnstallError, Error) as error:
+            self.fail(f"Incidents that were left open cannot be closed: {error or type(error).__name__}")
+
+    def fail(self, why: str) -> None:
+        self.faults.append(why)
+
+    def report(self) -> Report:
+        faults = dict.fromkeys((*self.faults, *self.deeds.faults))
+        return Report(self.looked, tuple(self.finds), tuple(self.deeds.holds), tuple(faults))
+
+    def _queue(self, queue: Queue) -> None:
+        ref, config = queue.ref, self.registry.config
+        resolved = self.book.of(ref)
+        duty = resolved.policy.stale_check
+        stale_after = config.thresholds_of(ref.deployment, ref.base).stale_after
+        if queue.sample is None or queue.sample.counts.active != 0:
+            found = self.jobs.of(queue, self.snapshot, min(duty.after, stale_after), self.now)
+            self.looked += found.looked
+            self.faults += [f"{shown(str(ref))}: {fault}" for fault in found.faults]
+            self._act(queue, found.jobs, duty, resolved.sentence(Scanner.STALE_CHECK, self.now))
+            if found.more:
+                self._say(queue, f"{found.more:,} more jobs without a lock", "The next run looks at them.")
+        if said := markers.lost(queue, self.snapshot, stale_after, self.now):
+            self._say(queue, said, markers.NOT_TOUCHED)
+
+    def _act(self, queue: Queue, jobs: tuple[Stale, ...], duty: Duty, sentence: str) -> None:
+        """In the order of their list, so that a script finds each at once."""
+        wanted: dict[_Deed, list[Wish]] = {}
+        for one in jobs:
+            why = next(_why_not(queue, one, duty), "") or refusal(self.registry.config, queue, _deed(one).act)
+            if why:
+                self.finds.append(Find(one.row.ref, self._what(one), why))
+            elif one.since > self.now - duty.after:
+                left = age(one.since + duty.after - self.now)
+                self.finds.append(Find(one.row.ref, self._what(one), f"Its policy waits for {left} more."))
+            else:
+                wanted.setdefault(_deed(one), []).append(Wish(Seen.of(one.row), self._what(one), sentence))
+        for deed, wishes in wanted.items():
+            self.finds += self.deeds.do(deed.act, queue.ref, wishes, deed.options)
+
+    def _what(self, one: Stale) -> str:
+        return f"{one.verdict.kind.value} for {age(self.now - one.since)}: {' '.join(one.verdict.evidence)}"
+
+    def _say(self, queue: Queue, what: str, why: str) -> None:
+        self.finds.append(Find(queue.ref.job(""), what, why))
+
+
+def _why_not(queue: Queue, one: Stale, duty: Duty) -> Iterator[str]:
+    """What leaves it to a person, or to the next look."""
+    kind, is_locked = one.verdict.of_lock, one.row.lock is not None
+    if kind is Kind.GHOST:
+        if is_locked:
+            yield GHOST_HELD
+        return
+    if one.verdict.is_poison:
+        yield POISON
+    if one.verdict.kind is Kind.MALFORMED:
+        yield MALFORMED
+    if is_n8n(queue.ref, queue.flavour):
+        yield N8N
+    if kind.is_orphaned:
+        return
+    if not is_locked:
+        yield UNPROVEN
+    if not one.is_deserted:
+        yield UNNAMED
+    if not duty.release:
+        yield ENDLESS
+
+
+def _deed(one: Stale) -> _Deed:
+    kind = one.verdict.of_lock
+    if kind is Kind.GHOST:
+        return _REMOVE
+    return _REQUEUE if kind.is_orphaned else _RELEASE

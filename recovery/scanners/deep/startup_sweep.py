@@ -1,0 +1,167 @@
+"""Job tables: rows left running by a process that is no more go back to wait, or fail when their attempts are used up.
+
+Every minute by what a row itself shows: a lease that is over, a heartbeat that is old, an age beyond all bounds. And
+when a worker says that it has just started, whatever was running before.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from recovery.backends.sql import health, sweep
+from recovery.backends.sql.sweep import Occasion, Orphan
+from recovery.config import Table
+from recovery.connections.registry import Registry
+from recovery.connections.sql import SqlWire
+from recovery.domain.acting import Act, Options, Seen
+from recovery.domain.ages import SECOND, age
+from recovery.domain.mandate import Mandate, always
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.scans import Find, Report, Scan
+from recovery.errors import BadOrder, StoreError, UnstallError
+from recovery.reads.policies import Following
+from recovery.scanners.acting.deeds import Deeds, Holding, Wish
+
+log = logging.getLogger(__name__)
+
+READ_ONLY = "The database is configured to be read only."
+
+
+class StartupSweep:
+    """One thread at a time. `mandate` None: nobody can know who leads, so the sweep of every minute only looks."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        mandate: Mandate | None,
+        holding: Holding,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._mandate = mandate
+        self._holding = holding
+        self._outages = _Outages(registry, clock)
+
+    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
+        """What time has shown to be nobody's."""
+        work = self._work(self._mandate, observes)
+        for table in self._registry.config.tables:
+            ref = QueueRef(table.database, table.name)
+            if queue in (None, ref):
+                duty = work.deeds.policy(ref).policy.startup_sweep
+                work.table(table, Occasion(after=duty.after), now, self._outages.fresh)
+        return work.report()
+
+    def start(self, queue: QueueRef, *, owner: str = "", observes: bool = False) -> Report:
+        """The worker of this table has just started: what ran before is nobody's. With `owner`, what was its own.
+
+        Whoever says so need not lead: a row is changed only as it was seen, so two who sweep at once do it once.
+        Raises Missing and BadOrder.
+        """
+        wire, occasion = self._registry.wire(queue.deployment), Occasion(is_start=True, owner=owner)
+        if not isinstance(wire, SqlWire):
+            raise BadOrder(f"{shown(queue.deployment)} is no database: only rows of job tables are swept.")
+        table = wire.table(queue.base)
+        sweep.check(table, occasion)
+        work = self._work(self._mandate or Mandate(0, always), observes)
+        work.table(table, occasion, int(time.time() * 1000))
+        return work.report()
+
+    def _work(self, mandate: Mandate | None, observes: bool) -> _Work:
+        book = Following(self._registry.config)
+        return _Work(self._registry, Deeds(mandate, Scan.STARTUP_SWEEP, book, self._holding, observes=observes))
+
+
+class _Outages:
+    """While a database was away no worker could renew anything: once it is back, all their rows look dead."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._back: dict[str, float | None] = {}  # since when it is back, None: it is away
+
+    def fresh(self, table: Table) -> str:
+        """Why what is over on this table is no proof yet; "" when it is. Raises StoreError while it is away."""
+        name = table.database
+        try:
+            up = health.uptime(self._registry.wire(name))
+        except StoreError:
+            self._back[name] = None
+            raise
+        if name in self._back and self._back[name] is None:
+            self._back[name] = self._clock()
+        since = self._back.get(name)
+        back = None if since is None else round((self._clock() - since) * SECOND)
+        lasted = min((span for span in (back, up) if span is not None), default=table.heartbeat_limit)
+        if lasted >= table.heartbeat_limit or not table.has_proof:
+            return ""
+        left = age(table.heartbeat_limit - lasted)
+        return f"{shown(name)} was away a moment ago: its workers have {left} to renew what they hold."
+
+
+def _settled(table: Table) -> str:
+    return ""
+
+
+@dataclass(slots=True)
+class _Work:
+    """One run."""
+
+    registry: Registry
+    deeds: Deeds
+    looked: int = 0
+    found: int = 0
+    finds: list[Find] = field(default_factory=list)
+    holds: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def table(self, table: Table, occasion: Occasion, now: int, fresh: Callable[[Table], str] = _settled) -> None:
+        """What cannot be looked at is said, and the other tables are looked at all the same."""
+        ref = QueueRef(table.database, table.name)
+        before = len(self.finds)
+        try:
+            held = fresh(table)
+            if held:
+                self.holds.append(held)
+            elif self.registry.config.deployment(ref.deployment).read_only:
+                held = READ_ONLY
+            for looked, found in sweep.orphans(self.registry.wire(ref.deployment), ref, occasion):
+                self.looked += looked
+                self._act(ref, occasion, found, held, now)
+        except UnstallError as error:
+            self.faults.append(f"{shown(str(ref))}: {error}")
+        _tell(ref, self.finds[before:])
+
+    def report(self) -> Report:
+        holds = dict.fromkeys((*self.holds, *self.deeds.holds))
+        faults = dict.fromkeys((*self.faults, *self.deeds.faults))
+        return Report(self.looked, tuple(self.finds), tuple(holds), tuple(faults))
+
+    def _act(self, ref: QueueRef, occasion: Occasion, found: Sequence[Orphan], held: str, now: int) -> None:
+        if held:
+            self.finds += [Find(ref.job(one.look.row.id), one.evidence, held) for one in found]
+            return
+        policy = self.deeds.policy(ref).sentence(Scanner.STARTUP_SWEEP, now)
+        options = Options(at_start=occasion.is_start)
+        wishes = [Wish(Seen.of(one.look.row), one.evidence, policy) for one in found]
+        self.finds += self.deeds.do(Act.REQUEUE, ref, wishes, options)
+
+
+def _tell(ref: QueueRef, finds: Sequence[Find]) -> None:
+    """How many, in the log too: of a run by hand it is all there is."""
+    if finds:
+        log.info("startup-sweep of %s: %s", ref, ", ".join(_counted(finds)))
+
+
+def _counted(finds: Sequence[Find]) -> Iterator[str]:
+    done = sum(find.outcome is not None and find.outcome.value == "done" for find in finds)
+    yield f"{len(finds):,} rows were left running"
+    yield f"{done:,} recovered"
+    if refused := sum(find.outcome is not None for find in finds) - done:
+        yield f"{refused:,} refused"
+    if left := sum(find.outcome is None for find in finds):
+        yield f"{left:,} left as they are"

@@ -1,0 +1,1 @@
+"""What the application is told when its job was lost or recovered."""

@@ -1,0 +1,181 @@
+"""Recovery hooks, called: what was written down is done within a second, and what failed is tried again now and then.
+
+Best effort: a call that fails is logged and kept, one whose job has moved on is dropped. A row of the application is
+changed only while its job is known to be lost or put back, and only from an active stage, so that calling twice, or
+too late, changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from django.db import Error
+
+from recovery.connections.registry import Registry
+from recovery.domain import hooks
+from recovery.domain.ages import DAY, MINUTE
+from recovery.domain.hooks import Hook, Told
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.mandate import May, always
+from recovery.domain.refs import QueueRef, unslug
+from recovery.errors import Missing, UnstallError
+from recovery.models import HookCall
+from recovery.reads import lists, payloads
+from recovery.reads.lists import Queue
+from recovery.scanners.following.entrances import PATIENCE, Entrances, Failed
+from recovery.scanners.following.follow import follow
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0  # seconds between two looks for calls that are due
+AT_ONCE = 200  # calls of one look
+LOOKED_UP = 50  # jobs looked for at once of which it is not known where they are
+RUN = 5.0  # seconds of a look
+AGAIN = 15 * MINUTE  # ms until a call that failed is tried again
+GIVE_UP = 3 * DAY  # ms: whoever has not heard of it by then has found out
+_TROUBLE = 500  # characters
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Calls about jobs of one queue, and what is known of these."""
+
+    queue: Queue
+    calls: Sequence[HookCall]
+    rows: Mapping[str, JobRow | None]
+    data: dict[str, bytes] = field(default_factory=dict)
+
+
+class Hooks:
+    """One thread at a time. `may`: what was begun with leave, and lost it, is left to whoever has it now."""
+
+    def __init__(self, registry: Registry, may: May = always, *, patience: float = PATIENCE) -> None:
+        self._hooks = {hook.name: hook for hook in registry.config.hooks}
+        self._registry = registry
+        self._may = may
+        self._entrances = Entrances(patience)
+        self._told: dict[str, str] = {}  # hook → its trouble as it was logged last
+
+    def run(self, now: int) -> int:
+        """Calls that are new; how many were done."""
+        return self._run(HookCall.objects.filter(tries=0, due_at__lte=now), now) if self._hooks else 0
+
+    def again(self, now: int) -> int:
+        """Calls that failed before, and are due again; those that are too old are given up."""
+        for call in HookCall.objects.filter(at__lt=now - GIVE_UP)[:AT_ONCE]:
+            why = call.trouble or "nobody had the time"
+            log.error("hook %s: given up for job %s of %s: %s", call.hook, call.job, call.base, why)
+            call.delete()
+        return self._run(HookCall.objects.filter(tries__gt=0, due_at__lte=now), now)
+
+    def _run(self, due: Any, now: int) -> int:
+        ends = time.monotonic() + RUN
+        calls = sorted(due.order_by("due_at", "pk")[:AT_ONCE], key=_place)
+        done = 0
+        for (deployment, base), group in groupby(calls, key=_place):
+            mine = list(group)
+            for start in range(0, len(mine), LOOKED_UP):
+                if not self._may() or time.monotonic() > ends:
+                    return done
+                done += self._queue(QueueRef(deployment, unslug(base)), mine[start : start + LOOKED_UP], now)
+        return done
+
+    def _queue(self, ref: QueueRef, calls: Sequence[HookCall], now: int) -> int:
+        """A queue that cannot be looked at delays its own calls, and no others."""
+        try:
+            batch = _look(ref, calls)
+        except Missing:
+            log.info("%s is gone, and %d calls of hooks with it", ref, len(calls))
+            return _forget(calls)
+        except UnstallError as error:
+            for call in calls:
+                self._fail(call, str(error), now)
+            return 0
+        return sum(self._call(batch, call, now) for call in calls)
+
+    def _call(self, batch: _Batch, call: HookCall, now: int) -> int:
+        hook = self._hooks.get(call.hook)
+        if hook is None:
+            return _forget([call])  # it is not configured any more
+        try:
+            said = self._carry_out(hook, batch, call)
+        except (Failed, UnstallError, Error) as error:
+            self._fail(call, f"{error}" or type(error).__name__, now)
+            return 0
+        if said is None:
+            return 0
+        if said:
+            log.info("hook %s: %s", hook.name, said)
+        self._told.pop(hook.name, None)
+        return _forget([call])
+
+    def _carry_out(self, hook: Hook, batch: _Batch, call: HookCall) -> str | None:
+        """What was done, "" for nothing; None: it is busy with an earlier call, so this one waits. Raises Failed."""
+        id, told = unslug(call.job), _told(call)
+        row = batch.rows.get(id)
+        if hook.follow is None:
+            what = _facts(batch, call, id, row, told.get("act", ""))
+            return "" if self._entrances.enter(hook.call, what) else None
+        stage = hooks.stage_for(hook.follow, row, told.get("act", ""))
+        if not stage:
+            return ""
+        known = told.get("row")
+        mine = known if known is not None else hooks.row_id(hook.follow, id, batch.data.get(id))
+        if mine is None:
+            return ""
+        return follow(self._registry, hook.follow, mine, stage)
+
+    def _fail(self, call: HookCall, trouble: str, now: int) -> None:
+        if self._told.get(call.hook) != trouble:
+            log.warning("hook %s: %s", call.hook, trouble)
+        self._told[call.hook] = trouble
+        with suppress(Error):
+            HookCall.objects.filter(pk=call.pk).update(
+                tries=call.tries + 1, due_at=now + AGAIN, trouble=trouble[:_TROUBLE]
+            )
+
+
+def _look(ref: QueueRef, calls: Sequence[HookCall]) -> _Batch:
+    """The queue, and its jobs as they are now."""
+    queue = lists.locate(ref, None)
+    ids = list(dict.fromkeys(unslug(call.job) for call in calls))
+    rows = queue.reader.rows(queue.wire, ref, [(id, State.UNKNOWN) for id in ids])
+    known = dict(zip(ids, rows, strict=True))
+    return _Batch(queue, calls, known, payloads.data_of(queue, [id for id, row in known.items() if row is not None]))
+
+
+def _facts(batch: _Batch, call: HookCall, id: str, row: JobRow | None, act: str) -> Told:
+    is_here = row is not None and not row.missing
+    return Told(
+        event=call.event,
+        deployment=batch.queue.ref.deployment,
+        queue=batch.queue.ref.base,
+        job=id,
+        at=call.at,
+        act=act,
+        state=row.state.value if row and is_here else "",
+        name=row.name if row and is_here else "",
+        data=hooks.parsed(batch.data.get(id)),
+    )
+
+
+def _told(call: HookCall) -> dict[str, Any]:
+    found = hooks.parsed(call.told.encode())
+    return found if isinstance(found, dict) else {}
+
+
+def _place(call: HookCall) -> tuple[str, str]:
+    return call.deployment, call.base
+
+
+def _forget(calls: Sequence[HookCall]) -> int:
+    """Done. One that is called once more, because the database did not take this, does no harm."""
+    with suppress(Error):
+        HookCall.objects.filter(pk__in=[call.pk for call in calls]).delete()
+    return len(calls)

@@ -1,0 +1,1 @@
+"""What is there: queues found, looked at, and their numbers kept."""

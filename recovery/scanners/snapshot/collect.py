@@ -1,0 +1,142 @@
+"""The snapshot: every deployment looked at side by side, put together, and published.
+
+Each deployment has a thread of its own. A tick waits for those that answered last time; one that was silent before
+is not waited for, its answer counts in the tick after it came. So a dead one costs its own rows and nobody's time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import chain
+
+from recovery.config import Database, Deployment
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
+from recovery.domain.mandate import May, always
+from recovery.domain.refs import QueueRef
+from recovery.domain.series import SPARK, Tally
+from recovery.errors import UnstallError
+from recovery.reads import history, snapshots
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.snapshot.table_watch import TableWatch
+from recovery.scanners.snapshot.watch import Look, Watch
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 1.0  # seconds a tick waits for a deployment that has been well
+GLANCE = 0.05  # and for one that has not
+_ADVICE = "It accepts connections but does not answer in time."
+
+
+class Collector:
+    """`roster` is what discovery found; without one it is read from the state store.
+
+    `may`: a snapshot that was taken with leave, and is finished without, must not cover the newer one of another.
+    """
+
+    def __init__(self, registry: Registry, roster: Roster | None = None, may: May = always) -> None:
+        self._registry = registry
+        self._may = may
+        self._roster = roster if roster is not None else self._remembered()
+        self._desks = [
+            *(self._desk(deployment) for deployment in registry.config.deployments),
+            *(self._table_desk(database) for database in registry.config.databases),
+        ]
+        self._pool = ThreadPoolExecutor(max_workers=max(1, len(self._desks)), thread_name_prefix="collect")
+        self._number = 0
+        self.newest: Snapshot | None = None
+
+    def run(self, now: int) -> Snapshot:
+        """One tick; raises StoreError when the snapshot cannot be published, after it was taken."""
+        snapshot = self.look(now)
+        if self._may():
+            snapshots.publish(self._registry.state(), snapshot)
+        return snapshot
+
+    def look(self, now: int) -> Snapshot:
+        """One tick without publishing."""
+        for desk in self._desks:
+            desk.begin(self._pool, now)
+        wait([desk.future for desk in self._desks if desk.future and not desk.is_ailing], timeout=PATIENCE)
+        wait([desk.future for desk in self._desks if desk.future], timeout=GLANCE)
+        looks = [desk.end(now) for desk in self._desks]
+        # Grows over restarts too, and needs no store for that.
+        self._number = max(self._number + 1, now // 1000)
+        self.newest = Snapshot(
+            number=self._number,
+            taken_at=now,
+            deployments=tuple(look.deployment for look in looks),
+            queues=tuple(chain.from_iterable(look.queues for look in looks)),
+            workers=tuple(chain.from_iterable(look.workers for look in looks)),
+        )
+        return self.newest
+
+    def close(self) -> None:
+        """A hung look ends by its own timeout; nobody waits for it."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _remembered(self) -> Roster:
+        roster = Roster()
+        for deployment in self._registry.config.deployments:
+            roster.load(self._registry.state(), deployment.name)
+        return roster
+
+    def _desk(self, deployment: Deployment) -> _Desk:
+        name = deployment.name
+        return _Desk(Watch(deployment, lambda: self._registry.wire(name), self._roster, self._recorded))
+
+    def _table_desk(self, database: Database) -> _Desk:
+        name = database.name
+        listed = self._registry.config.tables_of(name)
+        return _Desk(TableWatch(database, listed, lambda: self._registry.wire(name), self._recorded))
+
+    def _recorded(self, refs: Sequence[QueueRef], now: int) -> Mapping[QueueRef, Mapping[int, Tally]]:
+        """Our own history of these queues; without a state store there is none."""
+        try:
+            return history.recent(self._registry.state(), refs, now, minutes=SPARK)
+        except UnstallError:
+            return {}
+
+
+class _Desk:
+    """One deployment's place in the collector: its watch, and the look that is under way."""
+
+    def __init__(self, watch: Watch | TableWatch) -> None:
+        self._watch = watch
+        self._began = 0
+        self.future: Future[Look] | None = None
+        self._trouble = ("", "")  # error and advice, as told last
+        self._fault = ""
+
+    @property
+    def is_ailing(self) -> bool:
+        return bool(self._trouble[0])
+
+    def begin(self, pool: ThreadPoolExecutor, now: int) -> None:
+        """A look that hangs is not started a second time."""
+        if self.future is None:
+            self._began = now
+            self.future = pool.submit(self._watch.look, now)
+
+    def end(self, now: int) -> Look:
+        look = self._result(now)
+        self._trouble = look.deployment.error, look.deployment.advice
+        return look
+
+    def _result(self, now: int) -> Look:
+        if self.future is None or not self.future.done():
+            if self.is_ailing:  # what it last failed with says more than that it has not answered yet
+                return self._watch.missed(*self._trouble)
+            return self._watch.missed(f"no answer for {max(0, now - self._began) / 1000 + PATIENCE:.0f} s", _ADVICE)
+        future, self.future = self.future, None
+        fault = future.exception()
+        if fault is None:
+            self._fault = ""
+            return future.result()
+        # A fault of ours in one deployment must not cost the others their numbers, nor fill the log.
+        if repr(fault) != self._fault:
+            log.error("cannot read %s", self._watch.name, exc_info=fault)
+        self._fault = repr(fault)
+        return self._watch.missed(f"cannot be read: {fault!r}", "This is a fault of Unstall; see its log.")

@@ -1,0 +1,63 @@
+"""Which queues there are: configured names first, then the names of workers, then a SCAN in the background.
+
+Every deployment has a thread of its own. The first three steps are done within milliseconds, and what is found is
+handed on after each slice of the SCAN, so that a page shows something long before a large keyspace is through.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from recovery.connections.registry import Registry
+from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.snapshot.search import Search
+
+log = logging.getLogger(__name__)
+
+
+class Discoverer:
+    """`remembers`: what is found is kept in the state store for the next start."""
+
+    def __init__(self, registry: Registry, roster: Roster, *, remembers: bool = True) -> None:
+        self._registry = registry
+        self._roster = roster
+        self._remembers = remembers
+        self._stopping = threading.Event()
+        every = int(registry.config.discover_every * 1000)
+        self._searches = [
+            Search(deployment, registry, roster, every=every, stopping=self._stopping)
+            for deployment in registry.config.deployments
+        ]
+        self._is_loaded = not remembers
+
+    @property
+    def known(self) -> int:
+        """Queues that are listed, in all deployments."""
+        return sum(len(self._roster.listing(search.name).queues) for search in self._searches)
+
+    def run(self, now: int) -> bool:
+        """Whatever is due; False: nothing was.
+
+        Raises StoreError when what was found cannot be remembered; it is known nevertheless.
+        """
+        self._load()
+        with ThreadPoolExecutor(max_workers=max(1, len(self._searches)), thread_name_prefix="discover") as pool:
+            were_due = list(pool.map(lambda search: search.run(now), self._searches))
+        if self._remembers:
+            for search in self._searches:
+                self._roster.save(self._registry.state(), search.name)
+        return any(were_due)
+
+    def stop(self) -> None:
+        """A run that is under way ends after its slice."""
+        self._stopping.set()
+
+    def _load(self) -> None:
+        """What was known before the restart; a state store that is away is asked again in the next run."""
+        if self._is_loaded:
+            return
+        for search in self._searches:
+            self._roster.load(self._registry.state(), search.name)
+        self._is_loaded = True

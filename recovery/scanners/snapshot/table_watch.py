@@ -1,0 +1,155 @@
+"""One database with job tables, looked at for the snapshot: as often as a queue in Redis, or as often as it bears.
+
+A table is counted row by row, which a database with millions of them feels. So each table rests for some times as long
+as its last look took; meanwhile what it said last counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.backends.sql.counting import TableSample
+from recovery.backends.sql.read import TableReader
+from recovery.config import Database, Table
+from recovery.connections.sql import SqlWire, of
+from recovery.connections.wire import Wire
+from recovery.domain.ages import SECOND
+from recovery.domain.counts import Counts, DeploymentSample, Flavour, QueueSample, Worker
+from recovery.domain.refs import QueueRef
+from recovery.errors import AccessDenied, StoreError, TimedOut, Unreachable
+from recovery.reads import tables
+from recovery.scanners.snapshot.rates import Recorded, of_record
+from recovery.scanners.snapshot.watch import Look
+
+REST = 20  # times as long as a look took: then it costs a twentieth of one connection
+LONGEST = 60_000  # ms without a look, however long one takes
+UNHEARD = -1  # seconds: a table that keeps no heartbeats
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A table as it was looked at last."""
+
+    sample: QueueSample
+    workers: tuple[Worker, ...] = ()
+    due_at: int = 0
+    fault: StoreError | None = None
+
+
+class TableWatch:
+    """Remembers between ticks what need not be asked again. One thread at a time."""
+
+    def __init__(
+        self, database: Database, listed: Sequence[Table], wire: Callable[[], Wire], recorded: Recorded
+    ) -> None:
+        self.name = database.name
+        self._database = database
+        self._tables = {QueueRef(database.name, table.name): table for table in listed}
+        self._wire = wire
+        self._recorded = recorded
+        self._reader = TableReader()
+        self._seen: dict[QueueRef, _Seen] = {}
+        self._last = Look(DeploymentSample(database.name, database.target, 0))
+
+    def look(self, now: int) -> Look:
+        """How it is now, or, when it does not answer, how it last was and why it does not."""
+        started = time.perf_counter()
+        wire = of(self._wire())
+        for ref, table in self._tables.items():
+            if self._is_due(ref, now):
+                self._seen[ref] = self._look(wire, ref, table, now)
+                # One that was too slow is spared for a moment, and so are the tables behind this one.
+                if isinstance(self._seen[ref].fault, (Unreachable, TimedOut)):
+                    break
+        if fault := self._away():
+            return self.missed(fault.reason, fault.advice)
+        took = (time.perf_counter() - started) * 1000
+        recorded = self._recorded(list(self._tables), now) if self._tables else {}
+        self._last = Look(
+            DeploymentSample(
+                name=self.name,
+                target=self._database.target,
+                taken_at=now,
+                took_ms=round(took, 2),
+                server=tables.ENGINES[self._database.engine],
+            ),
+            tuple(seen.sample._replace(rates=of_record(recorded.get(ref, {}), now)) for ref, seen in self._in_order()),
+            tuple(worker for _, seen in self._in_order() for worker in seen.workers),
+        )
+        return self._last
+
+    def missed(self, error: str, advice: str) -> Look:
+        """The last good numbers, marked. Tables that were never read are listed as unknown."""
+        marked = replace(self._last.deployment, error=error, advice=advice)
+        read = {sample.ref for sample in self._last.queues}
+        wire = of(self._wire())
+        unread = tuple(
+            QueueSample(ref, tables.flavour(wire, table), error=error)
+            for ref, table in self._tables.items()
+            if ref not in read
+        )
+        return replace(self._last, deployment=marked, queues=self._last.queues + unread)
+
+    def _in_order(self) -> list[tuple[QueueRef, _Seen]]:
+        return [(ref, self._seen[ref]) for ref in self._tables if ref in self._seen]
+
+    def _is_due(self, ref: QueueRef, now: int) -> bool:
+        seen = self._seen.get(ref)
+        return seen is None or now >= seen.due_at or seen.due_at - now > LONGEST  # a clock that was set back
+
+    def _away(self) -> StoreError | None:
+        """Why the whole database counts as silent: it said so, or all of its tables do. What one says is its own."""
+        faults = [seen.fault for seen in self._seen.values()]
+        away = next((fault for fault in faults if isinstance(fault, Unreachable)), None)
+        if away or not all(isinstance(fault, (TimedOut, AccessDenied)) for fault in faults):
+            return away
+        return next(iter(faults), None)
+
+    def _look(self, wire: SqlWire, ref: QueueRef, table: Table, now: int) -> _Seen:
+        flavour, began = tables.flavour(wire, table), time.perf_counter()
+        try:
+            found = self._reader.look(wire, ref)
+        except StoreError as error:
+            # A slow one rests, so that the others get their turn; one that was only spared had none itself.
+            was_asked = time.perf_counter() - began > self._database.timeout / 2
+            is_slow = isinstance(error, TimedOut) and was_asked and len(self._tables) > 1
+            return _Seen(self._unread(ref, flavour, error), due_at=now + LONGEST * is_slow, fault=error)
+        took = (time.perf_counter() - began) * 1000
+        return _Seen(_sample(ref, flavour, found), _owners(ref, found), now + min(LONGEST, round(REST * took)))
+
+    def _unread(self, ref: QueueRef, flavour: Flavour, error: StoreError) -> QueueSample:
+        """With its last good numbers, marked."""
+        before = self._seen.get(ref)
+        if before is None or before.sample.counts == Counts():
+            return QueueSample(ref, flavour, error=error.reason)
+        return before.sample._replace(error=error.reason, is_old=True)
+
+
+def _sample(ref: QueueRef, flavour: Flavour, found: TableSample) -> QueueSample:
+    """Which workers there are, no table tells: only whose rows are running. None of these is no lack of workers."""
+    return QueueSample(
+        ref,
+        flavour,
+        found.counts,
+        is_paused=False,
+        oldest_waiting_at=found.oldest_waiting_at,
+        oldest_active_at=found.oldest_active_at,
+        workers=len(found.owners) if found.owners else None,
+    )
+
+
+def _owners(ref: QueueRef, found: TableSample) -> tuple[Worker, ...]:
+    return tuple(
+        Worker(
+            queue=ref,
+            name=owner.name,
+            address="",
+            age=UNHEARD,
+            idle=UNHEARD if owner.heard_at is None else max(0, found.now - owner.heard_at) // SECOND,
+            command=f"{owner.rows:,} running",
+            connection=owner.name,
+        )
+        for owner in found.owners or ()
+    )

@@ -1,0 +1,245 @@
+"""One deployment, looked at once per tick: all counts in one batch, then the few things that depend on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recovery.backends import reader, workers
+from recovery.backends.base import Command, QueueReader
+from recovery.config import Deployment
+from recovery.connections.wire import Encoded, Wire
+from recovery.domain.counts import Counts, DeploymentSample, QueueSample, Worker
+from recovery.domain.refs import QueueRef
+from recovery.errors import StoreError
+from recovery.scanners.snapshot import rates
+from recovery.scanners.snapshot.ages import Ages, Head
+from recovery.scanners.snapshot.rates import Pace, Recorded
+from recovery.scanners.snapshot.roster import Known, Listing, Roster
+from recovery.scanners.snapshot.vitals import Vitals, vitals
+
+VITALS_MS = 30_000  # INFO: what a server is changes rarely
+HINT_MS = 6_000  # a new queue with workers is found within this time
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One deployment as it was found."""
+
+    deployment: DeploymentSample
+    queues: tuple[QueueSample, ...] = ()
+    workers: tuple[Worker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One queue in the batch, and which replies are its own."""
+
+    known: Known
+    reader: QueueReader
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The batch of all queues, encoded once and kept until the list of queues changes."""
+
+    version: int
+    rows: tuple[_Row, ...]
+    request: Encoded | None
+    size: int
+
+    @classmethod
+    def of(cls, listing: Listing) -> _Plan:
+        commands: list[Command] = []
+        rows = []
+        for known in listing.queues:
+            start, by = len(commands), reader(known.flavour)
+            commands += by.sample_plan(known.ref)
+            rows.append(_Row(known, by, start, len(commands)))
+        return cls(listing.version, tuple(rows), Encoded(commands) if commands else None, len(commands))
+
+    def answered(self, wire: Wire) -> Iterator[tuple[_Row, Sequence[Any]]]:
+        """Each queue with its replies, as soon as they are all there."""
+        replies: list[Any] = []
+        rows = iter(self.rows)
+        row = next(rows, None)
+        for part in wire.parts(self.request) if self.request else ():
+            replies += part
+            while row and row.stop <= len(replies):
+                yield row, replies[row.start : row.stop]
+                row = next(rows, None)
+
+    @property
+    def refs(self) -> list[QueueRef]:
+        return [row.known.ref for row in self.rows]
+
+
+class Watch:
+    """Remembers between ticks what need not be asked again. One thread at a time."""
+
+    def __init__(self, deployment: Deployment, wire: Callable[[], Wire], roster: Roster, recorded: Recorded) -> None:
+        self.name = deployment.name
+        self._deployment = deployment
+        self._wire = wire
+        self._roster = roster
+        self._ages = Ages()
+        self._pace = Pace(recorded)
+        self._plan = _Plan(-1, (), None, 0)
+        self._vitals = Vitals()
+        self._vitals_at: int | None = None
+        self._hinted_at: int | None = None
+        self._commands = 0
+        self._last = Look(DeploymentSample(deployment.name, deployment.target, 0))
+
+    def look(self, now: int) -> Look:
+        """How it is now, or, when it does not answer, how it last was and why it does not."""
+        started = time.perf_counter()
+        self._commands = 0
+        try:
+            found = self._look(now)
+        except StoreError as error:
+            self._vitals_at = None  # it may be another server when it comes back
+            return self.missed(error.reason, error.advice)
+        took = (time.perf_counter() - started) * 1000
+        done = replace(found.deployment, took_ms=round(took, 2), commands=self._commands)
+        self._last = replace(found, deployment=done)
+        return self._last
+
+    def missed(self, error: str, advice: str) -> Look:
+        """The last good numbers, marked. Queues that were never read are listed as unknown."""
+        marked = replace(self._last.deployment, error=error, advice=advice)
+        read = {sample.ref for sample in self._last.queues}
+        unread = tuple(
+            QueueSample(known.ref, known.flavour, error=error)
+            for known in self._roster.listing(self.name).queues
+            if known.ref not in read
+        )
+        return replace(self._last, deployment=marked, queues=self._last.queues + unread)
+
+    def _look(self, now: int) -> Look:
+        wire = self._wire()
+        plan = self._planned()
+        samples, heads = self._samples(plan, wire, now)
+        hands = self._workers(wire, plan, now)
+        self._look_at_server(wire, now)
+        self._ask_ages(wire, heads, now)
+        self._ask_rates(wire, plan, now)
+        return Look(
+            DeploymentSample(
+                name=self.name,
+                target=self._deployment.target,
+                taken_at=now,
+                server=self._vitals.server,
+                run_id=self._vitals.run_id,
+                workers_known=hands is not None,
+                warnings=(*self._vitals.warnings, *self._gaps()),
+            ),
+            tuple(self._complete(samples, heads, hands)),
+            hands or (),
+        )
+
+    def _planned(self) -> _Plan:
+        listing = self._roster.listing(self.name)
+        if listing.version != self._plan.version:
+            self._plan = _Plan.of(listing)
+            self._ages.keep(self._plan.refs)
+            self._pace.keep(self._plan.refs)
+        return self._plan
+
+    def _samples(
+        self, plan: _Plan, wire: Wire, now: int
+    ) -> tuple[list[QueueSample], dict[QueueRef, tuple[Head, Head]]]:
+        """Queue by queue while the rest is still on its way: the server works on one core, we on another."""
+        samples, heads = [], {}
+        before = {sample.ref: sample for sample in self._last.queues}
+        self._commands += plan.size
+        for row, replies in plan.answered(wire):
+            known, by = row.known, row.reader
+            try:
+                sample, (waiting, active) = by.sample(known.ref, known.flavour, replies, now)
+            except (ValueError, TypeError, LookupError) as error:
+                # One queue with nonsense in it must not cost the others their numbers.
+                sample, waiting, active = QueueSample(known.ref, known.flavour, error=f"unreadable: {error}"), "", ""
+            samples.append(_or_before(sample, before.get(known.ref)))
+            heads[known.ref] = Head(known.ref, False, waiting, by), Head(known.ref, True, active, by)
+        return samples, heads
+
+    def _workers(self, wire: Wire, plan: _Plan, now: int) -> tuple[Worker, ...] | None:
+        """Of all nodes; None when one of them will not tell."""
+        listings = self._each_node(wire, (b"CLIENT", b"LIST"))
+        if not all(isinstance(listing, bytes) for listing in listings.values()):
+            return None
+        self._hint(listings.values(), now)
+        database, refs = self._deployment.database, plan.refs
+        return tuple(worker for one in listings.values() for worker in workers.parse(one, refs, db=database))
+
+    def _hint(self, listings: Iterable[bytes], now: int) -> None:
+        """Tells discovery of workers whose queue may not be listed. Now and then: it costs as much as counting them."""
+        if self._hinted_at is None or not 0 <= now - self._hinted_at < HINT_MS:
+            database = self._deployment.database
+            self._roster.hint(self.name, set().union(*(workers.bases(one, db=database) for one in listings)))
+            self._hinted_at = now
+
+    def _look_at_server(self, wire: Wire, now: int) -> None:
+        if self._vitals_at is None or not 0 <= now - self._vitals_at < VITALS_MS:
+            self._vitals = vitals(self._each_node(wire, (b"INFO",)))
+            self._vitals_at = now
+
+    def _ask_ages(self, wire: Wire, heads: Mapping[QueueRef, tuple[Head, Head]], now: int) -> None:
+        unknown = self._ages.unknown((head for pair in heads.values() for head in pair if head.id), now)
+        if unknown:
+            questions = [head.question for head in unknown]
+            self._ages.learn(unknown, self._count(len(questions), wire.call(questions)), now)
+
+    def _ask_rates(self, wire: Wire, plan: _Plan, now: int) -> None:
+        due = self._pace.due(plan.refs, now)
+        if due:
+            questions = rates.plan(due)
+            self._pace.learn(due, self._count(len(questions), wire.call(questions)), now)
+
+    def _complete(
+        self,
+        samples: Iterable[QueueSample],
+        heads: Mapping[QueueRef, tuple[Head, Head]],
+        hands: tuple[Worker, ...] | None,
+    ) -> Iterable[QueueSample]:
+        groups: dict[QueueRef, list[Worker]] = {}
+        for worker in hands or ():
+            groups.setdefault(worker.queue, []).append(worker)
+        for sample in samples:
+            ref = sample.ref
+            waiting, active = heads[ref]
+            yield sample._replace(
+                oldest_waiting_at=self._ages.since(ref, False, waiting.id),
+                oldest_active_at=self._ages.since(ref, True, active.id),
+                workers=None if hands is None else workers.count(groups.get(ref, ()), ref),
+                rates=self._pace.of(ref),
+            )
+
+    def _gaps(self) -> Iterator[str]:
+        """What the list of queues misses."""
+        listing = self._roster.listing(self.name)
+        if listing.left_out:
+            yield f"{listing.left_out:,} more queues were found and are not shown."
+        if listing.trouble:
+            yield f"Queues cannot be searched for ({listing.trouble}): configured ones and those with workers show."
+
+    def _each_node(self, wire: Wire, command: Command) -> dict[str, Any]:
+        answers = wire.each_node(command)
+        self._commands += len(answers)
+        return answers
+
+    def _count(self, commands: int, replies: list[Any]) -> list[Any]:
+        self._commands += commands
+        return replies
+
+
+def _or_before(sample: QueueSample, before: QueueSample | None) -> QueueSample:
+    """A queue that nothing can be read of any more keeps its last good numbers, marked."""
+    if not sample.error or before is None or sample.counts != Counts() or (before.error and not before.is_old):
+        return sample
+    return before._replace(error=sample.error, is_old=True)

@@ -1,0 +1,134 @@
+"""What a look found of one queue, judged: kinds counted, marks made, and who has lost a holder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.domain import judging
+from recovery.domain.jobs import JobRow
+from recovery.domain.refs import text
+from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
+from recovery.domain.verdicts import Kind, Verdict
+from recovery.reads.sightings import Mark
+from recovery.reads.stuck import is_lockless, sighting, signature
+from recovery.scanners.watching.post import Active, Post
+
+_PEOPLE = frozenset({Kind.ABANDONED, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY})
+Before = Callable[[Sequence[str]], Mapping[str, int] | None]  # None: that cannot be said now
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A job that wants an eye, or may soon."""
+
+    row: JobRow
+    kind: Kind
+    mark: Mark
+    sighting: Sighting
+    parent: Parent
+
+    @property
+    def is_poison(self) -> bool:
+        return self.kind.is_lost and self.kind is not Kind.UNLOCKED and self.mark.orphaned + 1 >= POISON_AFTER
+
+    @property
+    def is_shown(self) -> bool:
+        """A job of an older library has no lock for a moment: one look is not worth a line."""
+        return bool(self.kind.urgency) and (self.kind is not Kind.UNLOCKED or self.sighting.looks > 1)
+
+    def verdict(self, around: Surroundings, breaks: str = "") -> Verdict:
+        return judging.verdict(
+            self.row,
+            around,
+            sighting=self.sighting,
+            parent=self.parent,
+            orphaned=self.mark.orphaned,
+            breaks=breaks,
+        )
+
+    def needs_a_person(self, around: Surroundings) -> bool:
+        """As `Verdict.needs_a_person`, without its words."""
+        if self.kind in (Kind.ORPHAN, Kind.DOOMED):
+            is_endless = self.row.lock is not None and self.row.lock.ttl is None
+            return self.is_poison or is_endless or around.watchdog_is_dead
+        return self.kind in _PEOPLE
+
+
+def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
+    """Takes the new marks over. `before` tells how often jobs were orphaned earlier: it is asked of the newly lost, and
+    of poison, which a person may let go.
+    """
+    counted: Counter[Kind] = Counter()
+    found: list[Judged] = []
+    for one in post.found:
+        id = text(one.id)
+        if id in post.found_moved:
+            continue
+        row = _row(post, one, id, around)
+        if row is None:
+            counted[_plain(one, around)] += 1
+            continue
+        found.append(_judge(post, row, around, is_sure=id in post.found_sure))
+        counted[found[-1].kind] += 1
+    found = _with_history(post, found, before)
+    kept = {id: mark for id, mark in post.marks.items() if id in post.found_moved}
+    post.keep(kept | {one.row.id: one.mark for one in found if _is_marked(one)})
+    post.found_kinds = dict(counted)
+    return [one for one in found if one.kind.urgency]
+
+
+def _row(post: Post, one: Active, id: str, around: Surroundings) -> JobRow | None:
+    """None for a job that is simply held, as far as its lock tells."""
+    if id in post.found_rows:
+        return post.rows[id]
+    return post.look_of(one) if post.is_settled(one, around) else None
+
+
+def _plain(one: Active, around: Surroundings) -> Kind:
+    if one.ttl is None:
+        return Kind.UNKNOWN
+    late = around.lock_length is not None and 0 <= one.ttl < around.lock_length * around.renewed_above
+    return Kind.LATE if late else Kind.HELD
+
+
+def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> Judged:
+    old = post.marks.get(row.id)
+    seen = sighting(row, old, around, is_sure=is_sure)
+    parent = post.parents.get(row.parent, Parent.NONE)
+    kind = judging.kind_of(row, around, seen, parent)
+    same = old is not None and (old.kind is Kind.DOOMED or old.signature == signature(row))
+    since = seen.since if is_lockless(row) else None
+    if old and same and old.kind is kind and old.lockless_since == since and old.signature == signature(row):
+        return Judged(row, kind, old, seen, parent)
+    mark = Mark(
+        kind=kind,
+        since=old.since if old and same and old.kind is kind else around.now,
+        opened_at=old.opened_at if old and same and old.kind.is_lost and kind.is_lost else around.now,
+        lockless_since=since,
+        signature=signature(row),
+        orphaned=old.orphaned if old else 0,
+    )
+    return Judged(row, kind, mark, seen, parent)
+
+
+def _with_history(post: Post, found: list[Judged], before: Before) -> list[Judged]:
+    """New among the lost: no mark, or one of another kind."""
+    asked = {
+        one.row.id
+        for one in found
+        if one.is_poison
+        or (one.kind.is_lost and (one.row.id not in post.marks or not post.marks[one.row.id].kind.is_lost))
+    }
+    times = before(sorted(asked)) if asked else None
+    if times is None:
+        return found
+    return [
+        replace(one, mark=replace(one.mark, orphaned=times.get(one.row.id, 0))) if one.row.id in asked else one
+        for one in found
+    ]
+
+
+def _is_marked(one: Judged) -> bool:
+    return bool(one.kind.urgency) or one.mark.lockless_since is not None

@@ -1,0 +1,269 @@
+"""One deployment's part of the orphan-watch, and what it remembers between two looks.
+
+1. Note who came and went, and whether Redis was restarted. 2. Look at the active jobs. 3. Judge them. 4. Put the most
+urgent into lines. 5. Open and close incidents. 6. Remember. A deployment that does not answer keeps what was found
+last, marked; nothing of it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from django.db import Error
+
+from recovery.config import Deployment
+from recovery.connections.registry import Registry
+from recovery.connections.wire import Wire
+from recovery.domain.counts import QueueSample, Snapshot, Worker
+from recovery.domain.inbox import Tally, Watchdog
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.surroundings import Surroundings
+from recovery.domain.verdicts import Stuck
+from recovery.errors import StoreError
+from recovery.reads import incidents, surroundings
+from recovery.scanners.watching.arrivals import Arrivals, Moves, joined
+from recovery.scanners.watching.assess import Judged, judged
+from recovery.scanners.watching.casebook import Casebook
+from recovery.scanners.watching.cases import Cases
+from recovery.scanners.watching.lines import Lines
+from recovery.scanners.watching.lives import Life, life
+from recovery.scanners.watching.losses import losses
+from recovery.scanners.watching.patrol import ACTIVE_LIMIT, Patrol
+from recovery.scanners.watching.post import Post
+from recovery.scanners.watching.recall import Recall
+from recovery.scanners.watching.shapes import recounted
+from recovery.scanners.watching.store_brake import StoreBrake
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look found in one deployment."""
+
+    rows: tuple[Stuck, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    faults: tuple[str, ...] = ()
+    judged: Sequence[Judged] = ()  # all that wants an eye, not only what is in a row
+    around: Mapping[QueueRef, Surroundings] = field(default_factory=dict)
+
+
+class Beat:
+    """`brake` hears of each look whether the store can be trusted; without one, nobody acts on what is found."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        deployment: Deployment,
+        casebook: Casebook | None,
+        brake: StoreBrake | None = None,
+    ) -> None:
+        self.name = deployment.name
+        self._registry = registry
+        self._posts: dict[QueueRef, Post] = {}
+        self._recall = Recall(registry, deployment.name, writes=casebook is not None)
+        self._cases = Cases(casebook) if casebook else None
+        self._arrivals = Arrivals()
+        self._brake = brake
+        self._lines = Lines(registry.config)
+        self._last = Found()
+        self._faults: list[str] = []
+
+    def look(self, snapshot: Snapshot, now: int) -> Found:
+        deployment = snapshot.deployment(self.name)
+        error = deployment.error if deployment else "it is not in the snapshot"
+        if error:
+            return self._blind(error)
+        try:
+            self._last = self._look(snapshot, now)
+        except StoreError as caught:
+            return self._blind(caught.reason)
+        return self._last
+
+    def doubt(self, jobs: Iterable[JobRef]) -> None:
+        """These may have moved since the last look, which the next one would take for granted."""
+        for job in jobs:
+            if job.queue in self._posts:
+                self._posts[job.queue].doubt(job.id)
+
+    def _blind(self, error: str) -> Found:
+        """What was found last, marked as old."""
+        if self._brake:
+            self._brake.failed(self.name, error)
+        fault = f"{self.name} cannot be looked at: {error}. What was seen last is kept."
+        return replace(
+            self._last,
+            tallies=tuple(replace(tally, error=error) for tally in self._last.tallies),
+            faults=(fault,),
+            judged=(),
+        )
+
+    def _look(self, snapshot: Snapshot, now: int) -> Found:
+        self._faults = []
+        wire = self._registry.wire(self.name)
+        alive = life(wire)
+        self._recall.begin(alive.run_id, now)
+        workers = [worker for worker in snapshot.workers if worker.queue.deployment == self.name]
+        samples = {sample.ref: sample for sample in snapshot.queues if sample.ref.deployment == self.name}
+        self._note(snapshot, samples, workers, now)
+        posts = self._on_duty(samples)
+        patrol = Patrol(wire, posts)
+        patrol.find()
+        for post in posts.values():
+            post.learn_locks(now)
+        patrol.inquire(now)
+        around = self._around(posts, workers, snapshot, now)
+        patrol.look(around)
+        self._tell_brake(alive, posts, around)
+        tallies, found = self._judge(posts, around, now)
+        rows = self._lines.of(wire, found, around, now)
+        rows = self._settle(wire, posts, found, rows, now)
+        self._recall.save(self._posts.values(), self._forget(samples))
+        faults = [*self._faults, self._recall.fault]
+        counted = (*recounted(tallies, rows), *self._unread(samples))
+        return Found(rows, counted, tuple(fault for fault in faults if fault), found, around)
+
+    def _tell_brake(self, alive: Life, posts: Mapping[QueueRef, Post], around: Mapping[QueueRef, Surroundings]) -> None:
+        """Before anything is judged, so that it holds before anybody can act on it."""
+        if self._brake and (fault := self._brake.seen(self.name, alive, losses(posts.values(), around, alive.uptime))):
+            self._faults.append(fault)
+        for post in self._posts.values():
+            post.end()
+
+    def _note(
+        self, snapshot: Snapshot, samples: Mapping[QueueRef, QueueSample], workers: Sequence[Worker], now: int
+    ) -> None:
+        deployment = snapshot.deployment(self.name)
+        assert deployment is not None  # noqa: S101 -- `look` has made sure of it
+        restarted_at = self._recall.restarted_at
+        if restarted_at is not None and deployment.taken_at <= restarted_at:
+            self._arrivals.forget()  # these connections may still be those of before
+        moves = self._arrivals.since(workers, now) if deployment.workers_known else {}
+        for ref, sample in samples.items():
+            if ref not in self._posts and _is_readable(sample) and self._is_worth_a_post(sample):
+                self._posts[ref] = self._new(sample)
+            if ref in self._posts and _is_readable(sample):
+                self._refresh(self._posts[ref], sample, moves.get(ref, Moves()), deployment.taken_at, now)
+
+    def _is_worth_a_post(self, sample: QueueSample) -> bool:
+        return bool(sample.counts.active) or bool(self._cases and self._cases.has(sample.ref))
+
+    def _new(self, sample: QueueSample) -> Post:
+        marks = self._recall.marks(sample.ref)
+        if self._cases:
+            self._cases.remind(sample.ref, marks)
+        return Post(sample.ref, sample, self._recall.memory(sample.ref), marks, written=dict(marks))
+
+    def _refresh(self, post: Post, sample: QueueSample, moves: Moves, taken_at: int, now: int) -> None:
+        post.begin(sample)
+        post.learn_watchdog(taken_at)
+        memory = post.memory
+        post.memory = replace(
+            memory, left=joined(memory.left, moves.left, now), came=joined(memory.came, moves.came, now)
+        )
+
+    def _on_duty(self, samples: Mapping[QueueRef, QueueSample]) -> dict[QueueRef, Post]:
+        """Queues with something active, or of which something was left to be settled."""
+        return {
+            ref: post
+            for ref, post in self._posts.items()
+            if ref in samples
+            and _is_readable(samples[ref])
+            and (post.sample.counts.active or post.marks or (self._cases and self._cases.has(ref)))
+        }
+
+    def _around(
+        self, posts: Mapping[QueueRef, Post], workers: Sequence[Worker], snapshot: Snapshot, now: int
+    ) -> dict[QueueRef, Surroundings]:
+        by_queue: dict[QueueRef, list[Worker]] = {}
+        for worker in workers:
+            by_queue.setdefault(worker.queue, []).append(worker)
+        return {
+            ref: surroundings.around(
+                post.sample,
+                by_queue.get(ref, ()),
+                post.memory,
+                self._registry.config,
+                now,
+                taken_at=snapshot.taken_at,
+                restarted_at=self._recall.restarted_at,
+            )
+            for ref, post in posts.items()
+        }
+
+    def _judge(
+        self, posts: Mapping[QueueRef, Post], around: Mapping[QueueRef, Surroundings], now: int
+    ) -> tuple[list[Tally], list[Judged]]:
+        tallies: list[Tally] = []
+        found: list[Judged] = []
+        for ref, post in posts.items():
+            mine = [] if post.found_error else judged(post, around[ref], partial(self._before, ref, now))
+            found += mine
+            tallies.append(_tally(post, mine, around[ref], now))
+        return [tally for tally in tallies if tally.looked or tally.error], found
+
+    def _before(self, ref: QueueRef, now: int, ids: Sequence[str]) -> Mapping[str, int] | None:
+        """How often these jobs were orphaned earlier. A database that is away hides poison, and stops every act."""
+        try:
+            return incidents.orphaned(ref, ids, now)
+        except Error as error:
+            if self._cases:
+                self._faults.append(f"Earlier incidents cannot be read: {type(error).__name__}.")
+            return None
+
+    def _settle(
+        self,
+        wire: Wire,
+        posts: Mapping[QueueRef, Post],
+        found: Sequence[Judged],
+        rows: tuple[Stuck, ...],
+        now: int,
+    ) -> tuple[Stuck, ...]:
+        """Incidents. When they cannot be written this look is as good as any other, but for their numbers."""
+        if self._cases is None:
+            return rows
+        try:
+            return self._cases.settle(wire, posts, found, rows, now)
+        except Error as error:
+            self._cases.forget()
+            self._faults.append(f"Incidents cannot be written: {type(error).__name__}.")
+            return rows
+
+    def _unread(self, samples: Mapping[QueueRef, QueueSample]) -> list[Tally]:
+        """Queues of which not even the number of active jobs is known: what was found before, marked."""
+        before = {tally.queue: tally for tally in self._last.tallies}
+        return [
+            replace(before.get(ref, Tally(ref)), error=sample.error or "it cannot be read")
+            for ref, sample in samples.items()
+            if not _is_readable(sample)
+        ]
+
+    def _forget(self, samples: Mapping[QueueRef, QueueSample]) -> list[str]:
+        """Queues that are gone."""
+        gone = [ref for ref in self._posts if ref not in samples]
+        for ref in gone:
+            del self._posts[ref]
+        return [ref.base for ref in gone]
+
+
+def _is_readable(sample: QueueSample) -> bool:
+    """Whether its active jobs can be counted now. Another key of it may still be refused."""
+    return sample.counts.active is not None and not sample.is_old
+
+
+def _tally(post: Post, found: Sequence[Judged], around: Surroundings, now: int) -> Tally:
+    looked = len(post.found)
+    active = post.sample.counts.active or 0
+    recovers = None
+    if not around.watchdog_is_dead and around.lock_length is not None:
+        recovers = around.lock_length + around.stalled_interval
+    return Tally(
+        queue=post.ref,
+        kinds=post.found_kinds,
+        people=sum(one.needs_a_person(around) for one in found),
+        looked=looked,
+        left_out=max(0, active - looked) if looked >= ACTIVE_LIMIT else 0,
+        checked_at=now,
+        watchdog=Watchdog(around.watchdog_seen_at, around.stalled_interval, around.watchdog_is_dead, recovers),
+        error=post.found_error,
+    )

@@ -1,0 +1,201 @@
+"""Incidents, opened and closed: one row from the first sight of a job without its holder to its resolution.
+
+What is open is known here too, so that a look asks the database for nothing. After a failure it is read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from django.db import transaction
+
+from recovery.domain.chain import job_key
+from recovery.domain.hooks import Event
+from recovery.domain.refs import QueueRef, shown, unslug
+from recovery.domain.verdicts import Kind, Verdict
+from recovery.models import Incident
+from recovery.reads.incidents import id_of
+from recovery.reads.sightings import Mark, Signature
+from recovery.scanners.watching.resolution import NOBODY_KNOWN, WATCHDOG, Resolved
+
+BATCH = 500  # rows in one statement
+OPENED = 5_000  # incidents opened by one look: what is more is opened by the next ones, with its own first sight
+_TEXT = 1_000  # characters of evidence
+_HOLDER = 300
+# An act tells by itself, and a worker that still had its job was never lost.
+_RECOVERED = (WATCHDOG, NOBODY_KNOWN)
+_GRAVITY = {Kind.UNLOCKED: 0, Kind.DOOMED: 1, Kind.ORPHAN: 2, Kind.ABANDONED: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An open incident as we hold it. `signature` None: that was forgotten."""
+
+    opened_at: int
+    kind: Kind
+    is_proven: bool
+    is_explained: bool = False  # its cause is written down
+    signature: Signature | None = None
+    missed_at: int | None = None  # the first look that did not find it any more
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job that has lost its holder, as this look found it."""
+
+    id: str
+    opened_at: int
+    kind: Kind
+    signature: Signature
+    name: str = ""
+    holder: str = ""
+
+
+Hear = Callable[[Event, QueueRef, Sequence[str]], None]
+
+
+def nobody(_event: Event, _queue: QueueRef, _ids: Sequence[str]) -> None:
+    """Nobody listens."""
+
+
+class Casebook:
+    """`hear` is told of jobs that are proven to be lost, and of those that their library has put right."""
+
+    def __init__(self, hear: Hear = nobody) -> None:
+        self._hear = hear
+        self._open: dict[QueueRef, dict[str, Case]] | None = None
+
+    def load(self) -> None:
+        """Whatever an earlier process opened. Raises DatabaseError, as everything here."""
+        if self._open is None:
+            self._open = {}
+            for row in Incident.objects.filter(closed_at=None).iterator():
+                queue = QueueRef(row.deployment, unslug(row.base))
+                case = Case(row.opened_at, Kind(row.kind), row.proven_at is not None, bool(row.cause))
+                self._open.setdefault(queue, {})[id_of(row.job)] = case
+
+    def forget(self) -> None:
+        """What the database holds is not known any more."""
+        self._open = None
+
+    def cases(self, queue: QueueRef) -> Mapping[str, Case]:
+        return (self._open or {}).get(queue, {})
+
+    def remind(self, queue: QueueRef, marks: Mapping[str, Mark]) -> None:
+        """How the jobs were when an earlier process opened their incidents."""
+        held = (self._open or {}).get(queue, {})
+        for id, case in held.items():
+            if case.signature is None and id in marks:
+                held[id] = replace(case, signature=marks[id].signature)
+
+    def miss(self, queue: QueueRef, here: Container[str], now: int) -> dict[str, Case]:
+        """Cases whose jobs are not among these. When that began is when they ended, however long the proof takes."""
+        held = (self._open or {}).get(queue, {})
+        for id, case in held.items():
+            missed_at = None if id in here else case.missed_at or now
+            if missed_at != case.missed_at:
+                held[id] = replace(case, missed_at=missed_at)
+        return {id: case for id, case in held.items() if case.missed_at is not None}
+
+    def keep(self, queue: QueueRef, seen: Sequence[Seen], verdicts: Mapping[str, Verdict], now: int) -> None:
+        """Opens what is new, and writes down what has become graver, was proven, or has a cause now."""
+        known = self.cases(queue)
+        fresh = [one for one in seen if one.id not in known][:OPENED]
+        if fresh:
+            rows = [_row(queue, one, verdicts.get(one.id), now) for one in fresh]
+            Incident.objects.bulk_create(rows, batch_size=BATCH, ignore_conflicts=True)
+        graver = [one for one in seen if (case := known.get(one.id)) and _is_news(case, one)]
+        for kind in dict.fromkeys(one.kind for one in graver):
+            self._raise(queue, [one.id for one in graver if one.kind is kind], kind, now)
+        explained = [one for one in seen if self._explain(queue, one, known.get(one.id), verdicts.get(one.id))]
+        lost = [one.id for one in (*fresh, *graver) if one.kind.is_orphaned and not _was_proven(known.get(one.id))]
+        self._hold(queue, [*fresh, *graver, *explained], verdicts)
+        self._hear(Event.LOST, queue, lost)
+
+    def _explain(self, queue: QueueRef, seen: Seen, case: Case | None, verdict: Verdict | None) -> bool:
+        """The cause of one that was opened before it was known."""
+        if case is None or case.is_explained or verdict is None or not verdict.cause_evidence:
+            return False
+        mine = Incident.objects.filter(**_of(queue), job=job_key(seen.id), closed_at=None)
+        mine.update(cause=verdict.cause, evidence=_evidence(verdict), name=_name(seen.name), holder=_name(seen.holder))
+        return True
+
+    def close(self, queue: QueueRef, ends: Mapping[str, Resolved], now: int) -> None:
+        cases = self.cases(queue)
+        groups: dict[tuple[Resolved, int], list[str]] = {}
+        for id, end in ends.items():
+            groups.setdefault((end, cases[id].missed_at or now), []).append(id)
+        with transaction.atomic():
+            for (end, at), ids in groups.items():
+                for part in _parts(ids):
+                    mine = Incident.objects.filter(**_of(queue), job__in=part, closed_at=None)
+                    if end.is_proof:
+                        mine.filter(proven_at=None).update(proven_at=at)
+                    mine.update(closed_at=at, resolved_by=end.by, audit=end.audit)
+        recovered = [id for id, end in ends.items() if end.by in _RECOVERED]
+        for id in ends:
+            (self._open or {}).get(queue, {}).pop(id, None)
+        self._hear(Event.RECOVERED, queue, recovered)
+
+    def _hold(self, queue: QueueRef, seen: Iterable[Seen], verdicts: Mapping[str, Verdict]) -> None:
+        if self._open is None:
+            return
+        held = self._open.setdefault(queue, {})
+        for one in seen:
+            old, verdict = held.get(one.id), verdicts.get(one.id)
+            held[one.id] = Case(
+                opened_at=old.opened_at if old else one.opened_at,
+                kind=max(one.kind, old.kind, key=_GRAVITY.__getitem__) if old else one.kind,
+                is_proven=one.kind.is_orphaned or bool(old and old.is_proven),
+                is_explained=bool(verdict and verdict.cause_evidence) or bool(old and old.is_explained),
+                signature=(old and old.signature) or one.signature,
+            )
+
+    def _raise(self, queue: QueueRef, ids: Sequence[str], kind: Kind, now: int) -> None:
+        for part in _parts(ids):
+            mine = Incident.objects.filter(**_of(queue), job__in=part, closed_at=None)
+            mine.update(kind=kind)
+            if kind.is_orphaned:
+                mine.filter(proven_at=None).update(proven_at=now)
+
+
+def _is_news(case: Case, seen: Seen) -> bool:
+    """The gravest verdict it had is kept."""
+    return _GRAVITY[seen.kind] > _GRAVITY[case.kind] or (seen.kind.is_orphaned and not case.is_proven)
+
+
+def _was_proven(case: Case | None) -> bool:
+    return case is not None and case.is_proven
+
+
+def _row(queue: QueueRef, seen: Seen, verdict: Verdict | None, now: int) -> Incident:
+    return Incident(
+        **_of(queue),
+        job=job_key(seen.id),
+        name=_name(seen.name),
+        kind=seen.kind,
+        cause=verdict.cause if verdict else "",
+        evidence=_evidence(verdict) if verdict else "",
+        holder=_name(seen.holder),
+        opened_at=seen.opened_at,
+        proven_at=now if seen.kind.is_orphaned else None,
+    )
+
+
+def _of(queue: QueueRef) -> dict[str, str]:
+    return {"deployment": queue.deployment, "base": queue.slug}
+
+
+def _parts(ids: Sequence[str]) -> Iterable[list[str]]:
+    for start in range(0, len(ids), BATCH):
+        yield [job_key(id) for id in ids[start : start + BATCH]]
+
+
+def _name(name: str) -> str:
+    """As a database takes it: no byte that is none of a text, no NUL."""
+    return shown(name)[:_HOLDER]
+
+
+def _evidence(verdict: Verdict) -> str:
+    return f"{verdict.why} {verdict.cause_evidence}".strip()[:_TEXT]

@@ -1,0 +1,90 @@
+"""The lines of the inbox: the most urgent of what was judged, with their names, and verdicts in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from recovery.backends.base import Wire
+from recovery.backends.shared import actives
+from recovery.config import Config
+from recovery.domain.holders import server
+from recovery.domain.inbox import ROW_LIMIT
+from recovery.domain.jobs import JobRow, Lock
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.surroundings import Surroundings
+from recovery.domain.verdicts import Kind, Stuck
+from recovery.reads.sightings import Signature
+from recovery.scanners.watching.assess import Judged
+from recovery.scanners.watching.shapes import Shapes
+
+QUEUES_AT_ONCE = 100  # queues whose jobs are read in detail by one look: two round trips each
+
+_Key = tuple[Kind, Signature]
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    key: _Key
+    row: JobRow
+
+
+class Lines:
+    """Of one deployment. Details of a job are read once, and again when something of it has changed."""
+
+    def __init__(self, config: Config) -> None:
+        self._shapes = Shapes(config)
+        self._details: dict[JobRef, _Detail] = {}
+
+    def of(
+        self, wire: Wire, found: Sequence[Judged], around: Mapping[QueueRef, Surroundings], now: int
+    ) -> tuple[Stuck, ...]:
+        """At most ROW_LIMIT; raises StoreError."""
+        chosen = sorted((one for one in found if one.is_shown), key=_order)[:ROW_LIMIT]
+        self._read(wire, chosen)
+        broken = self._shapes.of(wire, chosen, now)
+        together = Counter((one.row.ref.queue, one.mark.lockless_since) for one in found)
+        return tuple(
+            self._line(one, around[one.row.ref.queue], together, broken.get(one.row.ref, "")) for one in chosen
+        )
+
+    def _read(self, wire: Wire, chosen: Sequence[Judged]) -> None:
+        here = {one.row.ref: (one.kind, one.mark.signature) for one in chosen}
+        self._details = {ref: kept for ref, kept in self._details.items() if here.get(ref) == kept.key}
+        wanted = sorted(ref for ref in here if ref not in self._details)
+        groups = [(queue, list(refs)) for queue, refs in groupby(wanted, key=lambda ref: ref.queue)]
+        for queue, refs in groups[:QUEUES_AT_ONCE]:
+            read = actives.details(wire, queue, [ref.id for ref in refs])
+            self._details |= {ref: _Detail(here[ref], row) for ref, row in zip(refs, read, strict=True)}
+
+    def _line(
+        self, one: Judged, around: Surroundings, together: Mapping[tuple[QueueRef, int | None], int], breaks: str
+    ) -> Stuck:
+        lost = together[one.row.ref.queue, one.mark.lockless_since] if one.mark.lockless_since is not None else 0
+        row = self._row(one)
+        return Stuck(
+            job=row.ref,
+            name=row.name,
+            verdict=one.verdict(replace(around, lost_together=lost), breaks),
+            since=one.mark.since,
+            holder="" if around.unnamed else row.worker,
+            row=row,
+            server=server(row, around),
+        )
+
+    def _row(self, one: Judged) -> JobRow:
+        """The details, with the lock as it was judged."""
+        detail = self._details.get(one.row.ref)
+        if detail is None:
+            return one.row
+        if one.row.lock is None:
+            return replace(detail.row, lock=None, missing=one.row.missing)
+        token = detail.row.lock.token if detail.row.lock else ""
+        return replace(detail.row, lock=Lock(token, one.row.lock.ttl), missing=one.row.missing)
+
+
+def _order(one: Judged) -> tuple[int, int, JobRef]:
+    urgency = 8 if one.is_poison and one.kind is not Kind.ABANDONED else one.kind.urgency
+    return -urgency, one.mark.since, one.row.ref

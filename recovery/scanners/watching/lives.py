@@ -1,0 +1,41 @@
+"""What the nodes of a store say of their own lives: which process each is, since when, and in what role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.connections.wire import Command, Wire
+from recovery.domain.ages import SECOND
+from recovery.scanners.snapshot.vitals import fields
+
+_ASKED: tuple[Command, ...] = ((b"INFO", b"server"), (b"INFO", b"replication"))
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Of all nodes together. "" and None: they do not say."""
+
+    run_id: str = ""
+    role: str = ""  # of more than one kind: all of them
+    uptime: int | None = None  # ms, of the youngest
+
+
+def life(wire: Wire) -> Life:
+    """Asked now, one short round trip a node; raises StoreError."""
+    told = [_told(wire.at(node, _ASKED)) for node in wire.nodes()]
+    uptimes = [int(one["uptime_in_seconds"]) for one in told if one.get("uptime_in_seconds", "").isdigit()]
+    return Life(
+        run_id=",".join(sorted(filter(None, (one.get("run_id", "") for one in told)))),
+        role=", ".join(sorted({one["role"] for one in told if one.get("role")})),
+        uptime=min(uptimes) * SECOND if uptimes else None,
+    )
+
+
+def _told(replies: list[Any]) -> Mapping[str, str]:
+    """What a node refuses to say is left out."""
+    found: dict[str, str] = {}
+    for reply in replies:
+        found |= fields(reply) if isinstance(reply, bytes | str) else {}
+    return found

@@ -1,0 +1,86 @@
+"""How many active jobs of a deployment lost their locks since the look before, and whether anybody but the store may be
+why. What is compared is memory of this process; what was known before it is in the marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from recovery.backends.shared.actives import NO_KEY
+from recovery.domain.brake import LOCK_LENGTH, LOCK_LENGTHS
+from recovery.domain.holders import Holder, holder
+from recovery.domain.jobs import JobRow
+from recovery.domain.refs import QueueRef, text
+from recovery.domain.surroundings import Change, Surroundings
+from recovery.scanners.watching.post import Post
+
+_SLACK = 10_000  # ms: two looks
+_CLOCKS = 2_000  # ms: the store tells its uptime in seconds, and workers their own time
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """As brake.Look has them."""
+
+    active: int = 0
+    lost: int = 0
+    gone: int = 0
+    bare: int = 0
+    older: int | None = 0
+    lock_length: int = 0  # ms, the longest in use; 0: none was seen
+
+    def __add__(self, other: Losses) -> Losses:
+        return Losses(
+            self.active + other.active,
+            self.lost + other.lost,
+            self.gone + other.gone,
+            self.bare + other.bare,
+            None if self.older is None or other.older is None else self.older + other.older,
+            max(self.lock_length, other.lock_length),
+        )
+
+
+def losses(posts: Iterable[Post], around: Mapping[QueueRef, Surroundings], uptime: int | None) -> Losses:
+    """Once a look is complete and before its marks are made. `uptime` of the store, ms."""
+    return sum((_of(post, around[post.ref], uptime) for post in posts if not post.found_error), Losses())
+
+
+def _of(post: Post, around: Surroundings, uptime: int | None) -> Losses:
+    bare = [id for id in (text(one.id) for one in post.found if one.ttl == NO_KEY) if _is_bare(post, id)]
+    fresh = [id for id in bare if id not in post.marks or post.marks[id].lockless_since is None]
+    lost = [id for id in bare if id in post.held]
+    left = _have_left(around)
+    gone = sum(_is_gone(post.rows.get(id), around, left) for id in lost)
+    older = None if uptime is None else _older(post, around.now - uptime)
+    return Losses(len(post.found), len(lost), gone, len(fresh), older, post.memory.lock_length)
+
+
+def _older(post: Post, started_at: int) -> int:
+    """Jobs that may have been taken before that."""
+    taken = (facts.processed_at if (facts := post.facts.get(one.id)) else None for one in post.found)
+    return sum(at is None or at < started_at + _CLOCKS for at in taken)
+
+
+def _is_bare(post: Post, id: str) -> bool:
+    """As the sure look found it, where there was one: a job may have moved, or found a holder, meanwhile."""
+    row = post.rows.get(id)
+    return id not in post.found_moved and (row is None or row.lock is None)
+
+
+def _is_gone(row: JobRow | None, around: Surroundings, left: bool) -> bool:
+    """Its holder, or somebody who may have been: workers without a name cannot be told from each other."""
+    if row is None:
+        return False
+    known = holder(row, around)
+    return known is Holder.GONE or (known is Holder.UNKNOWN and left)
+
+
+def _have_left(around: Surroundings) -> bool:
+    """Whether more workers without a name went than came while a lock may have run out."""
+    since = around.now - LOCK_LENGTHS * (around.lock_length or LOCK_LENGTH) - _SLACK
+    return _unnamed(around.left, since) > _unnamed(around.came, since)
+
+
+def _unnamed(changes: Iterable[Change], since: int) -> int:
+    return sum(not change.name and change.at >= since for change in changes)

@@ -1,0 +1,107 @@
+"""What the orphan-watch keeps in the state store, written only where it changed. A store that is away costs nothing but
+memory: the looks go on, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from recovery.connections.registry import Registry
+from recovery.domain.refs import QueueRef
+from recovery.errors import ConfigError, StoreError
+from recovery.reads import sightings
+from recovery.reads.sightings import Mark, Memory, Place
+from recovery.scanners.watching.post import Post
+
+_SEEN_STEP = 10_000  # ms: the watchdog is seen at every look, and that need not be written at every look
+_LENGTH_STEP = 500  # ms: by so little the longest lock may grow unwritten
+
+
+class Recall:
+    """Of one deployment. With `writes` off it only reads, and does without a state store where there is none."""
+
+    def __init__(self, registry: Registry, deployment: str, *, writes: bool) -> None:
+        self._registry = registry
+        self._deployment = deployment
+        self._writes = writes
+        self._place: Place | None = None
+        self._written: dict[str, Memory] = {}
+        self._is_news = False  # the deployment itself has something to be written
+        self.restarted_at: int | None = None
+        self.fault = ""
+
+    def begin(self, run_id: str, now: int) -> None:
+        """`run_id` is what its Redis calls its own life; "" when it does not say."""
+        self.fault = ""
+        place = self._known()
+        has_restarted = bool(place.run_id and run_id and place.run_id != run_id)
+        self.restarted_at = now if has_restarted else place.restarted_at
+        if self._place is not None and run_id and run_id != place.run_id:
+            self._place = replace(place, run_id=run_id, restarted_at=self.restarted_at)
+            self._is_news = True
+
+    def memory(self, ref: QueueRef) -> Memory:
+        return self._known().queues.get(ref.base, Memory())
+
+    def marks(self, ref: QueueRef) -> dict[str, Mark]:
+        try:
+            return sightings.marks(self._registry.state(), ref)
+        except (ConfigError, StoreError) as error:
+            self._fail(error)
+            return {}
+
+    def save(self, posts: Iterable[Post], gone: Iterable[str]) -> None:
+        if not self._writes or self._place is None:
+            return
+        posts, gone = list(posts), list(gone)
+        try:
+            for post in posts:
+                self._save_marks(post)
+            self._save_memories(posts, gone)
+        except StoreError as error:
+            self._fail(error)
+
+    def _save_marks(self, post: Post) -> None:
+        """What could not be written is tried again with the next look."""
+        news = {id: mark for id, mark in post.marks.items() if post.written.get(id) != mark}
+        gone = [id for id in post.written if id not in post.marks]
+        if news or gone:
+            sightings.save(self._registry.state(), post.ref, news, gone)
+            post.written = dict(post.marks)
+
+    def _save_memories(self, posts: Iterable[Post], gone: list[str]) -> None:
+        rough = {post.ref.base: _rough(post.memory) for post in posts}
+        news = {
+            post.ref.base: post.memory for post in posts if self._written.get(post.ref.base) != rough[post.ref.base]
+        }
+        if self._place is not None and (news or gone or self._is_news):
+            sightings.remember(self._registry.state(), self._deployment, replace(self._place, queues=news), gone)
+            self._is_news = False
+            self._written |= {base: rough[base] for base in news}
+            for base in gone:
+                self._written.pop(base, None)
+
+    def _known(self) -> Place:
+        if self._place is None:
+            try:
+                self._place = sightings.place(self._registry.state(), self._deployment)
+            except (ConfigError, StoreError) as error:
+                self._fail(error)
+        return self._place or Place()
+
+    def _fail(self, error: ConfigError | StoreError) -> None:
+        if self._writes or isinstance(error, StoreError):
+            self.fault = f"The state store is of no use, so nothing is remembered over a restart: {error}"
+
+
+def _rough(memory: Memory) -> Memory:
+    """As much of it as is worth a write when it changes."""
+    seen_at = memory.watchdog_seen_at
+    return replace(
+        memory,
+        watchdog_seen_at=None if seen_at is None else seen_at // _SEEN_STEP,
+        lock_seen_at=memory.lock_seen_at // _SEEN_STEP,
+        lock_length=memory.lock_length // _LENGTH_STEP,
+        interval=memory.interval // _LENGTH_STEP,
+    )

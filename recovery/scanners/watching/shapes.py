@@ -1,0 +1,88 @@
+"""Whether the data of the inbox's jobs breaks the schema of their queue. A job is read once, and now and then again:
+somebody may mend its data while it is stuck.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.backends.base import Wire
+from recovery.config import Config
+from recovery.domain.inbox import Tally
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.verdicts import Kind, Stuck
+from recovery.reads import schemas
+from recovery.reads.sightings import Signature
+from recovery.scanners.watching.assess import Judged
+
+READ_AT_ONCE = 200  # jobs of one look: at the limit of what is judged, 12 MB
+LIFE = 60_000  # ms until a job is read again
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """`breaks` is "" for good data. `at` is when it was read."""
+
+    signature: Signature
+    at: int
+    breaks: str
+
+
+class Shapes:
+    """Of one deployment."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._known: dict[JobRef, _Shape] = {}
+
+    def of(self, wire: Wire, chosen: Sequence[Judged], now: int) -> Mapping[JobRef, str]:
+        """What breaks, of those that are known to be malformed; raises StoreError."""
+        here = {one.row.ref: one.mark.signature for one in chosen if self._is_asked(one)}
+        self._known = {ref: shape for ref, shape in self._known.items() if here.get(ref) == shape.signature}
+        for queue, ids in self._due(here, now).items():
+            self._read(wire, queue, ids, here, now)
+        return {ref: shape.breaks for ref, shape in self._known.items() if shape.breaks}
+
+    def _is_asked(self, one: Judged) -> bool:
+        queue = one.row.ref.queue
+        return not one.row.missing and self._config.schema_of(queue.deployment, queue.base) is not None
+
+    def _due(self, here: Iterable[JobRef], now: int) -> dict[QueueRef, list[str]]:
+        """New ones first, then those that were read longest ago."""
+        read_at = {ref: shape.at for ref, shape in self._known.items()}
+        due = sorted((ref for ref in here if now - read_at.get(ref, 0) > LIFE), key=lambda ref: read_at.get(ref, 0))
+        found: dict[QueueRef, list[str]] = {}
+        for ref in due[:READ_AT_ONCE]:
+            found.setdefault(ref.queue, []).append(ref.id)
+        return found
+
+    def _read(
+        self, wire: Wire, queue: QueueRef, ids: Sequence[str], here: Mapping[JobRef, Signature], now: int
+    ) -> None:
+        schema = self._config.schema_of(queue.deployment, queue.base)
+        broken = schemas.broken(wire, queue, ids, schema) if schema else {}
+        for ref in map(queue.job, ids):
+            self._known[ref] = _Shape(here[ref], now, broken.get(ref.id, ""))
+
+
+def recounted(tallies: Iterable[Tally], rows: Iterable[Stuck]) -> tuple[Tally, ...]:
+    """Malformed jobs counted as such, not as what is behind it."""
+    behind: dict[QueueRef, Counter[Kind]] = {}
+    calm: Counter[QueueRef] = Counter()
+    for row in rows:
+        if row.verdict.behind is not None:
+            behind.setdefault(row.job.queue, Counter())[row.verdict.behind] += 1
+            calm[row.job.queue] += not replace(row.verdict, kind=row.verdict.behind, behind=None).needs_a_person
+    return tuple(
+        _moved(tally, behind[tally.queue], calm[tally.queue]) if tally.queue in behind else tally for tally in tallies
+    )
+
+
+def _moved(tally: Tally, behind: Counter[Kind], calm: int) -> Tally:
+    """`calm`: how many of them needed nobody before their data was looked at."""
+    kinds = Counter(tally.kinds)
+    kinds.subtract(behind)
+    kinds[Kind.MALFORMED] += behind.total()
+    return replace(tally, kinds={kind: count for kind, count in kinds.items() if count > 0}, people=tally.people + calm)

@@ -1,0 +1,126 @@
+"""The Redis brake at work: what each look at a deployment tells it, and whether it holds right now.
+
+It is kept in the database, so that a scheduler that has just begun knows what the one before it saw. Whoever is about
+to act asks `holding`, which asks the store itself once more: it may have failed over since the last look.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Lock
+
+from recovery.actions.swap import swap_one
+from recovery.connections.registry import Registry
+from recovery.domain.ages import SECOND
+from recovery.domain.brake import Brake, Look
+from recovery.domain.refs import shown
+from recovery.errors import ConfigError, NotRecorded, StoreError
+from recovery.reads import held
+from recovery.reads.brake_rows import STORE, Place
+from recovery.scanners.watching.lives import Life, life
+from recovery.scanners.watching.losses import Losses
+
+log = logging.getLogger(__name__)
+
+FAILED_FOR = 60.0  # seconds that a failed look counts, when no other follows: longer than any usual pause between two
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """Of one deployment, by this process. Seconds of its own clock; None: never."""
+
+    seen_at: float | None = None  # the last that succeeded
+    failed_at: float | None = None  # the last that failed since
+    why: str = ""
+
+
+class StoreBrake:
+    """For all deployments and all scanners of one process."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._looks: dict[str, _Looks] = {}
+        self._held: set[str] = set()
+        self._lock = Lock()
+
+    def seen(self, deployment: str, alive: Life, losses: Losses) -> str:
+        """A look that succeeded; what went wrong with keeping it, "" for nothing."""
+        now = self._clock()
+        with self._lock:
+            before = self._looks.get(deployment, _Looks())
+            self._looks[deployment] = _Looks(seen_at=now)
+        was_silent = before.failed_at is not None and before.seen_at is not None
+        silent = round((now - (before.seen_at or now)) * SECOND) if was_silent else 0
+        look = replace(
+            _look(alive),
+            active=losses.active,
+            lost=losses.lost,
+            gone=losses.gone,
+            bare=losses.bare,
+            older=losses.older,
+        )
+        length = -(-losses.lock_length // SECOND) * SECOND  # whole seconds: a row that changes is a write
+        try:
+            brake, at = self._note(deployment, replace(look, lock_length=length or None, silent=silent))
+        except NotRecorded as error:
+            return str(error)
+        self._tell(deployment, is_held=bool(brake.holding(at)))
+        return ""
+
+    def failed(self, deployment: str, why: str) -> None:
+        """A look that did not."""
+        with self._lock:
+            before = self._looks.get(deployment, _Looks())
+            self._looks[deployment] = replace(before, failed_at=self._clock(), why=why)
+
+    def holding(self, deployment: str) -> tuple[str, ...]:
+        """Why nothing may be done there now, a sentence each; empty: it may."""
+        if deployment not in {one.name for one in self._registry.config.deployments}:
+            return ()  # no Redis, or nothing at all
+        if blind := self._blind(deployment):
+            return (blind,)
+        try:
+            alive = life(self._registry.wire(deployment))
+            brake, now = self._note(deployment, _look(alive))
+        except StoreError as error:
+            return (f"{shown(deployment)} does not answer: {error.reason}.",)
+        except NotRecorded as error:
+            return (str(error),)
+        return brake.words(now) if brake.holding(now) else ()
+
+    def _blind(self, deployment: str) -> str:
+        looks = self._looks.get(deployment, _Looks())
+        if looks.failed_at is None or self._clock() - looks.failed_at > FAILED_FOR:
+            return ""
+        return f"The last look at {shown(deployment)} failed: {looks.why}."
+
+    def _tell(self, deployment: str, *, is_held: bool) -> None:
+        """To open pages, again at each look while anything is held. Who loads a page asks the database."""
+        before = set(self._held)
+        (self._held.add if is_held else self._held.discard)(deployment)
+        if not before and not self._held:
+            return
+        try:
+            held.publish(self._registry.state(), self._held)
+        except (ConfigError, StoreError) as error:
+            log.debug("open pages do not hear of brakes: %s", error)
+
+    def _note(self, deployment: str, look: Look) -> tuple[Brake, int]:
+        """The brake as it is then, and the time that the database tells."""
+        told = 0
+
+        def change(brake: Brake, now: int) -> Brake:
+            nonlocal told
+            told = now
+            return brake.seen(replace(look, at=now))
+
+        return swap_one(STORE, Place(deployment), change), told
+
+
+def _look(alive: Life) -> Look:
+    """At the store alone; the time is told by the database."""
+    return Look(0, run_id=alive.run_id, role=alive.role, uptime=alive.uptime)

@@ -1,0 +1,179 @@
+"""One database's part of the orphan-watch: its running rows judged, the inbox's lines, incidents opened and closed.
+
+A row holds all that is to be known of it, so nothing is remembered between two looks but what is slow to ask anew.
+Tables that do not answer keep what was found last, marked; nothing of them is closed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from django.db import Error
+
+from recovery.backends.sql import running
+from recovery.backends.sql.read import TableReader
+from recovery.config import Config, Database
+from recovery.connections.registry import Registry
+from recovery.domain.counts import QueueSample, Snapshot
+from recovery.domain.inbox import Tally, Watchdog
+from recovery.domain.jobs import JobRow
+from recovery.domain.refs import QueueRef
+from recovery.domain.row_verdicts import Terms, since
+from recovery.domain.verdicts import Kind, Stuck, Verdict
+from recovery.errors import StoreError, Unreachable
+from recovery.reads import schemas, tables
+from recovery.reads.lists import Queue
+from recovery.reads.payloads import data_of
+from recovery.reads.policies import Book
+from recovery.scanners.watching.beat import Found
+from recovery.scanners.watching.casebook import Casebook
+from recovery.scanners.watching.table_cases import Table, TableCases
+
+LIMIT = running.LIMIT
+REST = 20  # times as long as a look took, until the next one: as for the snapshot
+LONGEST = 60_000  # ms
+SHAPES = 200  # jobs of one look whose data is held against a schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One table as it was looked at last."""
+
+    rows: tuple[Stuck, ...]
+    tally: Tally
+    due_at: int = 0
+
+
+class TableBeat:
+    def __init__(self, registry: Registry, database: Database, casebook: Casebook | None) -> None:
+        self.name = database.name
+        self._registry = registry
+        self._cases = TableCases(casebook) if casebook else None
+        self._reader = TableReader()
+        self._parts: dict[QueueRef, _Part] = {}
+        self._faults: list[str] = []
+
+    def look(self, snapshot: Snapshot, now: int) -> Found:
+        deployment = snapshot.deployment(self.name)
+        error = deployment.error if deployment else "it is not in the snapshot"
+        self._faults = []
+        if error:
+            return self._blind(error)
+        samples = [sample for sample in snapshot.queues if sample.ref.deployment == self.name]
+        self._parts = {ref: part for ref, part in self._parts.items() if any(one.ref == ref for one in samples)}
+        book = tables.book(self._registry.config)
+        try:
+            for sample in samples:
+                self._table(sample, book, now)
+        except Unreachable as caught:
+            return self._blind(caught.reason)
+        return self._found()
+
+    def _found(self) -> Found:
+        parts = self._parts.values()
+        tallies = tuple(part.tally for part in parts if part.tally.looked or part.tally.error)
+        return Found(tuple(row for part in parts for row in part.rows), tallies, tuple(dict.fromkeys(self._faults)))
+
+    def _blind(self, error: str) -> Found:
+        found = self._found()
+        fault = f"{self.name} cannot be looked at: {error}. What was seen last is kept."
+        marked = tuple(replace(tally, error=error) for tally in found.tallies)
+        return replace(found, tallies=marked, faults=(*found.faults, fault))
+
+    def _table(self, sample: QueueSample, book: Book | None, now: int) -> None:
+        ref, before = sample.ref, self._parts.get(sample.ref)
+        if before and now < before.due_at <= now + LONGEST:
+            return
+        if sample.error:
+            self._keep(ref, sample.error)
+            return
+        if not sample.counts.active and not (before and before.tally.looked) and not self._has_cases(ref):
+            self._parts[ref] = _Part((), Tally(ref, checked_at=now))
+            return
+        began = time.perf_counter()
+        try:
+            part = self._looked(sample, tables.terms(self._registry.config, ref, now, book))
+        except Unreachable:
+            raise
+        except StoreError as error:  # of this table alone
+            self._keep(ref, error.reason)
+            return
+        took = (time.perf_counter() - began) * 1000
+        self._parts[ref] = replace(part, due_at=now + min(LONGEST, round(REST * took)))
+
+    def _has_cases(self, ref: QueueRef) -> bool:
+        return bool(self._cases and self._cases.has(ref))
+
+    def _keep(self, ref: QueueRef, error: str) -> None:
+        """What was found last, marked."""
+        before = self._parts.get(ref, _Part((), Tally(ref)))
+        self._parts[ref] = _Part(before.rows, replace(before.tally, error=error))
+
+    def _looked(self, sample: QueueSample, terms: Terms) -> _Part:
+        ref, wire, config = sample.ref, self._registry.wire(self.name), self._registry.config
+        rows = running.running(wire, ref)
+        lost = tables.lost(rows)
+        said = tables.of_rows(
+            rows,
+            terms,
+            orphaned=tables.orphaned(ref, lost, terms.now),
+            breaks=self._breaks(config, sample, lost),
+        )
+        lines = tuple(_line(row, said[row.id], terms) for row in rows if said[row.id].urgency)
+        lines = self._settle(Table(wire, ref, self._reader), lines, terms.now)
+        return _Part(lines, _tally(ref, rows, said, sample, terms))
+
+    def _settle(self, table: Table, lines: tuple[Stuck, ...], now: int) -> tuple[Stuck, ...]:
+        """Incidents. When they cannot be written this look is as good as any other, but for their numbers."""
+        if self._cases is None:
+            return lines
+        try:
+            return self._cases.settle(table, lines, now)
+        except Error as error:
+            self._cases.forget()
+            self._faults.append(f"Incidents cannot be written: {type(error).__name__}.")
+            return lines
+
+    def _breaks(self, config: Config, sample: QueueSample, lost: Sequence[JobRow]) -> Mapping[str, str]:
+        schema = config.schema_of(sample.ref.deployment, sample.ref.base)
+        if schema is None or not lost:
+            return {}
+        data = data_of(Queue(sample.ref, sample.flavour, sample), [row.id for row in lost[:SHAPES]])
+        return {id: said for id, one in data.items() if (said := schemas.breaks(schema, one))}
+
+
+def _line(row: JobRow, verdict: Verdict, terms: Terms) -> Stuck:
+    started = row.processed_at or terms.now
+    over = since(row, terms)
+    if over is None:
+        over = started + (terms.overdue_after or 0) if verdict.kind is Kind.OVERDUE else started
+    return Stuck(row.ref, row.name, verdict, min(over, terms.now), row.worker, row)
+
+
+def _tally(
+    ref: QueueRef, rows: Sequence[JobRow], said: Mapping[str, Verdict], sample: QueueSample, terms: Terms
+) -> Tally:
+    looked, active = len(rows), sample.counts.active
+    beyond = 0 if looked < LIMIT or active is None else max(0, active - looked)
+    return Tally(
+        queue=ref,
+        kinds=dict(Counter(verdict.kind for verdict in said.values())),
+        people=sum(verdict.needs_a_person for verdict in said.values()),
+        looked=looked,
+        left_out=beyond,
+        checked_at=terms.now,
+        watchdog=_sweep(rows, terms),
+    )
+
+
+def _sweep(rows: Sequence[JobRow], terms: Terms) -> Watchdog:
+    """What stands in for a library's watchdog. How long a lease or a heartbeat lasts is seen in the rows."""
+    within = terms.swept_within
+    if within is None:
+        return Watchdog(is_dead=True)
+    signs = [row.lock.ttl for row in rows if row.lock and row.lock.ttl]
+    last = max(signs, default=terms.age_limit)
+    return Watchdog(interval=within, recovers_within=None if last is None else last + within)

@@ -1,0 +1,83 @@
+"""Incidents of a job table, look by look: rows that are lost are kept, those that are no more are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.backends.sql.read import TableReader
+from recovery.backends.sql.write import ORPHANED
+from recovery.connections.wire import Wire
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Stuck
+from recovery.reads import incidents
+from recovery.reads.stuck import signature
+from recovery.scanners.watching.casebook import Case, Casebook, Seen
+from recovery.scanners.watching.resolution import NOBODY_KNOWN, REMOVED, WATCHDOG, WORKER, Lost, Resolved, acts
+
+RESOLVED = 2_000  # incidents resolved by one look: one statement
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Where the rows are."""
+
+    wire: Wire
+    ref: QueueRef
+    reader: TableReader
+
+
+class TableCases:
+    def __init__(self, book: Casebook) -> None:
+        self._book = book
+
+    def has(self, ref: QueueRef) -> bool:
+        return bool(self._book.cases(ref))
+
+    def forget(self) -> None:
+        self._book.forget()
+
+    def settle(self, table: Table, lines: tuple[Stuck, ...], now: int) -> tuple[Stuck, ...]:
+        """The lines with the numbers of their incidents; raises StoreError, and Error of the database."""
+        ref, lost = table.ref, {line.job.id: line for line in lines if line.verdict.of_lock.is_lost}
+        if lost:
+            verdicts = {id: line.verdict for id, line in lost.items()}
+            self._book.keep(ref, [_seen(line, now) for line in lost.values()], verdicts, now)
+        if missing := self._book.miss(ref, lost, now):
+            self._book.close(ref, _ends(table, missing, now), now)
+        numbers = incidents.open_numbers(ref, list(lost)) if lost else {}
+        return tuple(replace(line, incident=numbers.get(line.job.id)) for line in lines)
+
+
+def _seen(line: Stuck, now: int) -> Seen:
+    assert line.row is not None  # noqa: S101 -- every line of a table has its row
+    return Seen(line.job.id, now, line.verdict.of_lock, signature(line.row), line.name, line.holder)
+
+
+def _ends(table: Table, missing: Mapping[str, Case], now: int) -> dict[str, Resolved]:
+    """Acts of ours first; one that is under way is waited for."""
+    gone = [Lost(id, case.opened_at, case.signature) for id, case in missing.items()][:RESOLVED]
+    done = acts(table.ref, gone, now)
+    rest = [one for one in gone if one.id not in done]
+    return {id: end for id, end in done.items() if end is not None} | _by_themselves(table, rest)
+
+
+def _by_themselves(table: Table, rest: Sequence[Lost]) -> dict[str, Resolved]:
+    if not rest:
+        return {}
+    rows = table.reader.rows(table.wire, table.ref, [(one.id, State.UNKNOWN) for one in rest])
+    return {one.id: Resolved(_by(one, row)) for one, row in zip(rest, rows, strict=True)}
+
+
+def _by(lost: Lost, row: JobRow | None) -> str:
+    """A sweep says so in the row: that of a worker that started, which leaves no other trace."""
+    if row is None:
+        return REMOVED
+    if row.state is not State.ACTIVE and row.reason.startswith(ORPHANED):
+        return WATCHDOG
+    if row.state.is_finished:
+        return WORKER
+    started_at, _, attempts, _ = lost.signature or (row.processed_at, None, row.attempts, 0)
+    is_same = row.state is State.ACTIVE and (row.processed_at, row.attempts) == (started_at, attempts)
+    return WORKER if is_same else NOBODY_KNOWN
