@@ -13,6 +13,8 @@ class Scope(StrEnum):
     ACT = "act"
     BULK = "bulk"
     AUDIT = "audit"
+    GATE = "gate"
+    METRICS = "metrics"
 
     @property
     def may(self) -> str:
@@ -25,6 +27,8 @@ _MAY = {
     Scope.ACT: "acts on one job at a time; with bulk on several, and on queues",
     Scope.BULK: "orders runs over many jobs, watches them, stops them; edits policies, runs scanners",
     Scope.AUDIT: "reads the audit",
+    Scope.GATE: "asks the gate of a server whether heavy work may start, and nothing else",
+    Scope.METRICS: "scrapes /metrics, and nothing else",
 }
 
 

@@ -257,3 +257,40 @@ class HookCall(models.Model):
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["due_at"], name="hook_due")]
+
+
+class GateFlip(models.Model):
+    """A gate that closed or opened. Written by the leader, drawn on the CPU chart."""
+
+    server = models.CharField(max_length=_NAME)
+    at = models.BigIntegerField()
+    state = models.CharField(max_length=10)  # open, closed, unknown
+    cpu = models.FloatField(null=True)  # what counted in that moment
+    why = models.TextField(default="")
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["server", "at"], name="flip_server"),
+            models.Index(fields=["at"], name="flip_at"),
+        ]
+
+
+class Alert(models.Model):
+    """Something that somebody is to be told of, from when it began until it is over and that was told too."""
+
+    kind = models.CharField(max_length=32)
+    key = models.CharField(max_length=300)  # what it is about: one alert each at a time
+    words = models.TextField()
+    since = models.BigIntegerField()
+    seen_at = models.BigIntegerField()
+    resolved_at = models.BigIntegerField(null=True)
+    deliveries = models.TextField(default="{}")  # JSON: channel → what was told when, tries, the last trouble
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["kind", "key"], condition=Q(resolved_at=None), name="alert_one_open")
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["resolved_at"], name="alert_resolved"),
+            models.Index(fields=["since"], name="alert_since"),
+        ]

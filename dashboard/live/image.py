@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from recovery.connections import state
+from recovery.domain import refs, servers
 from recovery.domain.counts import Snapshot
 from recovery.domain.scans import Scan
+from recovery.domain.servers import Server
 from recovery.errors import StoreError
 from recovery.reads import held, pulses, snapshots
 from recovery.reads.leading import Sign
@@ -14,6 +18,7 @@ from recovery.reads.pulses import Pulse
 
 MISSED_COLLECTS = 3  # one late snapshot is no news, three are
 LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second
+SERVERS_LIMIT = 500  # on one page; those beyond told of themselves longer ago
 UNLED = "No scheduler leads: the database cannot be reached by it. Numbers are live; nothing is recorded or recovered."
 
 
@@ -53,12 +58,33 @@ class Image:
         self.leader: Sign | None = None  # who takes the snapshots; None: nobody, or not known
         self.held: tuple[str, ...] = ()  # deployments whose brake holds
         self.pulses: Mapping[Scan, Pulse] = {}  # the last runs of the scanners
+        self.servers: tuple[Server, ...] = ()  # as their monitors told last, by their names
+        self._asked: tuple[str, ...] = ()  # servers of the question that is under way
         self._raw: bytes | None = None
         self._stale_after_ms = max(LEAST_STALE_MS, int(collect_every * 1000 * MISSED_COLLECTS))
         self._error = ""
         self._failing_since_ms: int | None = None
         self._scheduler_alive: bool | None = None
         self._is_unled = False
+
+    def question(self, pipeline: Any) -> None:
+        """All that is read at each look, in one round trip; `answer` takes what comes back.
+
+        A server that is new is known after this look, and read with the next one.
+        """
+        for name in (state.SNAPSHOT, state.SCHEDULER, state.HELD):
+            pipeline.get(name)
+        pipeline.hgetall(state.SCANNERS)
+        pipeline.zrange(state.SERVERS, 0, SERVERS_LIMIT - 1, desc=True)
+        for server in self._asked:
+            pipeline.hgetall(state.server_metrics(server))
+
+    def answer(self, answers: Sequence[Any]) -> None:
+        snapshot, scheduler, brakes, scanners, names, *hashes = answers
+        self.take(snapshot, scheduler, brakes, scanners)
+        found = (servers.decode(*one) for one in zip(self._asked, hashes, strict=True))
+        self.servers = tuple(sorted((server for server in found if server), key=lambda server: server.id))
+        self._asked = tuple(refs.text(name) for name in names)
 
     def take(
         self,

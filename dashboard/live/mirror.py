@@ -24,6 +24,7 @@ from recovery.connections import aio, faults, state
 from recovery.connections.registry import registry
 from recovery.domain.counts import Snapshot
 from recovery.domain.scans import Scan
+from recovery.domain.servers import Server
 from recovery.errors import UnstallError
 from recovery.reads.leading import Sign
 from recovery.reads.pulses import Pulse
@@ -50,6 +51,11 @@ def health() -> Health:
 def leader() -> Sign | None:
     """Which scheduler feeds the pages; None: none does, or nobody knows."""
     return _image().leader
+
+
+def servers() -> tuple[Server, ...]:
+    """The newest sample of every server that tells of itself. Whoever was silent for ten polls is not there."""
+    return _image().servers
 
 
 def pulses() -> Mapping[Scan, Pulse] | None:
@@ -113,14 +119,11 @@ class Mirror:
     async def _look(self, client: Redis) -> None:
         """One round trip to the state store."""
         question = client.pipeline(transaction=False)
-        question.get(state.SNAPSHOT)
-        question.get(state.SCHEDULER)
-        question.get(state.HELD)
-        question.hgetall(state.SCANNERS)
+        self.image.question(question)
         with faults.guarded(client):
             async with asyncio.timeout(ANSWER_SECONDS):
                 answers = await question.execute()
-        await asyncio.to_thread(self.image.take, *answers)
+        await asyncio.to_thread(self.image.answer, answers)
         self._tell()
 
     def _failed(self, failure: Exception) -> None:
@@ -171,13 +174,10 @@ class _OnDemand:
         try:
             store = registry().state()
             question = store.pipeline(transaction=False)
-            question.get(state.SNAPSHOT)
-            question.get(state.SCHEDULER)
-            question.get(state.HELD)
-            question.hgetall(state.SCANNERS)
+            image.question(question)
             with faults.guarded(store):
                 answers = question.execute()
-            image.take(*answers)
+            image.answer(answers)
         except (UnstallError, OtherVersion) as failure:
             image.fail(failure, _now_ms())
 

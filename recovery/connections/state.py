@@ -10,6 +10,11 @@ SCHEDULER = b"unstall:scheduler"  # string with a TTL: which scheduler leads, or
 SCANNERS = b"unstall:scanners"  # hash: scanner → its last run, and when one last succeeded
 HELD = b"unstall:held"  # string with a TTL: the deployments whose brake holds, so that open pages hear of it
 INBOX = b"unstall:inbox"  # string: what the last look at all active jobs found, encoded
+SERVERS = b"worker-monitor:servers"  # sorted set: every server that told of itself, by when it last did
+GATES = b"unstall:gates"  # hash: server → its gate, as the leader works it out
+GATE_DECISIONS = b"unstall:gate:decisions"  # stream: who asked a gate, and what it said
+TOTALS = b"unstall:totals"  # hash: queue → how many of its jobs were ever seen to complete and to fail
+TALLIES = b"unstall:tallies"  # string: numbers from the database, for whoever scrapes us
 DOCTOR = b"unstall:doctor"  # string for a moment: may we write?
 KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when
 KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it
@@ -51,6 +56,16 @@ def watched(deployment: str) -> bytes:
 def server_metrics(server: str) -> bytes:
     """Hash with a TTL: what the monitor of this server measured last."""
     return b"worker-monitor:metrics:" + raw(server)
+
+
+def server_history(server: str, resolution: str) -> bytes:
+    """String used as a ring of fixed cells: what was measured in each period of this resolution."""
+    return b"worker-monitor:history:" + raw(f"{resolution}:{server}")
+
+
+def gate_settling(server: str) -> bytes:
+    """String with a TTL: a heavy job was let in a moment ago, by one of several web processes."""
+    return b"unstall:gate:settling:" + raw(server)
 
 
 def deployment_of(key: bytes) -> str:
