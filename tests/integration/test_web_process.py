@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.patience import patience
 from tests.stores import Store
 from tests.waiting import until
 from tests.web_process import ROOT, WebProcess, environ_of
@@ -47,7 +48,7 @@ def refused(directory: Path, environ: Mapping[str, str]) -> subprocess.Completed
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_an_idle_process_in_order(web: WebProcess, number: signal.Signals) -> None:
     web.signal(number)
-    assert web.wait(3) == 0
+    assert web.wait(patience(3)) == 0
     assert "Traceback" not in web.log
 
 
@@ -61,8 +62,8 @@ async def test_open_streams_get_a_farewell_and_the_process_ends_within_three_sec
         assert {farewell.detail["reason"] for farewell in farewells} == {"restarting"}
         assert len({farewell.detail["retry"] for farewell in farewells}) > 10
         assert all(await asyncio.gather(*(tab.ended() for tab in tabs)))
-        assert await asyncio.to_thread(web.wait, 3) == 0
-        assert time.monotonic() - started < 3
+        assert await asyncio.to_thread(web.wait, patience(3)) == 0
+        assert time.monotonic() - started < patience(3)
     assert not children
     assert "Traceback" not in web.log
     assert " error " not in web.log
@@ -73,7 +74,7 @@ async def test_a_request_in_hand_is_finished_or_left_after_three_seconds(web: We
         started = time.monotonic()
         web.signal(signal.SIGTERM)
         await asyncio.to_thread(web.wait, 8)
-        assert 2 < time.monotonic() - started < 6
+        assert 2 < time.monotonic() - started < patience(6)
 
 
 async def test_a_second_signal_ends_it_at_once(web: WebProcess) -> None:
@@ -82,8 +83,8 @@ async def test_a_second_signal_ends_it_at_once(web: WebProcess) -> None:
         until(lambda: not _listens(web.port), what="it accepts nobody new")
         started = time.monotonic()
         web.signal(signal.SIGTERM)
-        assert await asyncio.to_thread(web.wait, 3) == 128 + signal.SIGTERM
-        assert time.monotonic() - started < 1
+        assert await asyncio.to_thread(web.wait, patience(3)) == 128 + signal.SIGTERM
+        assert time.monotonic() - started < patience(1)
 
 
 def test_a_taken_port_is_named_with_the_remedy(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -119,7 +120,7 @@ def test_it_listens_on_a_unix_socket_and_removes_it(tmp_path: Path, environ: dic
     with WebProcess({**environ, "UNSTALL_BIND": f"unix:{path}"}, socket_path=path) as web:
         assert b"200" in _ask(path)
         web.signal(signal.SIGTERM)
-        assert web.wait(3) == 0
+        assert web.wait(patience(3)) == 0
     assert not path.exists()
 
 
