@@ -49,6 +49,14 @@ class Sqlite(Place):
         with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
             return connection.execute(statement, parameters).fetchall()
 
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        elsewhere = self._path.rename(self._path.with_suffix(".away"))
+        try:
+            yield
+        finally:
+            elsewhere.rename(self._path)
+
     def empty(self) -> None:
         self._path.unlink(missing_ok=True)
         self.run("VACUUM")

@@ -156,7 +156,7 @@ def relaunched(queue: QueueRef, jobs: Mapping[str, Going], now: int | None = Non
             return held
 
         swap_together(BREAKER, place, {"", *keys.values()}, admit, now)
-        swap(PAST, place, dict.fromkeys(map(job_key, going), Past.relaunched), now)
+        swap(PAST, place, {job_key(id): _counting(jobs[id]) for id in going}, now)
     return tuple(going)
 
 
@@ -198,11 +198,21 @@ def _keys(place: Place, jobs: Mapping[str, Going]) -> dict[str, str]:
 def _goes(held: dict[str, Breaker], keys: Iterable[str], id: str, job: Going, at: int) -> bool:
     """Noted in both breakers, when both have room."""
     both = dict.fromkeys(keys)
+    for key in both:
+        held[key] = _failed_meanwhile(held[key], id, job, at)
     if not all(held[key].room(at) for key in both):
         return False
     for key in both:
         held[key] = replace(held[key].relaunched(id, at, job.failed_at), signature=job.signature if key else "")
     return True
+
+
+def _failed_meanwhile(breaker: Breaker, id: str, job: Going, at: int) -> Breaker:
+    """It is out still, and failed again before anybody was told: that failure counts too."""
+    before = next((out for out in breaker.followed(at) if out.id == id), None)
+    if before is None or not before.failed_at or job.failed_at in (0, before.failed_at):
+        return breaker
+    return breaker.settled(id, Ended.FAILED, at)
 
 
 def _counting(job: Going) -> Change[Past]:

@@ -59,7 +59,7 @@ def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], told: Told | None = 
     `told` hears the number of the intent once it is committed, before anything is done; what it raises ends the act.
     Raises NotRecorded and StoreError only while nothing was done, and Fenced with what was.
     """
-    looked = sight.judged(order, scene, jobs)
+    looked = sight.judged(order, scene, jobs, insists=True)
     allowed = tuple(one.judgement.seen for one in looked if one.judgement.is_allowed and one.judgement.seen)
     refused = {one.judgement.id: _refusal(one) for one in looked if not one.judgement.is_allowed}
     done = _carry_out(order, scene, looked, allowed, told) if allowed else ()

@@ -67,11 +67,13 @@ def scene(ref: QueueRef, act: Act, epoch: int | None = None) -> Scene:
     return Scene(queue, Target(registry().wire(ref.deployment), ref, queue.flavour, epoch), able, snapshot)
 
 
-def judged(order: Order, scene: Scene, jobs: Sequence[Seen]) -> tuple[Judged, ...]:
-    """A fresh look at each, and whether the act may be done to it."""
+def judged(order: Order, scene: Scene, jobs: Sequence[Seen], *, insists: bool = False) -> tuple[Judged, ...]:
+    """A fresh look at each, and whether the act may be done to it. Who `insists` is about to do it: raises NotRecorded
+    when what has to be known of them cannot be read.
+    """
     queue = scene.queue
     rows = queue.reader.rows(queue.wire, queue.ref, [(seen.id, seen.state) for seen in jobs])
-    verdicts = _verdicts(order.act, scene, rows)
+    verdicts = _verdicts(order.act, scene, rows, insists=insists)
     return tuple(_judged(order, scene, seen, row, verdicts) for seen, row in zip(jobs, rows, strict=True))
 
 
@@ -102,11 +104,11 @@ def _judged(order: Order, scene: Scene, seen: Seen, row: JobRow | None, verdicts
     return Judged(judge(order.act, order.queue, scene.queue.flavour, order.options, case), row, verdict)
 
 
-def _verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None]) -> dict[str, Verdict]:
+def _verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None], *, insists: bool) -> dict[str, Verdict]:
     there = tuple(row for row in rows if row is not None)
     if act not in _JUDGED or not there:
         return {}
-    found = dict(stuck.of_rows(scene.queue, there, scene.snapshot, now()))
+    found = dict(stuck.of_rows(scene.queue, there, scene.snapshot, now(), insists=insists))
     # A failed job has no holder to speak of; whether its data lets it run is asked all the same.
     return found | stuck.malformed(scene.queue, there) if act is Act.RETRY else found
 

@@ -96,12 +96,18 @@ class SqlWire(Wire):
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(OPEN_LIMIT)
         self._failure: tuple[float, StoreError] | None = None
+        self._lost_at: float | None = None
         self._is_closed = False
         self._learned: dict[Any, Any] = {}
 
     @property
     def target(self) -> str:
         return self.database.target
+
+    @property
+    def reached_for(self) -> float | None:
+        """Seconds since it could not be reached last, as far as this process tried; None: it always could."""
+        return None if self._lost_at is None else time.monotonic() - self._lost_at
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -139,6 +145,8 @@ class SqlWire(Wire):
                 _close(session.connection)
                 if isinstance(error, (Unreachable, TimedOut)):
                     self._failed(error)
+                if isinstance(error, Unreachable):  # a statement that took too long is no outage
+                    self._lost_at = time.monotonic()
                 raise
             if session.connection.errors_occurred:  # somebody took the error for an answer
                 _close(session.connection)
@@ -211,6 +219,7 @@ class SqlWire(Wire):
             _close(connection)
             found = sql_faults.on_connect(error, self.target, self.database.timeout)
             self._failed(found)
+            self._lost_at = time.monotonic()
             raise found from error
         except BaseException:
             _close(connection)

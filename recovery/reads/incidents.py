@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
+from django.db import Error
 from django.db.models import Count, Max, Q, QuerySet
 
 from recovery.domain import poison
@@ -15,12 +16,14 @@ from recovery.domain.ages import HOUR
 from recovery.domain.chain import job_key
 from recovery.domain.refs import JobRef, QueueRef, unslug
 from recovery.domain.surroundings import POISON_AFTER
+from recovery.errors import NotRecorded
 from recovery.models import Incident
 from recovery.reads import brake_rows
 from recovery.reads.brake_rows import PARDON, Place
 
 LIMIT = 500  # incidents listed: a worse night than that is told by its numbers
 TIMES_LIMIT = 20_000  # recoveries a median is taken of
+_UNREAD = "Whether it is poison is not known, for earlier incidents cannot be read, so nothing was done"
 _AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 
 
@@ -35,6 +38,7 @@ class Record:
     cause: str
     evidence: str
     holder: str
+    server: str
     opened_at: int
     proven_at: int | None
     closed_at: int | None
@@ -92,6 +96,18 @@ def orphaned(queue: QueueRef, ids: Sequence[str], now: int) -> dict[str, int]:
         began = min((row.opened_at for row in rows if row.is_open), default=now)
         found[keys[key]] = poison.times([row.proven_at for row in rows if row.proven_at and not row.is_open], began)
     return {id: count for id, count in found.items() if count}
+
+
+def suffered_before(queue: QueueRef, ids: Sequence[str], now: int, *, insists: bool) -> Mapping[str, int]:
+    """As `orphaned`, while the database may be away. Whoever only shows it shows nothing then; whoever acts on it
+    insists, because what is poison would go back to work. Raises NotRecorded then.
+    """
+    try:
+        return orphaned(queue, ids, now) if ids else {}
+    except Error as error:
+        if insists:
+            raise NotRecorded(f"{_UNREAD}: {type(error).__name__}.") from error
+        return {}
 
 
 def suffered(queue: QueueRef, keys: Sequence[str], now: int) -> dict[str, int]:
@@ -178,6 +194,7 @@ def _record(row: Incident) -> Record:
         cause=row.cause,
         evidence=row.evidence,
         holder=row.holder,
+        server=id_of(row.server),
         opened_at=row.opened_at,
         proven_at=row.proven_at,
         closed_at=row.closed_at,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import DatabaseError
+from django.db import Error
 
 from recovery.config import Config
 from recovery.domain import policies, policy_text
@@ -107,7 +107,7 @@ class Following:
     @property
     def book(self) -> Book:
         if self._clock() >= self._until:
-            with suppress(DatabaseError):
+            with suppress(Error):
                 self._book = Book.open(self._config)
             self._until = self._clock() + self._life
         return self._book

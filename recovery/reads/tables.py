@@ -97,13 +97,9 @@ def lost(rows: Iterable[JobRow]) -> list[JobRow]:
     return [row for row in rows if row.state is State.ACTIVE and row.lock is None and row.lock_known]
 
 
-def orphaned(ref: QueueRef, rows: Iterable[JobRow], now: int) -> Mapping[str, int]:
-    """How often those that are lost were so earlier. A database that is away hides poison, and stops every act."""
-    wanted = [row.id for row in lost(rows)]
-    try:
-        return incidents.orphaned(ref, wanted, now) if wanted else {}
-    except Error:
-        return {}
+def orphaned(ref: QueueRef, rows: Iterable[JobRow], now: int, *, insists: bool = False) -> Mapping[str, int]:
+    """How often those that are lost were so earlier."""
+    return incidents.suffered_before(ref, [row.id for row in lost(rows)], now, insists=insists)
 
 
 def _swept_within(config: Config, ref: QueueRef, book: Book | None) -> int | None:

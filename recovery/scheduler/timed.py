@@ -67,11 +67,15 @@ class Timed:
 
     def tick(self, now: int) -> None:
         """Raises Error of the database, when it does not say what was ordered or paused."""
+        ticked_at = self._clock()
         if self._due_at is None:
             self._due_at = self._first(now)
         for row in self._orders.take(self._turn.scan):
             if self._may():
                 self._turn.ordered(row, now, self._next(now))
+            # Whatever runs next begins when this one has ended: a look that took its time for now would misjudge
+            # for how long a worker has been gone.
+            now, ticked_at = now + round((self._clock() - ticked_at) * 1000), self._clock()
         if self._is_called.is_set() or self._clock() >= self._due_at:
             self._is_called.clear()
             self._due_at = self._clock() + self._rhythm.pause()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,9 +17,9 @@ HOUR = 3_600_000
 
 
 @pytest.fixture(params=["bull3", "bull4"])
-def desk(request: pytest.FixtureRequest, store: Store, libraries: Fleet) -> Iterator[Desk]:
-    """Both generations, each on both stores."""
-    with desk_of(request.param, libraries, store) as desk:
+def desk(request: pytest.FixtureRequest, store_for: Callable[[str], Store], libraries: Fleet) -> Iterator[Desk]:
+    """Both generations, each on a store of its own kind."""
+    with desk_of(request.param, libraries, store_for(request.param)) as desk:
         yield desk
 
 

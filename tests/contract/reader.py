@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import pytest
@@ -27,7 +27,8 @@ class ReaderContract:
     keeps: ClassVar[tuple[State, ...]] = ()
 
     @pytest.fixture
-    def scene(self, store: Store, libraries: Fleet) -> Iterator[Scene]:
+    def scene(self, store_for: Callable[[str], Store], libraries: Fleet) -> Iterator[Scene]:
+        store = store_for(self.generation)
         pipe = Pipe(store.client)
         yield Scene(libraries[self.generation].queue(store), store, pipe)
         pipe.close()

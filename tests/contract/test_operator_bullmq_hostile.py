@@ -166,3 +166,28 @@ def test_no_more_jobs_are_taken_at_once_than_is_promised(pipe: Pipe) -> None:
         many = [Seen(str(at), State.FAILED) for at in range(OPERATOR.chunk(act) + 1)]
         with pytest.raises(ValueError, match="at most"):
             OPERATOR.on_jobs(act, target, many, Options(), NOW)
+
+
+_ODD = {"stc": "x", "stalledCounter": "x", "atm": "x", "attemptsMade": "1.5", "priority": "nan"}
+
+
+@pytest.mark.parametrize("act", [Act.REQUEUE, Act.FAIL, Act.RETRY, Act.RELEASE])
+@pytest.mark.parametrize("version", ["4.17.0", "5.81.5"])
+def test_a_number_that_is_none_loses_no_job(store: Store, pipe: Pipe, act: Act, version: str) -> None:
+    """It has left its list by the time it is counted, and a script does not roll back."""
+    for number, field in enumerate((*_ODD, "pc", "metrics")):
+        base = f"bull:q{number}"
+        target, place = _target(pipe, base.encode(), version), b"failed" if act is Act.RETRY else b"odd"
+        _put(store, base.encode(), b"1", place, **({field: _ODD[field]} if field in _ODD else {"priority": 3}))
+        store.client.set(f"{base}:pc", "x" if field == "pc" else 1)
+        store.client.hset(f"{base}:metrics:failed", "count", "x" if field == "metrics" else 1)
+        if act is not Act.RETRY:
+            store.client.lpush(f"{base}:active", "1")
+        if act is Act.RELEASE:
+            store.client.set(f"{base}:1:lock", "token")
+        options = Options(is_late=True, requeue=True, directly=True)
+        (done,) = OPERATOR.on_jobs(act, target, [_seen(target, b"1")], options, NOW)
+        places = [store.client.lrange(f"{base}:{name}", 0, -1) for name in ("wait", "active")]
+        places += [store.client.zrange(f"{base}:{name}", 0, -1) for name in ("prioritized", "failed")]
+        assert [id for found in places for id in found if id == b"1"] == [b"1"], (field, done)
+        assert done.outcome is Outcome.DONE, (field, done)

@@ -100,13 +100,27 @@ def test_finished_rows_come_newest_first(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize(
-    "id", ["abc", "1e0", "1 ", " 1", "01", "1; DROP TABLE jobs", "9" * 30, "\x00", "\udcff", "", "-"]
+    "id", ["abc", "1e0", "1 ", " 1", "01", "1; DROP TABLE jobs", "9" * 30, str(2**64), "\x00", "\udcff", "", "-"]
 )
 def test_an_id_that_no_row_can_have_is_missing_and_no_error(jobs: Jobs, id: str) -> None:
     jobs.add("pending")
     with pytest.raises(JobMissing):
         READER.row(jobs.wire(), REF, id)
     assert READER.page(jobs.wire(), REF, State.WAITING, cursor=f">{id}").total == 1
+
+
+def test_pages_of_ids_of_nineteen_digits_come_to_an_end(jobs: Jobs) -> None:
+    ids = [str(2**63 - number) for number in (3, 2, 1)]
+    for id in ids:
+        jobs.add("failed", id=int(id))
+    wire, cursor, found = jobs.wire(), "", list[str]()
+    for _ in range(9):
+        page = READER.page(wire, REF, State.FAILED, size=1, cursor=cursor, oldest_first=True)
+        found += [row.id for row in page.rows]
+        if not (cursor := page.next):
+            break
+    assert found == ids
+    assert READER.row(wire, REF, ids[-1]).id == ids[-1]
 
 
 def test_ids_of_text_are_taken_to_the_letter(jobs: Jobs) -> None:

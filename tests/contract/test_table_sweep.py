@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from recovery.backends.sql import sweep
@@ -71,6 +73,19 @@ def test_by_age_where_nothing_else_tells(jobs: Jobs) -> None:
     assert sweep.sweep(jobs.wire(age_limit=3600, **NO_PROOF), REF, TIME, 100).requeued == 1
     assert jobs.status(old, young, ageless) == ["pending", "running", "running"]
     assert sweep.sweep(jobs.wire(**NO_PROOF), REF, TIME, 100) == Swept(left=2)
+
+
+def test_ids_of_nineteen_digits_are_gone_through_once_and_found_again(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As generators of ids make them all over the world: a number of 63 bits."""
+    monkeypatch.setattr(sweep, "WINDOW", 2)
+    ids = [str(7_190_000_000_000_000_001 + number) for number in range(5)]
+    for id in ids:
+        jobs.add("running", id=int(id))
+    windows = list(islice(sweep.orphans(jobs.wire(**NO_PROOF), REF, START), 9))
+    assert [one.look.row.id for _, found in windows for one in found] == ids
+    assert sweep.sweep(jobs.wire(**NO_PROOF), REF, START, 100) == Swept(requeued=5)
 
 
 def test_a_policy_may_wait_longer(jobs: Jobs) -> None:

@@ -19,7 +19,8 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.retry import CAP_WINDOW, Past
 from recovery.errors import NotRecorded
 from recovery.models import BrakeState
-from recovery.reads.brake_rows import BREAKER, BUDGET, PAST, breaker_key
+from recovery.reads import brake_rows
+from recovery.reads.brake_rows import BREAKER, BUDGET, PAST, Place, breaker_key
 
 NOW = 1_800_000_000_000
 MAIL, OTHER = QueueRef("main", "bull:mail"), QueueRef("main", "bull:other")
@@ -141,6 +142,20 @@ def test_what_is_out_is_told_with_when_it_had_failed_until_it_is_settled() -> No
     brakes.settled(MAIL, ended(Ended.SUCCEEDED, "1") | ended(Ended.FAILED, "2"), NOW)
     assert brakes.out(now=NOW) == {}
     assert brakes.out(OTHER, NOW) == {}
+
+
+def test_one_that_goes_again_before_its_failure_was_told_has_failed_all_the_same() -> None:
+    """It failed so fast that nobody had looked in between."""
+    for times in range(ENOUGH + 1):
+        brakes.relaunched(MAIL, going("1", failed_at=NOW + times), NOW + times)
+    assert brakes.room(MAIL, REFUSED, NOW + ENOUGH) == 0
+
+
+def test_one_that_is_noted_twice_for_one_failure_has_not_failed() -> None:
+    for failed_at in (NOW, NOW, 0, 0, NOW):
+        brakes.relaunched(MAIL, going("1", failed_at=failed_at), NOW)
+    breaker = brake_rows.values(BREAKER, Place.of(MAIL))[""]
+    assert (breaker.tally(NOW), len(breaker.out)) == ((0, 0), 1)
 
 
 def test_what_a_job_failed_with_is_kept_without_its_secrets() -> None:

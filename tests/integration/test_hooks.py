@@ -14,6 +14,7 @@ from recovery.domain.acting import Act, Done, Outcome
 from recovery.domain.verdicts import Kind
 from recovery.models import HookCall, Incident
 from recovery.reads import lists
+from recovery.scanners.following import hooks as scanner
 from recovery.scanners.following.hooks import AGAIN, GIVE_UP, Hooks
 from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests import application
@@ -207,6 +208,22 @@ def test_a_function_that_hangs_delays_only_itself(bench: Bench, tmp_path: Path) 
     application.released.set()
     until(lambda: call(calls), 30)
     assert list(HookCall.objects.values_list("hook", "tries")) == [("app", 1)]
+
+
+def test_however_many_wait_for_one_that_hangs_the_others_are_called(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanner, "AT_ONCE", 2)
+    listen(tmp_path, "hang")
+    with (tmp_path / "unstall.toml").open("a") as file:
+        file.write('[[hooks]]\nname = "other"\nqueue = "bull:mail"\ncall = "tests.application:hear"\n')
+    registry.reset()
+    bench.orphan("1", "2", "3", "4")
+    calls = Hooks(registry.registry(), patience=0.2)
+    runner.perform(bench.order(Act.REQUEUE, "1", "2", "3", "4"))
+    for _ in range(6):
+        call(calls)
+    assert list(HookCall.objects.values_list("hook", flat=True)) == ["app"] * 4
 
 
 def test_a_call_that_failed_for_days_is_given_up(bench: Bench, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.db.models import F
 
 from recovery import config
@@ -162,6 +162,20 @@ def test_while_the_database_cannot_be_asked_the_last_book_counts() -> None:
     clock[0] = 5.0
     with pytest.raises(DatabaseError):
         book()
+    assert following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+
+
+def test_nor_when_its_connection_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the driver says of one that was cut while it was not in use."""
+
+    def gone(_: object) -> None:
+        raise InterfaceError("connection already closed")
+
+    clock = [0.0]
+    edit(ACTS)
+    following = Following(config.current(), life=1.0, clock=lambda: clock[0])
+    monkeypatch.setattr(Book, "open", gone)
+    clock[0] = 5.0
     assert following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
 
 

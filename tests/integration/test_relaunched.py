@@ -195,3 +195,10 @@ def test_many_long_stacks_are_read_in_turns(bench: Bench) -> None:
 def test_a_ghost_among_the_failed_is_none(bench: Bench) -> None:
     bench.client.zadd("bull:mail:failed", {"1": 1_000})
     assert failed.window(queue(bench)).jobs == ()
+
+
+def test_scores_that_are_no_time_stop_nobody(bench: Bench) -> None:
+    bench.failed("1", "2")
+    bench.client.zadd("bull:mail:failed", {"1": "+inf", "2": "-inf"})
+    assert relaunched.failed_at(queue(bench), ["1", "2"]) == {"1": 0, "2": 0}
+    assert ended(bench, Out("gone", 5, 5)) == {"gone": Ended.SUCCEEDED}

@@ -45,9 +45,12 @@ class Night:
         self.held: tuple[str, ...] = ()
         self.mandate: Mandate | None = Mandate(7, always)
 
-    def scan(self, *, observes: bool = False, queue: QueueRef | None = None, later: int = 0) -> Report:
+    def scan(
+        self, *, observes: bool = False, queue: QueueRef | None = None, later: int = 0, collects: bool = True
+    ) -> Report:
         now = now_ms() + later
-        self.bench.collector.run(now)
+        if collects:
+            self.bench.collector.run(now)
         windows._windows.clear()  # what was read a moment ago is read again
         return self.bench.watch.scan(now, self._deeds, observes=observes, queue=queue)
 
@@ -218,6 +221,24 @@ def test_a_worker_that_came_back_keeps_its_lock(night: Callable[..., Night]) -> 
         until(lambda: one.scan().finds == () and one.bench.watch.is_pending)
         with _worker(one.store, "b"):
             assert one.scan(later=2_000).finds == ()
+    assert one.waiting() == []
+
+
+def test_a_look_at_the_same_snapshot_proves_no_worker_gone(night: Callable[..., Night]) -> None:
+    """It may have come back since: nobody has asked who is connected."""
+    one = night()
+    leaving = _worker(one.store, "b")
+    with _worker(one.store, "a"):
+        held(one, "1", worker="b", token="b:1")
+        one.bench.discover()
+        one.scan()
+        leaving.close()
+        until(lambda: one.scan().finds == () and one.bench.watch.is_pending)
+        with _worker(one.store, "b"):
+            one.store.client.pexpire(f"{MAIL.base}:1:lock", 51_000)
+            assert one.scan(later=8_000, collects=False).finds == ()
+            assert one.bench.watch.is_pending, "the next snapshot tells"
+            assert one.scan(later=8_000).finds == ()
     assert one.waiting() == []
 
 

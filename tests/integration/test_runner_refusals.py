@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import DatabaseError
 
 from recovery.actions import runner
 from recovery.connections.registry import registry
@@ -19,10 +20,12 @@ from recovery.errors import (
     BadOrder,
     DeploymentMissing,
     Forbidden,
+    NotRecorded,
     QueueMissing,
     Unsupported,
 )
 from recovery.models import AuditEntry
+from recovery.reads import incidents
 from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.acting import ADMIN, OPERATOR, VIEWER, Bench, set_up
 from tests.stores import Store
@@ -221,3 +224,17 @@ def test_an_orphan_of_bull_is_requeued_when_two_looks_have_proven_it(bench: Benc
     (result,) = runner.perform(bull.order(Act.REQUEUE, "1"))
     assert (result.outcome, result.why) == (Outcome.DONE, "")
     assert bull.ids(State.WAITING) == ["1"]
+
+
+def test_what_cannot_be_known_to_be_no_poison_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database tells nothing of earlier incidents, and would take the audit's entries all the same."""
+
+    def unreadable(*_: object) -> dict[str, int]:
+        raise DatabaseError("canceling statement due to statement timeout")
+
+    bench.orphan("1")
+    order = bench.order(Act.REQUEUE, "1")
+    monkeypatch.setattr(incidents, "orphaned", unreadable)
+    with pytest.raises(NotRecorded, match="earlier incidents"):
+        runner.perform(order)
+    assert (bench.ids(State.ACTIVE), AuditEntry.objects.count()) == (["1"], 0)

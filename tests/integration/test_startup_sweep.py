@@ -13,14 +13,17 @@ import pytest
 from recovery.actions import audit
 from recovery.backends.sql import health
 from recovery.connections.registry import registry
+from recovery.connections.sql import of
 from recovery.domain.mandate import Mandate
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report
-from recovery.errors import BadOrder, NotRecorded, QueueMissing, TimedOut
+from recovery.errors import BadOrder, NotRecorded, QueueMissing, TimedOut, Unreachable
 from recovery.models import AuditEntry
+from recovery.scanners.deep import startup_sweep
 from recovery.scanners.deep.startup_sweep import READ_ONLY, StartupSweep
 from tests.stores import Store
-from tests.table_bench import JOBS, REF, TABLE, Place, TableBench, configured
+from tests.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, configured
+from tests.waiting import until
 
 pytestmark = pytest.mark.django_db
 OBSERVES = '[[policies]]\nqueue = "app/jobs"\n[policies.startup_sweep]\nmode = "observe"\n'
@@ -141,6 +144,18 @@ def test_a_policy_may_wait_and_bound(make: Callable[..., Sweeping], old: None) -
     assert sweeping.run().acted == 2
 
 
+def test_of_very_many_that_are_left_only_some_are_told_and_all_are_counted(
+    make: Callable[..., Sweeping], old: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup_sweep, "TOLD", 2)
+    sweeping = make(THREE)
+    sweeping.bench.orphan(*range(1, 9))
+    report = sweeping.run()
+    assert (report.acted, len(report.finds), report.found) == (3, 5, 8)
+    observing = sweeping.run(observes=True)
+    assert (observing.acted, len(observing.finds), observing.found) == (0, 2, 5)
+
+
 def test_who_leads_no_more_or_does_not_know_it_does_nothing(sweeping: Sweeping) -> None:
     sweeping.bench.orphan(1)
     sweeping.leads = False
@@ -229,6 +244,26 @@ def test_a_database_that_was_away_gives_its_workers_time(sweeping: Sweeping, mon
     assert sweeping.bench.states() == {1: "running"}
     sweeping.seconds += 1
     assert sweeping.run().acted == 1
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_whoever_leads_next_knows_of_an_outage_too(sweeping: Sweeping, place: Sqlite) -> None:
+    """A term ends with an outage of everything, and the next one begins as soon as that is over."""
+    sweeping.bench.orphan(1)
+    with place.away():
+        assert not _answers()
+    until(_answers, 30, "what has just failed is not asked again at once")
+    following = StartupSweep(registry(), sweeping.mandate, lambda _: ())
+    assert "was away a moment ago" in following.run(0).holds[0]
+    assert sweeping.bench.states() == {1: "running"}
+
+
+def _answers() -> bool:
+    try:
+        with of(registry().wire("app")).session() as session:
+            return bool(session.all("SELECT 1"))
+    except Unreachable:
+        return False
 
 
 def test_one_table_that_cannot_be_read_costs_only_itself(make: Callable[..., Sweeping], old: None) -> None:

@@ -26,6 +26,7 @@ class Bench:
         self.next_at: list[int | None] = []
         self.paused = ""
         self.orders: list[Any] = []
+        self.takes = 0.0  # seconds that an ordered run goes on
         self.scan = scan
         self._last = Pulse(last, last) if last else None
         patch.setattr(timed, "paused_words", lambda _: self.paused)
@@ -41,6 +42,7 @@ class Bench:
 
     def ordered(self, row: Any, now: int, next_at: int | None = None) -> None:
         self.began.append(str(row))
+        self.seconds += self.takes
 
     def last(self, scan: Scan) -> Pulse | None:
         return self._last
@@ -114,6 +116,14 @@ def test_an_order_is_begun_at_the_next_tick_and_shifts_nothing(monkeypatch: pyte
     bench.orders = ["ordered"]
     bench.go_on(8)
     assert bench.began == [2, "ordered", 12]
+
+
+def test_a_run_behind_a_long_one_is_told_the_time_at_which_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, EVERY_TEN)
+    bench.orders, bench.takes = ["long"], 30.0
+    bench.timed.tick(bench.now)
+    assert bench.began == ["long", 30]
+    assert bench.next_at == [NOW + 40_000]
 
 
 def test_a_paused_one_stands_still_and_takes_orders(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ class Finish(NamedTuple):
 
     is_there: bool
     is_completed: bool
-    failed_at: int | None
+    failed_at: int | None  # 0: that is not known
 
 
 def finishes(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> list[Finish | None]:
@@ -33,7 +34,7 @@ def oldest_failed(wire: Wire, ref: QueueRef) -> int | None:
     """When the oldest failed job failed that is still kept; None: none is kept, or it cannot be read."""
     (reply,) = wire.call([(b"ZRANGE", Keys(ref.base).failed, 0, 0, b"WITHSCORES")])
     scores = [decode.score(score) for _, score in decode.pairs(reply)]
-    return int(scores[0]) if scores and scores[0] is not None else None
+    return None if not scores or scores[0] is None else _moment(scores[0])
 
 
 def _ask(keys: Keys, id: bytes) -> tuple[Command, ...]:
@@ -45,4 +46,9 @@ def _finish(replies: Sequence[Any]) -> Finish | None:
         return None
     completed, failed, there = replies
     at = decode.score(failed)
-    return Finish(bool(there), decode.score(completed) is not None, None if at is None else int(at))
+    return Finish(bool(there), decode.score(completed) is not None, None if at is None else _moment(at))
+
+
+def _moment(score: float) -> int:
+    """0 for what is no time: a score may be infinite."""
+    return int(score) if math.isfinite(score) else 0

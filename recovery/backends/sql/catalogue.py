@@ -42,13 +42,14 @@ class Shape:
 
     table: Table
     columns: Mapping[str, Column]
+    beyond: int = 2**63  # no whole number is as big
 
     def kind(self, name: str) -> Kind:
         return self.columns[name].kind
 
     def id(self, written: str) -> Any:
         """An id as the database has to be asked for it; None for one that no row can have."""
-        return _id(self.kind(self.table.columns.id), written)
+        return _id(self.kind(self.table.columns.id), written, self.beyond)
 
     def states(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """Values of the state column in its own type; a number where numbers are kept."""
@@ -77,7 +78,8 @@ def shape(wire: SqlWire, session: Session, base: str) -> Shape:
     learned = wire.learned(key)
     if learned and time.monotonic() < learned[0]:
         return _known(learned)
-    found = Shape(table, _columns(wire, session, table))
+    columns = _columns(wire, session, table)
+    found = Shape(table, columns, 2**64) if session.engine is Engine.MYSQL else Shape(table, columns)
     wire.learn(key, (time.monotonic() + LIFE, found))
     return found
 
@@ -133,15 +135,15 @@ def _kind(engine: Engine, type_: str) -> Kind:
     return Kind.BYTES if any(word in said for word in ("bytea", "blob", "binary")) else Kind.TEXT
 
 
-def _id(kind: Kind, written: str) -> Any:
+def _id(kind: Kind, written: str, beyond: int) -> Any:
     if kind is Kind.BYTES:
         return raw(written)
     if "\x00" in written or any("\ud800" <= character <= "\udfff" for character in written):
         return None
     if kind is Kind.NUMBER:
         number = written.removeprefix("-")
-        is_plain = number.isascii() and number.isdigit() and len(number) < 19
-        return int(written) if is_plain and str(int(written)) == written else None
+        is_plain = number.isascii() and number.isdigit() and len(number) <= len(str(beyond))
+        return int(written) if is_plain and str(int(written)) == written and abs(int(written)) < beyond else None
     if kind is Kind.UUID:
         try:
             return written if str(uuid.UUID(written)) == written else None

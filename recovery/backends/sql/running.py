@@ -12,4 +12,4 @@ LIMIT = 5_000  # rows of one look: some 50 ms
 def running(wire: object, ref: QueueRef, limit: int = LIMIT) -> tuple[JobRow, ...]:
     """At most so many, those with the smallest ids, which are the oldest nearly everywhere. Raises StoreError."""
     with select.scene(wire, ref) as scene:
-        return tuple(look.row for look in select.window(scene, State.ACTIVE, "", limit))
+        return tuple(look.row for look in select.window(scene, State.ACTIVE, limit))

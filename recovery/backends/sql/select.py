@@ -86,10 +86,9 @@ def page(scene: Scene, state: State, *, cursor: str, size: int, oldest_first: bo
     )
 
 
-def window(scene: Scene, state: State, after: str, size: int) -> list[Look]:
-    """In the order of the ids, from the one behind `after` on; "" is the beginning."""
-    id = scene.shape.id(after) if after else None
-    return _window(scene, state, _ASCENDING, None if id is None else (_ASCENDING, id), size)
+def window(scene: Scene, state: State, size: int, after: Look | None = None) -> list[Look]:
+    """In the order of the ids, from the beginning or from the row behind `after` on."""
+    return _window(scene, state, _ASCENDING, (_ASCENDING, after.id) if after else None, size)
 
 
 def by_ids(scene: Scene, ids: Sequence[str], *, locked: str = "") -> dict[str, Look]:

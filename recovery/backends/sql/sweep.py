@@ -101,18 +101,19 @@ def orphans(wire: object, ref: QueueRef, occasion: Occasion) -> Iterator[tuple[i
 
     No connection is held between two windows.
     """
-    cursor, began = "", None
+    last: Look | None = None
+    began: int | None = None
     check(of(wire).table(ref.base), occasion)
     while True:
         with select.scene(wire, ref) as scene:
-            looks = select.window(scene, State.ACTIVE, cursor, WINDOW)
+            looks = select.window(scene, State.ACTIVE, WINDOW, last)
             table = scene.shape.table
         began = began if began is not None or not looks else looks[0].now
         found = ((look, occasion.evidence(table, look.row, look.now, began or 0)) for look in looks)
         yield len(looks), tuple(Orphan(look, evidence) for look, evidence in found if evidence)
         if len(looks) < WINDOW:
             return
-        cursor = looks[-1].row.id
+        last = looks[-1]
 
 
 def take(scene: Scene, found: Sequence[Orphan], occasion: Occasion, error: str = ORPHANED) -> tuple[Done, ...]:

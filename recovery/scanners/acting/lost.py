@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recovery.domain.ages import age
-from recovery.domain.holders import departures
+from recovery.domain.holders import GONE_FOR, gone_for
 from recovery.domain.policy import Duty
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.surroundings import Surroundings
@@ -14,7 +14,6 @@ from recovery.domain.verdicts import Kind
 from recovery.scanners.watching.assess import Judged
 from recovery.scanners.watching.beat import Found
 
-GONE_FOR = 1_500  # ms that a worker has to be seen gone: both libraries reconnect a cut connection within a second
 N8N = "It is n8n's: its workflow would run again from the start, so a person has to consent."
 POISON = "It is poison: it was orphaned too often, and waits for a person."
 MALFORMED = "Its data breaks the schema of its queue, so it waits for a person."
@@ -46,11 +45,7 @@ class Lost:
     @property
     def gone_for(self) -> int | None:
         """How long its named worker has been gone, as seen from connections; None: nobody can tell."""
-        worker, around = self.one.row.worker, self.around
-        if not worker or around.unnamed or worker in around.names:
-            return None
-        gone = departures(worker, around)
-        return around.now - gone[-1].at if gone else None
+        return gone_for(self.one.row, self.around)
 
     @property
     def may_come_back(self) -> bool:

@@ -5,12 +5,16 @@ Poison is known by its incidents alone. A job that went back without one would t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 
+from django.db import Error
 from django.db.models import QuerySet
 
+from recovery.domain.acting import Outcome
 from recovery.domain.chain import job_key
 from recovery.domain.refs import QueueRef
+from recovery.domain.scans import Find
 from recovery.domain.surroundings import POISON_AFTER
 from recovery.models import Incident
 from recovery.reads import incidents
@@ -36,6 +40,16 @@ def prove(queue: QueueRef, ids: Sequence[str], now: int) -> set[str]:
         fresh |= {incidents.id_of(key) for key in mine.filter(proven_at=None).values_list("job", flat=True)}
         mine.filter(proven_at=None).update(proven_at=now)
     return fresh & set(ids)
+
+
+def releasing(queue: QueueRef, ids: Sequence[str], now: int, release: Callable[[], tuple[Find, ...]]) -> list[Find]:
+    """Proven first, so that it counts whatever comes between; of what was not touched after all that is taken back."""
+    fresh = prove(queue, ids, now)
+    done = release()
+    untouched = {find.job.id for find in done if find.outcome not in (Outcome.DONE, Outcome.UNKNOWN)}
+    with suppress(Error):  # then these count as orphaned, as they nearly were
+        withdraw(queue, fresh & untouched)
+    return list(done)
 
 
 def withdraw(queue: QueueRef, ids: Collection[str]) -> None:

@@ -1,22 +1,11 @@
-"""Whether an act can be done to a queue at all, before anybody looks for jobs to do it to."""
+"""The queues that a scanner can look at now, and what is told of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from recovery.backends import operator
-from recovery.config import Config
-from recovery.domain.acting import Act
 from recovery.domain.counts import QueueSample, Snapshot
 from recovery.domain.refs import QueueRef, shown
-from recovery.reads.lists import Queue
-
-
-def refusal(config: Config, queue: Queue, act: Act) -> str:
-    """Why not; "" when it can. Raises DeploymentMissing."""
-    if config.deployment(queue.ref.deployment).read_only:
-        return f"The deployment {shown(queue.ref.deployment)} is configured to be read only."
-    return queue.flavour.read_only or operator(queue.flavour).refusals(queue.flavour).get(act, "")
 
 
 def readable(snapshot: Snapshot, only: QueueRef | None, faults: list[str]) -> Iterator[QueueSample]:

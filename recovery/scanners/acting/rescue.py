@@ -95,12 +95,13 @@ class Rescue:
         held = self._held(ref, going, deeds)
         if not held:
             return []
-        fresh = proof.prove(ref, list(held), going[0].around.now)
         wishes = [self._wish(one, held[one.ref.id], deeds) for one in going if one.ref.id in held]
-        done = deeds.do(Act.RELEASE, ref, wishes, Options(requeue=True))
-        untouched = {find.job.id for find in done if find.outcome not in (Outcome.DONE, Outcome.UNKNOWN)}
-        proof.withdraw(ref, fresh & untouched)
-        return list(done)
+        return proof.releasing(
+            ref,
+            list(held),
+            going[0].around.now,
+            lambda: deeds.do(Act.RELEASE, ref, wishes, Options(requeue=True)),
+        )
 
     def _held(self, ref: QueueRef, going: Sequence[Lost], deeds: Deeds) -> dict[str, Seen]:
         """With the tokens of their locks, which no look asks for. One that has moved since is left out."""

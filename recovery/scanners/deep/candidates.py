@@ -121,9 +121,10 @@ class Candidates:
             self.due[signature] = [due for due in self.due[signature] if due.id not in ids]
 
     def put_back(self, dues: Sequence[Due]) -> None:
-        """They were to go, and could not yet."""
+        """They were to go, and could not yet. Looked at again, one may have failed with another error than before."""
         for due in dues:
-            self.due[due.signature] = sorted((*self.due[due.signature], due), key=lambda one: one.place)
+            waiting = self.due.get(due.signature, ())
+            self.due[due.signature] = sorted((*waiting, due), key=lambda one: one.place)
 
     def again(self, chosen: Sequence[Due], now: int) -> list[Due]:
         """Those of them that may still go, looked at again where that is a while ago. Raises as `read`."""
@@ -156,13 +157,14 @@ class Candidates:
         ]
 
     def _facts(self, jobs: Sequence[Failed], now: int) -> Mapping[str, Mapping[str, bool]]:
+        """A failed job whose incident nobody has closed yet was orphaned this time, too."""
         ids = [one.row.id for one in jobs]
-        times = incidents.orphaned(self._queue.ref, ids, now)
+        times, still_open = incidents.orphaned(self._queue.ref, ids, now), incidents.open_numbers(self._queue.ref, ids)
         ended = acts.ended(self._queue.ref, ids)
         malformed = stuck.malformed(self._queue, [one.row for one in jobs]) if jobs else {}
         return {
             id: {
-                "is_poison": times.get(id, 0) >= POISON_AFTER,
+                "is_poison": times.get(id, 0) + (id in still_open) >= POISON_AFTER,
                 "is_malformed": id in malformed,
                 "was_cancelled": id in ended,
             }

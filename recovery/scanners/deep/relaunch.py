@@ -156,10 +156,10 @@ class Relaunch:
         ready = [due for due in ready if due.id in failed_at]
         allowed = self._allowance()
         grant = brakes.take(ref, len(ready), allowed, self._clock())
-        went = 0
+        went = grant.count  # as far as anybody knows, when something goes wrong on the way
         try:
             self._candidates.put_back(ready[grant.count :])
-            if grant.count:
+            if went:
                 went = self._launched(ready[: grant.count], failed_at)
         finally:
             brakes.give_back(ref, grant, grant.count - went, self._clock())

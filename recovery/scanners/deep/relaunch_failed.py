@@ -26,8 +26,9 @@ from recovery.domain.scans import Report, Scan
 from recovery.errors import BadOrder, NotRecorded, StoreError, UnstallError
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Following
+from recovery.reads.rescuers import refusal
 from recovery.scanners.acting.deeds import Deeds, Holding
-from recovery.scanners.acting.reach import readable, refusal
+from recovery.scanners.acting.reach import readable
 from recovery.scanners.deep import aftermath
 from recovery.scanners.deep.relaunch import Relaunch
 from recovery.scanners.watching.orphan_watch import NO_SNAPSHOT

@@ -7,7 +7,7 @@ hooks that failed: made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from django.db import Error
@@ -25,9 +25,11 @@ from recovery.domain.verdicts import Kind
 from recovery.errors import UnstallError
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Following
+from recovery.reads.rescuers import refusal
+from recovery.scanners.acting import proof
 from recovery.scanners.acting.deeds import Deeds, Holding, Wish
 from recovery.scanners.acting.lost import MALFORMED, N8N, POISON
-from recovery.scanners.acting.reach import readable, refusal
+from recovery.scanners.acting.reach import readable
 from recovery.scanners.deep import markers
 from recovery.scanners.deep.left_open import LeftOpen
 from recovery.scanners.deep.stale_jobs import Stale, StaleJobs
@@ -89,7 +91,7 @@ class StaleCheck:
         try:
             self._again(now)
         except (UnstallError, Error) as error:
-            look.fail(f"Hooks that failed cannot be called again: {error or type(error).__name__}")
+            look.fail(f"Hooks that failed cannot be called again: {_words(error)}")
 
 
 @dataclass(slots=True)
@@ -111,15 +113,15 @@ class _Look:
             return
         try:
             self._queue(queue)
-        except UnstallError as error:
-            self.fail(f"{shown(str(queue.ref))}: {error}")
+        except (UnstallError, Error) as error:
+            self.fail(f"{shown(str(queue.ref))}: {_words(error)}")
 
     def tidy(self, incidents: LeftOpen, queue: QueueRef | None) -> None:
         after = self.registry.config.thresholds.stale_after
         try:
             self.finds += incidents.close(self.snapshot, queue, after, self.now)
         except (UnstallError, Error) as error:
-            self.fail(f"Incidents that were left open cannot be closed: {error or type(error).__name__}")
+            self.fail(f"Incidents that were left open cannot be closed: {_words(error)}")
 
     def fail(self, why: str) -> None:
         self.faults.append(why)
@@ -156,13 +158,25 @@ class _Look:
             else:
                 wanted.setdefault(_deed(one), []).append(Wish(Seen.of(one.row), self._what(one), sentence))
         for deed, wishes in wanted.items():
-            self.finds += self.deeds.do(deed.act, queue.ref, wishes, deed.options)
+            self.finds += self._done(queue.ref, deed, wishes)
+
+    def _done(self, ref: QueueRef, deed: _Deed, wishes: list[Wish]) -> Sequence[Find]:
+        def do() -> tuple[Find, ...]:
+            return self.deeds.do(deed.act, ref, wishes, deed.options)
+
+        ids = [wish.seen.id for wish in wishes]
+        return proof.releasing(ref, ids, self.now, do) if deed is _RELEASE else do()
 
     def _what(self, one: Stale) -> str:
         return f"{one.verdict.kind.value} for {age(self.now - one.since)}: {' '.join(one.verdict.evidence)}"
 
     def _say(self, queue: Queue, what: str, why: str) -> None:
         self.finds.append(Find(queue.ref.job(""), what, why))
+
+
+def _words(error: Exception) -> str:
+    """Of a database only the kind: its own words may name hosts and files."""
+    return str(error) if isinstance(error, UnstallError) else f"the database said {type(error).__name__}"
 
 
 def _why_not(queue: Queue, one: Stale, duty: Duty) -> Iterator[str]:

@@ -15,7 +15,7 @@ from recovery.backends.sql import health, sweep
 from recovery.backends.sql.sweep import Occasion, Orphan
 from recovery.config import Table
 from recovery.connections.registry import Registry
-from recovery.connections.sql import SqlWire
+from recovery.connections.sql import SqlWire, of
 from recovery.domain.acting import Act, Options, Seen
 from recovery.domain.ages import SECOND, age
 from recovery.domain.mandate import Mandate, always
@@ -28,6 +28,7 @@ from recovery.scanners.acting.deeds import Deeds, Holding, Wish
 
 log = logging.getLogger(__name__)
 
+TOLD = 1_000  # rows of one run that are left as they are, each with its evidence in words
 READ_ONLY = "The database is configured to be read only."
 
 
@@ -87,8 +88,9 @@ class _Outages:
     def fresh(self, table: Table) -> str:
         """Why what is over on this table is no proof yet; "" when it is. Raises StoreError while it is away."""
         name = table.database
+        wire = of(self._registry.wire(name))
         try:
-            up = health.uptime(self._registry.wire(name))
+            up = health.uptime(wire)
         except StoreError:
             self._back[name] = None
             raise
@@ -96,7 +98,9 @@ class _Outages:
             self._back[name] = self._clock()
         since = self._back.get(name)
         back = None if since is None else round((self._clock() - since) * SECOND)
-        lasted = min((span for span in (back, up) if span is not None), default=table.heartbeat_limit)
+        # An outage may have ended the term of whoever swept before, in this very process.
+        reached = None if wire.reached_for is None else round(wire.reached_for * SECOND)
+        lasted = min((span for span in (back, up, reached) if span is not None), default=table.heartbeat_limit)
         if lasted >= table.heartbeat_limit or not table.has_proof:
             return ""
         left = age(table.heartbeat_limit - lasted)
@@ -115,6 +119,7 @@ class _Work:
     deeds: Deeds
     looked: int = 0
     found: int = 0
+    told: int = 0  # of those that are left as they are
     finds: list[Find] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -122,7 +127,7 @@ class _Work:
     def table(self, table: Table, occasion: Occasion, now: int, fresh: Callable[[Table], str] = _settled) -> None:
         """What cannot be looked at is said, and the other tables are looked at all the same."""
         ref = QueueRef(table.database, table.name)
-        before = len(self.finds)
+        before, known = len(self.finds), self.found
         try:
             held = fresh(table)
             if held:
@@ -134,34 +139,42 @@ class _Work:
                 self._act(ref, occasion, found, held, now)
         except UnstallError as error:
             self.faults.append(f"{shown(str(ref))}: {error}")
-        _tell(ref, self.finds[before:])
+        _tell(ref, self.found - known, self.finds[before:])
 
     def report(self) -> Report:
         holds = dict.fromkeys((*self.holds, *self.deeds.holds))
         faults = dict.fromkeys((*self.faults, *self.deeds.faults))
-        return Report(self.looked, tuple(self.finds), tuple(holds), tuple(faults))
+        return Report(self.looked, tuple(self.finds), tuple(holds), tuple(faults), self.found)
 
     def _act(self, ref: QueueRef, occasion: Occasion, found: Sequence[Orphan], held: str, now: int) -> None:
+        self.found += len(found)
         if held:
-            self.finds += [Find(ref.job(one.look.row.id), one.evidence, held) for one in found]
+            self._keep([Find(ref.job(one.look.row.id), one.evidence, held) for one in found])
             return
         policy = self.deeds.policy(ref).sentence(Scanner.STARTUP_SWEEP, now)
         options = Options(at_start=occasion.is_start)
         wishes = [Wish(Seen.of(one.look.row), one.evidence, policy) for one in found]
-        self.finds += self.deeds.do(Act.REQUEUE, ref, wishes, options)
+        self._keep(self.deeds.do(Act.REQUEUE, ref, wishes, options))
+
+    def _keep(self, finds: Sequence[Find]) -> None:
+        """All that was tried; of what is left as it is the first, and the number of all."""
+        left = [find for find in finds if find.outcome is None][: TOLD - self.told]
+        self.told += len(left)
+        self.finds += [*(find for find in finds if find.outcome is not None), *left]
 
 
-def _tell(ref: QueueRef, finds: Sequence[Find]) -> None:
+def _tell(ref: QueueRef, found: int, finds: Sequence[Find]) -> None:
     """How many, in the log too: of a run by hand it is all there is."""
-    if finds:
-        log.info("startup-sweep of %s: %s", ref, ", ".join(_counted(finds)))
+    if found:
+        log.info("startup-sweep of %s: %s", ref, ", ".join(_counted(found, finds)))
 
 
-def _counted(finds: Sequence[Find]) -> Iterator[str]:
+def _counted(found: int, finds: Sequence[Find]) -> Iterator[str]:
     done = sum(find.outcome is not None and find.outcome.value == "done" for find in finds)
-    yield f"{len(finds):,} rows were left running"
+    tried = sum(find.outcome is not None for find in finds)
+    yield f"{found:,} rows were left running"
     yield f"{done:,} recovered"
-    if refused := sum(find.outcome is not None for find in finds) - done:
+    if refused := tried - done:
         yield f"{refused:,} refused"
-    if left := sum(find.outcome is None for find in finds):
+    if left := found - tried:
         yield f"{left:,} left as they are"

@@ -48,10 +48,14 @@ class Entrances:
         self._patience = patience
         self._busy: dict[str, _Call] = {}
 
-    def enter(self, written: str, told: Told) -> bool:
-        """Calls it; False while an earlier call has not returned. Raises Failed."""
+    def is_busy(self, written: str) -> bool:
+        """An earlier call has not returned."""
         busy = self._busy.get(written)
-        if busy is not None and busy.is_alive():
+        return busy is not None and busy.is_alive()
+
+    def enter(self, written: str, told: Told) -> bool:
+        """Calls it; False while it is busy. Raises Failed."""
+        if self.is_busy(written):
             return False
         call = _Call(_found(written), told, written)
         self._busy[written] = call

@@ -146,6 +146,22 @@ def test_an_id_that_is_used_again_is_not_used_up_by_the_job_before_it(make: Call
     assert done(jobs.run()) == ["daily"]
 
 
+def test_every_relaunch_of_a_new_life_counts_from_its_beginning(make: Callable[..., Relaunching]) -> None:
+    jobs = make(ARMED + '[policy.backoff."*"]\nattempts = 2')
+    jobs.fails("daily")
+    assert done(jobs.run()) == ["daily"]
+    jobs.client.delete("bull:mail:wait")
+    jobs.clock.pass_by(DAY)
+    jobs.follow()
+    jobs.fails("daily", timestamp=jobs.clock() - 3_600_000)
+    jobs.works = lambda _: False
+    assert done(jobs.run()) == ["daily"]
+    jobs.clock.pass_by(1_000)  # it fails
+    jobs.clock.pass_by(600_000)
+    jobs.follow()
+    assert done(jobs.run()) == ["daily"], "its second, not its third"
+
+
 def test_a_store_brake_holds_it_and_says_why(jobs: Relaunching) -> None:
     jobs.fails("1")
     jobs.held = ("The store was started 3 s ago.",)
@@ -209,6 +225,42 @@ def test_what_was_refused_counts_neither_in_its_past_nor_in_the_budget(
     assert brakes.out(now=jobs.clock()) == {}
     jobs.scanner = jobs.begin()
     assert done(jobs.run()) == ["1", "2"]
+
+
+def test_what_went_stays_spent_when_nobody_can_note_what_stayed(
+    jobs: Relaunching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.fails(*map(str, range(FLOOR)))
+    jobs.completes(60 * FLOOR)
+    note = brakes.relaunched
+
+    def lose_one(*given: object, **more: object) -> tuple[str, ...]:
+        jobs.client.zrem("bull:mail:failed", "3")
+        jobs.client.delete("bull:mail:3")
+        return note(*given, **more)  # type: ignore[arg-type] # as it was called
+
+    def refuse(*_: object) -> None:
+        raise NotRecorded("Too many others change the brakes at the same moment.")
+
+    monkeypatch.setattr(brakes, "relaunched", lose_one)
+    monkeypatch.setattr(brakes, "withdrawn", refuse)
+    jobs.run()
+    assert len(jobs.ids(State.WAITING)) == FLOOR - 1
+    assert brakes.take(jobs.ref, FLOOR, limit(60 * FLOOR), jobs.clock()).count <= 1
+
+
+def test_one_that_failed_otherwise_while_it_waited_for_the_budget_stops_nobody(jobs: Relaunching) -> None:
+    ids = [f"{number:02}" for number in range(40)]
+    jobs.fails(*ids)
+    jobs.works = lambda _: True
+    jobs.clock._meanwhile = lambda: (_fails_otherwise(jobs, "25"), jobs._work())[1]
+    assert sorted(done(jobs.run())) == ids
+
+
+def _fails_otherwise(jobs: Relaunching, id: str) -> None:
+    """Somebody retried it, and it failed at once."""
+    if jobs.client.hget(f"bull:mail:{id}", "failedReason") == b"no route to host" and len(jobs.ids(State.FAILED)) < 40:
+        jobs.fail_again(id, "out of paper")
 
 
 def test_a_scheduler_that_dies_in_the_middle_is_followed_by_one_that_knows_what_went(

@@ -114,6 +114,25 @@ def test_poison_waits_for_a_person(jobs: Relaunching) -> None:
     assert "Only a person retries it" in report.finds[-1].policy
 
 
+def test_poison_is_known_before_its_last_incident_is_closed(jobs: Relaunching) -> None:
+    """Its library failed it a moment ago, and the watch has not looked since."""
+    jobs.fails("1", "2", "3")
+    for job, proven in (("1", True), ("2", False)):
+        for number in range(POISON_AFTER):
+            at = jobs.clock() - 3_600_000 * (number + 1)
+            closed, is_sure = (at + 1, True) if number else (None, proven)
+            Incident.objects.create(
+                deployment="main",
+                base=jobs.ref.slug,
+                job=job,
+                kind="orphan" if is_sure else "doomed",
+                opened_at=at,
+                proven_at=at if is_sure else None,
+                closed_at=closed,
+            )
+    assert done(jobs.run()) == ["3"]
+
+
 def test_malformed_jobs_stay(make: Callable[..., Relaunching], tmp_path: Path) -> None:
     (tmp_path / "mail.json").write_text('{"type": "object", "required": ["to"]}')
     jobs = make(f'[[queues]]\nname = "main/bull:mail"\nschema = "{tmp_path / "mail.json"}"\n{ARMED}')

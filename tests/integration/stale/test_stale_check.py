@@ -121,6 +121,18 @@ def test_an_endless_lock_of_a_worker_that_is_gone_is_released_and_its_job_requeu
     deep.watched(16)
     assert done(deep.run()) == [("1", Act.RELEASE)]
     assert (deep.ids(State.WAITING), deep.client.exists("bull:mail:1:lock")) == (["1"], 0)
+    assert Incident.objects.get().proven_at, "it counts as orphaned"
+
+
+def test_a_lock_that_is_not_taken_after_all_proves_nothing(make: Callable[..., Deep]) -> None:
+    deep = make(RELEASES)
+    deep.connected("other")
+    deep.held("1", ttl=None)
+    deep.client.hset("bull:mail:1", "pb", "gone")
+    deep.watched(16)
+    deep.brake = ("The store was started 3 s ago.",)
+    assert done(deep.run()) == []
+    assert Incident.objects.get().proven_at is None
 
 
 @pytest.mark.parametrize("name", ["here", ""])
@@ -145,6 +157,20 @@ def test_poison_and_malformed_jobs_wait_for_a_person(make: Callable[..., Deep], 
     deep.watched(16)
     report = deep.run()
     assert (done(report), said(report)) == ([], {"1": stale_check.POISON, "2": stale_check.MALFORMED})
+
+
+def test_poison_behind_an_endless_lock_waits_too(make: Callable[..., Deep]) -> None:
+    deep = make(RELEASES)
+    deep.connected("other")
+    deep.held("1", ttl=None)
+    deep.client.hset("bull:mail:1", "pb", "gone")
+    for number in range(POISON_AFTER):
+        at = deep.now - (number + 2) * 60 * MINUTE
+        place = {"deployment": "main", "base": deep.ref.slug, "job": "1", "kind": "orphan"}
+        Incident.objects.create(**place, opened_at=at, proven_at=at, closed_at=at + 1)
+    deep.watched(16)
+    report = deep.run()
+    assert (done(report), said(report)) == ([], {"1": stale_check.POISON})
 
 
 def test_n8n_waits_for_a_person(deep: Deep) -> None:

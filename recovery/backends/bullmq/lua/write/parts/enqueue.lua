@@ -16,7 +16,8 @@ end
 
 -- BullMQ >= 4: behind those of its own priority, or before them. Version 4 wakes idle workers by an entry in `wait`.
 local function add_prioritized(queue, traits, priority, id, is_first)
-  local place = is_first and 0 or redis.call("INCR", queue.pc) % CLASS
+  local counted = is_first and 0 or redis.pcall("INCR", queue.pc)
+  local place = type(counted) == "number" and counted % CLASS or 0
   redis.call("ZADD", queue.prioritized, priority * CLASS + place, id)
   if traits.has_marker then
     wake(queue, traits)
@@ -42,6 +43,8 @@ local function enqueue(queue, traits, id, priority, push, is_first)
   return target == queue.paused and "paused" or "waiting"
 end
 
+-- Neither nan nor infinite: ZADD would refuse it after the job was taken from its place.
 local function priority_of(job)
-  return tonumber(redis.call("HGET", job, "priority") or 0) or 0
+  local priority = tonumber(redis.call("HGET", job, "priority") or 0)
+  return priority and priority > 0 and priority < 2 ^ 53 and priority or 0
 end

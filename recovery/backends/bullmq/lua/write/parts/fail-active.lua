@@ -19,9 +19,9 @@ end
 local function fail_active(queue, traits, key, job, act)
   trim_events(queue, traits)
   if act.is_stall then
-    redis.call("HINCRBY", key, stall_field(traits, key), 1)
+    redis.pcall("HINCRBY", key, stall_field(traits, key), 1) -- one that cannot be raised must not stop us half-way
   elseif traits.counts_starts then
-    redis.call("HINCRBY", key, "atm", 1)
+    redis.pcall("HINCRBY", key, "atm", 1)
   end
   if job.traces ~= "" then redis.call("HSET", key, "stacktrace", job.traces) end
   if not traits.has_prioritized then redis.call("ZREM", queue.priority, job.id) end

@@ -10,7 +10,7 @@ local function recover(queue, traits, job, id, how)
   if how.forgets then
     redis.call("HDEL", job, "stc", "stalledCounter", "defa")
   elseif how.counts then
-    redis.call("HINCRBY", job, stall_field(traits, job), 1)
+    redis.pcall("HINCRBY", job, stall_field(traits, job), 1) -- one that cannot be raised must not stop us half-way
   end
   if how.reason ~= "" then redis.call("HSET", job, "defa", how.reason) end
   local state = enqueue(queue, traits, id, how.counts and 0 or priority_of(job), "RPUSH", true)

@@ -1,0 +1,51 @@
+"""A test of one channel, asked for by a person: noted in the audit, and told at once."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+
+from recovery.actions import audit
+from recovery.config import Config
+from recovery.connections import channels
+from recovery.connections.registry import registry
+from recovery.domain.acting import Actor
+from recovery.domain.messages import Message
+from recovery.errors import BadOrder, NotDelivered, StoreError
+from recovery.reads import outlets
+from recovery.reads.outlets import Outlet
+
+ACT = "alert test"
+
+
+def try_out(actor: Actor, name: str, config: Config) -> str:
+    """What went wrong on the way though it was taken, else "".
+
+    Raises BadOrder, NotRecorded, and NotDelivered: the message was not taken, or nobody knows.
+    """
+    channel = config.alerting.channel(name)
+    if channel is None:
+        raise BadOrder(f"There is no channel named {name!r}.")
+    audit.note(actor, ACT, body={"channel": channel.name, "target": channel.target})
+    at = int(time.time() * 1000)
+    told = Message(secrets.token_hex(8), at, environment=config.environment, site=config.public_url)
+    try:
+        remark = channels.deliver(channel, told)
+    except NotDelivered as error:
+        _keep(name, Outlet(failed_at=at, trouble=str(error)))
+        raise
+    _keep(name, Outlet(told_at=at, failed_at=at if remark else None, trouble=remark))
+    return remark
+
+
+def _keep(name: str, outlet: Outlet) -> None:
+    """A success ends its rest. A failure does not make it longer, and leaves standing when it was last told."""
+    try:
+        store = registry().state()
+        if outlet.told_at is None:
+            known = outlets.read(store).get(name, Outlet())
+            outlet = replace(known, failed_at=outlet.failed_at, trouble=outlet.trouble, tries=max(1, known.tries))
+        outlets.write(store, name, outlet)
+    except StoreError:
+        return  # whoever asked is told how it went
