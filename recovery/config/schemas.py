@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fastjsonschema
-
 from recovery.config.readers import Problems
 
 FILE_LIMIT = 256 * 1024  # bytes: more is a wrong path
@@ -66,6 +64,9 @@ def _compiled(written: Any) -> Callable[[Any], object]:
     if draft is not None and not any(known in str(draft) for known in _DRAFTS):
         # Of a draft that it does not know the compiler would leave out what is new in it, and say nothing.
         raise _BadSchema("whose $schema is a draft that is not known here.")
+    # Not above: a monitor reads the configuration too, and its server need not have this package.
+    import fastjsonschema  # noqa: PLC0415
+
     try:
         compiled: Callable[[Any], object] = fastjsonschema.compile(
             written, handlers=_Nowhere(), use_default=False, use_formats=False

@@ -42,7 +42,7 @@ _LINE = re.compile(
 )
 _QUOTED_KEY = re.compile(r"""(\\{0,15})(["'])((?:[^"'\\]|\\(?!["'])){1,200})\1\2\s{0,20}:\s{0,200}""")
 _PLAIN_KEY = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]*)(?:\s{0,4}(?:=>|[=:])\s{0,4}|(?<=\w)>)")
-_FLAG = re.compile(r"(?<![\w-])--?([A-Za-z][\w.-]*)[ \t]{1,4}(?=\S)")
+_FLAG = re.compile(r"(?<![\w-])--?([A-Za-z][\w.-]*)(?:=|[ \t]{1,4})(?=\S)")
 _LITERAL_END = re.compile(r"[,}\]\s]")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|digest|negotiate|token)\s{1,4}")  # before the secret in `Authorization`
 _WORD_END = re.compile(r"[\s,;&\"'<>)}\]]")

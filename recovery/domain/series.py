@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
+from recovery.domain.rings import Circle
+
 MINUTE = 60_000
 DAY = 24 * 60  # minutes
 POINTS = 240  # of one chart: more than that no screen can tell apart
@@ -149,11 +151,7 @@ def by_minute(
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A string in Redis used as a circle of cells of 16 bytes.
-
-    Each cell carries the number of its period, so one that is left over from an earlier round is recognised and
-    ignored, and nothing ever has to be cleared.
-    """
+    """A circle of tallies, one for each period of so many minutes."""
 
     unit: int  # minutes a cell
     cells: int
@@ -162,43 +160,32 @@ class Ring:
     def name(self) -> str:
         return f"{self.unit}m"
 
+    @property
+    def _circle(self) -> Circle:
+        return Circle(self.cells, _CELL)
+
     def period(self, minute: int) -> int:
         return minute // self.unit
 
     def offset(self, period: int) -> int:
         """Where the cell of a period lies, in bytes."""
-        return period % self.cells * _CELL.size
+        return self._circle.offset(period)
 
     def spans(self, first: int, last: int) -> list[tuple[int, int]]:
         """The byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
-        if last - first + 1 >= self.cells:
-            return [(0, self.cells * _CELL.size - 1)]
-        start, stop = self.offset(first), self.offset(last) + _CELL.size - 1
-        if start < stop:
-            return [(start, stop)]
-        return [(start, self.cells * _CELL.size - 1), (0, stop)]
+        return self._circle.spans(first, last)
 
     def read(self, raw: bytes, first: int, last: int) -> dict[int, Tally]:
-        """The cells in these bytes that belong to the periods first to last. A torn last cell is left out."""
-        whole = len(raw) - len(raw) % _CELL.size
+        """The cells in these bytes that belong to the periods first to last."""
         return {
             period: Tally(*(None if value == _NONE else value for value in values))
-            for period, *values in _CELL.iter_unpack(raw[:whole])
-            if first <= period <= last
+            for period, values in self._circle.read(raw, first, last)
         }
 
     def pieces(self, first: int, tallies: Sequence[Tally]) -> Iterator[tuple[int, bytes]]:
-        """Where to write these cells in a row, and what: in two pieces when they go over the end."""
-        cells = [_cell(period, tally) for period, tally in enumerate(tallies, first)][-self.cells :]
-        start = self.offset(first + len(tallies) - len(cells))
-        until_end = self.cells - start // _CELL.size
-        for offset, piece in ((start, cells[:until_end]), (0, cells[until_end:])):
-            if piece:
-                yield offset, b"".join(piece)
-
-
-def _cell(period: int, tally: Tally) -> bytes:
-    return _CELL.pack(period, *(_NONE if value is None else min(value, _NONE - 1) for value in tally))
+        """Where to write these cells in a row, and what."""
+        rows = [[_NONE if value is None else min(value, _NONE - 1) for value in tally] for tally in tallies]
+        return self._circle.pieces(first, rows)
 
 
 # A day of minutes and a week of ten minutes each, and one bucket of a chart more: the oldest bucket that is still

@@ -1,101 +1,123 @@
-"""The agent of one server: samples, smooths, publishes, until it is asked to end.
-
-The store may be away for hours: sampling goes on, only the newest sample is kept, and the next attempt to
-publish comes after a pause with jitter, so that a hundred servers do not return in the same moment.
-"""
+"""The agent of one server: samples, smooths, publishes, until it is asked to end."""
 
 from __future__ import annotations
 
-import random
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from zlib import crc32
 
 from recovery.domain.ewma import Ewma, fed
-from recovery.errors import ConfigError, StoreError
-from recovery.monitor.identity import server_id
-from recovery.monitor.publish import Publisher, publisher
-from recovery.monitor.sample import Clock, Sample
+from recovery.domain.servers import Server
+from recovery.errors import ConfigError
+from recovery.monitor import counters, machine, settings
+from recovery.monitor.cgroups import Cgroups
+from recovery.monitor.counters import Counters, Shares
+from recovery.monitor.courier import Courier, courier
+from recovery.monitor.crowd import Crowd
+from recovery.monitor.settings import Settings
+from recovery.monitor.times import Times, steady
 from recovery.processes.signals import Ending
 from recovery.processes.supervisor import WRONG_CALL
 
 POLL = 5.0  # seconds
-POLLS_KEPT = 10  # a server that missed so many is gone
 FIRST_LOOK = 0.5  # seconds between the two first looks, so that a new server is seen at once
-LONGEST_PAUSE = 30.0  # seconds between two attempts to reach a store that is away
+FAR = 6 * POLL  # without a look for so long (a machine that slept, a process that was stopped) all starts anew
+ADDRESSES_EVERY = 12  # looks: network cards come and go rarely
 KILLED = 1
+_MARGIN = 1_000  # ms that a look stays away from the borders of its period, so that a late one is not in the next
+_POLL_MS = int(POLL * 1000)
 
 
 @dataclass(slots=True)
 class Agent:
-    """What is carried from one look to the next: the counters, the average, and when to try the store again."""
+    """What is carried from one look to the next: the counters, the average, and whose children are whose."""
 
-    server: str
-    publisher: Publisher
-    clock: Clock
+    settings: Settings
+    courier: Courier
+    times: Times
+    read: Callable[[float], Counters]
+    crowd: Crowd
+    counters: Counters
     average: Ewma | None = None
-    pause: float = 0.0
-    try_at: float = 0.0
-    is_away: bool = False
+    looks: int = 0
+    goes_on: bool = False  # the look before gave a sample
+    addresses: tuple[str, ...] = ()
+    started_at: int = field(init=False)
 
-    def look(self, now: float, wall_ms: int, say: Callable[[str], None]) -> None:
-        """One sample; published unless the store is away and it is not yet time to try again."""
-        clock = Clock.read()
-        cpu = clock.percent_since(self.clock)
-        self.clock = clock
-        if cpu is None:
-            return
-        self.average = fed(self.average, cpu, now)
-        if now >= self.try_at:
-            self._publish(self._fields(cpu, Sample.take(), wall_ms), now, say)
+    def __post_init__(self) -> None:
+        self.started_at = self.times.at(self.counters.at)
 
-    def _fields(self, cpu: float, sample: Sample, wall_ms: int) -> dict[str, str]:
-        average = self.average.value if self.average else cpu
-        return {
-            "cpu_raw": f"{cpu:.1f}",
-            "cpu_ema": f"{average:.1f}",
-            "cores": str(sample.cores),
-            "load1": f"{sample.load1:.2f}",
-            "load5": f"{sample.load5:.2f}",
-            "load15": f"{sample.load15:.2f}",
-            "mem_used": str(sample.mem_used),
-            "mem_total": str(sample.mem_total),
-            "host": socket.gethostname(),
-            "poll_ms": str(int(POLL * 1000)),
-            "sampled_at": str(wall_ms),
-        }
+    @classmethod
+    def make(cls, chosen: Settings, courier: Courier, times: Times) -> Agent:
+        now, crowd = steady(), Crowd(chosen.patterns, times)
+        read = partial(counters.read, Cgroups.find())
+        if before := courier.greet(chosen.server, now):
+            crowd.recall(before.strays)
+        return cls(chosen, courier, times, read, crowd, read(now))
 
-    def _publish(self, fields: dict[str, str], now: float, say: Callable[[str], None]) -> None:
-        try:
-            self.publisher.publish(self.server, fields, expires_ms=int(POLL * 1000) * POLLS_KEPT)
-        except StoreError as error:
-            self.pause = min(max(POLL, self.pause * 2), LONGEST_PAUSE)
-            self.try_at = now + self.pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads, guards nothing
-            if not self.is_away:
-                say(f"{error}; sampling goes on. {error.advice}")
-            self.is_away = True
-        else:
-            if self.is_away:
-                say("the store is back")
-            self.pause, self.try_at, self.is_away = 0.0, 0.0, False
+    def look(self, now: float) -> float:
+        """One sample on its way; returns how long to wait for the next look, in seconds."""
+        before, self.counters = self.counters, self.read(now)
+        shares = self.counters.since(before)
+        if now - before.at > FAR:
+            self.average, shares = None, None
+        if shares is None:
+            self.goes_on = False
+            return FIRST_LOOK
+        self.average = fed(self.average, shares.raw, now)
+        server = self._server(shares, now)
+        self.courier.bring(server, now, since=self.times.at(before.at) if self.goes_on else None)
+        self.goes_on = True
+        return self.pause(self.times.at(steady()))
+
+    def pause(self, now: int) -> float:
+        """Until the next look, in seconds: once in each period of five seconds, each server at a moment of its own."""
+        moment = _MARGIN + crc32(self.settings.server.encode()) % (_POLL_MS - 2 * _MARGIN)
+        wait = _POLL_MS - (now - moment) % _POLL_MS
+        return (wait if wait > _POLL_MS / 2 else wait + _POLL_MS) / 1000
+
+    def _server(self, shares: Shares, now: float) -> Server:
+        if self.looks % ADDRESSES_EVERY == 0:
+            self.addresses = machine.addresses()
+        self.looks += 1
+        found, limit = self.crowd.look(now), self.counters.limit
+        return Server(
+            id=self.settings.server,
+            host=socket.gethostname(),
+            sampled_at=self.times.at(now),
+            poll=_POLL_MS,
+            started_at=self.started_at,
+            cpu_raw=round(shares.raw, 2),
+            cpu_ema=None if self.average is None else round(self.average.value, 2),
+            cpu_host=None if shares.host is None else round(shares.host, 2),
+            cores=limit.cores if limit else float(self.counters.count),
+            quota=limit.cores if limit else None,
+            addresses=self.addresses,
+            processes=found.processes,
+            strays=found.strays,
+            left_out=found.left_out,
+            **machine.gauges(self.settings.disk),
+        )
 
 
 def run(environ: Mapping[str, str]) -> int:
     """Runs until SIGTERM, SIGINT or SIGHUP; the exit status."""
     ending = Ending(lambda: sys.exit(KILLED))
     ending.listen()
+    times = Times(int(time.time() * 1000), steady())
     try:
-        agent = Agent(server_id(environ), publisher(environ), Clock.read())
+        agent = Agent.make(settings.read(environ), courier(environ, times, _say), times)
     except ConfigError as error:
         _say(str(error))
         return WRONG_CALL
     wait = FIRST_LOOK
     while not ending.wait(wait):
-        agent.look(time.monotonic(), int(time.time() * 1000), _say)
-        wait = POLL
-    agent.publisher.close()
+        wait = agent.look(steady())
+    agent.courier.publisher.close()
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -13,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from recovery.connections.registry import Registry
 from recovery.domain.counts import DeploymentSample, QueueSample, Snapshot
 from recovery.domain.refs import shown
+from recovery.management.columns import aligned
 from recovery.management.configured import configured
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.discover import Discoverer
@@ -91,9 +91,7 @@ def _row(sample: QueueSample) -> dict[str, Any]:
 def _table(snapshot: Snapshot) -> str:
     head = ["queue", "library", *(name.replace("_", "-") for name in _COLUMNS), "workers", ""]
     rows = [head, *map(_cells, snapshot.queues)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [_line(row, widths) for row in rows]
-    return "\n".join(lines) if snapshot.queues else "No queues were found."
+    return aligned(rows, (0, 1, len(head) - 1)) if snapshot.queues else "No queues were found."
 
 
 def _cells(sample: QueueSample) -> list[str]:
@@ -105,12 +103,3 @@ def _cells(sample: QueueSample) -> list[str]:
     written = [nothing if number is None else f"{number:,}" for number in numbers]
     hands = "?" if sample.workers is None else f"{sample.workers:,}"
     return [name, sample.flavour.label, *written, hands, shown(remark)]
-
-
-def _line(cells: Sequence[str], widths: Iterable[int]) -> str:
-    """Names to the left, numbers to the right."""
-    columns = enumerate(zip(cells, widths, strict=True))
-    last = len(cells) - 1
-    return "  ".join(
-        cell.ljust(width) if index in (0, 1, last) else cell.rjust(width) for index, (cell, width) in columns
-    ).rstrip()

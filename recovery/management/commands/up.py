@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
+from collections.abc import MutableMapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
 from recovery import config
+from recovery.errors import ConfigError
+from recovery.monitor import identity
 from recovery.processes.address import Address
 from recovery.processes.box import Box, NotStarted, Plan, Stopped
 from recovery.processes.claim import Taken
 from recovery.processes.supervisor import WRONG_CALL, WronglyCalled
 
 OWNER_ONLY = 0o700
+ONLY_SERVER = "this-server"
 
 
 class Command(BaseCommand):
@@ -34,6 +38,7 @@ class Command(BaseCommand):
             box.open()
             os.environ.update(box.urls)
             os.environ.setdefault("UNSTALL_LOG_LEVEL", "warning")  # a terminal is no place for what goes well
+            name_server(os.environ)
             config.current.cache_clear()
             self._prepare()
             plays = plan.plays and self._has_demo()
@@ -122,3 +127,13 @@ def _first_link() -> str:
 
 def _targets() -> str:
     return ", ".join(deployment.target for deployment in config.current().places)
+
+
+def name_server(environ: MutableMapping[str, str]) -> None:
+    """In a container that nobody named: there is only this one server, so any name will do."""
+    if any(environ.get(variable) for variable in identity.VARIABLES):
+        return  # a wrong one is told by the monitor
+    try:
+        identity.server_id(environ)
+    except ConfigError:
+        environ["UNSTALL_SERVER_ID"] = ONLY_SERVER

@@ -1,0 +1,58 @@
+"""The cells of a server that are not written yet: kept while the store is away, an hour of them and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.domain.meters import COARSE, FINE, HOUR, MINUTE, Cell, Ring, folded
+
+_KEPT = HOUR // FINE.unit  # cells: about 200 KB; what is older is lost when the store stays away for longer
+
+
+class Backlog:
+    """Cells by their period. The minute that is under way is kept beyond its writing: its mean is not final yet."""
+
+    def __init__(self) -> None:
+        self._fresh: set[int] = set()  # periods that are not written yet
+        self._cells: dict[int, Cell] = {}  # these, and all of their minutes
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._fresh
+
+    def add(self, cell: Cell, since: int | None = None) -> None:
+        """One sample. `since`: when the one before was taken, if this one is true for all the time between: a look
+        that came late leaves no hole.
+        """
+        last = FINE.period(cell.at)
+        first = last if since is None else min(last, FINE.period(since) + 1)
+        for period in range(max(first, last - _KEPT + 1), last + 1):
+            self._cells[period] = cell._replace(at=period * FINE.unit)
+            self._fresh.add(period)
+        while len(self._cells) > _KEPT:
+            oldest = min(self._cells)
+            del self._cells[oldest]
+            self._fresh.discard(oldest)
+
+    def pieces(self) -> Iterator[tuple[Ring, int, bytes]]:
+        """What to write: into which ring, from which byte on. Minutes are written again with each of their cells."""
+        fresh = {period: self._cells[period] for period in self._fresh}
+        for ring, cells in ((FINE, fresh), (COARSE, self._minutes())):
+            for offset, piece in ring.pieces(cells):
+                yield ring, offset, piece
+
+    def written(self) -> None:
+        """All pieces are in the store: only the newest minute is kept."""
+        newest = COARSE.period(self._cells[max(self._fresh)].at) if self._fresh else None
+        self._fresh.clear()
+        self._cells = {
+            period: cell for period, cell in self._cells.items() if newest is None or cell.at // MINUTE == newest
+        }
+
+    def _minutes(self) -> dict[int, Cell]:
+        touched = {COARSE.period(self._cells[period].at) for period in self._fresh}
+        parts: dict[int, list[Cell]] = {minute: [] for minute in touched}
+        for cell in self._cells.values():
+            if (minute := COARSE.period(cell.at)) in parts:
+                parts[minute].append(cell)
+        return {minute: folded(minute * MINUTE, cells) for minute, cells in parts.items()}

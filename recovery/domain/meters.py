@@ -1,0 +1,175 @@
+"""What a server measured over time: cells of five seconds and of a minute, and the points of a chart made of them.
+
+Percentages are of the whole server. None is always: not known. It is never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from recovery.domain.rings import Circle
+from recovery.domain.servers import Server
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+POINTS = 720  # of one chart: more than that no screen can tell apart
+HOURS = (0.25, 1, 6, 24, 168)  # the ranges a chart offers
+# How long a point may be: each divides a day, so that points stay put while time goes on.
+_STEPS = (*(s * SECOND for s in (5, 10, 15, 20, 30)), *(m * MINUTE for m in (1, 2, 3, 5, 10, 15, 20, 30, 60)))
+_CELL = Struct(">IHHHHI")  # 16 bytes: period, three CPUs and memory in hundredths of a percent, load in hundredths
+_NO_SHARE, _NO_LOAD = 0xFFFF, 0xFFFFFFFF
+_HUNDREDTHS = 100
+_FULL = 100.0
+
+
+class Cell(NamedTuple):
+    """What was measured in one stretch of time; `at` is where it starts, in ms."""
+
+    at: int
+    cpu_raw: float | None = None
+    cpu_ema: float | None = None
+    cpu_peak: float | None = None  # the highest sample in it
+    memory: float | None = None  # used, in percent
+    load: float | None = None  # of one minute
+
+    @property
+    def is_unknown(self) -> bool:
+        return all(value is None for value in self[1:])
+
+
+def measured(server: Server) -> Cell:
+    """The newest sample as a cell of its history."""
+    is_known = server.mem_used is not None and server.mem_total
+    memory = _FULL * (server.mem_used or 0) / (server.mem_total or 1) if is_known else None
+    return Cell(server.sampled_at, server.cpu_raw, server.cpu_ema, server.cpu_raw, memory, server.load1)
+
+
+def folded(at: int, cells: Iterable[Cell]) -> Cell:
+    """Many as one: the mean of each, and the highest peak. Of what is known, however little: a mean stays true."""
+    raw, ema, peak, memory, load = zip(*(cell[1:] for cell in cells), strict=True)
+    highest = max((value for value in peak if value is not None), default=None)
+    return Cell(at, _mean(raw), _mean(ema), highest, _mean(memory), _mean(load))
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A circle of cells, one for each period of `unit` ms."""
+
+    name: str
+    unit: int
+    cells: int
+
+    @property
+    def circle(self) -> Circle:
+        return Circle(self.cells, _CELL)
+
+    def period(self, at: int) -> int:
+        return at // self.unit
+
+    def spans(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
+        return self.circle.spans(first, last)
+
+    def read(self, raw: bytes, first: int, last: int) -> dict[int, Cell]:
+        """The cells in these bytes that belong to the periods first to last."""
+        return {period: _cell(period * self.unit, row) for period, row in self.circle.read(raw, first, last)}
+
+    def pieces(self, cells: Mapping[int, Cell]) -> Iterator[tuple[int, bytes]]:
+        """Where to write the cells of these periods, and what; those in a row go together."""
+        for run in _runs(sorted(cells)):
+            yield from self.circle.pieces(run[0], [_row(cells[period]) for period in run])
+
+
+# An hour and a week, and one point of a chart more: the oldest one that is still drawn must not be overwritten by the
+# newest. Together 174 KB a server.
+FINE = Ring("5s", 5 * SECOND, 720 + 24)
+COARSE = Ring("1m", MINUTE, 7 * 24 * 60 + 20)
+
+
+def _runs(periods: Iterable[int]) -> Iterator[list[int]]:
+    run: list[int] = []
+    for period in periods:
+        if run and period != run[-1] + 1:
+            yield run
+            run = []
+        run.append(period)
+    if run:
+        yield run
+
+
+def _row(cell: Cell) -> list[int]:
+    shares = (cell.cpu_raw, cell.cpu_ema, cell.cpu_peak, cell.memory)
+    bounded = (None if share is None else min(max(share, 0.0), _FULL) for share in shares)
+    return [*(_whole(share, _NO_SHARE) for share in bounded), _whole(cell.load, _NO_LOAD)]
+
+
+def _whole(value: float | None, unknown: int) -> int:
+    return unknown if value is None else min(max(round(value * _HUNDREDTHS), 0), unknown - 1)
+
+
+def _cell(at: int, row: Sequence[int]) -> Cell:
+    raw, ema, peak, memory = (_part(share, _NO_SHARE) for share in row[:-1])
+    return Cell(at, raw, ema, peak, memory, _part(row[-1], _NO_LOAD))
+
+
+def _part(written: int, unknown: int) -> float | None:
+    return None if written == unknown else written / _HUNDREDTHS
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The points of a chart, oldest first, one every `step` ms; a gap is a point of which nothing is known."""
+
+    points: tuple[Cell, ...]
+    step: int
+    note: str = ""  # what the reader should know, in sentences
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The closed points of a chart, in ms: they start at multiples of the step."""
+
+    start: int
+    step: int
+    size: int
+
+    @classmethod
+    def of(cls, hours: float, now: int) -> Window:
+        length = round(hours * HOUR)
+        ring = FINE if length <= HOUR else COARSE
+        step = next(step for step in _STEPS if step >= ring.unit and length <= step * POINTS)
+        end, size = now // step * step, length // step
+        return cls(end - size * step, step, size)
+
+    @property
+    def end(self) -> int:
+        """The first moment that is no longer in it."""
+        return self.start + self.size * self.step
+
+    @property
+    def ring(self) -> Ring:
+        """Which one has all of it, as fine as it is drawn."""
+        return FINE if self.step < MINUTE else COARSE
+
+    @property
+    def periods(self) -> tuple[int, int]:
+        """The first and the last one of its ring."""
+        return self.ring.period(self.start), self.ring.period(self.end) - 1
+
+    def series(self, cells: Iterable[Cell], note: str = "") -> Series:
+        """These cells as points; those outside of the window are left out."""
+        buckets: dict[int, list[Cell]] = {}
+        for cell in cells:
+            buckets.setdefault((cell.at - self.start) // self.step, []).append(cell)
+        starts = ((index, self.start + index * self.step) for index in range(self.size))
+        points = (folded(at, buckets[index]) if index in buckets else Cell(at) for index, at in starts)
+        return Series(tuple(points), self.step, note)

@@ -1,0 +1,18 @@
+"""Rows of a shell's answer as columns of one width each."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> str:
+    """Numbers stand to the right; `left`: the columns that are names, and stand to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(_line(row, widths, left) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], left: Container[int]) -> str:
+    cells = enumerate(zip(row, widths, strict=True))
+    return "  ".join(
+        cell.ljust(width) if index in left else cell.rjust(width) for index, (cell, width) in cells
+    ).rstrip()

@@ -1,0 +1,88 @@
+"""All servers as they told of themselves last, from the state store."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.config import current
+from recovery.connections.registry import Registry
+from recovery.domain.ages import age
+from recovery.domain.refs import shown
+from recovery.domain.servers import Server
+from recovery.errors import ConfigError, StoreError
+from recovery.management.calling import UNREACHABLE, WRONG_CALL
+from recovery.management.columns import aligned
+from recovery.processes import beside
+from recovery.reads import servers
+
+_HEAD = ("server", "told by", "cpu", "smoothed", "cores", "memory", "load", "disk", "workers", "strays", "last seen")
+_NOBODY = "No server tells of itself. Start a monitor on each one that runs workers (docs/monitor.md)."
+_UNKNOWN = "?"
+
+
+class Command(BaseCommand):
+    help = (
+        "List all servers with their CPU, memory and workers. Exit status: 0, 2 for a wrong call, 4 without an answer."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="for scripts")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        try:
+            found = _look()
+        except ConfigError as error:
+            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        except StoreError as error:
+            raise CommandError(f"The state store {error}. {error.advice}", returncode=UNREACHABLE) from error
+        if options["json"]:
+            self.stdout.write(json.dumps({"servers": [asdict(server) for server in found]}, indent=2))
+        else:
+            self.stdout.write(_table(found, int(time.time() * 1000)) if found else _NOBODY)
+
+
+def _look() -> tuple[Server, ...]:
+    beside.join(Path(settings.DATA_DIR))
+    registry = Registry(current())
+    try:
+        return servers.fetch(registry.state())
+    finally:
+        registry.close()
+
+
+def _table(found: Sequence[Server], now: int) -> str:
+    return aligned([_HEAD, *(_cells(server, now) for server in found)], (0, 1))
+
+
+def _cells(server: Server, now: int) -> Sequence[str]:
+    return (
+        shown(server.id),
+        server.origin.value,
+        _percent(server.cpu_raw),
+        _percent(server.cpu_ema),
+        _UNKNOWN if server.cores is None else f"{server.cores:g}",
+        _share(server.mem_used, server.mem_total),
+        _UNKNOWN if server.load1 is None else f"{server.load1:.2f}",
+        _share(server.disk_used, server.disk_total),
+        f"{len(server.processes) + server.left_out:,}",
+        f"{len(server.strays):,}",
+        f"{age(max(0, now - server.sampled_at))} ago",
+    )
+
+
+def _percent(share: float | None) -> str:
+    return _UNKNOWN if share is None else f"{share:.0f} %"
+
+
+def _share(used: int | None, total: int | None) -> str:
+    return _percent(100 * used / total if used is not None and total else None)

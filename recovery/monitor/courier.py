@@ -1,0 +1,88 @@
+"""Brings what was measured to the state store, also when that is away for a while.
+
+Sampling goes on meanwhile. The next attempt comes after a pause with jitter, so that a hundred servers do not return in
+the same moment, and brings the history of the time between.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from recovery import config
+from recovery.connections import redispy
+from recovery.connections.publishing import Publisher
+from recovery.domain.backlog import Backlog
+from recovery.domain.meters import measured
+from recovery.domain.servers import Server
+from recovery.errors import StoreError
+from recovery.monitor.times import Times
+
+LONGEST_PAUSE = 30.0  # seconds between two attempts to reach a store that is away
+SHORTEST_PAUSE = 5.0
+STRANGERS = 3  # samples of somebody else under our name in a row: a predecessor may leave one
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Courier:
+    publisher: Publisher
+    times: Times
+    say: Say
+    backlog: Backlog = field(default_factory=Backlog)
+    pause: float = 0.0
+    try_at: float = 0.0
+    is_away: bool = False
+    strangers: int = 0
+
+    def bring(self, server: Server, now: float, *, since: int | None = None) -> None:
+        """The newest sample, unless the store is away and it is not yet time to try again."""
+        self.backlog.add(measured(server), since)
+        if now < self.try_at:
+            return
+        try:
+            receipt = self.publisher.publish(server, self.backlog)
+        except StoreError as error:
+            self._missed(error, now)
+        else:
+            self._arrived()
+            self.times.heard(receipt.now, now)
+            self._compare(receipt.before, server)
+
+    def greet(self, server: str, now: float) -> Server | None:
+        """Asks the store for the time before anything is measured (without an answer our own has to do), and for what
+        the monitor before us left.
+        """
+        try:
+            told, before = self.publisher.greet(server)
+        except StoreError as error:
+            self._missed(error, now)
+            return None
+        self.times.heard(told, now)
+        return before
+
+    def _missed(self, error: StoreError, now: float) -> None:
+        self.pause = min(max(SHORTEST_PAUSE, self.pause * 2), LONGEST_PAUSE)
+        self.try_at = now + self.pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads, guards nothing
+        if not self.is_away:
+            self.say(f"{error}; sampling goes on. {error.advice}")
+        self.is_away = True
+
+    def _arrived(self) -> None:
+        if self.is_away:
+            self.say("the store is back")
+        self.pause, self.try_at, self.is_away = 0.0, 0.0, False
+
+    def _compare(self, before: str, server: Server) -> None:
+        """Two machines under one name overwrite each other, and the charts show neither."""
+        is_other = bool(before) and before != Publisher.identity(server)
+        self.strangers = self.strangers + 1 if is_other else 0
+        if self.strangers == STRANGERS:
+            self.say(f"another program tells of the server {server.id} too. Give each its own UNSTALL_SERVER_ID.")
+
+
+def courier(environ: Mapping[str, str], times: Times, say: Say) -> Courier:
+    """For the configured state store; raises ConfigError when there is none."""
+    return Courier(Publisher(redispy.client(redispy.state_of(config.load(environ)))), times, say)

@@ -1,0 +1,162 @@
+"""What the monitor writes: all of it although the store goes away, and it ends when nobody tells any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from recovery.connections import state
+from recovery.domain.meters import COARSE, FINE, HOUR
+from recovery.domain.servers import Server
+from recovery.monitor import courier
+from recovery.monitor.courier import Courier
+from recovery.monitor.times import Times
+from recovery.reads import servers
+from tests.processes import free_port
+from tests.stores import Store
+from tests.waiting import until
+
+MANUAL = Path(__file__).parents[2] / "docs" / "monitor.md"
+START = 1_700_000_000_000
+POLL = 5_000
+PATIENCE = 30.0
+
+
+class Told(list[str]):
+    """What the courier said."""
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def brings(state_store: Store, told: Told) -> Iterator[Courier]:
+    made = _courier(state_store.url, told)
+    yield made
+    made.publisher.close()
+
+
+def test_history_has_no_hole_although_the_store_was_away(brings: Courier, told: Told, state_store: Store) -> None:
+    state_store.stop()
+    _bring(brings, range(60))
+    state_store.start()
+    _bring(brings, range(60, 140))  # the first attempt comes after a pause
+    first = FINE.period(START)
+    found = servers.history(state_store.client, "eu-1", 0.25, START + 140 * POLL)
+    cpus = {FINE.period(point.at) - first: point.cpu_raw for point in found.points if point.cpu_raw is not None}
+    assert cpus == {number: float(number % 100) for number in range(140)}
+    minutes = {point.at: point for point in servers.history(state_store.client, "eu-1", 6, START + HOUR).points}
+    second = minutes[(COARSE.period(START) + 1) * COARSE.unit]
+    assert (second.cpu_raw, second.cpu_peak) == (13.5, 19.0)  # it has the samples 8 to 19
+    assert told[1:] == ["the store is back"]
+    assert brings.backlog.is_empty
+
+
+def test_a_store_that_is_away_is_named_once_and_tried_again_with_growing_pauses(
+    brings: Courier, told: Told, state_store: Store
+) -> None:
+    state_store.stop()
+    tries = []
+    for number in range(60):
+        before = brings.try_at
+        _bring(brings, [number])
+        if brings.try_at != before:
+            tries.append(number * 5.0)
+    pauses = [later - earlier for earlier, later in pairwise(tries)]
+    assert len(told) == 1
+    assert "connection refused; sampling goes on" in told[0]
+    assert max(pauses) <= courier.LONGEST_PAUSE + 5
+    assert min(pauses[3:]) >= courier.LONGEST_PAUSE / 2
+
+
+def test_a_hung_store_holds_it_for_a_moment_and_no_longer(brings: Courier, told: Told, state_store: Store) -> None:
+    state_store.pause()
+    timer = threading.Timer(PATIENCE, state_store.resume)
+    timer.start()
+    _bring(brings, [0])
+    is_still_hung = timer.is_alive()
+    timer.cancel()
+    assert is_still_hung
+    assert "no answer" in told[0]
+
+
+def test_nobody_there_at_the_start_is_no_crash(told: Told) -> None:
+    away = _courier(f"redis://127.0.0.1:{free_port()}/0", told)
+    assert away.greet("eu-1", 0.0) is None
+    _bring(away, [0, 1])
+    assert len(told) == 1
+    away.publisher.close()
+
+
+def test_two_programs_under_one_name_are_told_of_each_other_and_a_restart_is_not_two(
+    brings: Courier, told: Told, state_store: Store
+) -> None:
+    other = _courier(state_store.url, Told())
+    _bring(brings, [0])
+    _bring(other, [1, 2], host="twin")
+    assert told == []
+    for number in range(3, 10):
+        _bring(brings, [number])
+        _bring(other, [number], host="twin")
+    assert len(told) == 1
+    assert "another program tells of the server eu-1 too" in told[0]
+    other.publisher.close()
+
+
+def test_a_server_that_vanished_is_gone_after_ten_polls_and_keeps_its_history_for_its_return(
+    state_store: Store, told: Told
+) -> None:
+    brings, store = _courier(state_store.url, told), state_store.client
+    _bring(brings, range(12), poll=20)
+    assert store.pttl(state.server_metrics("eu-1")) <= 200
+    until(lambda: not servers.fetch(store), PATIENCE)
+    assert list(servers.seen(store)) == ["eu-1"]
+    _bring(brings, range(24, 36))
+    (back,) = servers.fetch(store)
+    assert back.id == "eu-1"
+    points = servers.history(store, "eu-1", 0.25, START + 36 * POLL).points[-36:]
+    assert [point.cpu_raw is not None for point in points] == [True] * 12 + [False] * 12 + [True] * 12
+    for ring in (FINE, COARSE):
+        assert 0 < store.ttl(state.server_history("eu-1", ring.name)) <= 8 * 86_400
+
+
+def test_a_server_is_forgotten_with_its_history(state_store: Store, told: Told) -> None:
+    brings = _courier(state_store.url, told)
+    _bring(brings, [0])
+    day = 24 * HOUR
+    assert servers.forget(state_store.client, START + 8 * day - 1) == 0
+    assert servers.forget(state_store.client, START + 8 * day + 1) == 1
+    assert servers.seen(state_store.client) == {}
+
+
+def test_the_user_that_the_manual_gives_it_is_enough_and_may_touch_nothing_else(state_store: Store, told: Told) -> None:
+    (line,) = [line for line in MANUAL.read_text("utf-8").splitlines() if line.startswith("ACL SETUSER")]
+    state_store.do(*line.split())
+    brings = _courier(state_store.url.replace("//", "//monitor:SECRET@"), told)
+    brings.greet("eu-1", 0.0)
+    _bring(brings, range(12))
+    assert told == []
+    assert len(servers.fetch(state_store.client)) == 1
+    for command in (("GET", "unstall:snapshot"), ("SET", "unstall:snapshot", "x"), ("HGETALL", "unstall:gates")):
+        assert state_store.do("ACL", "DRYRUN", "monitor", *command) != b"OK"
+    state_store.do("ACL", "DELUSER", "monitor")
+    brings.publisher.close()
+
+
+def _courier(url: str, told: Told) -> Courier:
+    environ = {"UNSTALL_STATE_URL": url}
+    return courier.courier(environ, Times(START, 0.0), told.append)
+
+
+def _bring(one: Courier, numbers: range | list[int], *, host: str = "h", poll: int = POLL) -> None:
+    """Samples at these polls, each with its number as its CPU."""
+    for number in numbers:
+        cpu = float(number % 100)
+        server = Server("eu-1", host, START + number * POLL, poll, started_at=START, cpu_raw=cpu, cpu_ema=cpu)
+        one.bring(server, number * POLL / 1000)
