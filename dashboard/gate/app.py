@@ -1,0 +1,174 @@
+"""The small ASGI application for /cpu-gate: it stands beside Django and answers from memory.
+
+In order: 1. method and address, 2. who asks, 3. which server, 4. its gate; 5. only when it would let somebody in and
+other web processes may do so too: one of them is chosen by the state store. Then the note of it: nobody waits for that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from django.db import DatabaseError
+
+from dashboard import bearers, tokens
+from dashboard.bearers import Bearers, Busy
+from dashboard.gate.answers import Answer, Reason
+from dashboard.gate.keeper import Keeper, Place, Unknown
+from dashboard.gate.notes import Notes
+from dashboard.gate.rate import Rate
+from dashboard.gate.referee import Referee, Ruling
+from dashboard.live.stream import Headers, Receive, Scope, Send
+from dashboard.loopback import is_local
+from dashboard.scopes import Scope as Right
+from recovery.domain.refs import shown
+
+log = logging.getLogger(__name__)
+
+PATH = "/cpu-gate"
+QUERY_LIMIT = 2_048  # characters: a server's name and a caller's are far shorter
+CALLER_LIMIT = 64
+KNOWN_LIMIT = 100  # names in an answer
+LOOPBACK = "loopback"
+_HOW = "Send a token with the scope gate as the header Authorization: Bearer …; an admin makes one under /tokens."
+_CHALLENGE: Headers = [(b"www-authenticate", b'Bearer realm="Unstall"')]
+_LATER: Headers = [(b"retry-after", b"5")]
+_SOON: Headers = [(b"retry-after", b"1")]
+_GET: Headers = [(b"allow", b"GET")]
+
+
+class Refused(Exception):
+    """No answer of the gate, but of the door before it."""
+
+    def __init__(self, status: int, error: str, why: str, headers: Headers | None = None, **more: object) -> None:
+        super().__init__(why)
+        self.status = status
+        self.headers = headers or []
+        self.told = {"error": error, "message": why, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """`token` "": on loopback."""
+
+    name: str
+    token: str
+
+
+class CpuGate:
+    """ASGI application."""
+
+    def __init__(
+        self, keeper: Keeper, notes: Notes, referee: Referee, *, opens_on_loopback: bool, clock: Callable[[], int]
+    ) -> None:
+        self._keeper = keeper
+        self._notes = notes
+        self._referee = referee
+        self._opens_on_loopback = opens_on_loopback
+        self._clock = clock
+        self._bearers = Bearers()
+        self._rate = Rate()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            asked = _asked(scope)
+            asker = await self._asker(scope, asked.get("caller", ""))
+            answer = await self._answer(asked.get("server", ""), asker)
+        except Refused as refused:
+            await _send(send, refused.status, json.dumps(refused.told).encode("ascii"), refused.headers)
+            return
+        retry = [] if answer.ready else [(b"retry-after", str(answer.retry).encode())]
+        await _send(send, answer.status, answer.encode(), retry)
+
+    async def _answer(self, wanted: str, asker: Asker) -> Answer:
+        """Raises Refused."""
+        now = self._clock()
+        try:
+            place = self._keeper.place(wanted, now)
+        except Unknown:
+            known = [shown(name) for name in sorted(self._keeper.known)[:KNOWN_LIMIT]]
+            why = f"No server named {shown(wanted)!r} ever told of itself."
+            raise Refused(404, "unknown_server", why, servers=known) from None
+        answer = self._keeper.judge(place, now)
+        if answer.ready:
+            answer = await self._admitted(place, answer, now)
+        self._notes.add(answer, asker.name, asker.token, now)
+        return answer
+
+    async def _admitted(self, place: Place, answer: Answer, now: int) -> Answer:
+        before = self._keeper.admit(place, now)
+        settling = self._keeper.settling(place)
+        if self._keeper.is_alone(now):
+            self._notes.mark(place.server, now, now + settling)
+            return answer
+        ruling = await self._referee.ask(place.server, now, settling)
+        if ruling.mine:
+            return answer
+        self._keeper.retract(place, before, ruling.admitted_at)
+        return self._overruled(place, ruling)
+
+    def _overruled(self, place: Place, ruling: Ruling) -> Answer:
+        """Another process was quicker, or nobody knows whether one was."""
+        if ruling.admitted_at is None:
+            return self._keeper.refused(place, Reason.NOT_CONFIRMED, ruling.trouble)
+        return self._keeper.judge(place, self._clock())
+
+    async def _asker(self, scope: Scope, caller: str) -> Asker:
+        """Raises Refused."""
+        written = bearers.of_headers(scope["headers"])
+        if written:
+            token = await self._token(written)
+        elif self._opens_on_loopback and is_local(scope):
+            token = ""
+        else:
+            raise Refused(401, "token_missing", f"This needs a token. {_HOW}", _CHALLENGE)
+        if not self._rate.allows(token, self._clock()):
+            raise Refused(429, "too_many", f"More than {self._rate.most} questions within a second.", _SOON)
+        return Asker(shown(caller)[:CALLER_LIMIT] or token or LOOPBACK, token)
+
+    async def _token(self, written: str) -> str:
+        """Its name. Raises Refused."""
+        try:
+            bearer = await self._bearers.bearer(written)
+        except tokens.TokenUnknown:
+            raise Refused(401, "token_unknown", "There is no such token.", _CHALLENGE) from None
+        except tokens.TokenSpent as spent:
+            raise Refused(401, "token_spent", str(spent), _CHALLENGE) from None
+        except Busy:
+            raise Refused(503, "busy", "Too many tokens are being looked up.", _LATER) from None
+        except DatabaseError:
+            log.warning("a token for %s cannot be looked up", PATH, exc_info=True)
+            why = "The database does not answer, so no token can be looked up."
+            raise Refused(503, "database_away", why, _LATER) from None
+        if Right.GATE not in bearer.allowed:
+            raise Refused(403, "scope_missing", "This needs a token with the scope gate.")
+        return bearer.name
+
+
+def _asked(scope: Scope) -> dict[str, str]:
+    """The first of each parameter. Raises Refused."""
+    if scope["method"] != "GET":
+        raise Refused(405, "method_not_allowed", "The gate is asked with GET.", _GET)
+    query = scope.get("query_string", b"").decode("latin-1")
+    if tokens.LIKE_A_TOKEN.search(query):
+        why = f"A token must not stand in an address. {_HOW} Revoke this one: addresses are kept in logs."
+        raise Refused(400, "token_in_address", why)
+    if len(query) > QUERY_LIMIT:
+        raise Refused(414, "too_long", f"The address has more than {QUERY_LIMIT:,} characters.")
+    found = parse_qs(query, errors="surrogateescape", separator="&")
+    return {name: values[0] for name, values in found.items()}
+
+
+async def _send(send: Send, status: int, body: bytes, more: Headers) -> None:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        *more,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,89 @@
+"""The gate of this web process from its start to its end: what it is made of, and the task that writes its notes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from redis.asyncio import Redis
+
+from dashboard.gate.app import PATH, CpuGate
+from dashboard.gate.keeper import Keeper
+from dashboard.gate.local import Local, own_id
+from dashboard.gate.notes import Notes
+from dashboard.gate.referee import Referee
+from dashboard.live.image import Image
+from dashboard.live.stream import Receive, Scope, Send, refuse
+from recovery import config
+from recovery.connections import aio
+
+log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 1.0
+LAST_FLUSH_SECONDS = 1.0  # at the end; what is not written by then is lost
+
+
+class GateHouse:
+    """ASGI application; it answers between `start` and `stop`."""
+
+    def __init__(self, picture: Callable[[], Image | None]) -> None:
+        self._picture = picture
+        self._notes = Notes()
+        self._app: CpuGate | None = None
+        self._local: Local | None = None
+        self._client: Redis | None = None
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            await refuse(send, 503, "This process is starting or stopping.", [(b"retry-after", b"5")])
+            return
+        await self._app(scope, receive, send)
+
+    def start(self) -> None:
+        settings = config.current()
+        own, gating = own_id(os.environ), settings.gate
+        self._local = Local(own, gating.terms_of(own))
+        self._local.start()
+        keeper = Keeper(self._picture, self._local.gate, own, gating, _now())
+        referee = Referee(self._store)
+        self._app = CpuGate(keeper, self._notes, referee, opens_on_loopback=gating.open_on_loopback, clock=_now)
+        self._flushing = asyncio.create_task(self._flush_for_ever(), name="gate notes")
+
+    async def stop(self) -> None:
+        self._app = None
+        if self._flushing:
+            self._flushing.cancel()
+        if self._local:
+            self._local.stop()
+        try:
+            async with asyncio.timeout(LAST_FLUSH_SECONDS):
+                await self._notes.flush(self._store, _now())
+        except Exception:
+            log.info("the last notes of the gate could not be written", exc_info=True)
+        if self._client:
+            await self._client.aclose()
+            self._client = None
+
+    def _store(self) -> Redis:
+        """One client for all; it connects by itself, and anew after a fault. Raises ConfigError."""
+        self._client = self._client or aio.state_client(config.current())
+        return self._client
+
+    async def _flush_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            try:
+                await self._notes.flush(self._store, _now())
+            except Exception:  # whatever it is, the next turn tries again
+                log.exception("what the gate told cannot be noted")
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+__all__ = ["PATH", "GateHouse"]

@@ -1,0 +1,170 @@
+"""Who may start now: the gates as the mirror has them, and whom this process let in a moment ago.
+
+Used from the event loop alone, and nothing here waits: between the look at a gate and the note that somebody was let in
+no other call comes. A process that has just started settles first: it cannot know whom the one before it let in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from dashboard.gate.answers import Answer, Reason
+from dashboard.live.image import Image
+from recovery.config.gate import Gating, WithoutSample
+from recovery.domain.gate import CALM, Gate, State, Terms
+from recovery.domain.servers import Origin
+
+ALONE_MS = 5_000  # a look that is older says nothing of other web processes: a new one settles for as long at least
+_POLL = 5_000  # ms, of a server that is not measured
+_LOCAL = Origin.LOCAL.value  # how this machine is called where it has no name
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server that is asked for, and its gate as it is known here."""
+
+    server: str
+    gate: Gate | None
+
+
+class Unknown(Exception):
+    """No such server ever told of itself."""
+
+
+class Keeper:
+    """`own`: the id of this machine, "" where it has none; `local`: its gate, as this process measures it."""
+
+    def __init__(
+        self, picture: Callable[[], Image | None], local: Callable[[], Gate | None], own: str, gating: Gating, now: int
+    ) -> None:
+        self._picture = picture
+        self._local = local
+        self._own = own or _LOCAL
+        self._gating = gating
+        self._started_at = now
+        self._admitted: dict[str, int] = {}
+        self._only = ""
+
+    @property
+    def known(self) -> frozenset[str]:
+        return self._told() | self._gating.servers.keys()
+
+    def is_alone(self, now: int) -> bool:
+        """It is sure that no other web process lets anybody in."""
+        image = self._picture()
+        if image is None or image.mirrors is None or image.looked_at is None:
+            return False
+        return image.mirrors <= 1 and 0 <= now - image.looked_at <= ALONE_MS
+
+    def terms(self, server: str) -> Terms:
+        return self._gating.terms_of(server)
+
+    def settling(self, place: Place) -> int:
+        """How long the gate settles after somebody was let in, in ms."""
+        return self.terms(place.server).settling(_poll(place.gate))
+
+    def place(self, wanted: str, now: int) -> Place:
+        """The server that is asked for; "" is this one, else the only one there is, else this one as we measure it.
+
+        Raises Unknown.
+        """
+        if wanted and wanted not in self.known and wanted != self._own:
+            raise Unknown
+        server = wanted or self._default()
+        gate = self._gates().get(server)
+        if server == self._own and self._measures(gate, now):
+            return Place(server, self._local())
+        return Place(server, gate)
+
+    def judge(self, place: Place, now: int) -> Answer:
+        """The answer by what is known here. One that is OPEN or PASSED is true only once `admit` was called."""
+        terms = self.terms(place.server)
+        gate = place.gate or Gate(place.server, State.UNKNOWN, now)
+        gate = gate.admitting(self._admitted_at(place.server, now))
+        if gate.sample is None or not gate.sample.is_fresh(now):
+            return self._without(gate, terms, now)
+        return Answer.of(_REASONS[gate.state_at(now, terms)], gate, terms, _retry(gate, terms, now))
+
+    def refused(self, place: Place, reason: Reason, words: str) -> Answer:
+        """A gate that is open, and nobody is let in for another reason."""
+        gate = place.gate or Gate(place.server, State.UNKNOWN, 0)
+        return replace(Answer.of(reason, gate, self.terms(place.server), 1), words=words)
+
+    def admit(self, place: Place, now: int) -> int | None:
+        """Somebody is let in; what was there before, for `retract`."""
+        before = self._admitted.get(place.server)
+        self._admitted[place.server] = now
+        return before
+
+    def retract(self, place: Place, before: int | None, instead: int | None) -> None:
+        """Nobody was let in after all: another process was quicker (`instead`: when), or could not be asked."""
+        at = before if instead is None else instead
+        if at is None:
+            self._admitted.pop(place.server, None)
+        else:
+            self._admitted[place.server] = at
+
+    def _gates(self) -> Mapping[str, Gate]:
+        image = self._picture()
+        return image.gates if image else {}
+
+    def _told(self) -> frozenset[str]:
+        image = self._picture()
+        return image.known if image else frozenset()
+
+    def _default(self) -> str:
+        """One that was the only one stays the answer when its monitor falls silent: another server's CPU is none."""
+        told, gates = self._told(), self._gates()
+        if self._own in told:
+            return self._own
+        there = gates.keys() or told
+        if len(there) == 1:
+            self._only = next(iter(there))
+            return self._only
+        return self._only if self._only in told and not gates else self._own
+
+    def _measures(self, gate: Gate | None, now: int) -> bool:
+        """This process stands in for the monitor of its machine: where none ever told, or where that is configured."""
+        if self._own not in self._told():
+            return True
+        is_fresh = gate is not None and gate.sample is not None and gate.sample.is_fresh(now)
+        return self._gating.without_sample is WithoutSample.MEASURE and not is_fresh
+
+    def _admitted_at(self, server: str, now: int) -> int:
+        """Not later than now: a clock that stepped back must not hold everybody until it is there again."""
+        at = self._admitted[server] = min(now, self._admitted.get(server, self._started_at))
+        return at
+
+    def _without(self, gate: Gate, terms: Terms, now: int) -> Answer:
+        poll = _poll(gate)
+        left = (gate.admitted_at or 0) + terms.settling(poll) - now
+        if self._gating.without_sample is not WithoutSample.PASS:
+            return Answer.of(Reason.NO_FRESH_SAMPLE, gate, terms, _seconds(poll))
+        return Answer.of(Reason.SETTLING if left > 0 else Reason.PASSED, gate, terms, _seconds(left))
+
+
+_REASONS = {
+    State.OPEN: Reason.OPEN,
+    State.SETTLING: Reason.SETTLING,
+    State.CLOSED: Reason.CLOSED,
+    State.UNKNOWN: Reason.TOO_FEW_SAMPLES,
+}
+
+
+def _poll(gate: Gate | None) -> int:
+    return gate.sample.poll if gate and gate.sample else _POLL
+
+
+def _retry(gate: Gate, terms: Terms, now: int) -> int:
+    """When it is worth asking again, in seconds."""
+    poll = _poll(gate)
+    if gate.state is State.OPEN:
+        left = (gate.admitted_at or 0) + terms.settling(poll) - now
+        return _seconds(max(left, 1_000))
+    return _seconds(poll * max(1, CALM - gate.lows))
+
+
+def _seconds(ms: int) -> int:
+    return max(1, math.ceil(ms / 1_000))

@@ -1,0 +1,121 @@
+"""What callers were told, written to the state store once a second and never while they wait.
+
+An admission is marked there too: for a process that starts, and for the pages. While the store is away a bounded number
+of notes waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+
+from dashboard.gate.answers import Answer
+from recovery.connections import faults, state
+from recovery.domain.refs import raw
+from recovery.errors import StoreError
+from recovery.reads.gates import KEPT, KEPT_S
+
+log = logging.getLogger(__name__)
+
+PENDING = 2_000  # notes that wait at most; the oldest go first
+CALLERS = 200  # told apart within one second; who comes beyond them is counted together
+OTHERS = "others"
+
+
+class Mark(NamedTuple):
+    """When somebody was let in, and until when the gate settles."""
+
+    at: int
+    until: int
+
+
+@dataclass(slots=True)
+class Note:
+    """One line of the record. Refusals of one caller within a second are one."""
+
+    server: str
+    caller: str
+    token: str
+    ready: bool
+    reason: str
+    cpu: float | None
+    at: int
+    times: int = 1
+
+    def fields(self) -> dict[Any, Any]:
+        told = {
+            b"at": str(self.at),
+            b"caller": self.caller,
+            b"token": self.token,
+            b"ready": "1" if self.ready else "0",
+            b"reason": self.reason,
+            b"cpu": "" if self.cpu is None else f"{self.cpu:.1f}",
+            b"times": str(self.times),
+        }
+        return {name: raw(value) for name, value in told.items()}
+
+
+class Notes:
+    """Used from the event loop alone."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, str, str, str], Note] = {}
+        self._pending: deque[Note] = deque(maxlen=PENDING)
+        self._marks: dict[str, Mark] = {}
+
+    def add(self, answer: Answer, caller: str, token: str, now: int) -> None:
+        """Memory alone."""
+        if answer.ready:
+            self._pending.append(_note(answer, caller, token, now))
+            return
+        key = (answer.server, caller, token, answer.reason.value)
+        if key not in self._refused and len(self._refused) >= CALLERS:
+            caller, token = OTHERS, ""
+            key = (answer.server, caller, token, answer.reason.value)
+        note = self._refused.get(key)
+        if note is None:
+            self._refused[key] = _note(answer, caller, token, now)
+        else:
+            note.times, note.cpu = note.times + 1, answer.cpu
+
+    def mark(self, server: str, at: int, until: int) -> None:
+        self._marks[server] = Mark(at, until)
+
+    async def flush(self, store: Callable[[], Redis], now: int) -> None:
+        """All that is noted, in one round trip. What cannot be written waits."""
+        self._pending.extend(self._refused.values())
+        self._refused.clear()
+        if not self._pending and not self._marks:
+            return
+        notes, marks = list(self._pending), self._marks
+        self._pending.clear()
+        self._marks = {}
+        try:
+            await _write(store(), notes, marks, now)
+        except StoreError as error:
+            log.debug("what the gate told is noted later: %s", error)
+            self._pending = deque((*notes, *self._pending), maxlen=PENDING)
+            self._marks = marks | self._marks
+
+
+async def _write(client: Redis, notes: list[Note], marks: Mapping[str, Mark], now: int) -> None:
+    pipeline = client.pipeline(transaction=False)
+    for note in notes:
+        pipeline.xadd(state.gate_decisions(note.server), note.fields(), maxlen=KEPT, approximate=True)
+    for server in {note.server for note in notes}:
+        pipeline.expire(state.gate_decisions(server), KEPT_S)
+    for server, mark in marks.items():
+        if mark.until > now:
+            pipeline.set(state.gate_settling(server), str(mark.at), px=mark.until - now)
+    if len(pipeline):
+        with faults.guarded(client):
+            await pipeline.execute()
+
+
+def _note(answer: Answer, caller: str, token: str, now: int) -> Note:
+    return Note(answer.server, caller, token, answer.ready, answer.reason.value, answer.cpu, now)

@@ -1,0 +1,100 @@
+"""[gate] and [[servers]]: when heavy work may start, on all servers and on some, and how some are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from recovery.config.nodes import ID
+from recovery.config.readers import Problems, read_table
+from recovery.config.schema import GATE, SERVER
+from recovery.domain.gate import GAP, Terms
+
+_LABEL_LIMIT = 60  # characters, on a card
+
+
+class WithoutSample(StrEnum):
+    """What the gate says of a server whose samples are old."""
+
+    REFUSE = "refuse"
+    PASS = "pass"  # noqa: S105 -- no password
+    MEASURE = "measure"  # by itself, when the server is the one it runs on; else it refuses
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What is written of one server."""
+
+    label: str
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Gating:
+    terms: Terms = field(default_factory=Terms)
+    without_sample: WithoutSample = WithoutSample.REFUSE
+    open_on_loopback: bool = False
+    servers: Mapping[str, Named] = field(default_factory=dict, hash=False)
+
+    def terms_of(self, server: str) -> Terms:
+        named = self.servers.get(server)
+        return named.terms if named else self.terms
+
+    def label_of(self, server: str) -> str:
+        """How it is called on the pages."""
+        named = self.servers.get(server)
+        return (named.label if named else "") or server
+
+
+def read_gate(written: Mapping[str, Any], tables: list[Mapping[str, Any]], folder: Path, problems: Problems) -> Gating:
+    values = read_table(written, GATE, "gate.", folder, problems)
+    terms = Terms(values["close_at"], values["open_at"], int(values["settle"]))
+    _check(terms, "gate.", problems)
+    named: dict[str, Named] = {}
+    for number, table in enumerate(tables, 1):
+        where = f"servers[{number}]."
+        own = read_table(table, SERVER, where, folder, problems)
+        id = _id(own["id"], named, where, problems)
+        named[id] = _named(own, terms, where, problems)
+    return Gating(terms, _without(values["without_sample"], problems), values["open_on_loopback"], named)
+
+
+def _id(id: str, named: Mapping[str, Named], where: str, problems: Problems) -> str:
+    if not ID.fullmatch(id):
+        problem = f"is {id!r}." if id else "is missing."
+        problems.add(f"{where}id", problem, "Write what UNSTALL_SERVER_ID is there, or the id of a node.")
+    elif id in named:
+        problems.add(f"{where}id", f"is {id!r} a second time.", "Write one table for each server.")
+    return id
+
+
+def _named(values: Mapping[str, Any], common: Terms, where: str, problems: Problems) -> Named:
+    """What a table leaves out is as it is for all."""
+    label = values["label"]
+    if len(label) > _LABEL_LIMIT or not label.isprintable():
+        problems.add(f"{where}label", "does not fit a card.", f"Write at most {_LABEL_LIMIT} printable characters.")
+    terms = Terms(
+        values["close_at"] or common.close_at,
+        values["open_at"] or common.open_at,
+        int(values["settle"]) or common.settle,
+    )
+    _check(terms, where, problems)
+    return Named(label, terms)
+
+
+def _check(terms: Terms, where: str, problems: Problems) -> None:
+    if terms.close_at - terms.open_at < GAP:
+        problem = f"is {terms.open_at:g}, and close_at {terms.close_at:g}."
+        remedy = f"Let {GAP:g} lie between them: with less the noise of a CPU would open and close it all the time."
+        problems.add(f"{where}open_at", problem, remedy)
+
+
+def _without(written: str, problems: Problems) -> WithoutSample:
+    try:
+        return WithoutSample(written)
+    except ValueError:
+        problems.add("gate.without_sample", f"is {written!r}.", 'Write "refuse", "pass" or "measure".')
+        return WithoutSample.REFUSE

@@ -1,0 +1,191 @@
+"""The gate of a server: may heavy work start on it now?
+
+Folded over the samples of its CPU. What counts is the higher of now and the average. One sample above `close_at` closes
+it. It opens when CALM samples in a row were below `open_at`: a dip of one does not. The two lie at least GAP apart, so
+noise of that size around either of them changes nothing: below the one it never gets above the other.
+
+After one heavy job was let in, the next is held until the CPU had the time to show the first (settling). Without a
+fresh sample nothing is known. Times are ms on the clock of whoever folds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from recovery.domain.servers import Server
+from recovery.domain.stored import count, text, whole, whole_or_none
+
+GAP = 10.0  # percentage points between the thresholds, at least: what a CPU's noise has
+CALM = 3  # samples: two polls. One more than a dip; each more would keep work waiting on a server that rests
+FRESH_POLLS = 3  # a sample that is older says nothing of now; one that was lost on its way is no news
+
+
+class State(StrEnum):
+    OPEN = "open"
+    SETTLING = "settling"  # open, but a heavy job was let in a moment ago
+    CLOSED = "closed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """When a gate closes and opens (percent of CPU), and for how many polls it settles."""
+
+    close_at: float = 80.0
+    open_at: float = 70.0
+    settle: int = 2
+
+    def threshold(self, state: State) -> float:
+        """What the CPU is compared with: a closed gate waits for the lower one."""
+        return self.close_at if state in (State.OPEN, State.SETTLING) else self.open_at
+
+    def settling(self, poll: int) -> int:
+        """How long, in ms."""
+        return self.settle * poll
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What of a server's sample counts here. `seen_at`: when it was published; `sampled_at` is by another clock."""
+
+    sampled_at: int
+    seen_at: int
+    poll: int
+    raw: float | None = None
+    ema: float | None = None
+    origin: str = ""
+
+    @classmethod
+    def of(cls, server: Server, seen_at: int) -> Sample:
+        raw, ema = share(server.cpu_raw), share(server.cpu_ema)
+        return cls(server.sampled_at, seen_at, server.poll, raw, ema, server.origin.value)
+
+    @property
+    def cpu(self) -> float | None:
+        return max((value for value in (self.raw, self.ema) if value is not None), default=None)
+
+    def is_fresh(self, now: int) -> bool:
+        """Not after a clock that stepped back either, until the next one comes."""
+        return 0 <= now - self.seen_at <= FRESH_POLLS * self.poll
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """As the samples so far left it. `state` is never SETTLING here: `state_at` knows of it."""
+
+    server: str
+    state: State
+    since: int
+    why: str = ""
+    sample: Sample | None = None  # the newest
+    lows: int = 0  # samples below `open_at` in a row, until now
+    admitted_at: int | None = None  # when a heavy job was last let in, as far as it is known and matters still
+
+    def state_at(self, now: int, terms: Terms) -> State:
+        """What is true now, also when nobody has folded for a while."""
+        if self.sample is None or not self.sample.is_fresh(now):
+            return State.UNKNOWN
+        if self.state is State.OPEN and self.settles(now, terms):
+            return State.SETTLING
+        return self.state
+
+    def settles(self, now: int, terms: Terms) -> bool:
+        """The CPU had no time yet to show the job that was let in: not all polls are over, or no sample began since."""
+        if self.admitted_at is None or self.sample is None:
+            return False
+        poll = self.sample.poll
+        return now - self.admitted_at < terms.settling(poll) or self.sample.seen_at - poll < self.admitted_at
+
+    def admitting(self, at: int | None) -> Gate:
+        """The same with the newest admission that is known of."""
+        known = [moment for moment in (self.admitted_at, at) if moment is not None]
+        return replace(self, admitted_at=max(known, default=None))
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, packed: object) -> Gate | None:
+        """None for nothing, and for what another version wrote."""
+        try:
+            return _gate(json.loads(packed)) if isinstance(packed, bytes | str) else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def fold(gate: Gate | None, server: str, sample: Sample | None, terms: Terms, now: int) -> Gate:
+    """The gate after this look. The same sample twice counts once."""
+    gate = gate or Gate(server, State.UNKNOWN, now, "No sample was seen yet.")
+    is_same = sample is not None and gate.sample is not None and sample.sampled_at == gate.sample.sampled_at
+    if sample and gate.sample and is_same:
+        # How long ago it was published is known to a few ms only: the earliest counts.
+        sample = replace(sample, seen_at=min(sample.seen_at, gate.sample.seen_at))
+    gate = replace(gate, sample=sample or gate.sample)
+    if sample is None or sample.cpu is None or not sample.is_fresh(now):
+        return _turned(replace(gate, lows=0), State.UNKNOWN, now, "No fresh sample.")
+    return gate if is_same else _next(gate, sample.cpu, terms)
+
+
+def seeded(gate: Gate | None, stored: Gate | None, sample: Sample | None) -> Gate | None:
+    """What to go on from: what another watcher stored, when it saw more of the server than this one did."""
+    if stored is None or stored.sample is None or sample is None:
+        return gate
+    if stored.sample.sampled_at > sample.sampled_at:
+        return gate  # from before the server's clock stepped back
+    if gate and gate.sample and gate.sample.sampled_at >= stored.sample.sampled_at:
+        return gate
+    if stored.sample.sampled_at == sample.sampled_at:
+        return replace(stored, sample=sample)  # its `seen_at` is by another clock
+    return stored
+
+
+def _next(gate: Gate, cpu: float, terms: Terms) -> Gate:
+    assert gate.sample is not None  # noqa: S101 -- `fold` put it there
+    at = gate.sample.seen_at
+    lows = gate.lows + 1 if cpu < terms.open_at else 0
+    gate = replace(gate, lows=min(lows, CALM))
+    if cpu > terms.close_at:
+        return _turned(gate, State.CLOSED, at, f"The CPU is at {cpu:.0f} %, above {terms.close_at:g} %.")
+    if gate.lows == CALM:
+        return _turned(gate, State.OPEN, at, f"The CPU stays below {terms.open_at:g} %.")
+    if gate.state is State.UNKNOWN and not lows:
+        # Which of the two it was before nobody knows: the careful one.
+        return _turned(gate, State.CLOSED, at, f"The CPU is at {cpu:.0f} %, not below {terms.open_at:g} %.")
+    return gate
+
+
+def _turned(gate: Gate, state: State, at: int, why: str) -> Gate:
+    return gate if gate.state is state else replace(gate, state=state, since=at, why=why)
+
+
+def _gate(written: dict[str, Any]) -> Gate:
+    return Gate(
+        server=text(written["server"]),
+        state=State(written["state"]),
+        since=whole(written["since"]),
+        why=text(written["why"]),
+        sample=_sample(written["sample"]) if written["sample"] is not None else None,
+        lows=count(written["lows"]),
+        admitted_at=whole_or_none(written["admitted_at"]),
+    )
+
+
+def _sample(written: dict[str, Any]) -> Sample:
+    return Sample(
+        sampled_at=whole(written["sampled_at"]),
+        seen_at=whole(written["seen_at"]),
+        poll=count(written["poll"]),
+        raw=share(written["raw"]),
+        ema=share(written["ema"]),
+        origin=text(written["origin"]),
+    )
+
+
+def share(told: Any) -> float | None:
+    """A percentage that can be compared; raises ValueError for what is no number."""
+    number = math.nan if told is None else float(told)
+    return number if math.isfinite(number) else None

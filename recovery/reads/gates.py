@@ -1,0 +1,146 @@
+"""The gates of the servers: as the leader works them out, when they closed and opened, and whom they let in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.connections.publishing import POLLS_KEPT
+from recovery.domain.gate import Gate, Sample, State, share
+from recovery.domain.refs import slug, text
+from recovery.domain.servers import FORMAT
+from recovery.models import GateFlip
+from recovery.reads import servers
+
+FLIPS = 500  # in one answer, the newest: a chart of a week has 720 points
+DECISIONS = 500
+KEPT = 5_000  # decisions of one server: some hundred KB, and a day of a caller that asks every ten seconds
+KEPT_S = 8 * 86_400  # a week, and a day for the oldest point of the chart
+_COLUMN = 384  # characters of a name, as the table holds it
+_FIELDS = ("format", "sampled_at", "poll", "cpu_raw", "cpu_ema", "origin")
+_PAGE = 500  # entries that one command reads
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """One gate that closed, opened, or was not known any more."""
+
+    server: str
+    at: int
+    state: State
+    cpu: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one caller was told. `times`: so often within one second, for refusals."""
+
+    at: int
+    server: str
+    caller: str  # as it named itself, else its token
+    token: str  # name of the token, "" on loopback
+    ready: bool
+    reason: str  # one word, as the gate gives it
+    cpu: float | None
+    times: int = 1
+
+
+def fetch(store: redis.Redis) -> dict[str, Gate]:
+    """Of every server that tells of itself, as the leader folded it last. Raises StoreError."""
+    with faults.guarded(store):
+        return decoded(cast("Mapping[Any, Any]", store.hgetall(state.GATES)))
+
+
+def decoded(fields: Mapping[bytes, bytes]) -> dict[str, Gate]:
+    """What the state store answered for the hash."""
+    found = ((text(name), Gate.decode(packed)) for name, packed in fields.items())
+    return {name: gate for name, gate in found if gate}
+
+
+def samples(store: redis.Redis, now: int) -> dict[str, Sample]:
+    """What counts for a gate, of every server that is alive. Raises StoreError."""
+    names = list(servers.seen(store))
+    with faults.guarded(store):
+        pipeline = store.pipeline(transaction=False)
+        for name in names:
+            pipeline.hmget(state.server_metrics(name), _FIELDS)
+            pipeline.pttl(state.server_metrics(name))
+        answers = pipeline.execute()
+    found = zip(names, answers[::2], answers[1::2], strict=True)
+    return {name: sample for name, row, ttl in found if (sample := _sample(row, ttl, now))}
+
+
+def seen_at(sampled_at: int, poll: int, ttl: int, now: int) -> int:
+    """When a sample was published, from how long it still has: clocks of other machines have no say in it."""
+    return now - max(0, poll * POLLS_KEPT - ttl) if ttl >= 0 else min(now, sampled_at)
+
+
+def _sample(row: list[bytes | None], ttl: int, now: int) -> Sample | None:
+    """None for one that is gone, and for what another version wrote."""
+    written, sampled, every, raw, ema, origin = row
+    if written != FORMAT.encode():
+        return None
+    try:
+        at, poll = int(sampled or b""), int(every or b"")
+        return Sample(at, seen_at(at, poll, ttl, now), poll, share(raw), share(ema), text(origin or b""))
+    except ValueError:
+        return None
+
+
+def flips(server: str, since: int) -> tuple[Flip, ...]:
+    """Oldest first, and before them the one that held at `since`. Raises Error of the database."""
+    rows = GateFlip.objects.filter(server=column(server))
+    later = list(rows.filter(at__gt=since).order_by("-at", "-pk")[:FLIPS])
+    first = rows.filter(at__lte=since).order_by("-at", "-pk")[:1] if len(later) < FLIPS else ()
+    return tuple(Flip(server, row.at, State(row.state), row.cpu, row.why) for row in (*first, *reversed(later)))
+
+
+def column(server: str) -> str:
+    """Its name as the table holds it."""
+    return slug(server)[:_COLUMN]
+
+
+def decisions(store: redis.Redis, server: str, since: int, limit: int = DECISIONS) -> tuple[Decision, ...]:
+    """Newest first. Raises StoreError."""
+    found: list[Decision] = []
+    for fields in _entries(store, state.gate_decisions(server), since):
+        if decision := _decision(server, fields):
+            found.append(decision)
+        if len(found) == limit:
+            break
+    return tuple(found)
+
+
+def _entries(store: redis.Redis, stream: bytes, since: int) -> Iterator[Mapping[bytes, bytes]]:
+    """Newest first, some at a time. They are noted within a second of the decision, by the store's clock."""
+    last: bytes = b"+"
+    while True:
+        with faults.guarded(store):
+            page = cast("list[Any]", store.xrevrange(stream, last, max(0, since), _PAGE))
+        yield from (fields for _, fields in page)
+        if len(page) < _PAGE:
+            return
+        last = b"(" + page[-1][0]
+
+
+def _decision(server: str, fields: Mapping[bytes, bytes]) -> Decision | None:
+    """None for what another version wrote."""
+    try:
+        cpu = fields[b"cpu"]
+        return Decision(
+            at=int(fields[b"at"]),
+            server=server,
+            caller=text(fields[b"caller"]),
+            token=text(fields[b"token"]),
+            ready=fields[b"ready"] == b"1",
+            reason=text(fields[b"reason"]),
+            cpu=float(cpu) if cpu else None,
+            times=int(fields[b"times"]),
+        )
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""The gates of all servers: followed by the leader, with every flip on record."""

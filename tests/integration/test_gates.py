@@ -1,0 +1,151 @@
+"""The leader's look at the gates: what it stores, what goes on record, and what a change of leaders leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from recovery.config import load
+from recovery.connections import registry as registries
+from recovery.connections import state
+from recovery.connections.registry import Registry
+from recovery.domain.gate import CALM, State
+from recovery.models import AuditEntry, GateFlip
+from recovery.reads import gates as reads
+from recovery.scanners.gating import flips
+from recovery.scanners.gating.gates import Gates
+from recovery.scanners.prune import Pruner
+from tests.gating import POLL, tell
+from tests.stores import Store
+from tests.watching import config_of, now_ms
+
+pytestmark = pytest.mark.django_db
+
+START = now_ms()
+SLACK = POLL // 2  # ms: how old a sample is the store says, by its real clock
+
+
+class Leader:
+    """One term; `see` is a sample of each poll and a look at it."""
+
+    def __init__(self, registry: Registry, client: redis.Redis, at: int = START) -> None:
+        self.gates = Gates(registry)
+        self.client = client
+        self.at = at
+
+    def see(self, *cpu: float, server: str = "eu-1") -> None:
+        for share in cpu:
+            self.at += POLL
+            tell(self.client, server, share, self.at)
+            self.gates.run(self.at)
+
+    def look(self) -> None:
+        self.at += POLL
+        self.gates.run(self.at)
+
+
+@pytest.fixture
+def registry(state_store: Store, valkey: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    config = config_of(tmp_path, state_store, {"main": valkey})
+    monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
+    registries.reset()
+    return Registry(config)
+
+
+@pytest.fixture
+def leader(registry: Registry, state_store: Store) -> Leader:
+    return Leader(registry, state_store.client)
+
+
+def told(server: str = "eu-1", since: int = 0) -> list[str]:
+    return [flip.state.value for flip in reads.flips(server, since)]
+
+
+def test_each_flip_is_one_row_and_one_note_in_the_audit(leader: Leader) -> None:
+    leader.see(*[20.0] * CALM, 95.0, 96.0, *[30.0] * CALM)
+    assert told() == ["open", "closed", "open"]
+    closed = reads.flips("eu-1", 0)[1]
+    assert (closed.at, closed.cpu) == (pytest.approx(START + 4 * POLL, abs=SLACK), 95.0)
+    notes = AuditEntry.objects.filter(act="gate")
+    assert notes.count() == 3
+    assert "The gate of eu-1 is closed. The CPU is at 95 %" in notes[1].reason
+    assert reads.fetch(leader.client)["eu-1"].state is State.OPEN
+
+
+def test_the_flip_that_held_before_a_time_comes_with_the_later_ones(leader: Leader) -> None:
+    leader.see(*[20.0] * CALM, 95.0, *[30.0] * CALM)
+    assert told(since=START + 5 * POLL) == ["closed", "open"]
+    assert told(since=leader.at) == ["open"]
+
+
+def test_another_leader_goes_on_and_records_nothing_twice(registry: Registry, leader: Leader) -> None:
+    leader.see(*[20.0] * CALM, 95.0)
+    second = Leader(registry, leader.client, leader.at)
+    second.see(30.0, 30.0)
+    assert told() == ["open", "closed"]
+    second.see(30.0)
+    assert told() == ["open", "closed", "open"]
+
+
+def test_what_a_leader_that_died_had_not_recorded_is_recorded_by_the_next(
+    registry: Registry, leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader.see(*[20.0] * CALM)
+    with monkeypatch.context() as patch:
+        patch.setattr(leader.gates._flips, "record", lambda *_: None)  # killed between storing and recording
+        leader.see(95.0)
+    Leader(registry, leader.client, leader.at).see(96.0)
+    assert told() == ["open", "closed"]
+    assert reads.flips("eu-1", 0)[-1].at == pytest.approx(START + 4 * POLL, abs=SLACK)
+
+
+def test_a_server_that_falls_silent_is_unknown_and_then_forgotten(leader: Leader) -> None:
+    leader.see(*[20.0] * CALM)
+    leader.see(20.0, server="eu-2")
+    leader.client.delete(state.server_metrics("eu-1"))
+    leader.look()
+    assert told() == ["open", "unknown"]
+    assert list(reads.fetch(leader.client)) == ["eu-2"]
+    leader.look()
+    assert GateFlip.objects.count() == 2
+    leader.see(20.0)
+    assert reads.fetch(leader.client)["eu-1"].state is State.UNKNOWN
+
+
+def test_who_no_longer_leads_stores_and_records_nothing(registry: Registry, state_store: Store) -> None:
+    deposed = Leader(registry, state_store.client)
+    deposed.gates = Gates(registry, lambda: False)
+    deposed.see(*[20.0] * CALM)
+    assert not reads.fetch(state_store.client)
+    assert not GateFlip.objects.exists()
+
+
+def test_a_name_of_any_bytes_has_a_gate_too(leader: Leader) -> None:
+    for name in ("eu\udcff'1", "x" * 120):
+        leader.see(*[20.0] * CALM, server=name)
+        assert told(name) == ["open"]
+
+
+def test_thresholds_of_its_own(state_store: Store, tmp_path: Path) -> None:
+    (tmp_path / "unstall.toml").write_text('[[servers]]\nid = "eu-2"\nclose_at = 60\nopen_at = 40\n')
+    config = load({"UNSTALL_STATE_URL": state_store.url}, directory=tmp_path)
+    leader = Leader(Registry(config), state_store.client)
+    for server, state_then in (("eu-1", State.OPEN), ("eu-2", State.CLOSED)):
+        leader.see(*[20.0] * CALM, 65.0, server=server)
+        assert reads.fetch(leader.client)[server].state is state_then
+
+
+def test_flips_of_the_last_ninety_days_are_kept_and_how_a_gate_stands(registry: Registry, state_store: Store) -> None:
+    now = now_ms()
+    ages = {"eu-1": ("open", "closed"), "gone": ("open", "unknown")}
+    for server, states in ages.items():
+        for number, turned in enumerate(states, 1):
+            at = now - flips.FLIPS_FOR - 60_000 + number
+            GateFlip.objects.create(server=server, at=at, state=turned, why="")
+    young = GateFlip.objects.create(server="gone", at=now - flips.FLIPS_FOR + 60_000, state="open", why="")
+    Pruner(registry).run(now)
+    kept = GateFlip.objects.order_by("pk")
+    assert [(row.server, row.state) for row in kept] == [("eu-1", "closed"), ("gone", "open")]
+    assert kept.last() == young
