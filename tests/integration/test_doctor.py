@@ -15,6 +15,8 @@ from django.core.management import call_command
 from recovery import config
 from recovery.connections import state
 from recovery.reads.leading import Sign
+from tests.measuring import NodeExporter, patient
+from tests.odd_pages import OK, OddPages
 from tests.stores import Store
 from tests.watching import bullmq
 
@@ -207,3 +209,22 @@ def test_people_get_sentences(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -
     assert "→ Is it running" in out.getvalue()
     assert "1 wrong" in out.getvalue()
     assert "hunter2" not in out.getvalue()
+
+
+def test_who_measures_servers_is_tried(
+    doctor: Doctor, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient(monkeypatch)
+    toml = tmp_path / "unstall.toml"
+    with NodeExporter() as exporter, OddPages() as pages:
+        toml.write_text(
+            "[prometheus]\nurl = 'http://127.0.0.1:1'\n"
+            f"[[nodes]]\nid = 'eu-1'\nexporter = '{exporter.page}'\ndisk = '/nowhere'\n"
+            f"[[nodes]]\nid = 'eu-2'\nexporter = '{pages.page(OK)}'\n"
+        )
+        status, report = doctor(UNSTALL_CONFIG=str(toml), UNSTALL_STATE_URL=state_store.url)
+    assert status == 1
+    assert "cores of" in says(report, "node eu-1", "ok")
+    assert "no disk at /nowhere" in says(report, "node eu-1", "warning")
+    assert "is this the address of a node_exporter" in says(report, "node eu-2", "wrong").lower()
+    assert "connection refused" in says(report, "prometheus", "wrong")

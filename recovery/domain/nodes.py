@@ -1,0 +1,113 @@
+"""A server as a node_exporter tells of it: counters of its cores and gauges, and what two looks say of its CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+
+from recovery.domain import cores
+
+CORES = "node_cpu_seconds_total"
+HOST = "node_uname_info"
+DISK_SIZE, DISK_FREE = "node_filesystem_size_bytes", "node_filesystem_free_bytes"
+LOADS = ("node_load1", "node_load5", "node_load15")
+MEMORY, AVAILABLE = "node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes"
+FAMILIES = frozenset({CORES, HOST, DISK_SIZE, DISK_FREE, MEMORY, AVAILABLE, *LOADS})
+_HOST_LIMIT = 255  # characters of a name
+
+Labels = Mapping[str, str]
+Sample = tuple[str, Labels, float]  # name, labels, value
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is as it is now. Bytes; None: not told."""
+
+    host: str = ""
+    load1: float | None = None
+    load5: float | None = None
+    load15: float | None = None
+    mem_used: int | None = None
+    mem_total: int | None = None
+    disk_used: int | None = None
+    disk_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at a node. `cores`: core → what it did → seconds since the machine started."""
+
+    gauges: Gauges
+    cores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a node, or with an id of "" the Prometheus, cannot be read; as it is told on its card."""
+
+    id: str
+    target: str
+    says: str
+    advice: str
+    since: int
+
+
+def reading(samples: Iterable[Sample], disk: str) -> Reading:
+    """`disk` is where it is mounted."""
+    gauges: dict[str, float] = {}
+    cores: dict[str, dict[str, float]] = {}
+    host = ""
+    for name, labels, value in samples:
+        if not isfinite(value) or value < 0:
+            continue
+        if name == CORES:
+            cores.setdefault(labels.get("cpu", ""), {})[labels.get("mode", "")] = value
+        elif name == HOST:
+            host = labels.get("nodename", "")
+        elif name not in (DISK_SIZE, DISK_FREE) or labels.get("mountpoint") == disk:
+            gauges[name] = value
+    return Reading(gauged(gauges, host), cores)
+
+
+def gauged(found: Mapping[str, float], host: str = "") -> Gauges:
+    """From values by the names of their families."""
+    load1, load5, load15 = (found.get(name) for name in LOADS)
+    return Gauges(
+        host[:_HOST_LIMIT],
+        load1,
+        load5,
+        load15,
+        mem_used=_used(found, MEMORY, AVAILABLE),
+        mem_total=_whole(found.get(MEMORY)),
+        disk_used=_used(found, DISK_SIZE, DISK_FREE),
+        disk_total=_whole(found.get(DISK_SIZE)),
+    )
+
+
+def percent(before: Reading, after: Reading, elapsed: float | None = None) -> float | None:
+    """How busy all cores were between two looks, so many seconds apart; None when that cannot be told."""
+    return cores.percent(before.cores, after.cores, elapsed)
+
+
+def encode(troubles: Iterable[Trouble]) -> bytes:
+    return json.dumps([asdict(trouble) for trouble in troubles]).encode()
+
+
+def decode(packed: object) -> tuple[Trouble, ...]:
+    """Empty for nothing, and for what another version wrote."""
+    try:
+        return tuple(Trouble(**row) for row in json.loads(packed)) if isinstance(packed, bytes) else ()
+    except (ValueError, TypeError):
+        return ()
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _used(found: Mapping[str, float], total: str, free: str) -> int | None:
+    if total not in found or free not in found:
+        return None
+    return round(max(0.0, found[total] - found[free]))

@@ -1,0 +1,173 @@
+"""Servers as a Prometheus knows them by their node_exporters: the newest values of all, and the past of one.
+
+A server is called as one label says, without the port, or as [[nodes]] name it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from recovery.config.nodes import Node, Prometheus
+from recovery.domain.ages import SECOND
+from recovery.domain.cores import IDLE
+from recovery.domain.nodes import AVAILABLE, CORES, DISK_FREE, DISK_SIZE, HOST, LOADS, MEMORY, Gauges, gauged
+from recovery.reads import promql
+from recovery.reads.promql import Grid, Row, quoted
+
+LOOKS_BACK = 300  # seconds: so far a Prometheus itself looks back for a newest value, unless it is told otherwise
+SERVERS_LIMIT = 500  # as many as a page shows
+NAME_LIMIT = 255  # characters: as long as the name of a host may be
+_EXACT_UP_TO = 60  # seconds of a step: the last two samples tell it; over a longer one all in between are averaged
+_PORT = re.compile(r":\d{1,5}\Z")
+_IDLING = 'mode="idle"'  # every core has this one, once
+
+_Over = Callable[[str], str]  # a series → its rate
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """One server now. `at` is when it was scraped, by the Prometheus's own clock, and `age` how long ago that was then;
+    `interval` is how often it is done. All in ms.
+    """
+
+    id: str
+    at: int
+    age: int
+    interval: int
+    cpu: float
+    cores: int | None
+    gauges: Gauges
+    address: str  # or its name
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a chart draws, at the moments of its grid; both in percent but for the load."""
+
+    cpu: tuple[float | None, ...]
+    memory: tuple[float | None, ...]
+    load: tuple[float | None, ...]
+
+
+class Nodes:
+    """What one Prometheus is asked. Nothing is kept between two calls."""
+
+    def __init__(self, prometheus: Prometheus, nodes: Sequence[Node] = ()) -> None:
+        self._prometheus = prometheus
+        self._label = prometheus.label
+        self._named = {node.instance: node.id for node in nodes if node.instance}
+
+    def newest(self) -> tuple[Newest, ...]:
+        """Every server that was scraped at least twice. Raises StoreError."""
+        idle = self._series(CORES, _IDLING)
+        queries = (
+            self._busy(_irate),
+            self._max(f"timestamp({idle})"),
+            self._max(f"count_over_time({idle}[{LOOKS_BACK}s])"),
+            f"count by ({self._label}) ({idle})",
+            self._told(),
+        )
+        busy, at, looks, cores, told = promql.instant(self._prometheus.endpoint, queries)
+        cpu, seen, asked = self._values(busy), self._values(at), self._times(at)
+        scrapes, counted, gauges, ids = self._values(looks), self._values(cores), self._gauges(told), self.ids(cpu)
+        return tuple(
+            Newest(
+                id=ids[instance],
+                at=round(seen[instance] * SECOND),
+                age=max(0, round((asked[instance] - seen[instance]) * SECOND)),
+                interval=round(LOOKS_BACK * SECOND / max(1.0, scrapes.get(instance, 1.0))),
+                cpu=min(100.0, max(0.0, value)),
+                cores=round(counted[instance]) if instance in counted else None,
+                gauges=gauges.get(instance, Gauges()),
+                address=_plain(instance),
+            )
+            for instance, value in sorted(cpu.items())[:SERVERS_LIMIT]
+            if instance in seen
+        )
+
+    def past(self, id: str, grid: Grid) -> Past:
+        """Of one server. Raises StoreError."""
+        mine = self._matcher(id)
+        rate = _irate if grid.step <= _EXACT_UP_TO else _rate(max(grid.step, LOOKS_BACK))
+        # A rate goes on for as long as it looks back after a server has gone; its own series end at once.
+        there = f"and on ({self._label}) {self._series(CORES, _IDLING, mine)}"
+        used = " / ".join(f"sum by ({self._label}) ({self._series(name, mine)})" for name in (AVAILABLE, MEMORY))
+        queries = (
+            f"{self._busy(rate, mine)} {there}",
+            f"100 * (1 - {used})",
+            self._max(self._series(LOADS[0], mine)),
+        )
+        return Past(*(grid.line(rows) for rows in promql.over(self._prometheus.endpoint, queries, grid)))
+
+    def ids(self, instances: Iterable[str]) -> dict[str, str]:
+        """What each is called: without its port, unless two would then be called the same."""
+        short = {one: self._named.get(one) or _plain(one) for one in instances}
+        often = Counter(short.values())
+        return {one: name if one in self._named or often[name] == 1 else one for one, name in short.items()}
+
+    def _matcher(self, id: str) -> str:
+        """The one server that is called so."""
+        exact = next((instance for instance, named in self._named.items() if named == id), None)
+        if exact is not None:
+            return f"{self._label}={quoted(exact)}"
+        return f"{self._label}=~{quoted(re.escape(id) + '(:[0-9]+)?')}"
+
+    def _series(self, name: str, *matchers: str) -> str:
+        chosen = (*matchers, self._prometheus.match.strip())
+        return f"{name}{{{','.join(matcher for matcher in chosen if matcher)}}}"
+
+    def _max(self, query: str) -> str:
+        """Replicas of one Prometheus may tell of a server twice."""
+        return f"max by ({self._label}) ({query})"
+
+    def _busy(self, over: _Over, *matchers: str) -> str:
+        """Percent of all cores. What is no idling is work, whatever modes there are."""
+        idle = self._series(CORES, f"mode=~{quoted('|'.join(sorted(IDLE)))}", *matchers)
+        sums = (f"sum by ({self._label}) ({over(series)})" for series in (idle, self._series(CORES, *matchers)))
+        return f"100 * (1 - {' / '.join(sums)})"
+
+    def _told(self) -> str:
+        """All gauges in one answer, told apart by the names of their families."""
+        mounted = f"mountpoint={quoted(self._prometheus.disk)}"
+        gauges = self._any_of((*LOADS, MEMORY, AVAILABLE, HOST))
+        # `or` takes series of the same labels for one, whatever they are called; these two have no label in common.
+        return f"{gauges} or {self._any_of((DISK_SIZE, DISK_FREE), mounted)}"
+
+    def _any_of(self, families: Iterable[str], *matchers: str) -> str:
+        return self._series("", f"__name__=~{quoted('|'.join(families))}", *matchers)
+
+    def _values(self, rows: Sequence[Row]) -> dict[str, float]:
+        """One value a server that has a name."""
+        found = ((row.labels.get(self._label, ""), row.newest) for row in rows)
+        return {instance: value for instance, value in found if 0 < len(instance) <= NAME_LIMIT and value is not None}
+
+    def _times(self, rows: Sequence[Row]) -> dict[str, float]:
+        """When each answer was worked out."""
+        return {row.labels.get(self._label, ""): max(row.values) for row in rows if row.values}
+
+    def _gauges(self, rows: Sequence[Row]) -> dict[str, Gauges]:
+        values: dict[str, dict[str, float]] = {}
+        hosts: dict[str, str] = {}
+        for row in rows:
+            instance, name = row.labels.get(self._label, ""), row.labels.get("__name__", "")
+            if name == HOST:
+                hosts[instance] = row.labels.get("nodename", "")
+            elif row.newest is not None:
+                values.setdefault(instance, {})[name] = row.newest
+        return {one: gauged(values.get(one, {}), hosts.get(one, "")) for one in values.keys() | hosts.keys()}
+
+
+def _plain(instance: str) -> str:
+    """Without its port."""
+    return _PORT.sub("", instance).strip("[]") or instance
+
+
+def _irate(series: str) -> str:
+    return f"irate({series}[{LOOKS_BACK}s])"
+
+
+def _rate(seconds: int) -> _Over:
+    return lambda series: f"rate({series}[{seconds}s])"

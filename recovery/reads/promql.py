@@ -1,0 +1,101 @@
+"""A Prometheus asked over HTTP: queries side by side, and what it answers as plain values.
+
+Each is bounded in time and size. A value that is no number (NaN, Inf) is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from recovery.config.endpoints import Endpoint
+from recovery.connections import http
+from recovery.connections.http import Question
+from recovery.errors import Garbled, StoreError
+
+QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
+_OWN_LIMIT = "1800ms"  # it gives up a moment before we do, and says so itself
+_ADVICE = "Is this the address of a Prometheus, with its path if it has one?"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One series of an answer: its labels, and its values by their time in seconds."""
+
+    labels: Mapping[str, str]
+    values: Mapping[float, float]
+
+    @property
+    def newest(self) -> float | None:
+        return self.values[max(self.values)] if self.values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The moments of a chart, in seconds."""
+
+    start: int
+    step: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """The last of them."""
+        return self.start + (self.count - 1) * self.step
+
+    def line(self, rows: Sequence[Row]) -> tuple[float | None, ...]:
+        """One value a moment. Of several series, which the query should not have left, the first that knows counts."""
+        found: dict[int, float] = {}
+        for row in rows:
+            for at, value in row.values.items():
+                found.setdefault(round((at - self.start) / self.step), value)
+        return tuple(found.get(place) for place in range(self.count))
+
+
+def instant(endpoint: Endpoint, queries: Sequence[str]) -> list[tuple[Row, ...]]:
+    """What each says now; raises StoreError, for whichever failed first."""
+    return _asked(endpoint, QUERY, queries, {})
+
+
+def over(endpoint: Endpoint, queries: Sequence[str], grid: Grid) -> list[tuple[Row, ...]]:
+    """What each said at every moment of the grid; raises StoreError."""
+    return _asked(endpoint, RANGE, queries, {"start": str(grid.start), "end": str(grid.end), "step": str(grid.step)})
+
+
+def quoted(text: str) -> str:
+    """As a string of the language."""
+    return json.dumps(_sound(text), ensure_ascii=False)
+
+
+def _sound(text: str) -> str:
+    """JSON may hold halves of characters, which nothing of ours can write down."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _asked(endpoint: Endpoint, path: str, queries: Sequence[str], span: Mapping[str, str]) -> list[tuple[Row, ...]]:
+    limits = {"timeout": _OWN_LIMIT, **span}
+    answers = http.ask([Question(endpoint, path, {"query": query, **limits}) for query in queries])
+    found = []
+    for answer in answers:
+        if isinstance(answer, StoreError):
+            raise answer
+        try:
+            found.append(_rows(answer.body))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Garbled(endpoint.target, "it does not answer as a Prometheus does", advice=_ADVICE) from error
+    return found
+
+
+def _rows(body: bytes) -> tuple[Row, ...]:
+    told = json.loads(body)
+    return tuple(_row(row) for row in told["data"]["result"])
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    pairs = row["values"] if "values" in row else [row["value"]]
+    values = ((float(at), float(value)) for at, value in pairs)
+    labels = {_sound(str(name)): _sound(str(value)) for name, value in row["metric"].items()}
+    return Row(labels, {at: value for at, value in values if isfinite(value) and isfinite(at)})

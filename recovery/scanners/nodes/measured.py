@@ -1,0 +1,50 @@
+"""What somebody else measured, in the shape in which a monitor tells of its own server."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from recovery.domain.nodes import Gauges
+from recovery.domain.servers import Origin, Server
+
+
+def sample(
+    id: str,
+    origin: Origin,
+    gauges: Gauges,
+    *,
+    at: int,
+    poll: int,
+    busy: float,
+    average: float,
+    cores: int | None,
+    address: str = "",
+) -> Server:
+    """Nobody from outside sees a quota or a process, so the CPU is that of all cores."""
+    return Server(
+        id=id,
+        host=gauges.host or id,
+        sampled_at=at,
+        poll=poll,
+        origin=origin,
+        cpu_raw=busy,
+        cpu_ema=average,
+        cpu_host=busy,
+        cores=cores,
+        load1=gauges.load1,
+        load5=gauges.load5,
+        load15=gauges.load15,
+        mem_used=gauges.mem_used,
+        mem_total=gauges.mem_total,
+        disk_used=gauges.disk_used,
+        disk_total=gauges.disk_total,
+        addresses=_addresses(address),
+    )
+
+
+def _addresses(address: str) -> tuple[str, ...]:
+    """As CLIENT LIST may tell of a connection from there. A loopback address is everybody's, a name nobody's."""
+    try:
+        return () if ip_address(address).is_loopback else (address,)
+    except ValueError:
+        return ()

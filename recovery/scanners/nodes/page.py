@@ -1,0 +1,40 @@
+"""The page of a node_exporter: the few families of it that are needed, the rest is never parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from recovery.domain.nodes import CORES, FAMILIES, Reading, Sample, reading
+
+_NEEDED = re.compile(
+    rb"^(?:" + b"|".join(sorted(name.encode() for name in FAMILIES)) + rb")[ {][^\n]{1,2000}$", re.MULTILINE
+)
+# What is more than the most that a machine of our day can say was made up to keep us busy.
+_LINES = 20_000
+
+
+class NoNode(ValueError):
+    """It is no page of a node_exporter; the text says what is wrong with it."""
+
+
+def read(page: bytes, disk: str) -> Reading:
+    """Raises NoNode."""
+    lines = [found.group() for found, _ in zip(_NEEDED.finditer(page), range(_LINES + 1), strict=False)]
+    if len(lines) > _LINES:
+        raise NoNode(f"it has more than {_LINES:,} lines of cores and disks")
+    try:
+        found = reading(_samples(b"\n".join(lines).decode("utf-8", "replace") + "\n"), disk)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise NoNode("it cannot be read: a line is not as a node_exporter writes it") from error
+    if not found.cores:
+        raise NoNode(f"it tells nothing of {CORES}: this is not a node_exporter, or its cpu collector is off")
+    return found
+
+
+def _samples(text: str) -> Iterator[Sample]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            yield sample.name, sample.labels, sample.value

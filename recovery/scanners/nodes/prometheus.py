@@ -1,0 +1,89 @@
+"""Servers that a Prometheus knows: their newest values every fifteen seconds. Their past stays where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from recovery.config.nodes import Prometheus
+from recovery.connections.registry import Registry
+from recovery.domain.ages import SECOND
+from recovery.domain.backlog import Backlog
+from recovery.domain.ewma import Ewma, fed
+from recovery.domain.mandate import May, always
+from recovery.domain.nodes import Trouble
+from recovery.domain.servers import Origin, Server
+from recovery.errors import StoreError
+from recovery.reads.nodes import Newest, Nodes
+from recovery.scanners.nodes.measured import sample
+from recovery.scanners.nodes.post import Kept, Post, Source, Standing
+
+EVERY = 15.0  # seconds: few servers are scraped more often
+POLLS = 10  # a server whose last scrape is longer ago is gone, as one whose monitor missed so many samples
+EMPTY = "it tells of no server: no node_cpu_seconds_total fits"
+EMPTY_ADVICE = "Look at match and label in [prometheus], and whether it scrapes any node_exporter."
+
+
+class FromPrometheus:
+    """One thread at a time."""
+
+    def __init__(self, registry: Registry, prometheus: Prometheus, may: May = always) -> None:
+        self._target = prometheus.endpoint.target
+        self._nodes = Nodes(prometheus, registry.config.nodes)
+        self._post = Post(registry, Source.PROMETHEUS)
+        self._may = may
+        self._averages: dict[str, Ewma] = {}  # server → as of its last scrape, by the clock of the Prometheus
+        self._trouble: Trouble | None = None
+
+    def run(self, now: int) -> int:
+        """How many servers had news. Raises StoreError of the state store."""
+        found = self._newest(now)
+        standing = self._post.standing([newest.id for newest in found], now)
+        samples = list(self._samples(found, standing))
+        if found:
+            self._averages = {one.id: self._averages[one.id] for one in found if one.id in self._averages}
+        if not self._may():
+            return 0
+        self._post.tell((self._trouble,) if self._trouble else ())
+        return self._post.put((server, Backlog()) for server in samples)
+
+    def _newest(self, now: int) -> Sequence[Newest]:
+        try:
+            found = self._nodes.newest()
+        except StoreError as error:
+            self._tell(error.reason, error.advice, now)
+            return ()
+        if found:
+            self._trouble = None
+        else:
+            self._tell(EMPTY, EMPTY_ADVICE, now)
+        return found
+
+    def _tell(self, says: str, advice: str, now: int) -> None:
+        since = self._trouble.since if self._trouble else now
+        self._trouble = Trouble("", self._target, says, advice, since)
+
+    def _samples(self, found: Sequence[Newest], standing: Standing) -> Iterator[Server]:
+        """Of those that were scraped anew, and that nobody closer to them tells of."""
+        for newest in found:
+            kept, poll = standing.kept.get(newest.id), newest.interval + round(EVERY * SECOND)
+            if newest.age > POLLS * poll or (kept and kept.outranks(Origin.PROMETHEUS)):
+                self._averages.pop(newest.id, None)
+            elif self._is_news(newest, kept):
+                average = self._averages[newest.id] = fed(self._averages.get(newest.id), newest.cpu, newest.at / SECOND)
+                yield sample(
+                    newest.id,
+                    Origin.PROMETHEUS,
+                    newest.gauges,
+                    at=standing.now - newest.age,
+                    poll=poll,  # its next scrape, and then our next look
+                    busy=newest.cpu,
+                    average=average.value,
+                    cores=newest.cores,
+                    address=newest.address,
+                )
+
+    def _is_news(self, newest: Newest, kept: Kept | None) -> bool:
+        at, before = newest.at / SECOND, self._averages.get(newest.id)
+        if before is None and kept and kept.cpu_ema is not None:  # as whoever asked before us left it
+            before = self._averages[newest.id] = Ewma(kept.cpu_ema, at - newest.interval / SECOND)
+        return before is None or before.at < at

@@ -1,0 +1,112 @@
+"""One node with a node_exporter, and what is remembered of it from one look to the next."""
+
+from __future__ import annotations
+
+import random
+
+from recovery.config.endpoints import Endpoint
+from recovery.connections.http import Answer, Question
+from recovery.domain.ages import SECOND
+from recovery.domain.backlog import Backlog
+from recovery.domain.ewma import Ewma, fed
+from recovery.domain.meters import measured
+from recovery.domain.nodes import Reading, Trouble, percent
+from recovery.domain.servers import Origin, Server
+from recovery.errors import Garbled, StoreError
+from recovery.scanners.nodes import page
+from recovery.scanners.nodes.measured import sample
+from recovery.scanners.nodes.post import Kept
+
+EVERY = 5.0  # seconds: as often as a monitor samples
+LONGEST_PAUSE = 30.0  # seconds until a node that failed is asked again
+APART = 3 * EVERY  # seconds: two looks further apart tell of the past, not of now
+_SLACK = 0.5  # seconds that a tick may come early
+_STILL = 3  # looks in a row that found the same counters: something in between keeps the page
+
+
+class Watch:
+    """Times are in seconds of a steady clock, but for `now`, in ms."""
+
+    def __init__(self, id: str, exporter: Endpoint, disk: str) -> None:
+        self.id = id
+        self.question = Question(exporter)
+        self._disk = disk
+        self.backlog = Backlog()
+        self.trouble: Trouble | None = None
+        self._before: Reading | None = None
+        self._at = 0.0
+        self._average: Ewma | None = None
+        self._still = 0
+        self._failures = 0
+        self._due_at: float | None = None
+
+    def is_due(self, at: float, kept: Kept | None) -> bool:
+        """Not while somebody who knows more tells of this server."""
+        if kept and kept.outranks(Origin.EXPORTER):
+            self._forget()
+            return False
+        return self._due_at is None or at >= self._due_at
+
+    def take(self, answer: Answer | StoreError, now: int, at: float, kept: Kept | None) -> Server | None:
+        """One look. None when it tells nothing of the CPU: the first one, and any that failed."""
+        try:
+            found = self._read(answer)
+        except StoreError as error:
+            self._fail(error, now, at)
+            return None
+        before, since = self._before, at - self._at
+        before = before if since <= APART else None
+        self._before, self._at, self._failures, self._due_at = found, at, 0, None
+        busy = percent(before, found, since) if before else None
+        if busy is None:
+            self._wait(now, is_still=before is not None)
+            return None
+        self.trouble, self._still = None, 0
+        if self._average is None and kept and kept.cpu_ema is not None:
+            self._average = Ewma(kept.cpu_ema, at - since)  # as whoever asked before us left it
+        self._average = fed(self._average, busy, at)
+        server = sample(
+            self.id,
+            Origin.EXPORTER,
+            found.gauges,
+            at=now,
+            poll=round(EVERY * SECOND),
+            busy=busy,
+            average=self._average.value,
+            cores=len(found.cores),
+            address=answer.address if isinstance(answer, Answer) else "",
+        )
+        self.backlog.add(measured(server), now - round(since * SECOND))
+        return server
+
+    def _read(self, answer: Answer | StoreError) -> Reading:
+        if isinstance(answer, StoreError):
+            raise answer
+        try:
+            return page.read(answer.body, self._disk)
+        except page.NoNode as error:
+            target = self.question.endpoint.target
+            raise Garbled(target, str(error), advice="Is this the address of a node_exporter?") from error
+
+    def _wait(self, now: int, *, is_still: bool) -> None:
+        """It answered, and no number is known yet. What was wrong before is told until one is."""
+        self._still = self._still + 1 if is_still else 0
+        if self._still >= _STILL:
+            advice = "Does a cache between us and the exporter keep its page?"
+            self._tell(Garbled(self.question.endpoint.target, "its counters stand still", advice=advice), now)
+
+    def _fail(self, error: StoreError, now: int, at: float) -> None:
+        self._before, self._still = None, 0
+        pause = min(EVERY * 2**self._failures, LONGEST_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311 -- spreads only
+        self._failures += pause < LONGEST_PAUSE / 2
+        self._due_at = at + pause - _SLACK
+        self._tell(error, now)
+
+    def _tell(self, error: StoreError, now: int) -> None:
+        since = self.trouble.since if self.trouble else now
+        self.trouble = Trouble(self.id, error.target, error.reason, error.advice, since)
+
+    def _forget(self) -> None:
+        self.trouble = self._before = self._average = self._due_at = None
+        self._still = self._failures = 0
+        self.backlog = Backlog()
