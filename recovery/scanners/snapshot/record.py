@@ -24,6 +24,7 @@ from recovery.reads import history, kept
 from recovery.scanners.snapshot.departures import Departures
 from recovery.scanners.snapshot.growth import Growth
 from recovery.scanners.snapshot.tape import Strip, Tape
+from recovery.scanners.snapshot.totals import Totals
 
 BACKFILL = 100  # queues a run whose last hour is counted from the jobs they keep: 120 commands each
 _IDLE = Tally(0, 0, 0)
@@ -64,6 +65,8 @@ class Recorder:
         self._tracks: dict[QueueRef, _Track] = {}
         self._departures = Departures()
         self._growth = Growth()
+        self._totals = Totals(registry)
+        self._counted: dict[QueueRef, Tally] = {}  # in the run that is under way
         self._lock = Lock()  # the run at the start and the one of the minute may meet
 
     def run(self, now: int) -> int:
@@ -77,12 +80,15 @@ class Recorder:
             return 0
         minute = now // MINUTE - 1
         known = self._acquaint(snapshot, now)
+        self._counted = {}
         written = 0
         for deployment in snapshot.deployments:
             if not deployment.error:  # else its minutes stay unknown
                 questions = self._questions(snapshot, deployment.name, minute, known)
                 written += self._record(deployment.name, questions)
-        return written + self._record_tables(snapshot, minute)
+        written += self._record_tables(snapshot, minute)
+        self._totals.add(snapshot, self._counted, now)
+        return written
 
     def _record_tables(self, snapshot: Snapshot, minute: int) -> int:
         """Job tables: how many more rows have ended than a minute ago."""
@@ -149,7 +155,7 @@ class Recorder:
     def _strips(self, question: _Question, counted: Sequence[Tally]) -> Iterable[Strip]:
         """What to write of one queue, and what to remember instead of writing it."""
         track, minute = self._tracks[question.ref], question.minutes[0]
-        tally = counted[0]._replace(left=question.left)
+        tally = self._counted[question.ref] = counted[0]._replace(left=question.left)
         pairs = zip(question.minutes[1:], counted[1:], strict=True)
         earlier = {at: past for at, past in pairs if not past.is_unknown}
         idle_since = track.idle_since if track.minute == minute - 1 else None

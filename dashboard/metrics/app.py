@@ -1,0 +1,134 @@
+"""The small ASGI application for /metrics: it stands beside Django, so that it answers also while pages are slow.
+
+In order: 1. method, 2. who asks, 3. the format, 4. the text, written anew at most once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+from collections.abc import Callable, Iterable
+
+from django.db import DatabaseError
+
+from dashboard import bearers, tokens
+from dashboard.bearers import Bearers, Busy
+from dashboard.live.image import Image
+from dashboard.live.stream import Headers, Receive, Scope, Send, refuse
+from dashboard.loopback import is_local
+from dashboard.metrics.page import pieces
+from dashboard.metrics.picture import Picture
+from dashboard.metrics.text import Dialect
+from dashboard.scopes import Scope as Right
+from recovery import config
+
+log = logging.getLogger(__name__)
+
+PATH = "/metrics"
+KEPT_SECONDS = 1.0  # below any sensible interval; who asks oftener, or with others, gets the same
+_GZIP = 16 + zlib.MAX_WBITS  # of zlib: with the header that gzip has
+SQUEEZE = 1  # of gzip: three times as fast as the default, and the text becomes a fifteenth anyway
+COME_BACK_SECONDS = b"5"
+_HOW = "Send a token with the scope metrics as the header Authorization: Bearer …; an admin makes one under /tokens."
+_CHALLENGE: Headers = [(b"www-authenticate", b'Bearer realm="Unstall"')]
+_LATER: Headers = [(b"retry-after", COME_BACK_SECONDS)]
+
+
+class Refused(Exception):
+    def __init__(self, status: int, why: str, headers: Headers | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.headers = headers
+
+
+class Metrics:
+    """ASGI application. `picture` gives what the mirror has, `streams` how many pages are live."""
+
+    def __init__(self, picture: Callable[[], Image | None], streams: Callable[[], int]) -> None:
+        self._picture = picture
+        self._streams = streams
+        self._bearers = Bearers()
+        self._writing = asyncio.Lock()
+        self._kept: dict[tuple[Dialect, bool], tuple[float, bytes]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._admit(scope)
+            await self._answer(scope, send)
+        except Refused as refused:
+            await refuse(send, refused.status, str(refused), refused.headers)
+
+    async def _admit(self, scope: Scope) -> None:
+        """Raises Refused."""
+        if scope["method"] not in ("GET", "HEAD"):
+            raise Refused(405, "Metrics are read with GET.", [(b"allow", b"GET, HEAD")])
+        if tokens.LIKE_A_TOKEN.search(scope.get("query_string", b"").decode("latin-1")):
+            raise Refused(
+                400, f"A token must not stand in an address. {_HOW} Revoke this one: addresses are kept in logs."
+            )
+        written = bearers.of_headers(scope["headers"])
+        if written:
+            await self._admit_token(written)
+        elif not (config.current().metrics.open_on_loopback and is_local(scope)):
+            raise Refused(401, f"This needs a token. {_HOW}", _CHALLENGE)
+
+    async def _admit_token(self, written: str) -> None:
+        try:
+            allowed = await self._bearers.allowed(written)
+        except tokens.TokenUnknown:
+            raise Refused(401, "There is no such token.", _CHALLENGE) from None
+        except tokens.TokenSpent as spent:
+            raise Refused(401, str(spent), _CHALLENGE) from None
+        except Busy:
+            raise Refused(503, "Too many tokens are being looked up.", _LATER) from None
+        except DatabaseError:
+            log.warning("a token for /metrics cannot be looked up", exc_info=True)
+            raise Refused(503, "The database does not answer, so no token can be looked up.", _LATER) from None
+        if Right.METRICS not in allowed:
+            raise Refused(403, "This needs a token with the scope metrics.")
+
+    async def _answer(self, scope: Scope, send: Send) -> None:
+        asked = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        dialect, kind = Dialect.of(asked.get(b"accept", ""))
+        squeezed = _takes_gzip(asked.get(b"accept-encoding", ""))
+        body = await self._body(dialect, squeezed)
+        headers = [
+            (b"content-type", kind.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            (b"vary", b"Accept, Accept-Encoding"),
+            (b"x-content-type-options", b"nosniff"),
+            *([(b"content-encoding", b"gzip")] if squeezed else []),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def _body(self, dialect: Dialect, squeezed: bool) -> bytes:
+        """Written in a thread, by one at a time, so that nobody else waits for it. Raises Refused."""
+        async with self._writing:
+            made_at, body = self._kept.get((dialect, squeezed), (0.0, b""))
+            if body and time.monotonic() - made_at < KEPT_SECONDS:
+                return body
+            image = self._picture()
+            if image is None:
+                raise Refused(503, "This process is starting or stopping.", _LATER)
+            body = await asyncio.to_thread(_made, image, dialect, squeezed, self._streams())
+            self._kept[dialect, squeezed] = time.monotonic(), body
+            return body
+
+
+def _takes_gzip(accepted: str) -> bool:
+    named = (part.replace(" ", "").lower().partition(";q=") for part in accepted.split(","))
+    return any(name == "gzip" and (not weight or weight.strip("0.")) for name, _, weight in named)
+
+
+def _made(image: Image, dialect: Dialect, squeezed: bool, streams: int) -> bytes:
+    told = pieces(Picture.of(image, config.current(), int(time.time() * 1000)), dialect, streams)
+    return _squeezed(told) if squeezed else "".join(told).encode()
+
+
+def _squeezed(told: Iterable[str]) -> bytes:
+    gzip = zlib.compressobj(SQUEEZE, zlib.DEFLATED, _GZIP)
+    return b"".join([*(gzip.compress(piece.encode()) for piece in told), gzip.flush()])

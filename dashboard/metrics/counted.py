@@ -1,0 +1,79 @@
+"""The families that the leader counts in the database: incidents, what was done, and the brakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, product
+
+from dashboard.metrics.labels import labelled, of_queue
+from dashboard.metrics.picture import Picture
+from dashboard.metrics.text import Family, Lines
+from recovery.domain.acting import Act, Outcome
+from recovery.domain.tallies import BOUNDS, Durations, Tallies
+
+BY = ("person", "token", "shell", "scanner")  # kinds of actors
+RESOLVERS = ("watchdog", "scanner", "operator", "worker", "removed", "")
+NOBODY = "unknown"  # who resolved what nobody saw
+
+TOOK = Family(
+    "unstall_incident_duration_seconds",
+    "From the first sight of a proven orphan to its resolution, by who resolved it.",
+    "histogram",
+    unit="seconds",
+)
+ACTIONS = Family(
+    "unstall_actions", "What was done to jobs and queues: the act, what came of it, who did it.", "counter"
+)
+OPEN = Family("unstall_incidents_open", "Proven orphans that nobody has put right yet.")
+HELD = Family("unstall_store_brake_holding", "1 while the scanners hold because the store may be what is wrong.")
+SPENT = Family("unstall_budget_spent", "Relaunches of a queue that count against its budget of a minute.")
+LIMIT = Family("unstall_budget_limit", "Relaunches of a queue that are allowed in a minute.")
+BREAKERS = Family("unstall_breakers", "Breakers of a queue by stage, one for each error that was relaunched.")
+POISON = Family("unstall_poison_jobs", "Jobs that were orphaned so often that only a person touches them.")
+
+
+def families(picture: Picture) -> Iterator[Lines]:
+    if picture.tallies:
+        yield TOOK, _histogram(picture.tallies)
+        yield ACTIONS, _actions(picture.tallies)
+    if lately := picture.counted_lately:
+        yield from _levels(lately, picture)
+
+
+def _histogram(tallies: Tallies) -> Iterator[str]:
+    """All resolvers from the beginning: one that appears with its first incident has no increase to show."""
+    for by in dict.fromkeys((*RESOLVERS, *tallies.durations)):
+        found = tallies.durations.get(by, Durations())
+        labels = labelled(resolved_by=by or NOBODY)
+        for bound, upto in zip((*map(float, BOUNDS), "+Inf"), accumulate(found.counts), strict=True):
+            yield f'{TOOK.name}_bucket{{{labels},le="{bound}"}} {upto}\n'
+        yield f"{TOOK.name}_count{{{labels}}} {sum(found.counts)}\n"
+        yield f"{TOOK.name}_sum{{{labels}}} {found.total_ms / 1000}\n"
+
+
+def _actions(tallies: Tallies) -> Iterator[str]:
+    keys = ((act.value, outcome.value, by) for act, outcome, by in product(Act, Outcome, BY))
+    for act, outcome, by in dict.fromkeys((*keys, *tallies.acts)):
+        count = tallies.acts.get((act, outcome, by), 0)
+        yield ACTIONS.of(labelled(action=act, result=outcome, by=by), count)
+
+
+def _levels(lately: Tallies, picture: Picture) -> Iterator[Lines]:
+    snapshot = picture.image.snapshot
+    deployments = [one.name for one in snapshot.deployments] if snapshot else []
+    yield OPEN, [OPEN.of(labelled(deployment=name), lately.open.get(name, 0)) for name in deployments]
+    yield HELD, [HELD.of(labelled(deployment=name), int(name in lately.held)) for name in deployments]
+    listed = {sample.ref for sample in picture.queues}
+    spending = [(of_queue(one.queue), one) for one in lately.spending if one.queue in listed]
+    yield SPENT, [SPENT.of(labels, one.spent) for labels, one in spending]
+    yield LIMIT, [LIMIT.of(labels, one.limit) for labels, one in spending]
+    stages = [(of_queue(one.queue), one) for one in lately.breakers if one.queue in listed]
+    yield (
+        BREAKERS,
+        [
+            BREAKERS.of(f'{labels},stage="{stage}"', count)
+            for labels, one in stages
+            for stage, count in (("closed", one.closed), ("open", one.open), ("half-open", one.half_open))
+        ],
+    )
+    yield POISON, [POISON.of(of_queue(ref), count) for ref, count in lately.poison.items() if ref in listed]

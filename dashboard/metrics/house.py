@@ -1,0 +1,94 @@
+"""The families about the house itself: snapshot, deployments, scheduler, scanners, and what all of it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from dashboard.metrics.labels import labelled
+from dashboard.metrics.picture import Picture
+from dashboard.metrics.text import Family, Lines
+from recovery.domain.counts import DeploymentSample
+from recovery.domain.scans import Scan
+from recovery.reads.pulses import Pulse
+from recovery.reads.scans import every
+
+STATE_STORE = Family("unstall_state_store_up", "1 while the state store answers this process.")
+TAKEN = Family(
+    "unstall_snapshot_timestamp_seconds",
+    "When the newest snapshot was taken. One that grows old: the collector has not run.",
+    unit="seconds",
+)
+STALE = Family("unstall_snapshot_stale", "1 when the newest snapshot is too old to be shown as current.")
+SCHEDULER = Family("unstall_scheduler_up", "1 while a scheduler tells that it lives.")
+LEADS = Family("unstall_scheduler_leads", "1 when a scheduler leads, 0 when it only reads.")
+EPOCH = Family("unstall_scheduler_epoch", "The number of the leader's term; it changes with each leader.")
+QUEUES = Family("unstall_queues", "Queues in the newest snapshot.")
+LEFT_OUT = Family("unstall_queues_left_out", "Queues that have no lines here, because there are more than configured.")
+UP = Family("unstall_deployment_up", "1 when the deployment answered the last snapshot.")
+DURATION = Family(
+    "unstall_snapshot_duration_seconds", "How long the last snapshot of a deployment took.", unit="seconds"
+)
+COMMANDS = Family("unstall_snapshot_commands", "Commands that the last snapshot of a deployment sent to its store.")
+SUCCEEDED = Family(
+    "unstall_scanner_last_success_timestamp_seconds", "When a scanner last came to a good end.", unit="seconds"
+)
+INTERVAL = Family("unstall_scanner_interval_seconds", "How often a scanner is to run.", unit="seconds")
+TOOK = Family("unstall_scanner_last_duration_seconds", "How long a scanner's last run took.", unit="seconds")
+FAILING = Family("unstall_scanner_failing", "1 when a scanner's last run did not come to a good end.")
+STREAMS = Family("unstall_streams", "Pages that are open and live, in this process.")
+
+
+def families(picture: Picture, streams: int) -> Iterator[Lines]:
+    yield from _snapshot(picture)
+    yield from _deployments(picture)
+    if not picture.health.error:
+        yield from _scheduler(picture)
+        yield from _scanners(picture.image.pulses, picture)
+    yield STREAMS, (STREAMS.of("", streams),)
+
+
+def _snapshot(picture: Picture) -> Iterator[Lines]:
+    health, snapshot = picture.health, picture.image.snapshot
+    yield STATE_STORE, (STATE_STORE.of("", int(not health.error)),)
+    yield STALE, (STALE.of("", int(health.stale)),)
+    if snapshot:
+        yield TAKEN, (TAKEN.of("", snapshot.taken_at / 1000),)
+        yield LEFT_OUT, (LEFT_OUT.of("", picture.found - len(picture.queues)),)
+
+
+def _deployments(picture: Picture) -> Iterator[Lines]:
+    snapshot = picture.image.snapshot
+    if snapshot is None or picture.health.stale:
+        return
+    found = Counter(sample.ref.deployment for sample in snapshot.queues)
+    rows = [(labelled(deployment=one.name), one) for one in snapshot.deployments]
+    yield UP, (UP.of(labels, int(not one.error)) for labels, one in rows)
+    yield QUEUES, (QUEUES.of(labels, found[one.name]) for labels, one in rows if not one.error)
+    for family, value in _OF_DEPLOYMENTS.items():
+        yield family, [family.of(labels, value(one)) for labels, one in rows if not one.error]
+
+
+def _scheduler(picture: Picture) -> Iterator[Lines]:
+    alive, sign = picture.health.scheduler_alive, picture.image.leader
+    if alive is not None:
+        yield SCHEDULER, (SCHEDULER.of("", int(alive)),)
+    if sign:
+        yield LEADS, (LEADS.of("", int(sign.leads)),)
+        if sign.epoch is not None:
+            yield EPOCH, (EPOCH.of("", sign.epoch),)
+
+
+def _scanners(pulses: Mapping[Scan, Pulse], picture: Picture) -> Iterator[Lines]:
+    rows = [(labelled(scanner=scan.value), scan, pulse) for scan, pulse in pulses.items()]
+    known = [(labels, pulse.succeeded_at) for labels, _, pulse in rows]
+    yield SUCCEEDED, (SUCCEEDED.of(labels, at / 1000) for labels, at in known if at is not None)
+    yield INTERVAL, (INTERVAL.of(labels, every(picture.config, scan)) for labels, scan, _ in rows)
+    yield TOOK, (TOOK.of(labels, pulse.took / 1000) for labels, _, pulse in rows)
+    yield FAILING, (FAILING.of(labels, int(pulse.has_failed)) for labels, _, pulse in rows)
+
+
+_OF_DEPLOYMENTS: Mapping[Family, Callable[[DeploymentSample], float]] = {
+    DURATION: lambda one: one.took_ms / 1000,
+    COMMANDS: lambda one: one.commands,
+}

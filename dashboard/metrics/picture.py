@@ -1,0 +1,81 @@
+"""What one scrape is written from: the mirror's memory at one moment, and what of it can still be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dashboard.live.image import Health, Image
+from recovery.config import Config
+from recovery.domain.counts import QueueSample
+from recovery.domain.inbox import Tally
+from recovery.domain.refs import QueueRef
+from recovery.domain.tallies import Tallies
+from recovery.reads import inboxes, tallies
+
+MISSED = 3  # looks, after which what the last one told is no news any more
+SLACK = 15_000  # ms: another scheduler takes over within this time
+TALLIES_FOR = 60_000  # ms: four counts
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """`queues` are those that have lines of their own, of `found` in all."""
+
+    now: int
+    config: Config
+    image: Image
+    health: Health
+    queues: tuple[QueueSample, ...]
+    found: int
+    silent: frozenset[str]  # deployments that did not answer: what is known of them is old
+    looks: Mapping[QueueRef, Tally] | None  # queues with something active at the last look; None: it is too long ago
+    totals: Mapping[bytes, bytes]  # as they are kept
+    tallies: Tallies | None
+
+    @classmethod
+    def of(cls, image: Image, config: Config, now: int) -> Picture:
+        snapshot, packed = image.snapshot, image.packed
+        samples = snapshot.queues if snapshot else ()
+        looks = _looks(packed.inbox, config, now)
+        return cls(
+            now=now,
+            config=config,
+            image=image,
+            health=image.health(now),
+            queues=_chosen(samples, looks or {}, config.metrics.queues),
+            found=len(samples),
+            silent=frozenset(one.name for one in snapshot.deployments if one.error) if snapshot else frozenset(),
+            looks=looks,
+            totals=packed.totals,
+            tallies=tallies.decode(packed.tallies) if packed.tallies else None,
+        )
+
+    @property
+    def counted_lately(self) -> Tallies | None:
+        """The tallies, while what goes up and down in them can be trusted."""
+        counted = self.tallies
+        return counted if counted and self.now - counted.at < TALLIES_FOR else None
+
+    def is_known(self, sample: QueueSample) -> bool:
+        """Its numbers are of the last snapshot, and that is new."""
+        return not self.health.stale and not sample.is_old and sample.ref.deployment not in self.silent
+
+
+def _looks(packed: bytes | None, config: Config, now: int) -> dict[QueueRef, Tally] | None:
+    found = inboxes.tallies(packed) if packed else None
+    if found is None or now - found[0] > MISSED * config.orphans_every * 1000 + SLACK:
+        return None
+    return {tally.queue: tally for tally in found[1]}
+
+
+def _chosen(samples: tuple[QueueSample, ...], looks: Mapping[QueueRef, Tally], most: int) -> tuple[QueueSample, ...]:
+    """Of too many the same ones each time, and before these the ones with something stuck."""
+    if len(samples) <= most:
+        return samples
+
+    def place(sample: QueueSample) -> tuple[bool, QueueRef]:
+        tally = looks.get(sample.ref)
+        return not (tally and tally.stuck), sample.ref
+
+    return tuple(sorted(samples, key=place)[:most])

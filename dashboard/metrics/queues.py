@@ -1,0 +1,238 @@
+"""The families that have a line, or several, for every queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from dashboard.metrics.labels import of_library, of_queue
+from dashboard.metrics.picture import Picture
+from dashboard.metrics.text import Family, Lines
+from recovery.domain.counts import Counts, Library, QueueSample
+from recovery.domain.inbox import Tally
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.domain.totals import Total
+from recovery.domain.verdicts import Kind
+from recovery.reads import totals
+
+# In the order of the fields of Counts, in the words of the libraries.
+_STATES = tuple(State(name.replace("_", "-")) for name in Counts._fields)
+_VERDICTS = tuple(sorted((kind for kind in Kind if kind.urgency), key=lambda kind: -kind.urgency))
+_NONE = (0,) * len(_VERDICTS)
+_UNLOCKED = (Kind.UNLOCKED, Kind.ORPHAN, Kind.ABANDONED)
+_ORPHANED = (Kind.ORPHAN, Kind.ABANDONED)
+
+JOBS = Family("unstall_jobs", "Jobs of a queue in each state.")
+STUCK = Family("unstall_stuck_jobs", "Active jobs by verdict, of queues with something active at the last look.")
+COMPATIBLE = Family(
+    "bullmq_job_count",
+    "Number of jobs in the queue by state, as the library's own exporter names it.",
+    "unknown",  # a gauge, but then its name is not to end in _count
+)
+READABLE = Family("unstall_queue_readable", "1 when the last snapshot read the queue, 0 when it could not.")
+PAUSED = Family("unstall_queue_paused", "1 while the queue is paused.")
+OLDEST_WAITING = Family(
+    "unstall_oldest_waiting_seconds", "Age of the oldest waiting job; 0 when none waits.", unit="seconds"
+)
+OLDEST_ACTIVE = Family(
+    "unstall_oldest_active_seconds", "How long the oldest active job runs; 0 when none does.", unit="seconds"
+)
+ORPHANED = Family("unstall_orphaned_jobs", "Active jobs whose holder is gone for good, proven.")
+UNLOCKED = Family("unstall_unlocked_active_jobs", "Active jobs without a lock, the orphaned among them.")
+FOR_A_PERSON = Family("unstall_person_needed_jobs", "Active jobs that nothing but a person will put right.")
+WATCHDOG = Family(
+    "unstall_watchdog_age_seconds",
+    "Since when no worker has run the library's stalled check, by the configured stalled interval.",
+    unit="seconds",
+)
+WORKERS = Family("unstall_workers", "Connected workers of a queue.")
+COMPLETED = Family("unstall_jobs_completed", "Jobs seen to complete, by closed minutes.", "counter")
+FAILED = Family("unstall_jobs_failed", "Jobs seen to fail for good, by closed minutes.", "counter")
+LEFT = Family(
+    "unstall_jobs_left",
+    "Jobs that went away, finished or removed: what there is to count where they are removed as soon as they finish.",
+    "counter",
+)
+
+
+class _Block:
+    """Lines of one queue that only differ in a label, with the numbers that they were last asked for."""
+
+    __slots__ = ("_lines", "_numbers", "_text")
+
+    def __init__(self, family: Family, labels: str, name: str, values: Iterable[str]) -> None:
+        labels = labels.replace("%", "%%")
+        self._lines = "".join(f'{family.line}{{{labels},{name}="{value}"}} %d\n' for value in values)
+        self._numbers: tuple[int | None, ...] = ()
+        self._text = ""
+
+    def of(self, numbers: tuple[int | None, ...]) -> str:
+        """Without those that are not known. Most queues are as they were at the last scrape."""
+        if numbers != self._numbers:
+            self._numbers, self._text = numbers, self._written(numbers)
+        return self._text
+
+    def _written(self, numbers: tuple[int | None, ...]) -> str:
+        if None not in numbers:
+            return self._lines % numbers
+        each = zip(self._lines.split("\n")[:-1], numbers, strict=True)
+        return "".join(f"{line % number}\n" for line, number in each if number is not None)
+
+
+class _Names(NamedTuple):
+    """What never changes of a queue's lines."""
+
+    labels: str
+    jobs: _Block
+    stuck: _Block
+    compatible: _Block
+    field: bytes  # of its sums
+
+    @classmethod
+    def of(cls, ref: QueueRef) -> _Names:
+        labels = of_queue(ref)
+        return cls(
+            labels,
+            _Block(JOBS, labels, "state", _STATES),
+            _Block(STUCK, labels, "verdict", _VERDICTS),
+            _Block(COMPATIBLE, of_library(ref), "state", _STATES),
+            totals.field(ref),
+        )
+
+
+class _Row(NamedTuple):
+    """One queue, with all that is known of it."""
+
+    sample: QueueSample
+    names: _Names
+    now: int
+    is_known: bool  # its numbers are of now
+    total: Total | None
+    tally: Tally | None  # of the last look; None: nothing was active, or it is not known
+    was_looked_at: bool
+    interval: int  # ms between two stalled checks
+
+
+_known: dict[QueueRef, _Names] = {}  # 4 KB each
+_SPARE = 1_000  # of queues that are gone; with more of them all are made anew
+
+
+def families(picture: Picture) -> Iterator[Lines]:
+    if len(_known) > len(picture.queues) + _SPARE:
+        _known.clear()
+    rows = list(_rows(picture))
+    if not picture.health.stale:
+        yield READABLE, _valued(READABLE, lambda row: int(row.is_known and not row.sample.error), rows)
+    known = [row for row in rows if row.is_known]
+    yield JOBS, (row.names.jobs.of(row.sample.counts) for row in known)
+    for family, value in _OF_NOW.items():
+        yield family, _valued(family, value, known)
+    yield STUCK, _by_verdict(known)
+    for family, value in _EVER.items():
+        yield family, _valued(family, value, rows)
+    yield COMPATIBLE, (row.names.compatible.of(row.sample.counts) for row in known if _is_the_librarys(row))
+
+
+def _rows(picture: Picture) -> Iterator[_Row]:
+    """In one go: it is called for every queue at every scrape."""
+    looks, sums, config, now = picture.looks, picture.totals, picture.config, picture.now
+    for sample in picture.queues:
+        ref = sample.ref
+        names = _known.get(ref) or _known.setdefault(ref, _Names.of(ref))
+        tally = looks.get(ref) if looks else None
+        seen = tally if tally and not tally.error else None
+        was_looked_at = looks is not None and (seen is not None or (tally is None and sample.counts.active == 0))
+        limits = config.thresholds_of(ref.deployment, ref.base) if config.queue_thresholds else config.thresholds
+        interval = limits.stalled_interval
+        if seen and seen.watchdog.interval > interval:  # a longer one that was seen in Redis counts
+            interval = seen.watchdog.interval
+        packed = sums.get(names.field)
+        total = totals.one(packed) if packed else None
+        yield _Row(sample, names, now, picture.is_known(sample), total, seen, was_looked_at, interval)
+
+
+def _by_verdict(rows: list[_Row]) -> Iterator[str]:
+    for row in rows:
+        if row.tally:
+            kinds = row.tally.kinds
+            yield row.names.stuck.of(tuple(kinds.get(kind, 0) for kind in _VERDICTS) if kinds else _NONE)
+
+
+def _is_the_librarys(row: _Row) -> bool:
+    """Only what the library keeps itself has its names."""
+    return row.sample.flavour.library not in (Library.TABLE, Library.UNKNOWN)
+
+
+def _valued(family: Family, value: Callable[[_Row], float | None], rows: list[_Row]) -> Iterator[str]:
+    name = family.line
+    for row in rows:
+        known = value(row)
+        if known is not None:
+            yield f"{name}{{{row.names.labels}}} {known}\n"
+
+
+def _oldest_waiting(row: _Row) -> float | None:
+    sample, counts = row.sample, row.sample.counts
+    if sample.oldest_waiting_at is not None:
+        return _since(sample.oldest_waiting_at, row.now)
+    is_empty = counts.waiting == 0 and not counts.prioritized and not counts.paused
+    return 0 if is_empty else None
+
+
+def _oldest_active(row: _Row) -> float | None:
+    sample = row.sample
+    if sample.oldest_active_at is not None:
+        return _since(sample.oldest_active_at, row.now)
+    return 0 if sample.counts.active == 0 else None
+
+
+def _watchdog(row: _Row) -> float | None:
+    """Its key lives for one interval after each check; when it is gone, since when is what the looks remember."""
+    left, seen = row.sample.watchdog_ttl, row.tally.watchdog if row.tally else None
+    if left is not None:
+        return max(0, row.interval - left) / 1000
+    return _since(seen.seen_at, row.now) if seen and seen.seen_at is not None else None
+
+
+def _of_kinds(kinds: tuple[Kind, ...]) -> Callable[[_Row], int | None]:
+    def count(row: _Row) -> int | None:
+        if not row.was_looked_at:
+            return None
+        found = row.tally.kinds if row.tally else None
+        return sum(found.get(kind, 0) for kind in kinds) if found else 0
+
+    return count
+
+
+def _people(row: _Row) -> int | None:
+    if not row.was_looked_at:
+        return None
+    return row.tally.people if row.tally else 0
+
+
+def _flag(known: bool | None) -> int | None:
+    return None if known is None else int(known)
+
+
+def _since(at: int, now: int) -> float:
+    """Seconds; a clock that runs ahead makes no age negative."""
+    return max(0, now - at) / 1000
+
+
+_OF_NOW: Mapping[Family, Callable[[_Row], float | None]] = {
+    PAUSED: lambda row: _flag(row.sample.is_paused),
+    OLDEST_WAITING: _oldest_waiting,
+    OLDEST_ACTIVE: _oldest_active,
+    ORPHANED: _of_kinds(_ORPHANED),
+    UNLOCKED: _of_kinds(_UNLOCKED),
+    FOR_A_PERSON: _people,
+    WATCHDOG: _watchdog,
+    WORKERS: lambda row: row.sample.workers,
+}
+# Sums stand, whatever cannot be read now.
+_EVER: Mapping[Family, Callable[[_Row], float | None]] = {
+    COMPLETED: lambda row: row.total.completed if row.total else None,
+    FAILED: lambda row: row.total.failed if row.total else None,
+    LEFT: lambda row: row.total.left if row.total else None,
+}

@@ -1,0 +1,60 @@
+"""The families about servers: what their monitors tell, and their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
+
+from dashboard.metrics.labels import labelled
+from dashboard.metrics.picture import Picture
+from dashboard.metrics.text import Family, Lines
+from recovery.domain.gate import Gate, State
+from recovery.domain.servers import Server
+
+GATE = Family("unstall_gate_open", "1 while heavy work may start on a server, 0 while it may not.")
+_KNOWN = (State.OPEN, State.CLOSED)
+_PERCENT = 100
+
+
+def families(picture: Picture) -> Iterator[Lines]:
+    if picture.health.error:
+        return
+    rows = [(labelled(server=server.id), server) for server in picture.image.servers]
+    for family, value in _OF_SERVERS.items():
+        known = [(labels, value(server)) for labels, server in rows]
+        yield family, [family.of(labels, told) for labels, told in known if told is not None and isfinite(told)]
+    gates = [gate for gate in picture.image.gates.values() if _is_known(gate, picture.now)]
+    yield GATE, [GATE.of(labelled(server=gate.server), int(gate.state is State.OPEN)) for gate in gates]
+
+
+def _is_known(gate: Gate, now: int) -> bool:
+    return gate.state in _KNOWN and gate.sample is not None and gate.sample.is_fresh(now)
+
+
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else round(percent / _PERCENT, 4)
+
+
+_OF_SERVERS: Mapping[Family, Callable[[Server], float | None]] = {
+    Family(
+        "unstall_server_sample_timestamp_seconds", "When a server was measured last.", unit="seconds"
+    ): lambda server: server.sampled_at / 1000,
+    Family(
+        "unstall_server_cpu_raw_ratio", "CPU in use, of what the server may use, as measured last.", unit="ratio"
+    ): lambda server: _ratio(server.cpu_raw),
+    Family(
+        "unstall_server_cpu_smoothed_ratio", "The same smoothed: it rises fast and falls slowly.", unit="ratio"
+    ): lambda server: _ratio(server.cpu_ema),
+    Family("unstall_server_cores", "Cores that a server may use."): lambda server: server.cores,
+    Family("unstall_server_load1", "Load of the last minute."): lambda server: server.load1,
+    Family("unstall_server_memory_used_bytes", "Memory in use.", unit="bytes"): lambda server: server.mem_used,
+    Family("unstall_server_memory_total_bytes", "Memory there is.", unit="bytes"): lambda server: server.mem_total,
+    Family("unstall_server_disk_used_bytes", "Disk in use.", unit="bytes"): lambda server: server.disk_used,
+    Family("unstall_server_disk_total_bytes", "Disk there is.", unit="bytes"): lambda server: server.disk_total,
+    Family("unstall_server_worker_processes", "Worker processes on a server."): lambda server: (
+        len(server.processes) + server.left_out
+    ),
+    Family(
+        "unstall_server_stray_processes", "Processes on a server that outlived the worker they belonged to."
+    ): lambda server: len(server.strays),
+}

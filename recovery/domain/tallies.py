@@ -1,0 +1,70 @@
+"""Numbers from the database for whoever scrapes us: how long incidents took, what was done, what the brakes say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from recovery.domain.refs import QueueRef
+
+# Seconds, upper ends of the buckets. A library's own recovery takes about a minute; a night is eight hours.
+BOUNDS = (1, 5, 10, 30, 60, 120, 300, 900, 3_600, 14_400, 43_200, 86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How many took as long as each bucket at most, the last one without an end, and all of them together in ms."""
+
+    counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
+    total_ms: int = 0
+
+    def plus(self, other: Durations) -> Durations:
+        counts = tuple(mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True))
+        return Durations(counts, self.total_ms + other.total_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A queue's budget of relaunches, by the minute."""
+
+    queue: QueueRef
+    spent: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Breakers:
+    """How many breakers of a queue are in each stage."""
+
+    queue: QueueRef
+    closed: int = 0
+    open: int = 0
+    half_open: int = 0
+
+
+ActKey = tuple[str, str, str]  # the act, its outcome, and what kind of actor did it
+
+
+@dataclass(frozen=True, slots=True)
+class Tallies:
+    """As counted at that moment. `durations` (by who resolved the incident) and `acts` only ever grow.
+
+    `until` and `audited` are how far these two have been counted: the time of the last closed incident that will not
+    be looked at again, and the number of the last entry of the audit. `settled` are the durations up to `until`.
+    """
+
+    at: int
+    until: int
+    audited: int
+    settled: Mapping[str, Durations] = field(default_factory=dict)
+    durations: Mapping[str, Durations] = field(default_factory=dict)
+    acts: Mapping[ActKey, int] = field(default_factory=dict)
+    open: Mapping[str, int] = field(default_factory=dict)  # incidents, by deployment
+    held: tuple[str, ...] = ()  # deployments whose brake holds
+    spending: tuple[Spending, ...] = ()
+    breakers: tuple[Breakers, ...] = ()
+    poison: Mapping[QueueRef, int] = field(default_factory=dict)  # jobs that wait for a person
+
+
+def sums(one: Mapping[str, Durations], other: Mapping[str, Durations]) -> dict[str, Durations]:
+    return {name: one.get(name, Durations()).plus(other.get(name, Durations())) for name in {**one, **other}}

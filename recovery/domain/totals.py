@@ -1,0 +1,45 @@
+"""How many jobs of a queue were ever seen to complete, to fail and to go away: sums of minutes, which never fall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from recovery.domain.series import Tally
+
+_UNKNOWN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Up to and with this minute. None: no minute has told of it yet."""
+
+    minute: int
+    completed: int | None = None
+    failed: int | None = None
+    left: int | None = None
+
+    def after(self, minute: int, tallies: Iterable[Tally]) -> Total:
+        """With these minutes. What nobody knows of a minute is not in the sum, and never will be."""
+        sums = [self.completed, self.failed, self.left]
+        for tally in tallies:
+            sums = [_sum(before, value) for before, value in zip(sums, tally, strict=True)]
+        return Total(minute, *sums)
+
+    def encode(self) -> str:
+        told = (self.completed, self.failed, self.left)
+        return " ".join([str(self.minute), *(_UNKNOWN if value is None else str(value) for value in told)])
+
+    @classmethod
+    def decode(cls, packed: bytes) -> Self | None:
+        """None for what this version did not write."""
+        try:
+            minute, *told = packed.decode("ascii").split(" ")
+            return cls(int(minute), *(None if word == _UNKNOWN else int(word) for word in told))
+        except (ValueError, TypeError):
+            return None
+
+
+def _sum(before: int | None, value: int | None) -> int | None:
+    return before if value is None else (before or 0) + value

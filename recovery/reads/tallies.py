@@ -1,0 +1,94 @@
+"""The tallies on their way from the scheduler to every web process: JSON in one key of the state store."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.domain.refs import QueueRef
+from recovery.domain.tallies import BOUNDS, Breakers, Durations, Spending, Tallies
+
+KEEP_S = 7 * 86_400
+# A reader of another version knows by this that it cannot read it.
+_SHAPE = zlib.crc32(
+    repr(
+        [BOUNDS, *(field.name for kind in (Tallies, Durations, Spending, Breakers) for field in fields(kind))]
+    ).encode()
+)
+
+
+def publish(store: redis.Redis, tallies: Tallies) -> None:
+    """Raises StoreError."""
+    packed = encode(tallies)
+    with faults.guarded(store):
+        store.set(state.TALLIES, packed, ex=KEEP_S)
+
+
+def fetch(store: redis.Redis) -> Tallies | None:
+    """None when there are none that this version can read; raises StoreError."""
+    with faults.guarded(store):
+        packed = store.get(state.TALLIES)
+    return decode(packed) if isinstance(packed, bytes) else None
+
+
+def encode(tallies: Tallies) -> bytes:
+    document = [
+        _SHAPE,
+        tallies.at,
+        tallies.until,
+        tallies.audited,
+        _durations(tallies.settled),
+        _durations(tallies.durations),
+        [[*key, count] for key, count in tallies.acts.items()],
+        tallies.open,
+        tallies.held,
+        [[*_ref(one.queue), one.spent, one.limit] for one in tallies.spending],
+        [[*_ref(one.queue), one.closed, one.open, one.half_open] for one in tallies.breakers],
+        [[*_ref(queue), count] for queue, count in tallies.poison.items()],
+    ]
+    return json.dumps(document, separators=(",", ":")).encode("ascii")
+
+
+@lru_cache(maxsize=2)  # it is asked for with each scrape, and changes every few
+def decode(packed: bytes) -> Tallies | None:
+    """The inverse of `encode`; None for anything that this version did not write."""
+    try:
+        shape, at, until, audited, settled, durations, acts, opened, held, spending, breakers, poison = json.loads(
+            packed
+        )
+        if shape != _SHAPE:
+            return None
+        return Tallies(
+            at=at,
+            until=until,
+            audited=audited,
+            settled=_read_durations(settled),
+            durations=_read_durations(durations),
+            acts={(act, outcome, by): count for act, outcome, by, count in acts},
+            open=opened,
+            held=tuple(held),
+            spending=tuple(Spending(QueueRef(*row[:2]), *row[2:]) for row in spending),
+            breakers=tuple(Breakers(QueueRef(*row[:2]), *row[2:]) for row in breakers),
+            poison={QueueRef(*row[:2]): row[2] for row in poison},
+        )
+    except (ValueError, TypeError, IndexError, KeyError):
+        return None
+
+
+def _ref(queue: QueueRef) -> tuple[str, str]:
+    return queue.deployment, queue.base
+
+
+def _durations(found: Mapping[str, Durations]) -> dict[str, Any]:
+    return {by: [one.counts, one.total_ms] for by, one in found.items()}
+
+
+def _read_durations(written: Mapping[str, Any]) -> dict[str, Durations]:
+    return {by: Durations(tuple(counts), total) for by, (counts, total) in written.items()}

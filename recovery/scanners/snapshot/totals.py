@@ -1,0 +1,138 @@
+"""Adds each closed minute to the sums of its queue, so that whoever scrapes us has counters that never fall.
+
+A minute is taken from what the workers count themselves, and from what was recorded; each may miss something and none
+invents, so the larger counts. Minutes in which no scheduler ran are added later, as far as either still knows of them.
+
+The sums are read and written in one transaction: of two who believe to lead, one adds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+
+import redis
+
+from recovery.backends.shared import metrics
+from recovery.backends.shared.keys import Keys
+from recovery.connections import faults, state
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
+from recovery.domain.refs import QueueRef
+from recovery.domain.series import DAY, MINUTE, MINUTES, UNKNOWN, Tally, by_minute
+from recovery.domain.totals import Total
+from recovery.errors import StoreError
+from recovery.reads import history, totals
+
+KEPT = 8 * DAY  # minutes: as long as the history of a queue that is gone
+AT_ONCE = 20_000  # minutes of all queues in one question: about 2 MB
+
+log = logging.getLogger(__name__)
+
+_Cells = Mapping[int, Tally]
+
+
+class Totals:
+    """One thread at a time."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._written: dict[QueueRef, Total] = {}  # a store that comes back empty does not set them back
+
+    def add(self, snapshot: Snapshot, counted: Mapping[QueueRef, Tally], now: int) -> int:
+        """`counted`: the minute that has just closed, of the queues that were asked. Returns how many sums have moved
+        on; 0 when somebody else was at it in the same moment. Raises StoreError.
+        """
+        store = self._registry.state()
+        with faults.guarded(store), store.pipeline(transaction=True) as pipeline:
+            pipeline.watch(state.TOTALS)  # type: ignore[no-untyped-call] # redis-py's own
+            known = self._known(pipeline)
+            grown = self._grown(snapshot, known, counted, now)
+            gone = [ref for ref, total in known.items() if total.minute < now // MINUTE - KEPT and ref not in grown]
+            if not grown and not gone:
+                return 0
+            return self._write(pipeline, grown, gone)
+
+    def _known(self, pipeline: redis.client.Pipeline) -> dict[QueueRef, Total]:
+        """As they are kept, and of each at least what we wrote ourselves."""
+        known = totals.decoded(pipeline.hgetall(state.TOTALS))  # type: ignore[arg-type]  # after WATCH it answers at once
+        for ref, written in self._written.items():
+            if ref not in known or known[ref].minute < written.minute:
+                known[ref] = written
+        return known
+
+    def _grown(
+        self, snapshot: Snapshot, known: Mapping[QueueRef, Total], counted: Mapping[QueueRef, Tally], now: int
+    ) -> dict[QueueRef, Total]:
+        minute = now // MINUTE - 1
+        before = {ref: known.get(ref, Total(minute - 1)) for ref in counted}
+        missing = {ref: min(minute - total.minute, DAY) for ref, total in before.items() if total.minute < minute}
+        counting = {sample.ref for sample in snapshot.queues if sample.rates.source == "library"}
+        grown = {}
+        for part in _parts(missing):
+            library = self._library({ref: size for ref, size in part.items() if ref in counting}, now)
+            recorded = self._recorded(part, now)
+            for ref, size in part.items():
+                cells = {**recorded.get(ref, {}), minute: counted[ref]}
+                grown[ref] = before[ref].after(minute, _minutes(minute, size, library.get(ref, {}), cells))
+        return grown
+
+    def _library(self, wanted: Mapping[QueueRef, int], now: int) -> dict[QueueRef, _Cells]:
+        """Of the queues whose workers count. A store that does not answer leaves it to what was recorded."""
+        found: dict[QueueRef, _Cells] = {}
+        for deployment in dict.fromkeys(ref.deployment for ref in wanted):
+            mine = {ref: size for ref, size in wanted.items() if ref.deployment == deployment}
+            try:
+                found |= self._asked(deployment, mine, now)
+            except StoreError as error:
+                log.info("%s: what the workers counted is not known: %s", deployment, error)
+        return found
+
+    def _asked(self, deployment: str, wanted: Mapping[QueueRef, int], now: int) -> dict[QueueRef, _Cells]:
+        questions = [command for ref, size in wanted.items() for command in metrics.plan(Keys(ref.base), size)]
+        replies = self._registry.wire(deployment).call(questions)
+        found: dict[QueueRef, _Cells] = {}
+        for index, (ref, size) in enumerate(wanted.items()):
+            start = index * metrics.COMMANDS
+            if columns := metrics.columns(replies[start : start + metrics.COMMANDS], now, size):
+                found[ref] = by_minute(now, *columns)
+        return found
+
+    def _recorded(self, wanted: Mapping[QueueRef, int], now: int) -> dict[QueueRef, dict[int, Tally]]:
+        """What was recorded of minutes before the newest one, which is known without asking."""
+        behind = [ref for ref, size in wanted.items() if size > 1]
+        if not behind:
+            return {}
+        newest, size = now // MINUTE - 1, max(wanted[ref] for ref in behind)
+        return history.cells(self._registry.state(), MINUTES, behind, newest - size + 1, newest - 1)
+
+    def _write(self, pipeline: redis.client.Pipeline, grown: Mapping[QueueRef, Total], gone: Iterable[QueueRef]) -> int:
+        pipeline.multi()
+        if grown:
+            pipeline.hset(state.TOTALS, mapping={totals.field(ref): total.encode() for ref, total in grown.items()})
+        for ref in gone:
+            pipeline.hdel(state.TOTALS, totals.field(ref))
+            self._written.pop(ref, None)
+        try:
+            pipeline.execute()
+        except redis.WatchError:
+            return 0
+        self._written |= grown
+        return len(grown)
+
+
+def _minutes(newest: int, size: int, library: _Cells, recorded: _Cells) -> Iterable[Tally]:
+    for minute in range(newest - size + 1, newest + 1):
+        yield library.get(minute, UNKNOWN).at_least(recorded.get(minute, UNKNOWN))
+
+
+def _parts(missing: Mapping[QueueRef, int]) -> Iterator[dict[QueueRef, int]]:
+    """After a long pause a thousand queues miss a day each: not all of it at once. Those that miss most come last."""
+    part: dict[QueueRef, int] = {}
+    for ref, size in sorted(missing.items(), key=lambda one: one[1]):
+        if part and (len(part) + 1) * size > AT_ONCE:
+            yield part
+            part = {}
+        part[ref] = size
+    if part:
+        yield part

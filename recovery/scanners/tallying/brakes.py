@@ -1,0 +1,87 @@
+"""What the brakes say: stores that are held, budgets and breakers. Rows that did not change are not read again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from django.db.models import QuerySet
+
+from recovery.config import Config
+from recovery.domain.ages import HOUR
+from recovery.domain.breaker import Breaker, Stage
+from recovery.domain.purse import Purse
+from recovery.domain.refs import QueueRef
+from recovery.domain.tallies import Breakers, Spending
+from recovery.models import BrakeState
+from recovery.reads import brake_rows
+from recovery.reads.brake_rows import BREAKER, BUDGET, STORE, Kind
+
+T = TypeVar("T")
+
+READ = 2_000  # rows of a kind, those written last
+AT_ONCE = 400  # of them in one query
+_SPENT_FOR = HOUR  # a budget that nobody touched for so long is whole, and says nothing
+
+
+class Rows(Generic[T]):
+    """The values of one kind by their rows, kept from one look to the next."""
+
+    def __init__(self, kind: Kind[T]) -> None:
+        self._kind = kind
+        self._held: dict[int, tuple[int, QueueRef, T]] = {}
+
+    def values(self, rows: QuerySet[BrakeState]) -> Iterator[tuple[QueueRef, T]]:
+        """Of these rows. Raises Error of the database."""
+        newest = dict(rows.order_by("-at").values_list("pk", "version")[:READ])
+        self._held = {key: held for key, held in self._held.items() if newest.get(key) == held[0]}
+        changed = [key for key in newest if key not in self._held]
+        for start in range(0, len(changed), AT_ONCE):
+            for row in rows.filter(pk__in=changed[start : start + AT_ONCE]):
+                self._held[row.pk] = row.version, brake_rows.place_of(row).queue, self._decoded(row)
+        for _, queue, value in self._held.values():
+            yield queue, value
+
+    def _decoded(self, row: BrakeState) -> T:
+        return brake_rows.decoded(self._kind, row).value
+
+
+class Brakes:
+    def __init__(self, config: Config) -> None:
+        self._deployments = frozenset(deployment.name for deployment in config.deployments)
+        self._stores = Rows(STORE)
+        self._budgets: Rows[Purse] = Rows(BUDGET)
+        self._breakers: Rows[Breaker] = Rows(BREAKER)
+
+    def held(self, now: int) -> tuple[str, ...]:
+        stores = self._stores.values(_of(STORE))
+        return tuple(
+            sorted(
+                ref.deployment for ref, brake in stores if ref.deployment in self._deployments and brake.holding(now)
+            )
+        )
+
+    def spending(self, now: int) -> tuple[Spending, ...]:
+        lately = self._budgets.values(_of(BUDGET).filter(at__gt=now - _SPENT_FOR))
+        return tuple(sorted((_spending(queue, purse, now) for queue, purse in lately), key=lambda one: one.queue))
+
+    def breakers(self, now: int) -> tuple[Breakers, ...]:
+        """Of queues that have any with something to say."""
+        stages: dict[QueueRef, Counter[Stage]] = {}
+        for queue, breaker in self._breakers.values(_of(BREAKER)):
+            if not breaker.is_idle(now):
+                stages.setdefault(queue, Counter())[breaker.stage(now)] += 1
+        return tuple(
+            Breakers(queue, found[Stage.CLOSED], found[Stage.OPEN], found[Stage.HALF_OPEN])
+            for queue, found in sorted(stages.items())
+        )
+
+
+def _of(kind: Kind[Any]) -> QuerySet[BrakeState]:
+    return brake_rows.of(kind)
+
+
+def _spending(queue: QueueRef, purse: Purse, now: int) -> Spending:
+    budget = purse.found(now, purse.limit).budget
+    return Spending(queue, budget.spent(now), purse.limit.per_minute)

@@ -1,0 +1,43 @@
+"""How many jobs of each queue wait for a person because they were orphaned too often.
+
+That takes all incidents there are, so it is counted once a minute, and only when anything has changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from django.db.models import Count, Max
+
+from recovery.domain.ages import MINUTE
+from recovery.domain.refs import QueueRef
+from recovery.models import Incident
+from recovery.reads import brake_rows, incidents
+from recovery.reads.brake_rows import PARDON
+
+_Sign = tuple[object, ...]
+
+
+class Poison:
+    def __init__(self) -> None:
+        self._sign: _Sign = ()
+        self._counted_at = 0
+        self._jobs: Mapping[QueueRef, int] = {}
+
+    def jobs(self, now: int) -> Mapping[QueueRef, int]:
+        """Raises Error of the database."""
+        if 0 <= now - self._counted_at < MINUTE:
+            return self._jobs
+        sign = _sign()
+        if sign != self._sign:
+            self._jobs = Counter(queue for queue, _ in incidents.poisonous(now))
+        self._sign, self._counted_at = sign, now
+        return self._jobs
+
+
+def _sign() -> _Sign:
+    """Changes with every incident that is opened, proven or closed, and with every pardon."""
+    rows = Incident.objects.aggregate(Max("id"), Max("closed_at"), Max("proven_at"), Count("proven_at"))
+    pardons = brake_rows.of(PARDON).aggregate(Count("id"), Max("at"), Max("version"))
+    return (*rows.values(), *pardons.values())

@@ -1,0 +1,210 @@
+"""What the leader counts in the database: nothing twice, nothing missed, and little asked when nothing is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.actions import audit, brakes
+from recovery.actions.brakes import End, Going
+from recovery.actions.release import release
+from recovery.connections import state
+from recovery.connections.registry import Registry
+from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
+from recovery.domain.ages import DAY, HOUR, MINUTE, SECOND
+from recovery.domain.breaker import ENOUGH, Ended
+from recovery.domain.budget import Limit
+from recovery.domain.chain import job_key
+from recovery.domain.jobs import State
+from recovery.domain.refs import QueueRef
+from recovery.domain.tallies import BOUNDS, Breakers, Durations, Spending, Tallies
+from recovery.models import Incident
+from recovery.reads import tallies
+from recovery.scanners.tallying import acts
+from recovery.scanners.tallying.tally import Tallier
+from tests.stores import Store
+from tests.watching import config_of, now_ms
+
+NOW = 1_800_000_000_000
+MAIL, ODD = QueueRef("main", "bull:mail"), QueueRef("main", "bull:\udcff")
+pytestmark = pytest.mark.django_db(transaction=True)
+Queries = Callable[[int], AbstractContextManager[Any]]
+
+
+@pytest.fixture
+def registry(tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[Registry]:
+    registry = Registry(config_of(tmp_path, state_store, {"main": valkey}))
+    yield registry
+    registry.close()
+
+
+def incident(
+    closed_at: int | None,
+    took: int,
+    by: str = "watchdog",
+    job: str = "1",
+    queue: QueueRef = MAIL,
+    *,
+    proven: bool = True,
+) -> None:
+    end = closed_at or NOW
+    Incident.objects.create(
+        deployment=queue.deployment,
+        base=queue.slug,
+        job=job_key(job),
+        kind="orphan",
+        opened_at=end - took,
+        proven_at=end - took if proven else None,
+        closed_at=closed_at,
+        resolved_by=by if closed_at else "",
+    )
+
+
+def act(*outcomes: Outcome, kind: str = "person", what: Act = Act.REQUEUE) -> None:
+    ids = [str(number) for number in range(len(outcomes))]
+    seen = tuple(Seen(id, State.ACTIVE) for id in ids)
+    order = Order(what, MAIL, Actor(kind, "ada"), "it hung", seen)
+    intent = audit.write_intent(order, {}, ids)
+    audit.write_outcome(intent, order, {}, dict(zip(ids, outcomes, strict=True)))
+
+
+def counted(found: Durations | None) -> int:
+    return sum(found.counts) if found else 0
+
+
+def test_durations_are_counted_by_who_resolved_the_incident(registry: Registry) -> None:
+    for took in (400, 5_000, 61_000, 3 * DAY, -9):
+        incident(NOW - 2 * HOUR, took)
+    incident(NOW - MINUTE, 12_000, "operator")
+    incident(NOW - MINUTE, 12_000, proven=False)
+    incident(None, 5_000)
+    found = Tallier(registry).run(NOW)
+    took = dict(zip((*BOUNDS, "more"), found.durations["watchdog"].counts, strict=True))
+    assert {bound: count for bound, count in took.items() if count} == {1: 2, 5: 1, 120: 1, "more": 1}
+    assert found.durations["watchdog"].total_ms == 400 + 5_000 + 61_000 + 3 * DAY
+    assert counted(found.durations["operator"]) == 1
+    assert found.open == {"main": 1}
+
+
+def test_what_is_settled_is_not_counted_again_and_what_is_pruned_stays(registry: Registry) -> None:
+    for minutes in range(0, 180, 7):
+        incident(NOW + minutes * MINUTE, 5_000, job=str(minutes))
+    for minutes in range(0, 240, 13):
+        now = NOW + minutes * MINUTE
+        seen = Incident.objects.filter(closed_at__lte=now).count()
+        Incident.objects.filter(closed_at__gt=now).update(proven_at=None)  # not yet
+        found = Tallier(registry).run(now)
+        Incident.objects.filter(closed_at__gt=now).update(proven_at=1)
+        assert counted(found.durations.get("watchdog")) == seen, minutes
+    Tallier(registry).run(NOW + 5 * HOUR)
+    Incident.objects.all().delete()
+    assert counted(Tallier(registry).run(NOW + 6 * HOUR).durations["watchdog"]) == 26
+
+
+def test_an_end_that_was_proven_late_is_counted(registry: Registry) -> None:
+    one = Tallier(registry)
+    one.run(NOW)
+    incident(NOW - 40 * MINUTE, 5_000)
+    assert counted(one.run(NOW + MINUTE).durations["watchdog"]) == 1
+
+
+def test_actions_are_counted_by_act_outcome_and_who_did_it(registry: Registry) -> None:
+    act(Outcome.DONE, Outcome.DONE, Outcome.REFUSED)
+    act(Outcome.DONE, kind="scanner", what=Act.RETRY)
+    audit.write_intent(Order(Act.FAIL, MAIL, Actor("shell", "ada"), "x", (Seen("9", State.ACTIVE),)), {}, ["9"])
+    audit.note(Actor("person", "ada"), "sign in")
+    one = Tallier(registry)
+    expected = {
+        ("requeue", "done", "person"): 2,
+        ("requeue", "refused", "person"): 1,
+        ("retry", "done", "scanner"): 1,
+    }
+    assert one.run(NOW).acts == expected
+    assert one.run(NOW + 15 * SECOND).acts == expected
+    act(Outcome.DONE, kind="scanner", what=Act.RETRY)
+    other = Tallier(registry)
+    assert other.run(NOW + 30 * SECOND).acts == expected | {("retry", "done", "scanner"): 2}
+
+
+def test_a_long_audit_is_read_in_steps_and_only_its_end_when_nothing_was_counted(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, small in (("FIRST", 12), ("AT_ONCE", 3), ("MOST", 2)):
+        monkeypatch.setattr(acts, name, small)
+    for _ in range(10):
+        act(Outcome.DONE)
+    one = Tallier(registry)
+    assert [sum(one.run(NOW + step).acts.values()) for step in range(3)] == [3, 6, 6]
+
+
+def test_what_cannot_be_published_is_counted_the_next_time(registry: Registry, state_store: Store) -> None:
+    one = Tallier(registry, may=lambda: False)
+    act(Outcome.DONE)
+    one.run(NOW)
+    assert state_store.client.get(state.TALLIES) is None
+    found = Tallier(registry).run(NOW + SECOND)
+    assert sum(found.acts.values()) == 1
+    assert tallies.fetch(state_store.client) == found
+
+
+def test_brakes_are_told_as_they_are_now(registry: Registry) -> None:
+    ids = [str(number) for number in range(ENOUGH)]
+    brakes.relaunched(ODD, dict.fromkeys(ids, Going("no route to host")), NOW)
+    brakes.settled(ODD, dict.fromkeys(ids, End(Ended.FAILED, "no route to host")), NOW)
+    brakes.take(ODD, 7, Limit(10), NOW)
+    one = Tallier(registry)
+    found = one.run(NOW + SECOND)
+    assert found.breakers == (Breakers(ODD, open=2),)  # of its error, and of all
+    assert found.spending == (Spending(ODD, 7, 10),)
+    later = one.run(NOW + 30 * MINUTE)
+    assert later.breakers == (Breakers(ODD, half_open=2),)
+    assert later.spending == (Spending(ODD, 0, 10),)
+    brakes.take(ODD, 2, Limit(10), NOW + 30 * MINUTE)
+    assert one.run(NOW + 30 * MINUTE + SECOND).spending == (Spending(ODD, 2, 10),)
+
+
+def test_poison_is_counted_until_a_person_forgives_it(registry: Registry) -> None:
+    now = now_ms()
+    for number in range(3):
+        incident(now - number * HOUR - MINUTE, 5_000, queue=ODD)
+    incident(now, 5_000, job="2", queue=ODD)
+    one = Tallier(registry)
+    assert one.run(now).poison == {ODD: 1}
+    release(Actor("person", "ada", may_bulk=True), "poison", ODD.deployment, ODD.base, job_key("1"), "it is mended")
+    assert one.run(now + SECOND).poison == {ODD: 1}  # once a minute
+    assert one.run(now + MINUTE).poison == {}
+
+
+def test_when_nothing_is_new_little_is_asked(registry: Registry, django_assert_max_num_queries: Queries) -> None:
+    for number in range(20):
+        incident(NOW - 3 * HOUR, 5_000, job=str(number))
+        act(Outcome.DONE)
+        brakes.take(QueueRef("main", f"bull:{number}"), 1, Limit(10), NOW)
+    one = Tallier(registry)
+    one.run(NOW)
+    with django_assert_max_num_queries(8) as asked:
+        one.run(NOW + 15 * SECOND)
+    assert not [query["sql"] for query in asked.captured_queries if '"recovery_brakestate"."state"' in query["sql"]]
+
+
+def test_everything_survives_the_way_through_the_store() -> None:
+    found = Tallies(
+        at=1,
+        until=2,
+        audited=3,
+        settled={"": Durations((1,) * (len(BOUNDS) + 1), 5)},
+        durations={"watchdog": Durations()},
+        acts={("fail", "done", "token"): 3},
+        open={"main": 1},
+        held=("main",),
+        spending=(Spending(ODD, 1, 2),),
+        breakers=(Breakers(ODD, 1, 2, 3),),
+        poison={ODD: 4},
+    )
+    assert tallies.decode(tallies.encode(found)) == found
+    assert tallies.decode(b"[]") is None
+    assert tallies.decode(b"x") is None
