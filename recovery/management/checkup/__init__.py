@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from recovery import config as configuration
 from recovery.connections.registry import Registry
 from recovery.errors import ConfigError
-from recovery.management.checkup import databases, home, queues, state
+from recovery.management.checkup import alerts, databases, home, nodes, queues, state
 from recovery.management.checkup.findings import Finding, Level, wrong
 
 __all__ = ["Finding", "Level", "examine"]
@@ -28,5 +28,7 @@ def examine() -> Iterator[Finding]:
         yield from state.store(registry)
         yield from queues.deployments(registry)
         yield from databases.databases(registry)
+        yield from nodes.nodes(config)
+        yield from alerts.alerts(config)
     finally:
         registry.close()

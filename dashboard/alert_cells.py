@@ -1,0 +1,102 @@
+"""Alerts and their channels as the page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from recovery.domain.ages import age
+from recovery.domain.alerts import Alert, Event, Kind, Terms
+from recovery.domain.channels import Alerting, Channel
+from recovery.reads.outlets import Outlet
+
+TITLES = {
+    Kind.ABANDONED: "Abandoned jobs",
+    Kind.POISON: "Poison",
+    Kind.BREAKER: "Breaker open",
+    Kind.BRAKE: "Redis brake holds",
+    Kind.GATE: "Gate closed",
+    Kind.UNREADABLE: "Cannot be read",
+    Kind.SCHEDULER: "No scheduler",
+}
+_TOLD = {
+    Event.FIRING: "told",
+    Event.WORSE: "told that it got worse",
+    Event.REMINDER: "reminded",
+    Event.RESOLVED: "told that it is over",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one channel has heard of an alert; `at` None: nothing yet."""
+
+    channel: str
+    words: str
+    at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    alert: Alert
+    title: str
+    lasted: str
+    told: tuple[Told, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One channel. `outlet` None: how it fares is not known."""
+
+    channel: Channel
+    outlet: Outlet | None
+    state: str
+    words: str
+    kinds: str
+
+
+def firing(alerts: Sequence[Alert], alerting: Alerting, now: int) -> list[Line]:
+    """With the channels that will hear of each and have not."""
+    return [_line(alert, _of_all(alert, alerting), now) for alert in alerts]
+
+
+def over(alerts: Sequence[Alert]) -> list[Line]:
+    """With the channels that have heard of it."""
+    return [_line(alert, sorted(alert.heard), alert.resolved_at or alert.seen_at) for alert in alerts]
+
+
+def cards(alerting: Alerting, outlets: Mapping[str, Outlet] | None) -> list[Card]:
+    """`outlets` None: the state store does not answer."""
+    return [_card(channel, alerting.terms, outlets) for channel in alerting.channels]
+
+
+def _of_all(alert: Alert, alerting: Alerting) -> list[str]:
+    wanted = {channel.name for channel in alerting.channels if alert.kind in channel.kinds}
+    return sorted(wanted | set(alert.heard))
+
+
+def _line(alert: Alert, channels: Sequence[str], end: int) -> Line:
+    return Line(alert, TITLES[alert.kind], age(end - alert.since), tuple(_told(alert, name) for name in channels))
+
+
+def _told(alert: Alert, name: str) -> Told:
+    heard = alert.by(name)
+    if heard.trying is not None:
+        return Told(name, "is being told", None)
+    return Told(name, _TOLD[heard.event], heard.at) if heard.event in _TOLD else Told(name, "not told yet", None)
+
+
+def _card(channel: Channel, terms: Terms, outlets: Mapping[str, Outlet] | None) -> Card:
+    outlet = outlets.get(channel.name, Outlet()) if outlets is not None else None
+    state, words = _state(outlet)
+    wanted = [TITLES[kind].lower() for kind in Kind if kind in channel.kinds & terms.kinds]
+    kinds = "everything" if len(wanted) == len(Kind) else ", ".join(wanted)
+    return Card(channel, outlet, state, words, kinds)
+
+
+def _state(outlet: Outlet | None) -> tuple[str, str]:
+    if outlet is None:
+        return "unknown", "unknown"
+    if outlet.is_failing:
+        return "failing", "failing"
+    return ("works", "works") if outlet.told_at is not None else ("paused", "not tried yet")

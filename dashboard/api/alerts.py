@@ -1,0 +1,91 @@
+"""/alerts: what is wrong enough to be told, and how the channels fare."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+
+from dashboard.api.caller import guarded
+from dashboard.scopes import Scope
+from dashboard.views.alerts import known_outlets
+from recovery import config
+from recovery.domain import alerts as domain
+from recovery.domain.alerts import Kind
+from recovery.reads import alerts as reads
+
+router = Router(tags=["Alerts"])
+
+
+class Told(Schema):
+    """What one channel was told last of an alert."""
+
+    channel: str
+    event: str
+    at: int
+
+
+class Alert(Schema):
+    """One trouble, from when it began until it is over."""
+
+    id: int
+    kind: Kind
+    key: str = Field(description="What it is about; there is one open alert each.")
+    words: str
+    size: int = Field(description="How many jobs, queues or breakers.")
+    since: int
+    resolved_at: int | None
+    link: str = Field(description="A page of this site.")
+    told: list[Told]
+
+    @classmethod
+    def of(cls, alert: domain.Alert) -> Alert:
+        same = {name: getattr(alert, name) for name in ("kind", "key", "words", "size", "since", "resolved_at", "link")}
+        told = [
+            Told(channel=name, event=heard.event.value, at=heard.at)
+            for name, heard in alert.heard.items()
+            if heard.event
+        ]
+        return cls(id=alert.number or 0, told=told, **same)
+
+
+class Channel(Schema):
+    """Where messages go."""
+
+    name: str
+    medium: str
+    target: str = Field(description="As much of the address as may be seen.")
+    told_at: int | None
+    failed_at: int | None
+    trouble: str | None
+
+
+class Alerts(Schema):
+    """Newest first; at most two hundred of each."""
+
+    firing: list[Alert]
+    over: list[Alert]
+    channels: list[Channel]
+    channels_known: bool = Field(description="false: the state store does not answer, so nobody knows how they fare.")
+
+
+@router.get("/alerts", **guarded(Scope.READ), response=Alerts, url_name="alerts", summary="Alerts")
+def alerts(request: HttpRequest) -> Alerts:
+    """What is wrong now, what was, and whether the channels take what they are told."""
+    alerting, fares = config.current().alerting, known_outlets()
+    return Alerts(
+        firing=[Alert.of(one) for one in reads.firing(alerting.terms)],
+        over=[Alert.of(one) for one in reads.lately(alerting.terms)],
+        channels=[
+            Channel(
+                name=channel.name,
+                medium=channel.medium,
+                target=channel.target,
+                told_at=outlet.told_at if outlet else None,
+                failed_at=outlet.failed_at if outlet else None,
+                trouble=(outlet.trouble or None) if outlet else None,
+            )
+            for channel in alerting.channels
+            for outlet in [(fares or {}).get(channel.name)]
+        ],
+        channels_known=fares is not None,
+    )

@@ -1,0 +1,125 @@
+"""That nobody leads is told by who notices: a web process. It needs neither a scheduler nor, if need be, a database.
+
+One of several web processes tells, which is settled in the state store; while that is away, in the database; and while
+both are away each of them tells, because nobody could know of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+
+from django.db import Error, connections
+
+from dashboard.live.image import Health, Image
+from recovery.config import Config
+from recovery.connections import faults, state
+from recovery.connections.registry import registry
+from recovery.domain.alerts import Finding, Kind, Look
+from recovery.errors import UnstallError
+from recovery.scanners.alerting.book import Book, Memory, Rows
+from recovery.scanners.alerting.desk import Desk, sender_of
+from recovery.scanners.alerting.outlets import Outlets
+
+log = logging.getLogger(__name__)
+
+EVERY = 5.0  # seconds
+CLAIM_MS = 20_000  # several looks; whoever claimed it may have ended
+KINDS = frozenset((Kind.SCHEDULER,))
+_NONE = "No scheduler runs: nothing is read, recovered, or told of anything else."
+_UNLED = "A scheduler runs but cannot lead, because the database does not answer it: nothing is recorded or recovered."
+_BLIND = "The state store does not answer, so nobody can tell whether a scheduler runs:"
+
+
+class Vigil:
+    """Of one web process. `look` blocks; one thread at a time."""
+
+    def __init__(self, config: Config, image: Image) -> None:
+        self._image = image
+        self._is_wanted = bool(config.alerting.channels) and Kind.SCHEDULER in config.alerting.terms.kinds
+        self._desk = Desk(sender_of(config), Outlets(lambda: registry().state()), lambda: not self._is_stopping)
+        self._rows = Rows(KINDS)
+        self._memory = Memory()
+        self._is_cut_off = False  # from the database: the book is the one in memory
+        self._me = secrets.token_hex(8)
+        self._since: int | None = None
+        self._is_stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._is_wanted:
+            self._task = asyncio.create_task(self._run(), name="vigil")
+
+    async def stop(self) -> None:
+        """A message that is on its way is not waited for here."""
+        self._is_stopping = True
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            now = int(time.time() * 1000)
+            try:
+                await asyncio.to_thread(self.look, now, self._image.health(now))
+            except Exception:  # whatever it is, the next look goes on
+                log.exception("whether somebody leads cannot be told")
+
+    def look(self, now: int, health: Health) -> int:
+        """How many messages were taken."""
+        try:
+            found = self._found(now, health)
+            return self._desk.run(self._book(), found) if self._is_mine() else 0
+        except Error as error:
+            log.warning("alerts cannot be kept: the database said %s", type(error).__name__)
+            return 0
+        finally:
+            connections.close_all()  # of this thread
+
+    def _found(self, now: int, health: Health) -> Look:
+        words = _words(health)
+        if words is None:
+            return Look(now, known=frozenset())
+        self._since = None if not words else now if self._since is None else self._since
+        finding = Finding(Kind.SCHEDULER, "scheduler", words, "/scanners", since=self._since)
+        return Look(now, (finding,) if words else (), KINDS)
+
+    def _book(self) -> Book:
+        """The database, or what was last seen there."""
+        try:
+            if self._is_cut_off:
+                self._memory.hand_over(self._rows)
+            self._memory = Memory(self._rows.standing())
+        except Error:
+            self._is_cut_off = True
+            return self._memory
+        self._is_cut_off = False
+        return self._rows
+
+    def _is_mine(self) -> bool:
+        """Nobody else tells. Whoever cannot be asked is no reason to keep silent."""
+        try:
+            store = registry().state()
+            with faults.guarded(store):
+                if store.set(state.TELLER, self._me, nx=True, px=CLAIM_MS):
+                    return True
+                is_mine = store.get(state.TELLER) == self._me.encode()
+                if is_mine:
+                    store.pexpire(state.TELLER, CLAIM_MS)
+                return is_mine
+        except UnstallError:
+            return True
+
+
+def _words(health: Health) -> str | None:
+    """ "": somebody leads. None: nobody has looked yet."""
+    if health.error:
+        return f"{_BLIND} {health.error}"
+    if health.scheduler_alive is None:
+        return None
+    if not health.scheduler_alive:
+        return _NONE
+    return _UNLED if health.is_unled else ""

@@ -1,0 +1,111 @@
+"""A message as mail, by one SMTP server."""
+
+from __future__ import annotations
+
+import smtplib
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import format_datetime, parseaddr
+
+from recovery.connections.faults import from_system
+from recovery.connections.outbound import Lifeline
+from recovery.domain import messages, redact
+from recovery.domain.channels import Encryption, Mail
+from recovery.domain.messages import Message
+from recovery.domain.refs import shown
+from recovery.errors import NotDelivered
+
+_SAID = 200  # characters of what the server says
+_SUBJECT = 180  # characters
+
+
+class _Line(smtplib.SMTP):
+    """Its connection is in the lifeline from the first byte on; smtplib knows TLS from the start only without it."""
+
+    def __init__(self, mail: Mail, seconds: float, lifeline: Lifeline) -> None:
+        self._mail = mail
+        self._lifeline = lifeline
+        # Its own default asks a name server who we are, which may take longer than all the rest.
+        super().__init__(mail.host, mail.port, local_hostname=socket.gethostname() or "localhost", timeout=seconds)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        connected = socket.create_connection((host, port), timeout)
+        self._lifeline.hold(connected)
+        if self._mail.encryption is Encryption.TLS:
+            return _trusted(self._mail.ca).wrap_socket(connected, server_hostname=host)
+        return connected
+
+
+def reach(mail: Mail, seconds: float, lifeline: Lifeline) -> str:
+    """Everything but a letter. Raises NotDelivered."""
+    with _translated(mail), closing(_Line(mail, seconds, lifeline)) as line:
+        _enter(line, mail)
+    return ""
+
+
+def send(mail: Mail, told: Message, seconds: float, lifeline: Lifeline) -> str:
+    """What went wrong on the way though it was taken, else "". Raises NotDelivered."""
+    letter = _letter(mail, told)
+    with _translated(mail), closing(_Line(mail, seconds, lifeline)) as line:
+        _enter(line, mail)
+        with _translated(mail, may_have=True):  # until it says that it has it, nobody can tell
+            refused = line.send_message(letter)
+        with suppress(smtplib.SMTPException, OSError):  # it has it, however it parts from us
+            line.quit()
+    return f"It takes no mail for {', '.join(sorted(refused))}." if refused else ""
+
+
+@contextmanager
+def _translated(mail: Mail, *, may_have: bool = False) -> Iterator[None]:
+    """What it says itself is sure: then it has taken nothing."""
+    try:
+        yield
+    except smtplib.SMTPResponseException as error:
+        raise NotDelivered(f"It answers {error.smtp_code}: {_plain(error.smtp_error)}") from error
+    except smtplib.SMTPRecipientsRefused as error:
+        raise NotDelivered("It takes no mail for any of the recipients.") from error
+    except smtplib.SMTPNotSupportedError as error:
+        raise NotDelivered(f"It cannot do what is configured: {_plain(str(error))}") from error
+    except smtplib.SMTPException as error:
+        raise NotDelivered("It closed the connection, or does not speak SMTP.", may_have=may_have) from error
+    except (OSError, ValueError) as error:
+        raise NotDelivered(_words(error, mail), may_have=may_have) from error
+
+
+def _enter(line: smtplib.SMTP, mail: Mail) -> None:
+    if mail.encryption is Encryption.STARTTLS:
+        line.starttls(context=_trusted(mail.ca))
+    if mail.username:
+        line.login(mail.username, mail.password)
+
+
+def _trusted(ca: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca or None)
+
+
+def _letter(mail: Mail, told: Message) -> EmailMessage:
+    letter = EmailMessage()
+    letter["From"] = mail.sender
+    letter["To"] = ", ".join(mail.to)
+    letter["Subject"] = told.title if len(told.title) <= _SUBJECT else f"{told.title[: _SUBJECT - 1]}…"
+    letter["Date"] = format_datetime(datetime.fromtimestamp(told.at / 1000, UTC))
+    letter["Message-ID"] = f"<{told.id}@{parseaddr(mail.sender)[1].rpartition('@')[2]}>"
+    letter["Auto-Submitted"] = "auto-generated"  # no answer of somebody's holiday
+    letter.set_content(messages.text(told))
+    return letter
+
+
+def _words(error: Exception, mail: Mail) -> str:
+    if isinstance(error, OSError):
+        return f"{from_system(error, mail.server).reason.capitalize()}."
+    return f"It cannot be sent ({type(error).__name__})."
+
+
+def _plain(said: bytes | str) -> str:
+    """A stranger's text."""
+    words = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    return shown(redact.text(" ".join(words.split())))[:_SAID]

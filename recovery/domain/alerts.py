@@ -1,0 +1,204 @@
+"""What somebody is to be told of: each trouble from when it began until it is over, and what each channel heard of it.
+
+Pure: what a look found comes in, the alerts as they are after it come out, and what of it is news to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from hashlib import sha256
+
+from recovery.domain import redact
+from recovery.domain.ages import DAY, MINUTE, SECOND
+from recovery.domain.refs import raw, shown
+
+WORDS_LIMIT = 500  # characters: what fits on a phone's lock screen is far less
+KEY_LIMIT = 200  # characters of what an alert is about; a longer one is told by its digest
+WORSE = 2  # times as many jobs as were told of: so many messages at most as their number has binary digits
+WORSE_AFTER = MINUTE
+# An attempt ends within five seconds. Whoever began one this long ago has died over it, and nobody knows how it ended.
+TRYING_FOR = 15 * SECOND
+GIVE_UP = DAY  # ms after its end: whoever has not heard of it by then need not
+
+
+class Kind(StrEnum):
+    """What may be told."""
+
+    ABANDONED = "abandoned"  # jobs that nothing will rescue
+    POISON = "poison"  # jobs that only a person touches
+    BREAKER = "breaker"
+    BRAKE = "brake"  # the Redis brake holds
+    GATE = "gate"  # closed for long
+    UNREADABLE = "unreadable"  # a deployment, or queues of it
+    SCHEDULER = "scheduler"  # nobody leads: told by the web processes
+
+
+class Event(StrEnum):
+    """What a message says of an alert."""
+
+    FIRING = "firing"
+    WORSE = "worse"
+    REMINDER = "reminder"
+    RESOLVED = "resolved"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Milliseconds. `again` None: nobody is reminded. `most`: messages of one channel in any minute."""
+
+    kinds: frozenset[Kind] = frozenset(Kind)
+    after: int = 30 * SECOND
+    gate_after: int = 10 * MINUTE
+    calm: int = MINUTE
+    again: int | None = 240 * MINUTE
+    most: int = 10
+
+    def after_of(self, kind: Kind) -> int:
+        """How long it has to last. A lease that changes hands takes some seconds, and is no news."""
+        if kind is Kind.GATE:
+            return self.gate_after
+        return max(self.after, 30 * SECOND) if kind is Kind.SCHEDULER else self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One trouble as a look saw it. `key`: what it is about; a deployment comes first. `link`: a page of ours."""
+
+    kind: Kind
+    key: str
+    words: str
+    link: str
+    size: int = 1
+    since: int | None = None  # None: nobody knows, so since this look
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`known`: kinds that could be looked at. Of `silent` deployments and `unseen` gates nothing is known right now.
+
+    What is not known is neither new nor over.
+    """
+
+    at: int
+    findings: tuple[Finding, ...] = ()
+    known: frozenset[Kind] = frozenset(Kind)
+    silent: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+
+    def knows(self, kind: Kind, key: str) -> bool:
+        if kind is Kind.GATE:
+            return kind in self.known and key not in self.unseen
+        return kind in self.known and (kind is Kind.UNREADABLE or key.partition("/")[0] not in self.silent)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What one channel was told last. `trying`: since when somebody is at telling it the next thing."""
+
+    event: Event | None = None
+    at: int = 0
+    size: int = 0
+    count: int = 0  # messages until now
+    trying: int | None = None
+
+    @property
+    def may_know(self) -> bool:
+        """An attempt whose end nobody knows may have arrived."""
+        return self.trying is not None or self.event not in (None, Event.RESOLVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One trouble. `number`: its row; None while it has none."""
+
+    kind: Kind
+    key: str
+    words: str
+    link: str
+    size: int
+    since: int
+    seen_at: int
+    resolved_at: int | None = None
+    heard: Mapping[str, Heard] = field(default_factory=dict, hash=False)
+    number: int | None = None
+
+    def is_ripe(self, terms: Terms) -> bool:
+        """It was seen for long enough to be told."""
+        return self.seen_at - self.since >= terms.after_of(self.kind)
+
+    def by(self, channel: str) -> Heard:
+        return self.heard.get(channel, Heard())
+
+    def with_heard(self, channel: str, heard: Heard) -> Alert:
+        return replace(self, heard={**self.heard, channel: heard})
+
+    def told(self, channel: str, event: Event, at: int) -> Alert:
+        return self.with_heard(channel, Heard(event, at, self.size, self.by(channel).count + 1))
+
+    def name(self, channel: str) -> str:
+        """Of the next message about it. The same for one that is sent once more, so that a receiver can tell."""
+        digest = sha256(raw(f"{self.kind} {self.key}")).hexdigest()[:12]
+        return f"{digest}.{self.since}.{self.by(channel).count + 1}"
+
+
+def short(key: str) -> str:
+    """Fit for the database, whatever names are in it."""
+    said = shown(key)
+    return said if len(said) <= KEY_LIMIT else f"{said[:KEY_LIMIT]}~{sha256(raw(key)).hexdigest()[:32]}"
+
+
+def plain(words: str) -> str:
+    """Without secrets, in one line, and of bounded length."""
+    said = shown(redact.text(" ".join(words.split())))
+    return said if len(said) <= WORDS_LIMIT else f"{said[: WORDS_LIMIT - 1]}…"
+
+
+def after_look(standing: Iterable[Alert], look: Look, terms: Terms, began: int) -> Iterator[Alert]:
+    """All alerts that are there after a look. `began`: since when whoever looks has been looking.
+
+    One is over when it was not seen for a while, and somebody has looked all the while.
+    """
+    found = {(one.kind, short(one.key)): one for one in look.findings if one.kind in terms.kinds}
+    for alert in standing:
+        seen = found.pop((alert.kind, alert.key), None) if alert.resolved_at is None else None
+        yield _seen(alert, seen, look.at) if seen else _missed(alert, look, terms, began)
+    for (_, key), one in found.items():
+        since = look.at if one.since is None else min(one.since, look.at)
+        yield Alert(one.kind, key, plain(one.words), one.link, one.size, since, look.at)
+
+
+def news(alert: Alert, channel: str, terms: Terms, at: int) -> Event | None:
+    """What this channel has to be told now."""
+    heard = alert.by(channel)
+    if alert.resolved_at is not None:
+        return Event.RESOLVED if heard.may_know and at - alert.resolved_at < GIVE_UP else None
+    if heard.event is None:
+        return Event.FIRING if alert.is_ripe(terms) else None
+    if alert.size >= WORSE * heard.size and at - heard.at >= WORSE_AFTER:
+        return Event.WORSE
+    if terms.again is not None and at - heard.at >= terms.again:
+        return Event.REMINDER
+    return None
+
+
+def is_free(heard: Heard, at: int) -> bool:
+    """Nobody is at telling this channel."""
+    return heard.trying is None or abs(at - heard.trying) >= TRYING_FOR
+
+
+def _seen(alert: Alert, found: Finding, at: int) -> Alert:
+    since = alert.since if found.since is None else min(alert.since, found.since)
+    return replace(alert, words=plain(found.words), link=found.link, size=found.size, since=since, seen_at=at)
+
+
+def _missed(alert: Alert, look: Look, terms: Terms, began: int) -> Alert:
+    if alert.resolved_at is not None:
+        return alert
+    is_dropped = alert.kind not in terms.kinds
+    missed_for = look.at - max(alert.seen_at, began)
+    if is_dropped or (look.knows(alert.kind, alert.key) and missed_for >= terms.calm):
+        return replace(alert, resolved_at=look.at)
+    return alert

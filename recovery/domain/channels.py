@@ -1,0 +1,91 @@
+"""Where messages go: a webhook, or e-mail. What of their addresses and secrets may be shown is said here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from recovery.domain.alerts import Kind, Terms
+
+EMAIL = "email"  # the name of the channel that is e-mail
+
+
+class Format(StrEnum):
+    """What a webhook understands."""
+
+    JSON = "json"
+    SLACK = "slack"
+
+
+class Encryption(StrEnum):
+    """How mail is sent."""
+
+    STARTTLS = "starttls"
+    TLS = "tls"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """`secret` "": messages are not signed. `ca`: the file of authorities to trust; "": those of the system."""
+
+    name: str
+    url: str = field(repr=False)  # of some receivers the path is the secret
+    format: Format = Format.JSON
+    header: str = "X-Unstall-Signature"
+    secret: str = field(default="", repr=False)
+    ca: str = ""
+    kinds: frozenset[Kind] = frozenset(Kind)
+
+    @property
+    def target(self) -> str:
+        """As much of the address as anybody may see."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+    @property
+    def medium(self) -> str:
+        return "Slack webhook" if self.format is Format.SLACK else "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """The one mail server, and who gets mail from it."""
+
+    host: str
+    port: int
+    encryption: Encryption
+    sender: str
+    to: tuple[str, ...]
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ca: str = ""
+    kinds: frozenset[Kind] = frozenset(Kind)
+    name: str = EMAIL
+
+    @property
+    def target(self) -> str:
+        return f"{', '.join(self.to)} by {self.server}"
+
+    @property
+    def server(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def medium(self) -> str:
+        return "e-mail"
+
+
+Channel = Webhook | Mail
+
+
+@dataclass(frozen=True, slots=True)
+class Alerting:
+    """What is told, and where to."""
+
+    terms: Terms = field(default_factory=Terms)
+    channels: tuple[Channel, ...] = ()
+
+    def channel(self, name: str) -> Channel | None:
+        return next((channel for channel in self.channels if channel.name == name), None)

@@ -1,0 +1,61 @@
+"""How each channel fares: when it last took a message, and what went wrong since. One hash of the state store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.domain.refs import text as name_of
+from recovery.domain.stored import count, text, whole_or_none
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """`trouble`: why the last attempt came to nothing, or what was odd about it. `tries`: failures in a row."""
+
+    told_at: int | None = None
+    failed_at: int | None = None
+    trouble: str = ""
+    tries: int = 0
+    due_at: int | None = None  # not before then is it tried again
+
+    @property
+    def is_failing(self) -> bool:
+        return self.tries > 0
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+def write(store: redis.Redis, channel: str, outlet: Outlet) -> None:
+    """Raises StoreError."""
+    with faults.guarded(store):
+        store.hset(state.OUTLETS, channel, outlet.encode())
+
+
+def read(store: redis.Redis) -> dict[str, Outlet]:
+    """Of every channel that was ever tried. Raises StoreError."""
+    with faults.guarded(store):
+        found = cast("Mapping[bytes, bytes]", store.hgetall(state.OUTLETS))
+    decoded = ((name_of(name), _decoded(packed)) for name, packed in found.items())
+    return {name: outlet for name, outlet in decoded if outlet}
+
+
+def _decoded(packed: bytes) -> Outlet | None:
+    """None for what another version wrote."""
+    try:
+        said: dict[str, Any] = json.loads(packed)
+        return Outlet(
+            whole_or_none(said["told_at"]),
+            whole_or_none(said["failed_at"]),
+            text(said["trouble"]),
+            count(said["tries"]),
+            whole_or_none(said["due_at"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

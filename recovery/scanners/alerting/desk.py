@@ -1,0 +1,154 @@
+"""Keeps the alerts and tells the channels: each thing once, what fails again and again later, and never too much.
+
+1. What a look found is laid over the alerts that stand. 2. What has changed of them is kept. 3. Each channel is told
+what is news to it: one message an alert, or a single digest when more is due than it takes within a minute. 4. What is
+over and known to be over is laid aside.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.config import Config
+from recovery.connections import channels
+from recovery.domain import messages
+from recovery.domain.ages import SECOND
+from recovery.domain.alerts import Alert, Event, Kind, Look, after_look, is_free, news
+from recovery.domain.channels import Alerting, Channel
+from recovery.domain.mandate import May, always
+from recovery.domain.messages import Item, Message
+from recovery.errors import NotDelivered
+from recovery.scanners.alerting.book import Book
+from recovery.scanners.alerting.outlets import Outlets
+
+log = logging.getLogger(__name__)
+
+RUN = 20.0  # seconds of one turn: what is left over has its turn at the next look
+SEEN_EVERY = 15 * SECOND  # ms between two notes that an alert still stands: nobody needs to know it any better
+Deliver = Callable[[Channel, Message], str]
+_Name = tuple[Kind, str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What stands at the head and at the foot of every message, and who carries it."""
+
+    alerting: Alerting
+    environment: str = ""
+    site: str = ""
+    deliver: Deliver = channels.deliver
+
+
+class Desk:
+    """One thread at a time. `may`: what was begun with leave, and lost it, is left to whoever has it now."""
+
+    def __init__(self, sender: Sender, outlets: Outlets, may: May = always) -> None:
+        self._sender = sender
+        self._terms = sender.alerting.terms
+        self._outlets = outlets
+        self._may = may
+        self._began: int | None = None
+
+    def run(self, book: Book, look: Look) -> int:
+        """How many messages were taken. Raises django.db.Error."""
+        self._began = look.at if self._began is None else self._began
+        before = {_name(alert): alert for alert in book.standing()}
+        after = list(after_look(before.values(), look, self._terms, self._began))
+        kept = self._keep(book, before, after, look.at)
+        told, kept = self._tell(book, kept, look.at)
+        self._settle(book, kept, look.at)
+        return told
+
+    def _keep(self, book: Book, before: Mapping[_Name, Alert], after: Iterable[Alert], at: int) -> list[Alert]:
+        kept, still = [], []
+        for alert in after:
+            old = before.get(_name(alert))
+            if old is None:
+                if added := book.add(alert):
+                    kept.append(added)
+                continue
+            if replace(alert, seen_at=old.seen_at) != old:
+                book.change(alert)
+            elif alert.seen_at - old.seen_at >= SEEN_EVERY:
+                still.append(alert)
+            kept.append(alert)
+        if still:
+            book.still(still, at)
+        return kept
+
+    def _tell(self, book: Book, alerts: list[Alert], at: int) -> tuple[int, list[Alert]]:
+        """How many messages were taken, and the alerts as they are then."""
+        began, known, told = time.monotonic(), {_name(alert): alert for alert in alerts}, 0
+        self._outlets.load()
+        for channel in self._sender.alerting.channels:
+            due = [(alert, event) for alert in known.values() if (event := self._news(alert, channel, at))]
+            room = self._outlets.room(channel.name, self._terms.most, at)
+            if not due or room <= 0:
+                continue
+            for batch in [[one] for one in due] if len(due) <= room else [due]:
+                if not self._may() or time.monotonic() - began > RUN:
+                    return told, list(known.values())
+                changed, is_taken = self._send(book, channel, batch, at + round((time.monotonic() - began) * 1000))
+                known |= {_name(alert): alert for alert in changed}
+                told += is_taken
+                if not is_taken:
+                    break  # the others would fare no better
+        return told, list(known.values())
+
+    def _news(self, alert: Alert, channel: Channel, at: int) -> Event | None:
+        if alert.kind not in channel.kinds or not is_free(alert.by(channel.name), at):
+            return None
+        return news(alert, channel.name, self._terms, at)
+
+    def _send(
+        self, book: Book, channel: Channel, batch: Sequence[tuple[Alert, Event]], at: int
+    ) -> tuple[list[Alert], bool]:
+        """1. Note that we are at it, where nobody else is. 2. Deliver. 3. Note how it ended."""
+        name = channel.name
+        claimed = [(book.hear(alert, name, replace(alert.by(name), trying=at)), alert, event) for alert, event in batch]
+        items = [Item(event, mine, at, old.by(name).trying is not None) for mine, old, event in claimed if mine]
+        if not items:
+            return [], True
+        said = messages.message(items, channel, at, environment=self._sender.environment, site=self._sender.site)
+        try:
+            remark = self._sender.deliver(channel, said)
+        except NotDelivered as error:
+            self._failed(name, error, at)
+            if error.may_have:  # it stays marked, and is told once more with a word of doubt
+                return [item.alert for item in items], False
+            return [book.hear(mine, name, old.by(name)) or mine for mine, old, _ in claimed if mine], False
+        self._outlets.took(name, at, remark)
+        return [self._told(book, item, name, at) for item in items], True
+
+    def _told(self, book: Book, item: Item, channel: str, at: int) -> Alert:
+        told = item.alert.told(channel, item.event, at)
+        return book.hear(item.alert, channel, told.by(channel)) or told
+
+    def _failed(self, channel: str, error: NotDelivered, at: int) -> None:
+        if self._outlets.failed(channel, at, str(error), error.retry):
+            log.warning("alerts are not told to %s: %s", channel, error)
+
+    def _settle(self, book: Book, alerts: Iterable[Alert], at: int) -> None:
+        over = [alert for alert in alerts if alert.resolved_at is not None and not self._is_awaited(alert, at)]
+        blips = [alert for alert in over if not alert.heard and not alert.is_ripe(self._terms)]
+        book.settle(blips, forget=True)
+        book.settle([alert for alert in over if alert not in blips], forget=False)
+
+    def _is_awaited(self, alert: Alert, at: int) -> bool:
+        """Some channel has yet to hear that it is over."""
+        return any(
+            alert.kind in channel.kinds and news(alert, channel.name, self._terms, at)
+            for channel in self._sender.alerting.channels
+        )
+
+
+def sender_of(config: Config) -> Sender:
+    return Sender(config.alerting, config.environment, config.public_url)
+
+
+def _name(alert: Alert) -> _Name:
+    """One that is over and one that has begun since may be about the same."""
+    return alert.kind, alert.key, alert.number

@@ -1,0 +1,62 @@
+"""How each channel fares, shared through the state store; one that fails rests a while, and longer each time."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import redis
+
+from recovery.domain.ages import MINUTE, SECOND
+from recovery.errors import ConfigError, StoreError
+from recovery.reads import outlets
+from recovery.reads.outlets import Outlet
+
+FIRST = 5 * SECOND  # ms until the first attempt after a failure
+LONGEST = 10 * MINUTE
+_JITTER = 0.2
+
+
+class Outlets:
+    """Without the state store each process remembers by itself."""
+
+    def __init__(self, store: Callable[[], redis.Redis]) -> None:
+        self._store = store
+        self._known: dict[str, Outlet] = {}
+        self._sent: defaultdict[str, list[int]] = defaultdict(list)  # when messages went, in the last minute
+
+    def load(self) -> None:
+        """What others wrote counts too: an admin who has just tested a channel has ended its rest."""
+        with suppress(StoreError, ConfigError):
+            self._known |= outlets.read(self._store())
+
+    def room(self, channel: str, most: int, at: int) -> int:
+        """How many messages may go now; none while it rests."""
+        due = self._known.get(channel, Outlet()).due_at
+        if due is not None and at < due <= at + LONGEST:
+            return 0
+        self._sent[channel] = [when for when in self._sent[channel] if 0 <= at - when < MINUTE]
+        return most - len(self._sent[channel])
+
+    def took(self, channel: str, at: int, remark: str = "") -> None:
+        """`remark`: what was odd about it."""
+        self._sent[channel].append(at)
+        self._keep(channel, Outlet(told_at=at, failed_at=at if remark else None, trouble=remark))
+
+    def failed(self, channel: str, at: int, trouble: str, asked: float = 0.0) -> bool:
+        """`asked`: seconds that it asks to be left alone. True when this trouble is new."""
+        known = self._known.get(channel, Outlet())
+        # A message that nobody took counts too: it may have been taken.
+        self._sent[channel].append(at)
+        pause = min(LONGEST, FIRST * 2 ** min(known.tries, 16)) * random.uniform(1 - _JITTER, 1)  # noqa: S311 -- jitter
+        due = at + round(min(LONGEST, max(pause, asked * SECOND)))
+        self._keep(channel, replace(known, failed_at=at, trouble=trouble, tries=known.tries + 1, due_at=due))
+        return trouble != known.trouble or not known.tries
+
+    def _keep(self, channel: str, outlet: Outlet) -> None:
+        self._known[channel] = outlet
+        with suppress(StoreError, ConfigError):
+            outlets.write(self._store(), channel, outlet)

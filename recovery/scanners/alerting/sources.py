@@ -1,0 +1,215 @@
+"""Where the leader learns what is to be told: the snapshot, the inbox, the brakes, the gates.
+
+A source that cannot be asked is said to be unknown, so that nothing of it is taken for over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest
+from urllib.parse import urlencode
+
+from django.db import Error
+
+from recovery.connections.registry import Registry
+from recovery.domain.ages import SECOND
+from recovery.domain.alerts import Finding, Kind, Look, short
+from recovery.domain.counts import Library, QueueSample, Snapshot
+from recovery.domain.gate import Gate, State
+from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.refs import QueueRef, shown, slug
+from recovery.domain.verdicts import Kind as Verdict
+from recovery.errors import StoreError
+from recovery.reads import brakes, gates, inboxes
+from recovery.reads.brakes import ErrorBreaker, StoreBrake
+
+LIMIT = 500  # troubles of one look, those with most jobs: whoever is told of more than these reads the page
+FRESH = 15 * SECOND  # or three intervals: what is older says nothing of now
+_NAMED = 3  # queues of a deployment that are named
+
+Source = Callable[[int], Iterable[Finding] | None]  # None: not known
+
+
+class Sources:
+    """`newest`: the snapshot of this term. `silent`: of a deployment that does not answer nothing is known."""
+
+    def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None]) -> None:
+        self._registry = registry
+        self._config = registry.config
+        self._newest = newest
+
+    def look(self, now: int) -> Look:
+        inbox, snapshot, servers = self._inbox(now), self._snapshot(now), self._gates()
+        asked: dict[Kind, Source] = {
+            Kind.ABANDONED: lambda _: _abandoned(inbox, snapshot) if inbox else None,
+            Kind.POISON: lambda _: _poison(inbox) if inbox else None,
+            Kind.UNREADABLE: lambda _: _unreadable(snapshot) if snapshot else None,
+            Kind.BREAKER: lambda at: _breakers(brakes.breakers(at)),
+            Kind.GATE: lambda at: None if servers is None else _closed(servers, at),
+            Kind.BRAKE: lambda at: (_brake(store) for store in brakes.stores(at, self._config) if store.is_holding),
+        }
+        found = {kind: self._ask(source, now) for kind, source in asked.items()}
+        known = {kind: findings for kind, findings in found.items() if findings is not None}
+        largest = nlargest(LIMIT, (one for findings in known.values() for one in findings), key=lambda one: one.size)
+        silent = {sample.name for sample in snapshot.deployments if sample.error} if snapshot else set()
+        unseen = {short(gate.server) for gate in servers or () if not _is_seen(gate, now)}
+        return Look(now, tuple(largest), frozenset(known), frozenset(silent), frozenset(unseen))
+
+    def _ask(self, source: Source, now: int) -> list[Finding] | None:
+        try:
+            found = source(now)
+            return None if found is None else list(found)
+        except (StoreError, Error):
+            return None
+
+    def _inbox(self, now: int) -> Inbox | None:
+        try:
+            found = inboxes.fetch(self._registry.state())
+        except StoreError:
+            return None
+        return found if found and _is_fresh(found.checked_at, now, self._config.orphans_every) else None
+
+    def _gates(self) -> tuple[Gate, ...] | None:
+        try:
+            return tuple(gates.fetch(self._registry.state()).values())
+        except StoreError:
+            return None
+
+    def _snapshot(self, now: int) -> Snapshot | None:
+        found = self._newest()
+        return found if found and _is_fresh(found.taken_at, now, self._config.collect_every) else None
+
+
+def _is_fresh(at: int, now: int, every: float) -> bool:
+    return now - at <= max(FRESH, 3 * round(every * SECOND))
+
+
+# -- jobs
+
+
+def _abandoned(inbox: Inbox, snapshot: Snapshot | None) -> Iterator[Finding]:
+    """Also those that a scanner puts right: that nobody works there is news, and one that acts soon is faster."""
+    samples = {sample.ref: sample for sample in snapshot.queues} if snapshot else {}
+    for tally in inbox.queues:
+        count = tally.kinds.get(Verdict.ABANDONED, 0)
+        if count:
+            words = _abandoned_words(tally, count, samples.get(tally.queue))
+            link = f"/stuck?{urlencode({'queue': _key(tally.queue), 'verdict': Verdict.ABANDONED.value})}"
+            yield Finding(Kind.ABANDONED, _key(tally.queue), words, link, count)
+
+
+def _abandoned_words(tally: Tally, count: int, sample: QueueSample | None) -> str:
+    why = "nobody runs the stalled check"
+    if sample and sample.flavour.library is Library.TABLE:
+        why = "no scanner sweeps this table"
+    elif sample and sample.workers == 0:
+        why = "no worker is connected"
+    be = "is" if count == 1 else "are"
+    return f"{_jobs(count)} {be} abandoned in {_name(tally.queue)}: {why}, {_fate(tally.rescued, count)}."
+
+
+def _fate(rescued: int, count: int) -> str:
+    if not rescued:
+        return f"nothing will rescue {'it' if count == 1 else 'them'}"
+    if rescued >= count:
+        return f"a scanner will put {'it' if count == 1 else 'them'} right"
+    return f"nothing will rescue {count - rescued:,} of them"
+
+
+def _poison(inbox: Inbox) -> Iterator[Finding]:
+    """Those that are stuck now: one that was put right is no news, though it stays in quarantine."""
+    rows = [row for row in inbox.rows if row.verdict.is_poison]
+    for queue, count in Counter(row.job.queue for row in rows).items():
+        mine = [row for row in rows if row.job.queue == queue]
+        is_one = count == 1
+        words = (
+            f"{_jobs(count)} of {_name(queue)} {'is' if is_one else 'are'} poison: "
+            f"orphaned so often that only a person touches {'it' if is_one else 'them'}."
+        )
+        link = f"/stuck?{urlencode({'queue': _key(queue), 'verdict': 'poison'})}"
+        yield Finding(Kind.POISON, _key(queue), words, link, count, min(row.since for row in mine))
+
+
+# -- brakes
+
+
+def _breakers(found: Iterable[ErrorBreaker]) -> Iterator[Finding]:
+    queues: dict[QueueRef, list[ErrorBreaker]] = {}
+    for breaker in found:
+        if breaker.is_open:
+            queues.setdefault(breaker.queue, []).append(breaker)
+    for queue, mine in queues.items():
+        since = min((breaker.opened_at for breaker in mine if breaker.opened_at is not None), default=None)
+        words = (
+            f"{_open_words(mine)} in {_name(queue)}: {_breaker_words(mine[0])} Nothing goes but a probe now and then."
+        )
+        yield Finding(Kind.BREAKER, _key(queue), words, "/scanners#brakes", len(mine), since)
+
+
+def _open_words(breakers: Sequence[ErrorBreaker]) -> str:
+    return "A breaker is open" if len(breakers) == 1 else f"{len(breakers):,} breakers are open"
+
+
+def _breaker_words(breaker: ErrorBreaker) -> str:
+    """Without ages: they would be news at each look."""
+    last = f", the last with “{shown(breaker.error)}”" if breaker.error else ""
+    return f"{breaker.failed:,} of {breaker.of:,} relaunches failed again{last}."
+
+
+def _brake(store: StoreBrake) -> Finding:
+    since = min(hold.since for hold in store.holds)
+    evidence = " ".join(hold.evidence for hold in store.holds)
+    words = f"Scanners hold on {shown(store.deployment)}: {evidence}"
+    return Finding(Kind.BRAKE, store.deployment, words, "/scanners#brakes", since=since)
+
+
+# -- gates
+
+
+def _is_seen(gate: Gate, now: int) -> bool:
+    """Of one whose server is silent nothing is known."""
+    return gate.state is not State.UNKNOWN and gate.sample is not None and gate.sample.is_fresh(now)
+
+
+def _closed(found: Iterable[Gate], now: int) -> Iterator[Finding]:
+    for gate in found:
+        if gate.state is State.CLOSED and _is_seen(gate, now):
+            known = gate.sample.cpu if gate.sample else None
+            cpu = f": its CPU is at {known:.0f} %" if known is not None else ""
+            words = f"The gate of {shown(gate.server)} is closed{cpu}. No heavy job starts there."
+            yield Finding(Kind.GATE, gate.server, words, f"/servers/{slug(gate.server)}", since=gate.since)
+
+
+# -- what cannot be read
+
+
+def _unreadable(snapshot: Snapshot) -> Iterator[Finding]:
+    """One for a deployment: whoever may not read one queue can often read none."""
+    for sample in snapshot.deployments:
+        mine = [queue for queue in snapshot.queues if queue.ref.deployment == sample.name and queue.error]
+        link = f"/queues?{urlencode({'deployment': sample.name})}"
+        if sample.error:
+            words = f"{shown(sample.name)} does not answer ({sample.target}): {sample.error}."
+            yield Finding(Kind.UNREADABLE, sample.name, words, link, len(mine) or 1)
+        elif mine:
+            named = ", ".join(queue.ref.label for queue in mine[:_NAMED])
+            more = f" and {len(mine) - _NAMED:,} more" if len(mine) > _NAMED else ""
+            is_one = len(mine) == 1
+            words = (
+                f"{len(mine):,} queue{'' if is_one else 's'} of {shown(sample.name)} cannot be read: {named}{more}. "
+                f"{mine[0].error}"
+            )
+            yield Finding(Kind.UNREADABLE, sample.name, words, link, len(mine))
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+def _key(queue: QueueRef) -> str:
+    return f"{queue.deployment}/{slug(queue.base)}"
+
+
+def _name(queue: QueueRef) -> str:
+    return f"{shown(queue.deployment)}/{queue.label}"
