@@ -10,6 +10,7 @@ from ninja import Field, Schema
 from dashboard.live import mirror
 from recovery.domain.acting import Act
 from recovery.domain.jobs import JobRow
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import shown
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.reads import stuck
@@ -26,6 +27,7 @@ class VerdictOn(Schema):
     fate: str = Field(description="What happens if nobody acts.")
     until: int | None = Field(description="When that happens at the latest; null: never, or nobody knows.")
     suggests: Act | None
+    rescuer: Scanner | None = Field(description="The scanner that does it, because its policy lets it.")
     needs_a_person: bool
     orphaned: int = Field(description="How often it was orphaned before, within 72 hours.")
     is_poison: bool = Field(description="So often that only a person should run it again.")
@@ -40,6 +42,7 @@ class VerdictOn(Schema):
             fate=shown(verdict.fate),
             until=verdict.until,
             suggests=verdict.suggests,
+            rescuer=verdict.rescuer,
             needs_a_person=verdict.needs_a_person,
             orphaned=verdict.orphaned,
             is_poison=verdict.is_poison,

@@ -46,10 +46,11 @@ class Concern:
     queue: QueueRef
     size: int  # how many jobs (or ms) it is about; the largest of a kind is told
     others: int = 0
+    is_rescued: bool = False  # a scanner puts it right, so nobody has to
 
     @property
     def tone(self) -> str:
-        return "stuck" if self.kind is Kind.ABANDONED else "warn"
+        return "stuck" if self.kind is Kind.ABANDONED and not self.is_rescued else "warn"
 
 
 def concerns(
@@ -95,7 +96,7 @@ def has_no_worker(sample: QueueSample) -> bool:
 
 
 def _told(same: list[Concern]) -> Concern:
-    worst = max(same, key=lambda concern: concern.size)
+    worst = max(same, key=lambda concern: (not concern.is_rescued, concern.size))
     return replace(worst, others=len(same) - 1)
 
 
@@ -113,9 +114,10 @@ def _kinds(sample: QueueSample, now: int, tally: Tally | None) -> Iterator[tuple
     backlog, active = ready(sample.counts) or 0, sample.counts.active or 0
     abandoned = tally.kinds.get(Verdict.ABANDONED, 0) if tally else 0
     if active and abandoned:
-        yield Kind.ABANDONED, lambda: _proven(sample, abandoned)
+        yield Kind.ABANDONED, lambda: _proven(sample, abandoned, tally.rescued if tally else 0)
     elif active and has_no_worker(sample):
-        yield Kind.ABANDONED, lambda: _abandoned(sample, active, backlog)
+        is_rescued = tally is not None and tally.watchdog.recovers_within is not None
+        yield Kind.ABANDONED, lambda: _abandoned(sample, active, backlog, is_rescued=is_rescued)
     if backlog and has_no_worker(sample) and sample.is_paused is False:
         yield Kind.UNATTENDED, lambda: _unattended(sample, backlog, now)
     if _fails(sample):
@@ -126,19 +128,28 @@ def _kinds(sample: QueueSample, now: int, tally: Tally | None) -> Iterator[tuple
         yield Kind.LATE, lambda: _late(sample, backlog, now)
 
 
-def _abandoned(sample: QueueSample, active: int, backlog: int) -> Concern:
+def _abandoned(sample: QueueSample, active: int, backlog: int, *, is_rescued: bool) -> Concern:
     more = f" {backlog:,} more {_verb(backlog, 'wait')}." if backlog else ""
-    rest = f"and no worker is connected: nothing will rescue {'it' if active == 1 else 'them'}.{more}"
-    return _concern(Kind.ABANDONED, sample, f"{_jobs(active)} {'is' if active == 1 else 'are'} active in", rest, active)
+    rest = f"and no worker is connected: {_rescue(active, is_rescued=is_rescued)}.{more}"
+    lead = f"{_jobs(active)} {'is' if active == 1 else 'are'} active in"
+    return replace(_concern(Kind.ABANDONED, sample, lead, rest, active), is_rescued=is_rescued)
 
 
-def _proven(sample: QueueSample, abandoned: int) -> Concern:
+def _proven(sample: QueueSample, abandoned: int, rescued: int) -> Concern:
+    """Of those that nothing will rescue, when there are any."""
+    is_rescued = rescued >= abandoned
+    abandoned -= 0 if is_rescued else rescued
     why = "while no worker is connected" if sample.workers == 0 else "because nobody runs the stalled check"
     if sample.flavour.library is Library.TABLE:
         why = "because no scanner sweeps this table"
-    rest = f"{why}: nothing will rescue {'it' if abandoned == 1 else 'them'}."
+    rest = f"{why}: {_rescue(abandoned, is_rescued=is_rescued)}."
     lead = f"{_jobs(abandoned)} {'is' if abandoned == 1 else 'are'} abandoned in"
-    return _concern(Kind.ABANDONED, sample, lead, rest, abandoned)
+    return replace(_concern(Kind.ABANDONED, sample, lead, rest, abandoned), is_rescued=is_rescued)
+
+
+def _rescue(count: int, *, is_rescued: bool) -> str:
+    those = "it" if count == 1 else "them"
+    return f"a scanner puts {those} back to wait" if is_rescued else f"nothing will rescue {those}"
 
 
 def _unattended(sample: QueueSample, backlog: int, now: int) -> Concern:

@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from recovery.domain.ages import age
 from recovery.domain.jobs import JobRow
+from recovery.domain.policy import Scanner
+from recovery.domain.promises import NOTHING, RELEASES, Outlook, Promise
 from recovery.domain.surroundings import Parent, Surroundings
 from recovery.domain.verdicts import Kind
 
-Fate = tuple[str, int | None]
+_Told = tuple[str, int | None]
 
 
-def fate(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """`until`: when at the latest, None: never, or nobody knows. `rescuer`: the scanner that does it by itself."""
+
+    words: str
+    until: int | None = None
+    rescuer: Scanner | None = None
+
+
+def fate(kind: Kind, row: JobRow, around: Surroundings, ahead: Outlook = NOTHING) -> Fate:
+    """What the library does, or a scanner of ours where that one is first."""
+    words, until = _alone(kind, row, around)
+    first = ahead.first
+    if first is not None and (until is None or first.at < until):
+        return Fate(_rescue(kind, row, around, first), first.at, first.scanner)
+    held = "" if until is not None else "".join(f" {_name(one)} is armed, but {one.held}." for one in ahead.held)
+    return Fate(f"{words}{held}", until)
+
+
+def _rescue(kind: Kind, row: JobRow, around: Surroundings, first: Promise) -> str:
+    within = f"within {age(first.at - around.now)}"
+    if kind is Kind.GHOST:
+        return f"{_name(first)} {first.does} {within}, unless a worker runs it before, without its name and data."
+    waits = _waits(around)
+    if row.lock is None or row.lock.ttl is None or first.does == RELEASES:
+        return f"{_name(first)} {first.does} {within}{waits}."
+    unless = " unless it is renewed" if kind is Kind.LATE else ""
+    return f"The lock ends in {age(row.lock.ttl)}{unless}; then {first.scanner.value} {first.does}, {within}{waits}."
+
+
+def _waits(around: Surroundings) -> str:
+    """What hinders it from being run then."""
+    if around.is_paused:
+        return "; it waits then, because the queue is paused"
+    return "; it waits then, because no worker is connected" if around.nobody_is_here else ""
+
+
+def _name(promise: Promise) -> str:
+    return promise.scanner.value.capitalize()
+
+
+def _alone(kind: Kind, row: JobRow, around: Surroundings) -> _Told:
     match kind:
         case Kind.LATE | Kind.DOOMED:
             return _expiring(kind, row, around)
         case Kind.UNLOCKED | Kind.ORPHAN:
-            return _rescued(row, around)
+            return _watched(row, around)
         case Kind.ABANDONED:
             return f"Nothing happens: {_why_dead(around)}.", None
         case Kind.GHOST:
@@ -43,7 +88,7 @@ def parent_words(row: JobRow, parent: Parent) -> str:
     return f"Its parent {how}."
 
 
-def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
+def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> _Told:
     ttl = row.lock.ttl if row.lock else None
     if ttl is None:
         return "Nothing happens: the lock never ends, so no watchdog will take it.", None
@@ -55,7 +100,7 @@ def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> Fate:
     return f"The lock ends in {age(ttl)}{unless}; then {told}.", around.now + ttl + within
 
 
-def _rescued(row: JobRow, around: Surroundings) -> Fate:
+def _watched(row: JobRow, around: Surroundings) -> _Told:
     if around.watchdog_is_dead:
         return f"Nothing happens: {_why_dead(around)}.", None
     within = around.rescued_within
@@ -74,7 +119,7 @@ def _then(row: JobRow, around: Surroundings) -> str:
     return "; it waits then, because the queue is paused" if around.is_paused else ""
 
 
-def _ghost(row: JobRow, around: Surroundings) -> Fate:
+def _ghost(row: JobRow, around: Surroundings) -> _Told:
     if row.lock is not None:
         return "Its worker cannot finish it: the library finds no such job.", None
     if around.watchdog_is_dead:

@@ -13,7 +13,9 @@ ROW_LIMIT = 1_000  # rows of an inbox: what a person can still look through; all
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """A queue's own stalled check, as far as its key tells. `recovers_within` None: it never will, or nobody knows."""
+    """A queue's own stalled check, as far as its key tells. `recovers_within` None: neither it nor a scanner ever will,
+    or nobody knows.
+    """
 
     seen_at: int | None = None  # when its key was last there
     interval: int = 0  # ms between two passes
@@ -33,6 +35,9 @@ class Tally:
     checked_at: int = 0
     watchdog: Watchdog = Watchdog()
     error: str = ""
+    rescued: int = 0  # of the abandoned: those that a scanner puts right by itself
+    # Jobs with a lock by the worker that is written in them. Beside workers without a name that is no proof.
+    holders: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stuck(self) -> int:

@@ -15,8 +15,9 @@ from recovery.domain import fates
 from recovery.domain.acting import Act
 from recovery.domain.ages import age
 from recovery.domain.causes import cause
-from recovery.domain.holders import Holder, departures, holder
+from recovery.domain.holders import Holder, departures, holder, placed
 from recovery.domain.jobs import JobRow
+from recovery.domain.promises import outlook
 from recovery.domain.refs import shown
 from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Cause, Kind, Verdict
@@ -41,9 +42,11 @@ def verdict(
     evidence = _EVIDENCE[kind](row, around, sighting)
     if kind is Kind.STRAY:
         evidence = (fates.parent_words(row, parent), *evidence)
-    fate, until = fates.fate(kind, row, around)
-    why, hint = cause(row, around, sighting.since) if kind.is_lost else (Cause.UNKNOWN, "")
-    found = Verdict(kind, evidence, why, hint, fate, until, _suggestion(kind, row, around), orphaned)
+    ahead = outlook(kind, row, around, sighting, orphaned=orphaned, is_malformed=bool(breaks))
+    told = fates.fate(kind, row, around, ahead)
+    why, hint = cause(row, placed(row, around, sighting), sighting.since) if kind.is_lost else (Cause.UNKNOWN, "")
+    found = Verdict(kind, evidence, why, hint, told.words, told.until, _suggestion(kind, row, around), orphaned)
+    found = replace(found, rescuer=told.rescuer)
     found = poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
     return malformed_too(found, breaks) if breaks and kind is not Kind.GHOST else found
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from recovery.domain.acting import Act
 from recovery.domain.jobs import JobRow
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import JobRef
 
 
@@ -78,6 +79,7 @@ class Verdict:
     orphaned: int = 0  # how often this job was orphaned before, within 72 h
     is_poison: bool = False
     behind: Kind | None = None  # malformed: what the job would be called for its lock alone
+    rescuer: Scanner | None = None  # puts it right by itself, until then at the latest
 
     @property
     def why(self) -> str:
@@ -97,6 +99,8 @@ class Verdict:
     @property
     def needs_a_person(self) -> bool:
         """Nothing will put it right by itself."""
+        if self.rescuer is not None:
+            return False
         if self.kind in (Kind.ORPHAN, Kind.DOOMED):
             return self.is_poison or self.until is None
         return self.kind in (Kind.ABANDONED, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY)

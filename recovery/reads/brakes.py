@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from recovery.config import Config
 from recovery.connections.registry import registry
 from recovery.domain import redact
 from recovery.domain.ages import HOUR
@@ -124,11 +125,17 @@ def of_queue(ref: QueueRef, now: int) -> Brakes:
     return replace(_of(ref, now), stores=mine)
 
 
-def stores(now: int) -> tuple[StoreBrake, ...]:
+def stores(now: int, config: Config | None = None) -> tuple[StoreBrake, ...]:
     """Of every deployment that is configured."""
+    config = config or registry().config
     rows = {row.deployment: brake_rows.decoded(STORE, row) for row in brake_rows.of(STORE)}
-    names = (deployment.name for deployment in registry().config.deployments)
+    names = (deployment.name for deployment in config.deployments)
     return tuple(_store(name, rows.get(name), now) for name in names)
+
+
+def breakers(now: int) -> tuple[ErrorBreaker, ...]:
+    """Of all queues, as far as they say something."""
+    return tuple(_breakers(None, now))
 
 
 def _store(name: str, row: Row[Brake] | None, now: int) -> StoreBrake:

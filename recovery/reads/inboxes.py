@@ -14,6 +14,7 @@ from recovery.connections import faults, state
 from recovery.domain.acting import Act
 from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
 
@@ -65,6 +66,16 @@ def decode(packed: bytes) -> Inbox | None:
         return None
 
 
+@lru_cache(maxsize=2)  # it is asked for with each scrape
+def tallies(packed: bytes) -> tuple[int, tuple[Tally, ...]] | None:
+    """When the look was, and what it counted; without the rows, which are most of it. None as `decode`."""
+    try:
+        shape, checked_at, _, queues, _ = json.loads(zlib.decompress(packed))
+        return (checked_at, tuple(map(_read_tally, queues))) if shape == _SHAPE else None
+    except _BROKEN:
+        return None
+
+
 def _stuck(stuck: Stuck) -> list[Any]:
     queue, row = stuck.job.queue, stuck.row
     return [
@@ -97,10 +108,11 @@ def _read_row(job: JobRef, written: list[Any]) -> JobRow:
 
 
 def _verdict(written: list[Any]) -> Verdict:
-    kind, evidence, cause, cause_evidence, fate, until, suggests, orphaned, is_poison, behind = written
-    act, lock = Act(suggests) if suggests else None, Kind(behind) if behind else None
+    kind, evidence, cause, cause_evidence, fate, until, suggests, orphaned, is_poison, behind, rescuer = written
+    act = Act(suggests) if suggests else None
     told = Verdict(Kind(kind), tuple(evidence), Cause(cause), cause_evidence, fate, until, act, orphaned, is_poison)
-    return replace(told, behind=lock) if lock else told
+    lock, scanner = Kind(behind) if behind else None, Scanner(rescuer) if rescuer else None
+    return replace(told, behind=lock, rescuer=scanner) if lock or scanner else told
 
 
 def _tally(tally: Tally) -> list[Any]:
@@ -110,10 +122,13 @@ def _tally(tally: Tally) -> list[Any]:
         *(tally.people, tally.looked, tally.left_out, tally.checked_at),
         astuple(tally.watchdog),
         tally.error,
+        tally.rescued,
+        dict(tally.holders),
     ]
 
 
 def _read_tally(written: list[Any]) -> Tally:
-    queue, kinds, people, looked, left_out, checked_at, watchdog, error = written
+    queue, kinds, people, looked, left_out, checked_at, watchdog, error, rescued, holders = written
     counted = {Kind(kind): count for kind, count in kinds.items()}
-    return Tally(QueueRef(*queue), counted, people, looked, left_out, checked_at, Watchdog(*watchdog), error)
+    ref, dog = QueueRef(*queue), Watchdog(*watchdog)
+    return Tally(ref, counted, people, looked, left_out, checked_at, dog, error, rescued, holders)

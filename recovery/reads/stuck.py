@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from django.db import Error
+from dataclasses import replace
 
 from recovery.backends.bullmq.parents import parents
 from recovery.backends.shared import actives
@@ -12,14 +11,17 @@ from recovery.config import Config
 from recovery.connections.registry import registry
 from recovery.domain import judging
 from recovery.domain.counts import Library, Snapshot
+from recovery.domain.holders import Holder, holder
 from recovery.domain.inbox import Inbox
 from recovery.domain.jobs import JobRow, State
+from recovery.domain.rescuers import Rescuers
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Verdict
 from recovery.errors import ConfigError, StoreError
-from recovery.reads import inboxes, incidents, payloads, schemas, sightings, surroundings, tables
+from recovery.reads import inboxes, incidents, payloads, schemas, sightings, surroundings, tables, whereabouts
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Book
+from recovery.reads.rescuers import Lookout
 from recovery.reads.shared import windows
 from recovery.reads.sightings import Mark, Memory, Signature
 
@@ -41,14 +43,21 @@ def needing_a_person() -> int | None:
 
 
 def of_rows(
-    queue: Queue, rows: Sequence[JobRow], snapshot: Snapshot | None, now: int, *, config: Config | None = None
+    queue: Queue,
+    rows: Sequence[JobRow],
+    snapshot: Snapshot | None,
+    now: int,
+    *,
+    config: Config | None = None,
+    insists: bool = False,
 ) -> dict[str, Verdict]:
     """A verdict for every active row; for one that still waits only when it is a stray. By id.
 
-    It takes a row as it was read: jobs that have no lock are looked at once more, for sure.
+    It takes a row as it was read: jobs that have no lock are looked at once more, for sure. Who `insists` is to act on
+    it: raises NotRecorded when it is not known what is poison.
     """
     if queue.flavour.library is Library.TABLE:
-        return _of_table(queue, rows, now, config or registry().config)
+        return _of_table(queue, rows, now, config or registry().config, insists=insists)
     active = [row for row in rows if row.state is State.ACTIVE]
     families = _parents(queue, rows)
     found = {
@@ -58,8 +67,9 @@ def of_rows(
     }
     if active:
         around, marks = _known(queue, active, snapshot, config or registry().config, now)
+        around = replace(around, rescuers=_rescuers(queue, now))
         sure = _sure(queue, active, marks, around)
-        before = _orphaned(queue, active, now)
+        before = _orphaned(queue, active, around, now, insists=insists)
         breaks = _breaks(queue, active, config)
         for row in active:
             found[row.id] = judging.verdict(
@@ -73,13 +83,13 @@ def of_rows(
     return found
 
 
-def _of_table(queue: Queue, rows: Sequence[JobRow], now: int, config: Config) -> dict[str, Verdict]:
+def _of_table(queue: Queue, rows: Sequence[JobRow], now: int, config: Config, *, insists: bool) -> dict[str, Verdict]:
     """Of running rows; nothing but the row itself tells how it stands."""
     lost = tables.lost(rows)
     return tables.of_rows(
         rows,
         tables.terms(config, queue.ref, now, tables.book(config) if lost else Book()),
-        orphaned=tables.orphaned(queue.ref, lost, now),
+        orphaned=tables.orphaned(queue.ref, lost, now, insists=insists),
         breaks=_breaks(queue, [row for row in rows if row.state is State.ACTIVE], config),
     )
 
@@ -104,7 +114,7 @@ def sighting(row: JobRow, mark: Mark | None, around: Surroundings, *, is_sure: b
     if mark is None or mark.lockless_since is None or mark.signature != signature(row):
         return Sighting(around.now, is_atomic=is_sure)
     looks = 2 if around.now > mark.lockless_since else 1
-    return Sighting(min(mark.lockless_since, around.now), looks, is_sure)
+    return Sighting(min(mark.lockless_since, around.now), looks, is_sure, mark.cpu)
 
 
 def is_lockless(row: JobRow) -> bool:
@@ -139,9 +149,21 @@ def _known(
         return surroundings.unknown(queue.ref, queue.flavour, config, now), marks
     workers = [worker for worker in snapshot.workers if worker.queue == queue.ref]
     around = surroundings.around(
-        sample, workers, memory, config, now, taken_at=snapshot.taken_at, restarted_at=restarted_at
+        sample,
+        workers,
+        memory,
+        config,
+        now,
+        taken_at=snapshot.taken_at,
+        restarted_at=restarted_at,
+        where=whereabouts.known(),
     )
     return around, marks
+
+
+def _rescuers(queue: Queue, now: int) -> Rescuers:
+    """Asked once a second, however many look at jobs of this queue."""
+    return windows.get(("rescuers", queue.ref), lambda: Lookout(registry(), now).of(queue.ref, queue.flavour))
 
 
 def _sure(queue: Queue, rows: Sequence[JobRow], marks: Mapping[str, Mark], around: Surroundings) -> set[str]:
@@ -160,12 +182,9 @@ def _parents(queue: Queue, rows: Sequence[JobRow]) -> Mapping[str, Parent]:
     return parents(queue.wire, queue.ref, (row.parent for row in rows))
 
 
-def _orphaned(queue: Queue, rows: Sequence[JobRow], now: int) -> Mapping[str, int]:
-    """Of those that may be in an incident; a database that is away hides poison, and stops every act."""
-    wanted = [row.id for row in rows if row.lock is None or row.stalls]
-    if not wanted:
-        return {}
-    try:
-        return incidents.orphaned(queue.ref, wanted, now)
-    except Error:
-        return {}
+def _orphaned(
+    queue: Queue, rows: Sequence[JobRow], around: Surroundings, now: int, *, insists: bool
+) -> Mapping[str, int]:
+    """Of those that may be in an incident."""
+    wanted = [row.id for row in rows if is_lockless(row) or row.stalls or holder(row, around) is Holder.GONE]
+    return incidents.suffered_before(queue.ref, wanted, now, insists=insists)

@@ -5,7 +5,7 @@ import pytest
 from recovery.domain.ages import MINUTE
 from recovery.domain.concerns import Concern, Kind, concerns, failure_rate
 from recovery.domain.counts import QueueSample
-from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.verdicts import Kind as Verdict
 from tests.samples import NOW, abandoned, counts, queue, rates, snapshot
 
@@ -124,3 +124,30 @@ def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, said: 
     one = queue("bull:jobs", counts=counts(active=20), workers=workers, watchdog_ttl=None)
     inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}),))
     assert [sentence(concern) for concern in concerns(snapshot(one), inbox=inbox)] == [said]
+
+
+@pytest.mark.parametrize(
+    ("rescued", "said", "tone"),
+    [
+        (
+            12,
+            "12 jobs are abandoned in bull:jobs while no worker is connected: a scanner puts them back to wait.",
+            "warn",
+        ),
+        (11, "1 job is abandoned in bull:jobs while no worker is connected: nothing will rescue it.", "stuck"),
+    ],
+)
+def test_nothing_will_rescue_is_said_of_those_that_no_scanner_takes(rescued: int, said: str, tone: str) -> None:
+    one = queue("bull:jobs", counts=counts(active=20), workers=0, watchdog_ttl=None)
+    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}, rescued=rescued),))
+    (told,) = concerns(snapshot(one), inbox=inbox)
+    assert (sentence(told), told.tone) == (said, tone)
+
+
+def test_where_a_scanner_would_put_them_back_active_jobs_without_a_worker_are_no_loss() -> None:
+    one = queue("bull:jobs", counts=counts(active=1), workers=0, watchdog_ttl=None)
+    inbox = Inbox(
+        NOW, queues=(Tally(one.ref, {Verdict.DOOMED: 1}, watchdog=Watchdog(is_dead=True, recovers_within=9)),)
+    )
+    (told,) = concerns(snapshot(one), inbox=inbox)
+    assert sentence(told) == "1 job is active in bull:jobs and no worker is connected: a scanner puts it back to wait."

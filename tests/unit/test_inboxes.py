@@ -5,6 +5,7 @@ from __future__ import annotations
 from recovery.domain.acting import Act
 from recovery.domain.inbox import Inbox, Tally, Watchdog, ordered
 from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
 from recovery.reads.inboxes import decode, encode
@@ -12,7 +13,16 @@ from recovery.reads.inboxes import decode, encode
 QUEUE = QueueRef("main", "bull:\udcff")
 JOB = QUEUE.job("a\ud800:1")
 VERDICT = Verdict(
-    Kind.ORPHAN, ("It has no lock.",), Cause.CRASHED, "worker gone.", "Soon.", 5, Act.REQUEUE, 2, is_poison=True
+    Kind.ORPHAN,
+    ("It has no lock.",),
+    Cause.CRASHED,
+    "worker gone.",
+    "Soon.",
+    5,
+    Act.REQUEUE,
+    2,
+    is_poison=True,
+    rescuer=Scanner.STALE_CHECK,
 )
 ROW = JobRow(JOB, State.ACTIVE, name="mail", processed_at=7, lock=Lock("w:1", None), worker="mail-3")
 
@@ -22,7 +32,9 @@ def line(since: int, kind: Kind, *, is_poison: bool = False) -> Stuck:
 
 
 def test_every_field_survives() -> None:
-    tally = Tally(QUEUE, {Kind.ORPHAN: 3, Kind.HELD: 9}, 1, 12, 4, 99, Watchdog(1, 30_000, True, None), "no")
+    tally = Tally(
+        QUEUE, {Kind.ORPHAN: 3, Kind.HELD: 9}, 1, 12, 4, 99, Watchdog(1, 30_000, True, None), "no", 2, {"mail-3": 9}
+    )
     inbox = Inbox(
         99, (Stuck(JOB, "mail", VERDICT, 3, "mail-3", ROW, 8, "10.0.0.7"), line(1, Kind.GHOST)), (tally,), ("x",)
     )

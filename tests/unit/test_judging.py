@@ -293,8 +293,9 @@ def test_what_is_lost_comes_before_what_is_late_or_long() -> None:
 
 
 def test_a_named_worker_that_went_has_crashed() -> None:
-    around = replace(WELL, names=frozenset({"mail-2", "mail-9"}), left=(Change("mail-1", NOW - 4 * MINUTE),))
-    found = judged(lockless(), replace(around, cpu=97.0, server="eu-2"), seen(210_000, sure=True))
+    around = replace(WELL, names=frozenset({"mail-2", "mail-9"}), left=())
+    gone = replace(around, left=(Change("mail-1", NOW - 4 * MINUTE, "eu-2", 97.0),))
+    found = judged(lockless(), gone, seen(210_000, sure=True))
     assert found.cause is Cause.CRASHED
     assert found.cause_evidence == "worker mail-1 lost its connection 4 min ago; server eu-2 was at 97 %."
 
@@ -325,8 +326,11 @@ def test_a_lock_lost_while_its_holder_stayed_connected_was_starved() -> None:
         "worker mail-1 is still connected, but the lock was not renewed: "
         "its event loop is busy or its process is stopped."
     )
-    busy = judged(lockless(), replace(WELL, cpu=97.0, server="eu-2"), SURE)
-    assert busy.cause_evidence.endswith("server eu-2 is at 97 %.")
+    busy = replace(WELL, hosts={"mail-1": "eu-2"}, loads={"eu-2": 97.0})
+    assert judged(lockless(), busy, SURE).cause_evidence.endswith("server eu-2 is at 97 %.")
+    calm = replace(busy, loads={"eu-2": 4.0})
+    long_ago = replace(seen(10 * MINUTE, sure=True), cpu=97.0)
+    assert judged(lockless(), calm, long_ago).cause_evidence.endswith("server eu-2 was at 97 %.")
 
 
 def test_unnamed_workers_that_all_stayed_were_starved() -> None:

@@ -31,6 +31,7 @@ def test_every_page_says_that_scanners_hold_why_and_for_how_long(desk: Desk) -> 
         assert SAYS in page, address
         assert "380 of 400 active jobs lost their locks in one look" in page
         assert "min more or when a person releases them." in page
+        assert '<a href="/scanners#brakes">See the brakes</a>' in page
 
 
 def test_it_is_gone_with_the_hold(desk: Desk) -> None:

@@ -102,6 +102,8 @@ def _row(stuck: Stuck) -> dict[str, Any]:
         "cause_evidence": verdict.cause_evidence or None,
         "fate": verdict.fate,
         "until": verdict.until,
+        "rescuer": verdict.rescuer.value if verdict.rescuer else None,
+        "needs_a_person": verdict.needs_a_person,
         "suggests": verdict.suggests.value if verdict.suggests else None,
         "poison": verdict.is_poison,
         "orphaned": verdict.orphaned,

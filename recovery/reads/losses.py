@@ -1,0 +1,52 @@
+"""Jobs that were lost over time, for the chart of one server: those whose holder ran there, and those of which nobody
+knows where it ran.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from recovery.domain.refs import QueueRef, slug, unslug
+from recovery.models import Incident
+
+LIMIT = 5_000  # incidents counted: a chart of more is a wall anyway
+QUEUES_TOLD = 3  # of one mark, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Jobs that were lost about the same time. `is_here`: their holder ran on this server."""
+
+    at: int
+    is_here: bool
+    jobs: int
+    queues: tuple[QueueRef, ...]  # most jobs first; at most QUEUES_TOLD
+
+    @property
+    def words(self) -> str:
+        where = ", ".join(queue.label for queue in self.queues)
+        return f"{self.jobs:,} job{'s' * (self.jobs != 1)} of {where}"
+
+
+def around(server: str, others: Collection[str], since: int, step: int) -> tuple[Loss, ...]:
+    """One for each `step` ms in which something was lost, oldest first. What was lost on another of the known servers
+    is left out. Raises DatabaseError.
+    """
+    rows = (
+        Incident.objects.filter(Q(closed_at=None) | Q(closed_at__gte=since), opened_at__gte=since)
+        .exclude(server__in=[slug(other) for other in others if other != server])
+        .order_by("-opened_at")
+        .values_list("opened_at", "server", "deployment", "base")[:LIMIT]
+    )
+    groups: dict[tuple[int, bool], Counter[QueueRef]] = {}
+    for at, where, deployment, base in rows:
+        queue = QueueRef(deployment, unslug(base))
+        groups.setdefault((at // step * step, where == slug(server)), Counter())[queue] += 1
+    return tuple(
+        Loss(at, is_here, counted.total(), tuple(queue for queue, _ in counted.most_common(QUEUES_TOLD)))
+        for (at, is_here), counted in sorted(groups.items())
+    )

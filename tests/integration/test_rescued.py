@@ -1,0 +1,145 @@
+"""What nobody has to do, because a scanner does it: told alike by the watch, the shell, the API and the pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from dashboard.access import Role
+from recovery.actions.swap import swap_one
+from recovery.connections import registry, state
+from recovery.domain.brake import Brake
+from recovery.domain.inbox import Inbox
+from recovery.domain.jobs import State
+from recovery.domain.policy import Scanner
+from recovery.domain.refs import QueueRef
+from recovery.domain.scans import Scan
+from recovery.models import ScannerPause
+from recovery.reads import inboxes, lists, pulses, snapshots, stuck
+from recovery.reads.brake_rows import STORE, Place
+from recovery.reads.leading import Sign
+from recovery.reads.pulses import Pulse
+from recovery.reads.shared import windows
+from tests.people import browser, person
+from tests.stores import Store
+from tests.watch_bench import SHORT, WatchBench, active, config_for
+from tests.watching import now_ms
+
+pytestmark = pytest.mark.django_db(transaction=True)
+JOBS = QueueRef("main", "bull:jobs")
+ARMED = '[policy]\norphan_watch = { mode = "act" }\n'
+DEAD = "Nothing happens: no worker is connected, so there is no watchdog."
+
+
+@pytest.fixture
+def watch(tmp_path: Path, valkey: Store, state_store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Makes a watch over one job that is abandoned, with more TOML behind."""
+    made: list[WatchBench] = []
+
+    def make(toml: str = "", **fields: Any) -> WatchBench:
+        config_for(tmp_path, state_store, valkey, toml + SHORT)
+        monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
+        registry.reset()
+        windows.forget()
+        active(valkey, JOBS.base, "1", **fields)
+        made.append(WatchBench(registry.registry().config))
+        made[-1].discover()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+    registry.reset()
+
+
+@pytest.fixture
+def leads(state_store: Store) -> None:
+    """Somebody leads, and the stale check is due in ten minutes."""
+    now = now_ms()
+    state_store.client.set(state.SCHEDULER, Sign("here", 1, 7, now, now, "me").encode())
+    pulses.write(state_store.client, Scan.STALE_CHECK, Pulse(now, now, now, now + 600_000))
+
+
+Make = Callable[..., WatchBench]
+
+
+def said(inbox: Inbox) -> tuple[str, Scanner | None, int, int]:
+    (row,), (tally,) = inbox.rows, inbox.queues
+    return row.verdict.fate, row.verdict.rescuer, inbox.people, tally.rescued
+
+
+@pytest.mark.usefixtures("leads")
+def test_as_it_comes_the_stale_check_takes_what_is_abandoned(watch: Make, state_store: Store) -> None:
+    inbox = watch().look()
+    fate, *rest = said(inbox)
+    # Too young for the run in ten minutes, so it is for the one after that.
+    assert fate == "Stale-check requeues it within 25 min; it waits then, because no worker is connected."
+    assert rest == [Scanner.STALE_CHECK, 0, 1]
+    (row,) = inbox.rows
+    assert row.verdict.until is not None
+    assert inboxes.fetch(state_store.client) == inbox
+
+
+@pytest.mark.usefixtures("leads")
+def test_an_armed_watch_is_sooner_and_every_way_out_says_so(watch: Make, state_store: Store) -> None:
+    one = watch(ARMED)
+    fate, *rest = said(one.look())
+    assert fate == "Orphan-watch requeues it within 5 s; it waits then, because no worker is connected."
+    assert rest == [Scanner.ORPHAN_WATCH, 0, 1]
+    out = StringIO()
+    call_command("orphans", "--json", stdout=out)
+    shell = json.loads(out.getvalue())
+    told = {name: shell["orphans"][0][name] for name in ("fate", "rescuer", "needs_a_person")}
+    assert told == {"fate": fate, "rescuer": "orphan-watch", "needs_a_person": False}
+    assert shell["needing_a_person"] == 0
+    snapshots.publish(state_store.client, one.snapshot)
+    queue = lists.locate(JOBS, one.snapshot)
+    (row,) = lists.window(queue, State.ACTIVE).rows
+    verdict = stuck.of_rows(queue, [row], one.snapshot, now_ms())["1"]
+    assert (verdict.fate, verdict.rescuer) == (fate, Scanner.ORPHAN_WATCH)
+    page = browser(person(Role.VIEWER)).get("/stuck").content.decode()
+    assert f"If nobody acts: {fate}" in page
+    assert "need a person" not in page
+
+
+def test_without_a_scheduler_nobody_comes(watch: Make) -> None:
+    inbox = watch().look()
+    assert said(inbox) == (f"{DEAD} Stale-check is armed, but no scheduler leads.", None, 1, 0)
+
+
+@pytest.mark.usefixtures("leads")
+def test_who_is_paused_does_not_come(watch: Make) -> None:
+    for scanner in (Scanner.ORPHAN_WATCH, Scanner.STALE_CHECK):
+        ScannerPause.objects.create(scanner=scanner.value, by="ada", at=now_ms())
+    words = " ".join(f"{name} is armed, but it is paused." for name in ("Orphan-watch", "Stale-check"))
+    assert said(watch(ARMED).look()) == (f"{DEAD} {words}", None, 1, 0)
+
+
+@pytest.mark.usefixtures("leads")
+def test_nor_whoever_a_brake_holds(watch: Make) -> None:
+    def hold(_: Brake, now: int) -> Brake:
+        return Brake.doubtful(now)
+
+    swap_one(STORE, Place("main"), hold)
+    assert said(watch().look()) == (f"{DEAD} Stale-check is armed, but the Redis brake holds main.", None, 1, 0)
+
+
+@pytest.mark.usefixtures("leads")
+def test_bad_data_waits_for_a_person_whoever_is_armed(watch: Make, tmp_path: Path) -> None:
+    (tmp_path / "jobs.json").write_text('{"type": "object", "required": ["to"]}')
+    inbox = watch(f'{ARMED}[[queues]]\nname = "{JOBS.base}"\nschema = "jobs.json"\n').look()
+    fate, *rest = said(inbox)
+    assert fate.startswith(DEAD)
+    assert rest == [None, 1, 0]
+
+
+@pytest.mark.usefixtures("leads")
+def test_where_nothing_may_be_changed_nobody_is_armed(watch: Make) -> None:
+    fate, *rest = said(watch(f"read_only = true\n{ARMED}").look())
+    assert (fate, rest) == (DEAD, [None, 1, 0])
