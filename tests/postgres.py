@@ -30,7 +30,7 @@ class Postgres:
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="unstall-postgres-"))
         self._port = free_port()
-        self.url = f"postgres://unstall@127.0.0.1:{self._port}/postgres"
+        self.url = self.database("postgres")
 
     def __enter__(self) -> Self:
         if self._user:
@@ -47,6 +47,10 @@ class Postgres:
     @property
     def is_running(self) -> bool:
         return (self._directory / "data" / "postmaster.pid").exists()
+
+    def database(self, name: str) -> str:
+        """Where one of that name is."""
+        return f"postgres://unstall@127.0.0.1:{self._port}/{name}"
 
     def start(self) -> None:
         options = f"-p {self._port} -k {self._directory} -c listen_addresses=127.0.0.1 -c fsync=off"

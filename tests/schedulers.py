@@ -22,11 +22,12 @@ DATABASE = "unstall.sqlite3"
 _SCHEDULER = """
 import json, sys, django
 django.setup()
-from recovery.scheduler import holder, lease, office
+from recovery.scheduler import alive, holder, lease, office
 changed, place = json.loads(sys.argv[1]), sys.argv[2]
 for name, value in changed.items():
-    getattr(lease, name)
-    setattr(lease, name, value)
+    module = alive if name == "LIFE" else lease
+    getattr(module, name)
+    setattr(module, name, value)
 if place:
     holder._place = lambda: place
 from recovery.config import current
@@ -36,7 +37,9 @@ run(current())
 
 
 def script(constants: str = "{}", place: str = "") -> tuple[str, ...]:
-    """Arguments for a Process. `constants`: JSON of those in lease.py. `place`: the machine it believes to be on."""
+    """Arguments for a Process. `constants`: JSON of those in lease.py, and of LIFE in alive.py. `place`: the machine it
+    believes to be on.
+    """
     return "-c", _SCHEDULER, constants, place
 
 

@@ -24,14 +24,14 @@ Open = Callable[..., Page]
 LOCK_MS = 5000
 STALLED_MS = 1000
 REASON = "eu-2 was reclaimed, deploy 2026-11-18.3"
-GENERATIONS = ("bullmq6", "bullmq5", "bull4")
+GENERATIONS = ("bullmq6", "bull4")  # with names and without, proven at once and after two looks
 _SOON = 30_000  # ms: two looks of the watch, on a busy machine
 
 
 @pytest.fixture(scope="module")
 def night() -> Iterator[Site]:
-    """A site whose watch knows how often these workers check, as an operator would configure it."""
-    settings = f"[thresholds]\nstalled_interval = {STALLED_MS / 1000}\n"
+    """A site whose watch knows how often these workers check, and where no scanner comes before the person."""
+    settings = f'[thresholds]\nstalled_interval = {STALLED_MS / 1000}\n[policy]\nstale_check = {{ mode = "observe" }}\n'
     with Store() as queues, Store() as state, Site(queues, state, settings=settings) as site:
         yield site
 

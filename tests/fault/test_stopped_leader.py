@@ -26,9 +26,8 @@ from dashboard.database import settings_of
 from recovery.backends.shared import fence
 from recovery.reads import leading
 from tests.fences import Queue
-from tests.postgres import Postgres, programs
 from tests.processes import end, spawn
-from tests.schedulers import DATABASE, STARTS_WITHIN, Process, furnish, migrate
+from tests.schedulers import STARTS_WITHIN, Process
 from tests.stores import Store
 from tests.waiting import until
 from tests.web_process import ROOT, environ_of
@@ -200,25 +199,15 @@ class Pair:
         return Counter(one[b"jobId"].decode() for _, one in found if one[b"event"] == b"waiting")
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    with Postgres() as server:
-        migrate(tmp_path_factory.mktemp("postgres"), {"DATABASE_URL": server.url})
-        yield server
-
-
 @pytest.fixture
-def sqlite(tmp_path: Path) -> str:
-    furnish(tmp_path)
-    return f"sqlite:///{tmp_path / DATABASE}"
-
-
-@pytest.fixture
-def pair(request: pytest.FixtureRequest, tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[Pair]:
-    server = request.getfixturevalue(request.param)
-    pair = Pair(tmp_path, valkey, state_store, server if isinstance(server, str) else server.url)
+def pair(
+    request: pytest.FixtureRequest,
+    our_database: Callable[[str, Path], str],
+    tmp_path: Path,
+    valkey: Store,
+    state_store: Store,
+) -> Iterator[Pair]:
+    pair = Pair(tmp_path, valkey, state_store, our_database(request.param, tmp_path))
     yield pair
     pair.close()
 
@@ -230,7 +219,7 @@ def test_a_leader_that_was_stopped_past_its_term_does_nothing_twice(pair: Pair) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("pair", ["postgres"], indirect=True)
+@pytest.mark.parametrize("pair", ["postgresql"], indirect=True)
 def test_one_that_was_stopped_with_the_end_of_the_audit_in_its_hands_holds_nobody_up(pair: Pair) -> None:
     """PostgreSQL takes the lock from it. SQLite cannot: there nobody leads until it goes on or is ended."""
     for number, place in enumerate(("audit._settle before 2", "audit._settle behind 3")):
@@ -239,7 +228,7 @@ def test_one_that_was_stopped_with_the_end_of_the_audit_in_its_hands_holds_nobod
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("pair", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("pair", ["sqlite", "postgresql"], indirect=True)
 def test_nor_does_it_in_two_hundred_rounds(pair: Pair) -> None:
     places = list(islice(cycle(PLACES), LONG_ROUNDS))
     refused = sum(_round(pair, number, place) for number, place in enumerate(places))

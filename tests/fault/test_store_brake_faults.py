@@ -10,7 +10,7 @@ import pytest
 
 from recovery.actions import brakes
 from recovery.domain.ages import MINUTE
-from recovery.domain.brake import PATIENCE, Why
+from recovery.domain.brake import LOCK_LENGTHS, PATIENCE, Why
 from recovery.domain.refs import QueueRef
 from tests.acting import ADMIN
 from tests.armed import Armed, armed, held_jobs
@@ -25,8 +25,9 @@ from tests.watch_bench import active
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
 
 SOON = 60.0  # seconds, on a machine that has other things to do
-LOCK_MS = 8_000
+LOCK_MS = 5_000
 JOBS = 25
+LENGTH = 60_000  # ms of a lock that nobody renews: longer than its test
 IDS = [str(number) for number in range(1, JOBS + 1)]
 MAIL = QueueRef("main", "bull:mail")
 Watch = Callable[[Store | str], Armed]
@@ -60,6 +61,11 @@ def silence(one: Armed, store: Store) -> None:
     ends = time.monotonic() + 1.2 * LOCK_MS / 1000
     until(lambda: one.look().finds == () and time.monotonic() > ends, SOON)
     store.resume()
+
+
+def lasts(one: Armed) -> int:
+    """How long each hold is meant to last that goes by itself, in ms."""
+    return max(hold.until - hold.since for hold in one.brake.holds if hold.until is not None)
 
 
 def lose_locks(store: Store, base: str) -> None:
@@ -99,7 +105,11 @@ def test_a_few_jobs_wait_until_every_worker_had_time_to_end_them(
     silence(one, store)
     until(lambda: one.look() and one.why, SOON, "it answers again")
     assert one.why == [Why.SILENT]
+    assert lasts(one) >= LOCK_LENGTHS * LOCK_MS
+    for _ in range(3):
+        one.look()
     assert (jobs.counts()["active"], one.acts) == (3, 0)
+    one.pass_by(lasts(one))
     until(lambda: one.look() and jobs.counts()["waiting"] == 3, SOON, "it went by itself")
 
 
@@ -136,14 +146,17 @@ def test_a_scheduler_that_begins_after_the_restart_knows_of_it(
 def test_a_restart_that_lost_everything_holds_for_two_lock_lengths(watch: Watch, serve: Callable[..., Store]) -> None:
     store = serve()
     active(store, MAIL.base, *IDS)
-    held_jobs(store, MAIL, IDS, ttl=10_000)
+    held_jobs(store, MAIL, IDS, ttl=LENGTH)
     one = watch(store)
     one.settle()
     store.stop()
     store.start()
     active(store, MAIL.base, "new")
     until(lambda: one.look() and Why.RUN in one.why, SOON, "it is noticed")
+    assert lasts(one) >= LOCK_LENGTHS * LENGTH
+    one.look()
     assert store.client.lrange(f"{MAIL.base}:active", 0, -1) == [b"new"]
+    one.pass_by(lasts(one))
     until(lambda: one.look() and not store.client.llen(f"{MAIL.base}:active"), SOON, "it went by itself")
 
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.postgres import Postgres, programs
+from tests.furnished import KINDS
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import django; django.setup()
 from concurrent.futures import ThreadPoolExecutor
-from django.core.management import call_command
 from django.db import connection
 from dashboard import invitations, people
 from dashboard.access import Role
 from dashboard.models import User
 
-call_command("migrate", verbosity=0)
 token = invitations.first_link().rpartition("/")[2]
 
 def closing(act):
@@ -46,15 +44,9 @@ with ThreadPoolExecutor(6) as threads:
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'races.sqlite3'}"
-        return
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    with Postgres() as server:
-        yield server.url
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, our_database: Callable[[str, Path], str], tmp_path: Path) -> str:
+    return our_database(request.param, tmp_path)
 
 
 def test_one_wins_a_link_and_one_admin_is_always_left(database: str, tmp_path: Path) -> None:

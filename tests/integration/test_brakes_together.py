@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from recovery.domain.ages import MINUTE
-from tests.postgres import Postgres, programs
-from tests.schedulers import furnish, migrate
+from tests.furnished import KINDS
 from tests.web_process import ROOT, environ_of
 
 LIMIT, TRIES, PROCESSES = 40, 30, 3
@@ -42,20 +42,11 @@ print(json.dumps([brakes.past_of(queue, ["shared"])["shared"].made, len(brakes.o
 """
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Of processes that share one migrated database."""
-    directory = tmp_path_factory.mktemp(request.param)
-    own = {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
-    if request.param == "sqlite":
-        furnish(directory)
-        yield environ_of(directory, own)
-        return
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    with Postgres() as server:
-        migrate(directory, {"DATABASE_URL": server.url})
-        yield environ_of(directory, own | {"DATABASE_URL": server.url})
+@pytest.fixture(params=KINDS)
+def environ(request: pytest.FixtureRequest, our_database: Callable[[str, Path], str], tmp_path: Path) -> dict[str, str]:
+    """Of processes that share one database with our tables."""
+    own = {"DJANGO_SETTINGS_MODULE": "dashboard.settings", "DATABASE_URL": our_database(request.param, tmp_path)}
+    return environ_of(tmp_path, own)
 
 
 def test_nothing_is_granted_twice_and_nothing_is_forgotten(environ: dict[str, str]) -> None:

@@ -34,15 +34,25 @@ ALIVE_WITHIN = 20.0  # ten on a machine that does nothing else
 ENDS_WITHIN = 15.0  # two, likewise
 
 
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Store]:
+    """A store in which the demo plays."""
+    with Store() as store:
+        process = spawn([sys.executable, "-m", "recovery.demo", store.url], directory=ROOT)
+        yield store
+        end(process)
+
+
 @pytest.fixture
 def demo(valkey: Store) -> Iterator[psutil.Process]:
+    """One of the test's own, seen from its start."""
     process = spawn([sys.executable, "-m", "recovery.demo", valkey.url], directory=ROOT)
     yield psutil.Process(process.pid)
     end(process)
 
 
-def test_something_of_every_kind_is_there_at_once(demo: psutil.Process, valkey: Store) -> None:
-    seen = valkey.client
+def test_something_of_every_kind_is_there_at_once(stage: Store) -> None:
+    seen = stage.client
     until(lambda: seen.zcard("demo:emails:completed"), ALIVE_WITHIN)
     until(lambda: seen.llen("demo:reports:active"), ALIVE_WITHIN)
     until(lambda: seen.zcard("demo:notifications:prioritized"), ALIVE_WITHIN)
@@ -55,8 +65,8 @@ def test_something_of_every_kind_is_there_at_once(demo: psutil.Process, valkey: 
     until(lambda: seen.exists("demo:emails:metrics:completed"), ALIVE_WITHIN)
 
 
-def test_a_worker_that_had_nothing_to_do_for_a_while_takes_the_next_job(demo: psutil.Process, valkey: Store) -> None:
-    until(lambda: valkey.client.zcard("demo:housekeeping:completed") >= 2, 20)
+def test_a_worker_that_had_nothing_to_do_for_a_while_takes_the_next_job(stage: Store) -> None:
+    until(lambda: stage.client.zcard("demo:housekeeping:completed") >= 2, 20)
 
 
 def test_a_worker_is_really_killed_and_leaves_what_it_had_in_hand(demo: psutil.Process, valkey: Store) -> None:
@@ -84,15 +94,20 @@ def test_it_ends_quickly_even_when_the_store_is_gone(demo: psutil.Process, valke
     until(lambda: not any(_runs(one) for one in family), ENDS_WITHIN)
 
 
-def test_up_without_a_redis_plays_the_demo_and_watches_it() -> None:
+def test_up_without_a_redis_plays_the_demo_and_a_command_beside_it_sees_what_the_pages_see() -> None:
     up = Up(Path(tempfile.mkdtemp(prefix="up-")))
     try:
         up.ready()
         assert "Watching the demo" in up.said
         names = {f"demo:{name}" for name in (*QUEUES, *TROUBLED)}
         until(lambda: {sample.ref.base for sample in _snapshot(up)} >= names, ALIVE_WITHIN, "all queues of the demo")
+        assert "demo:emails" in up.shell("queues").stdout
         assert up.end() == 0
         assert up.others() == []
+        assert not (up.directory / "up.json").exists()
+        alone = up.shell("queues")
+        assert (alone.returncode, alone.stdout) == (2, "")
+        assert "No deployment is configured" in alone.stderr
     finally:
         up.close()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.postgres import Postgres, programs
+from tests.furnished import KINDS
 from tests.web_process import ROOT, environ_of
 
 EACH = 12
@@ -43,17 +44,11 @@ print(json.dumps([policies.written("", "bull:mail"), bodies, audit.verify().is_s
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Of processes that share one migrated database."""
-    directory = tmp_path_factory.mktemp(request.param)
-    if request.param == "sqlite":
-        yield _migrated(environ_of(directory, {}))
-        return
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    with Postgres() as server:
-        yield _migrated(environ_of(directory, {"DATABASE_URL": server.url}))
+@pytest.fixture(params=KINDS)
+def environ(request: pytest.FixtureRequest, our_database: Callable[[str, Path], str], tmp_path: Path) -> dict[str, str]:
+    """Of processes that share one database with our tables."""
+    own = {"DJANGO_SETTINGS_MODULE": "dashboard.settings", "DATABASE_URL": our_database(request.param, tmp_path)}
+    return environ_of(tmp_path, own)
 
 
 def test_no_edit_is_lost_and_each_begins_where_the_one_before_ended(environ: dict[str, str]) -> None:
@@ -70,11 +65,6 @@ def test_no_edit_is_lost_and_each_begins_where_the_one_before_ended(environ: dic
     assert [body["after"]["never"]["names"] for body in bodies] == [names[: end + 1] for end in range(len(names))]
     assert [body["before"] for body in bodies] == [{}, *(body["after"] for body in bodies[:-1])]
     assert is_sound
-
-
-def _migrated(environ: dict[str, str]) -> dict[str, str]:
-    _python(environ, "manage.py", "migrate", "--verbosity=0")
-    return environ | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
 
 
 def _python(environ: dict[str, str], *arguments: str) -> str:

@@ -7,6 +7,8 @@ import socket
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -43,42 +45,121 @@ def watched(valkey: Store) -> Mapping[str, str]:
     return {"UNSTALL_REDIS_URL": valkey.url}
 
 
-def test_it_serves_and_its_one_link_makes_the_first_admin(start: Start, watched: Mapping[str, str]) -> None:
-    up = start(watched)
-    link = up.ready()
+# -- one life, from the first link to Ctrl-C, that several tests ask about
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What was seen of it. `first`, `last`: where a visitor came to, before and after the link."""
+
+    up: Up
+    first: str
+    link_status: int
+    last: str
+    mode: int
+    names: frozenset[str]
+    used: frozenset[str]  # commands that the Redis that it watches was asked
+    writes: frozenset[str]
+    keys: int
+    rival: Up  # a second one in the same directory
+    status: int
+    others: int
+
+
+@pytest.fixture(scope="module")
+def life() -> Iterator[Life]:
+    with Store() as store, ExitStack() as stack:
+        store.client.rpush("bull:mail:wait", "1")
+        store.client.set("bull:mail:id", 1)
+        store.client.hset("bull:mail:1", mapping={"name": "send", "data": "{}", "opts": "{}", "timestamp": "1"})
+        store.client.config_resetstat()
+        environ = {"UNSTALL_REDIS_URL": store.url}
+        up = Up(Path(tempfile.mkdtemp(prefix="up-")), environ)
+        stack.callback(up.close)
+        first, status, last = _come_in(up, up.ready())
+        rival = Up(up.directory, environ)
+        stack.callback(rival.close)
+        rival.wait()
+        before = _calls(store)
+        until(lambda: _calls(store) > before + 20, 40, "some more looks at it")
+        seen = Life(
+            up=up,
+            first=first,
+            link_status=status,
+            last=last,
+            mode=stat.S_IMODE(up.directory.stat().st_mode),
+            names=frozenset(_names(up)),
+            used=frozenset(name.removeprefix("cmdstat_") for name in store.client.info("commandstats")),
+            writes=frozenset(_writing(store)),
+            keys=store.client.dbsize(),
+            rival=rival,
+            status=up.end(),
+            others=len(up.others()),
+        )
+        yield seen
+
+
+def _come_in(up: Up, link: str) -> tuple[str, int, str]:
     with up.visit() as visitor:
-        assert visitor.get("/queues").url.path.startswith("/login")
+        first = visitor.get("/queues").url.path
         page = visitor.get(link)
-        assert page.status_code == 200
-        form = {"username": "ada", "password": PASSWORD}
-        form["csrfmiddlewaretoken"] = visitor.cookies["unstall-csrf"]
+        form = {"username": "ada", "password": PASSWORD, "csrfmiddlewaretoken": visitor.cookies["unstall-csrf"]}
         visitor.post(link, data=form, headers={"Referer": link})
-        assert visitor.get("/queues").url.path == "/queues"
-    assert up.said.count("http://") == 1
+        return first, page.status_code, visitor.get("/queues").url.path
 
 
-def test_all_is_quiet_when_all_is_well(start: Start, watched: Mapping[str, str]) -> None:
-    up = start(watched)
-    up.ready()
-    up.end()
-    assert not [line for line in up.lines if " | " in line], up.said
+def test_it_serves_and_its_one_link_makes_the_first_admin(life: Life) -> None:
+    assert life.first.startswith("/login")
+    assert (life.link_status, life.last) == (200, "/queues")
+    assert life.up.said.count("http://") == 1
 
 
-def test_the_data_directory_is_for_its_owner_alone(start: Start, watched: Mapping[str, str]) -> None:
-    up = start(watched)
-    up.ready()
-    assert stat.S_IMODE(up.directory.stat().st_mode) == 0o700
+def test_all_is_quiet_when_all_is_well(life: Life) -> None:
+    assert not [line for line in life.up.lines if " | " in line], life.up.said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_one_signal_ends_all_in_order(start: Start, watched: Mapping[str, str], number: signal.Signals) -> None:
-    up = start(watched)
-    up.ready()
-    assert _names(up) >= {"web", "scheduler", "monitor", "valkey"}
-    assert up.end(number) == 0
+def test_the_data_directory_is_for_its_owner_alone(life: Life) -> None:
+    assert life.mode == 0o700
+
+
+def test_a_redis_that_is_watched_gets_no_write(life: Life) -> None:
+    assert life.keys == 3
+    assert life.used.isdisjoint(life.writes), life.used & life.writes
+
+
+def test_a_second_up_in_one_directory_is_told_who_is_there(life: Life) -> None:
+    assert life.rival.process.returncode == 2
+    assert f"is in use by process {life.up.process.pid}" in life.rival.said
+
+
+def test_one_signal_ends_all_in_order(life: Life) -> None:
+    assert life.names >= {"web", "scheduler", "monitor", "valkey"}
+    assert (life.status, life.others) == (0, 0)
+    assert "killed" not in life.up.said, life.up.said
+    assert not (life.up.directory / "valkey.sock").exists()
+
+
+# -- each with a life of its own
+
+
+def test_the_state_survives_a_restart(start: Start, watched: Mapping[str, str]) -> None:
+    first = start(watched)
+    first.ready()
+    assert first.end(signal.SIGHUP) == 0
+    assert (first.directory / "valkey.rdb").stat().st_size > 0
+    second = start(watched, directory=first.directory)
+    assert second.ready()
+
+
+def test_a_socket_path_that_is_too_long_for_the_kernel_is_no_problem(
+    start: Start, watched: Mapping[str, str], tmp_path: Path
+) -> None:
+    long = tmp_path / ("d" * 120)
+    long.mkdir()
+    up = start(watched, directory=long)
+    assert up.ready()
+    assert up.end(signal.SIGTERM) == 0
     assert up.others() == []
-    assert "killed" not in up.said, up.said
-    assert not (up.directory / "valkey.sock").exists()
 
 
 def test_a_second_signal_ends_all_at_once(start: Start, watched: Mapping[str, str]) -> None:
@@ -93,19 +174,16 @@ def test_a_second_signal_ends_all_at_once(start: Start, watched: Mapping[str, st
     until(lambda: up.others() == [], 8)
 
 
-def test_nothing_outlives_an_up_that_was_killed(start: Start, watched: Mapping[str, str]) -> None:
-    up = start(watched)
-    up.ready()
-    up.process.kill()
-    until(lambda: up.others() == [], 30)
-
-
-def test_it_starts_again_at_once_after_it_was_killed(start: Start, watched: Mapping[str, str]) -> None:
+def test_one_that_was_killed_starts_again_at_once_and_nothing_outlives_it(
+    start: Start, watched: Mapping[str, str]
+) -> None:
     first = start(watched)
     first.ready()
+    left = first.others()
     first.process.kill()
     second = start(watched, directory=first.directory)
     assert second.ready()
+    until(lambda: not any(one.is_running() for one in left), 30)
 
 
 def test_a_process_that_dies_comes_back(start: Start, watched: Mapping[str, str]) -> None:
@@ -116,15 +194,6 @@ def test_a_process_that_dies_comes_back(start: Start, watched: Mapping[str, str]
     until(lambda: [found.pid for found in _found(up, "web")] not in ([], [web.pid]), 30)
     until(lambda: _serves(up), 30)
     assert "web       | was killed by signal 9; starting it again in 1 s" in up.lines
-
-
-def test_the_state_survives_a_restart(start: Start, watched: Mapping[str, str]) -> None:
-    first = start(watched)
-    first.ready()
-    first.end()
-    assert (first.directory / "valkey.rdb").stat().st_size > 0
-    second = start(watched, directory=first.directory)
-    assert second.ready()
 
 
 def test_a_taken_port_is_said_with_what_to_set(start: Start, watched: Mapping[str, str]) -> None:
@@ -139,14 +208,6 @@ def test_a_taken_port_is_said_with_what_to_set(start: Start, watched: Mapping[st
     assert up.others() == []
 
 
-def test_a_second_up_in_one_directory_is_told_who_is_there(start: Start, watched: Mapping[str, str]) -> None:
-    first = start(watched)
-    first.ready()
-    second = start(watched, directory=first.directory)
-    assert second.wait() == 2
-    assert f"is in use by process {first.process.pid}" in second.said
-
-
 def test_every_problem_of_the_configuration_is_told_at_once(start: Start) -> None:
     up = start({"UNSTALL_REDIS_URL": "http://nonsense", "UNSTALL_DEBUG": "perhaps"})
     assert up.wait() != 0
@@ -155,52 +216,13 @@ def test_every_problem_of_the_configuration_is_told_at_once(start: Start) -> Non
     assert up.others() == []
 
 
-def test_a_socket_path_that_is_too_long_for_the_kernel_is_no_problem(
-    start: Start, watched: Mapping[str, str], tmp_path: Path
-) -> None:
-    long = tmp_path / ("d" * 120)
-    long.mkdir()
-    up = start(watched, directory=long)
-    assert up.ready()
-    assert up.end() == 0
-
-
-def test_a_redis_that_is_watched_gets_no_write(start: Start, valkey: Store) -> None:
-    valkey.client.rpush("bull:mail:wait", "1")
-    valkey.client.set("bull:mail:id", 1)
-    valkey.client.hset("bull:mail:1", mapping={"name": "send", "data": "{}", "opts": "{}", "timestamp": "1"})
-    valkey.client.config_resetstat()
-    up = start({"UNSTALL_REDIS_URL": valkey.url})
-    up.ready()
-    before = valkey.client.info("commandstats")
-    until(lambda: _calls(valkey) > _total(before) + 20, 40, "some more looks at it")
-    assert valkey.client.dbsize() == 3
-    used = {name.removeprefix("cmdstat_") for name in valkey.client.info("commandstats")}
-    assert used.isdisjoint(_writing(valkey)), used
-
-
-def test_a_command_beside_it_sees_what_the_pages_see(start: Start) -> None:
-    up = start()
-    up.ready()
-    until(lambda: "demo:emails" in up.shell("queues").stdout, 20, "the demo's queues are there")
-    up.end()
-    assert not (up.directory / "up.json").exists()
-    alone = up.shell("queues")
-    assert (alone.returncode, alone.stdout) == (2, "")
-    assert "No deployment is configured" in alone.stderr
-
-
 def _writing(store: Store) -> set[str]:
     """The commands that the server itself counts as writes."""
     return set(store.client.acl_cat("write"))
 
 
 def _calls(store: Store) -> int:
-    return _total(store.client.info("commandstats"))
-
-
-def _total(statistics: Mapping[str, Mapping[str, int]]) -> int:
-    return sum(entry["calls"] for entry in statistics.values())
+    return sum(entry["calls"] for entry in store.client.info("commandstats").values())
 
 
 def _serves(up: Up) -> bool:

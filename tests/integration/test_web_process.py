@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dashboard.live.listen import CannotListen, listen
 from tests.patience import patience
 from tests.stores import Store
 from tests.waiting import until
@@ -99,12 +100,17 @@ def test_a_taken_port_is_named_with_the_remedy(tmp_path: Path, environ: dict[str
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("bind", ["8000", "127.0.0.1:http", "127.0.0.1:70000"])
-def test_an_address_that_is_none_is_refused(tmp_path: Path, environ: dict[str, str], bind: str) -> None:
-    result = refused(tmp_path, {**environ, "UNSTALL_BIND": bind})
+def test_an_address_that_is_none_is_refused(tmp_path: Path, environ: dict[str, str]) -> None:
+    result = refused(tmp_path, {**environ, "UNSTALL_BIND": "127.0.0.1:70000"})
     assert result.returncode == 2
     assert "UNSTALL_BIND" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("bind", ["8000", "127.0.0.1:http", "127.0.0.1:70000", ""])
+def test_what_is_no_address_is_told_with_what_one_is(bind: str) -> None:
+    with pytest.raises(CannotListen, match=r"UNSTALL_BIND: .* is no address\. Write host:port"):
+        listen(bind)
 
 
 def test_a_web_process_without_a_state_store_says_what_to_set(tmp_path: Path, valkey: Store) -> None:
