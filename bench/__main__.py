@@ -6,7 +6,21 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import actions, failed_page, measure, overview, passes, recovery, snapshot, stage, streams, viewers
+from bench import (
+    actions,
+    failed_page,
+    gate,
+    measure,
+    metrics,
+    monitor,
+    overview,
+    passes,
+    recovery,
+    snapshot,
+    stage,
+    streams,
+    viewers,
+)
 from bench.measure import Result
 
 MISSED = 1
@@ -24,6 +38,9 @@ def main() -> int:
         "failed_retried": lambda: actions.run_failed(quick=asked.quick),
         "passes": lambda: passes.run(quick=asked.quick),
         "recovery": lambda: recovery.run(quick=asked.quick),
+        "monitor": lambda: monitor.run(quick=asked.quick),
+        "gate": lambda: gate.run(quick=asked.quick),
+        "metrics": lambda: metrics.run(quick=asked.quick),
         "streams": lambda: streams.run(quick=asked.quick, minutes=asked.minutes),
     }
     unknown = set(asked.names) - set(benches)

@@ -98,7 +98,7 @@ def idle_clients(store: Store, count: int, queues: int) -> Iterator[None]:
 @contextmanager
 def board(store: Store, count: int) -> Iterator[str]:
     """bull-board over the first `count` queues; its address."""
-    process = spawn([_node_program(), "board.mjs", store.url, str(count)], directory=NODE_HOME, stdout=subprocess.PIPE)
+    process = spawn([node_program(), "board.mjs", store.url, str(count)], directory=NODE_HOME, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline())
@@ -136,11 +136,11 @@ def _fill(store: Store, queue: Queue, text: str, count: int) -> None:
 
 
 def _node(script: str, *arguments: object) -> None:
-    command: list[str | Path] = [_node_program(), script, *map(str, arguments)]
+    command: list[str | Path] = [node_program(), script, *map(str, arguments)]
     subprocess.run(command, cwd=NODE_HOME, check=True, capture_output=True, timeout=SEED_SECONDS)
 
 
-def _node_program() -> Path:
+def node_program() -> Path:
     """Node, when it and bull-board are there. Raises NoPeer."""
     program = node()
     if program is None or not (NODE_HOME / "node_modules" / "@bull-board").is_dir():

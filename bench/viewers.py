@@ -31,7 +31,7 @@ def run(*, quick: bool) -> Result:
     result.setting = {"queues": QUEUES, "tabs": tabs_in_turn, "seconds": SECONDS}
     with stage.queues(QUEUES, full=10, jobs=200) as store, stage.house(store, QUEUES, limits=LIMITS) as web:
         rates = {tabs: asyncio.run(_rate(web, store, tabs, result)) for tabs in tabs_in_turn}
-        direct = _connections(web, store)
+        direct = connections(web, store)
     worst = max(rate / rates[TABS[0]] for rate in rates.values())
     result.row(
         "connections of the web process to the queue Redis", direct, "", "for the list that half of the tabs show"
@@ -61,7 +61,8 @@ async def _rate(web: WebProcess, store: Store, tabs: int, result: Result) -> flo
     return served / took
 
 
-def _connections(web: WebProcess, store: Store) -> int:
+def connections(web: WebProcess, store: Store) -> int:
+    """Of the web process to this store."""
     return sum(
         connection.raddr.port == store.port
         for connection in psutil.Process(web.pid).net_connections("tcp")

@@ -17,11 +17,15 @@ _pages = get_asgi_application()  # sets Django up; nothing that needs its apps m
 
 from dashboard import intake  # noqa: E402
 from dashboard.api import faults  # noqa: E402
-from dashboard.live import events  # noqa: E402
+from dashboard.gate import house  # noqa: E402
+from dashboard.live import events, mirror  # noqa: E402
 from dashboard.live.hub import Hub  # noqa: E402
 from dashboard.live.image import Image  # noqa: E402
 from dashboard.live.mirror import Mirror  # noqa: E402
 from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa: E402
+from dashboard.live.vigil import Vigil  # noqa: E402
+from dashboard.metrics import app as metrics  # noqa: E402
+from recovery import config  # noqa: E402
 from recovery.connections import registry  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -32,6 +36,8 @@ PAGES_AT_ONCE = 8
 
 hub = Hub()
 _streams = Streams(hub)
+_metrics = metrics.Metrics(mirror.picture, lambda: len(hub))
+_gate = house.GateHouse(mirror.picture)
 _places = asyncio.Semaphore(PAGES_AT_ONCE)
 
 
@@ -42,6 +48,10 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "websocket.close"})
     elif scope["path"].startswith("/live/"):
         await _streams(scope, receive, send)
+    elif scope["path"] == house.PATH:
+        await _gate(scope, receive, send)
+    elif scope["path"] == metrics.PATH:
+        await _metrics(scope, receive, send)
     else:
         await _page(scope, receive, send)
 
@@ -70,18 +80,23 @@ async def _refuse(scope: Scope, send: Send, refused: intake.Refused) -> None:
 
 async def _lifespan(receive: Receive, send: Send) -> None:
     await receive()
-    mirror = Mirror(_publish)
+    mirrored = Mirror(_publish)
     try:
         hub.start()
-        await mirror.start()
+        await mirrored.start()
+        _gate.start()
     except Exception as failure:
         log.exception("the web process cannot start")
         await send({"type": "lifespan.startup.failed", "message": str(failure)})
         return
+    vigil = Vigil(config.current(), mirrored.image)
+    vigil.start()
     await send({"type": "lifespan.startup.complete"})
     await receive()
+    await vigil.stop()
     await hub.close()
-    await mirror.stop()
+    await _gate.stop()
+    await mirrored.stop()
     registry.reset()
     await send({"type": "lifespan.shutdown.complete"})
 

@@ -18,7 +18,6 @@ from recovery import config
 from recovery.errors import ConfigError
 from recovery.reads import brakes, stuck
 
-_RELEASE = "What they do, and what releases them, is on the page Scanners."
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "unstall-theme"
 
@@ -42,7 +41,9 @@ _SCANNERS = ("scanners", "scanner", "scan-run", "scan-order", "scanner-pause", "
 PAGES = (
     Entry("Queues", "overview", ("overview", "queue", "job", "search"), "g q"),
     Entry("Stuck", "stuck", ("stuck", "act"), "g s"),
+    Entry("Servers", "servers", ("servers", "server"), "g v"),
     Entry("Scanners", "scanners", _SCANNERS, "g c"),
+    Entry("Alerts", "alerts", ("alerts", "alert-test"), "g e"),
     Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),
     Entry("Users", "users", ("users", "user-add", "user-role", "user-active", "user-link"), "g u", Role.ADMIN),
     Entry("Tokens", "tokens", ("tokens", "token-make", "token-revoke"), "g k", Role.ADMIN),
@@ -57,6 +58,8 @@ class Notice:
     text: str
     detail: str = ""
     advice: str = ""
+    link: str = ""  # what to open, and where that is
+    href: str = ""
 
 
 class Frame:
@@ -153,8 +156,15 @@ class Frame:
             holding = [store for store in brakes.stores(self.now) if store.is_holding]
         except (Error, ConfigError):
             return ()  # what is wrong then is said by itself
+        board = f"{reverse('scanners')}#brakes"
         return tuple(
-            Notice("warn", f"Scanners hold on {store.deployment}.", advice=f"{' '.join(store.words)} {_RELEASE}")
+            Notice(
+                "warn",
+                f"Scanners hold on {store.deployment}.",
+                advice=" ".join(store.words),
+                link="See the brakes",
+                href=board,
+            )
             for store in holding
         )
 

@@ -43,7 +43,7 @@ def make(name: str, allowed: frozenset[Scope], days: int, maker: User | None) ->
     written = MARK + secrets.token_urlsafe(_BYTES)
     token = MachineToken.objects.create(
         name=name,
-        token_hash=_hash(written),
+        token_hash=digest(written),
         prefix=written[:_PREFIX],
         scopes=scopes.written(allowed),
         created_by=maker,
@@ -54,7 +54,7 @@ def make(name: str, allowed: frozenset[Scope], days: int, maker: User | None) ->
 
 def find(written: str) -> MachineToken:
     """The valid token behind these characters; raises TokenUnknown, TokenSpent."""
-    token = MachineToken.objects.filter(token_hash=_hash(written)).first()
+    token = MachineToken.objects.filter(token_hash=digest(written)).first()
     if token is None:
         raise TokenUnknown
     if token.revoked_at is not None:
@@ -81,7 +81,8 @@ def revoke(token: MachineToken) -> bool:
     return bool(MachineToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 
-def _hash(written: str) -> str:
+def digest(written: str) -> str:
+    """All that is ever kept of a token."""
     return hashlib.sha256(written.encode("utf-8", "surrogateescape")).hexdigest()
 
 

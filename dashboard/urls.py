@@ -11,6 +11,7 @@ from dashboard.api.door import door
 from dashboard.views import (
     access,
     act,
+    alerts,
     audit,
     banner,
     brakes,
@@ -27,6 +28,7 @@ from dashboard.views import (
     scan,
     scanners,
     search,
+    servers,
     stuck,
     tokens,
     users,
@@ -103,7 +105,18 @@ SCANNERS = [
     path("scanners/<str:scanner>/order", scan.order, name="scan-order"),
     path("scanners/<str:scanner>/pause", scan.pause, name="scanner-pause"),
 ]
-urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *API]
+SERVERS = [
+    path("servers", servers.page, name="servers"),
+    path("servers/<name:server>", servers.server, name="server"),
+    path("servers/<name:server>/now", servers.now, name="server-now"),
+    path("servers/<name:server>/chart", servers.chart, name="server-chart"),
+]
+ALERTS = [
+    path("alerts", alerts.page, name="alerts"),
+    path("alerts/now", alerts.now, name="alerts-now"),
+    path("alerts/test/<str:channel>", alerts.test, name="alert-test"),
+]
+urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *ALERTS, *SERVERS, *API]
 
 handler400 = errors.bad_request
 handler403 = errors.forbidden

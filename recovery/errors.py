@@ -15,12 +15,14 @@ UnstallError
 ├── Missing                what was asked for is not there (any more)
 │   ├── DeploymentMissing
 │   ├── QueueMissing
-│   └── JobMissing
+│   ├── JobMissing
+│   └── ServerMissing
 ├── Unsupported            this flavour or version cannot do it; the text says why
 ├── BadOrder               an order that says too little or too much to be carried out: no reason, no job
 ├── Forbidden              whoever asks has not the right
 ├── Fenced                 another scheduler leads under a later epoch, so nothing was done
-└── NotRecorded            the audit could not be written, so nothing was done
+├── NotRecorded            the audit could not be written, so nothing was done
+└── NotDelivered           a message did not arrive, or may not have; the text says why
 """
 
 from __future__ import annotations
@@ -52,14 +54,16 @@ class ConfigError(UnstallError):
 
 
 class StoreError(UnstallError):
-    """`target` is the address as a person may see it; `advice` says what to look at first."""
+    """`target` is the address as a person may see it; `advice`, else the kind's own, says what to look at first."""
 
     advice = "Look at the store's own log."
 
-    def __init__(self, target: str, reason: str, *, command: str = "") -> None:
+    def __init__(self, target: str, reason: str, *, command: str = "", advice: str = "") -> None:
         self.target = target
         self.reason = reason
         self.command = command
+        if advice:
+            self.advice = advice
         super().__init__(f"{target}: {reason}")
 
 
@@ -115,6 +119,10 @@ class JobMissing(Missing):
     pass
 
 
+class ServerMissing(Missing):
+    pass
+
+
 class Unsupported(UnstallError):
     """This flavour or version cannot do it; the text says why."""
 
@@ -142,3 +150,12 @@ class Fenced(UnstallError):
 
 class NotRecorded(UnstallError):
     """The audit could not be written, so nothing was done."""
+
+
+class NotDelivered(UnstallError):
+    """A message did not reach its channel. `may_have`: nobody can tell. `retry`: seconds the other side asks for."""
+
+    def __init__(self, reason: str, *, may_have: bool = False, retry: float = 0.0) -> None:
+        self.may_have = may_have
+        self.retry = retry
+        super().__init__(reason)

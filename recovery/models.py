@@ -14,6 +14,7 @@ from django.db.models import Q
 _NAME = 64
 _BASE = 1024  # a slug is up to three times as long as the name
 _JOB = 2048
+_SERVER = 384  # a slug too: an id has at most 128 characters
 
 
 class AuditHead(models.Model):
@@ -81,6 +82,7 @@ class Incident(models.Model):
     cause = models.CharField(max_length=32, default="")
     evidence = models.TextField(default="")
     holder = models.CharField(max_length=300, default="")
+    server = models.CharField(max_length=_SERVER, default="")  # of its holder, else its host; a slug, "": not known
     opened_at = models.BigIntegerField()  # first seen without a lock, or with a lock that nobody holds
     proven_at = models.BigIntegerField(null=True)
     closed_at = models.BigIntegerField(null=True)
@@ -262,7 +264,7 @@ class HookCall(models.Model):
 class GateFlip(models.Model):
     """A gate that closed or opened. Written by the leader, drawn on the CPU chart."""
 
-    server = models.CharField(max_length=_NAME)
+    server = models.CharField(max_length=_SERVER)  # as a slug
     at = models.BigIntegerField()
     state = models.CharField(max_length=10)  # open, closed, unknown
     cpu = models.FloatField(null=True)  # what counted in that moment
@@ -281,16 +283,19 @@ class Alert(models.Model):
     kind = models.CharField(max_length=32)
     key = models.CharField(max_length=300)  # what it is about: one alert each at a time
     words = models.TextField()
+    link = models.TextField(default="")  # a page of ours
+    size = models.IntegerField(default=1)  # how many jobs it is about
     since = models.BigIntegerField()
     seen_at = models.BigIntegerField()
     resolved_at = models.BigIntegerField(null=True)
-    deliveries = models.TextField(default="{}")  # JSON: channel → what was told when, tries, the last trouble
+    is_settled = models.BooleanField(default=False)  # over, and whoever was told of it knows
+    deliveries = models.TextField(default="{}")  # JSON: channel → what it was told last, and whether somebody is at it
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["kind", "key"], condition=Q(resolved_at=None), name="alert_one_open")
         ]
         indexes: ClassVar = [
+            models.Index(fields=["is_settled", "since"], name="alert_unsettled"),
             models.Index(fields=["resolved_at"], name="alert_resolved"),
-            models.Index(fields=["since"], name="alert_since"),
         ]

@@ -51,6 +51,18 @@ def store(request: pytest.FixtureRequest, _servers: Callable[[str, str], Store])
 
 
 @pytest.fixture
+def store_for(_servers: Callable[[str, str], Store]) -> Callable[[str], Store]:
+    """The queues' store for one generation: by turns Redis and Valkey, so that all of them together meet both."""
+
+    def of(generation: str) -> Store:
+        kind = ("redis", "valkey")[sorted(GENERATIONS).index(generation) % 2]
+        need(kind)
+        return _renewed(_servers(kind, "queues"))
+
+    return of
+
+
+@pytest.fixture
 def state_store(_servers: Callable[[str, str], Store]) -> Store:
     """Where our own state goes: another server than the queues'."""
     return _renewed(_servers("valkey", "state"))
@@ -119,6 +131,15 @@ def libraries(fleet: Fleet) -> Iterator[Fleet]:
     """All six generations by name (`libraries["bull4"]`); every worker ends with the test."""
     yield fleet
     fleet.reset()
+
+
+@pytest.fixture(scope="session")
+def our_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Path], str]]:
+    """Makes a database with our tables, `our_database("sqlite" or "postgresql", directory)`, and tells its URL."""
+    from tests.furnished import Furnished  # it needs a driver, and few tests need it
+
+    with Furnished(tmp_path_factory.mktemp("furnished")) as furnished:
+        yield furnished.database
 
 
 @pytest.fixture(scope="session")

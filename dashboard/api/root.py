@@ -7,7 +7,20 @@ from django.urls import URLPattern, path
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
-from dashboard.api import actions, audit, bulk, faults, jobs, orphans, policies, queues, scanners, sweeps
+from dashboard.api import (
+    actions,
+    alerts,
+    audit,
+    bulk,
+    faults,
+    jobs,
+    orphans,
+    policies,
+    queues,
+    scanners,
+    servers,
+    sweeps,
+)
 from dashboard.api.door import door
 
 PREFIX = "api/v1"
@@ -20,7 +33,7 @@ api = NinjaAPI(
     openapi_url=None,
     urls_namespace="api",
 )
-for room in (queues, jobs, orphans, actions, bulk, policies, scanners, sweeps, audit):
+for room in (queues, jobs, orphans, actions, bulk, policies, scanners, sweeps, servers, alerts, audit):
     api.add_router("", room.router)
 
 

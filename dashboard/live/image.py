@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from dashboard.live.folding import Seen, folded
+from recovery.config.gate import Gating
 from recovery.connections import state
-from recovery.domain import refs, servers
+from recovery.domain import nodes, refs, servers
 from recovery.domain.counts import Snapshot
+from recovery.domain.gate import Gate
+from recovery.domain.nodes import Trouble
 from recovery.domain.scans import Scan
 from recovery.domain.servers import Server
 from recovery.errors import StoreError
-from recovery.reads import held, pulses, snapshots
+from recovery.reads import gates, held, pulses, snapshots
 from recovery.reads.leading import Sign
 from recovery.reads.pulses import Pulse
 
@@ -50,15 +54,31 @@ class Health:
         return UNLED if self.is_unled and not self.stale else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """As the state store gave it: only who scrapes us wants to read these."""
+
+    inbox: bytes | None = None
+    tallies: bytes | None = None
+    totals: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
 class Image:
     """The newest snapshot and the last failure. Written by one task or thread, read by any."""
 
-    def __init__(self, collect_every: float) -> None:
+    def __init__(self, collect_every: float, gating: Gating | None = None) -> None:
+        self._gating = gating or Gating()
         self.snapshot: Snapshot | None = None
         self.leader: Sign | None = None  # who takes the snapshots; None: nobody, or not known
         self.held: tuple[str, ...] = ()  # deployments whose brake holds
         self.pulses: Mapping[Scan, Pulse] = {}  # the last runs of the scanners
         self.servers: tuple[Server, ...] = ()  # as their monitors told last, by their names
+        self.unread: tuple[Trouble, ...] = ()  # servers that others measure, and that cannot be read
+        self.known: frozenset[str] = frozenset()  # servers that told of themselves within the last days
+        self.gates: Mapping[str, Gate] = {}
+        self.mirrors: int | None = None  # web processes that look as this one does
+        self.looked_at: int | None = None  # when the state store last answered
+        self.packed = Packed()
         self._asked: tuple[str, ...] = ()  # servers of the question that is under way
         self._raw: bytes | None = None
         self._stale_after_ms = max(LEAST_STALE_MS, int(collect_every * 1000 * MISSED_COLLECTS))
@@ -76,15 +96,33 @@ class Image:
             pipeline.get(name)
         pipeline.hgetall(state.SCANNERS)
         pipeline.zrange(state.SERVERS, 0, SERVERS_LIMIT - 1, desc=True)
+        pipeline.get(state.INBOX)
+        pipeline.get(state.TALLIES)
+        pipeline.hgetall(state.TOTALS)
+        pipeline.hgetall(state.GATES)
+        pipeline.hgetall(state.NODES)
+        pipeline.execute_command("PUBSUB", "NUMSUB", state.SNAPSHOT_CHANNEL)  # each mirror listens there
         for server in self._asked:
             pipeline.hgetall(state.server_metrics(server))
+            pipeline.pttl(state.server_metrics(server))
+            pipeline.pttl(state.gate_settling(server))
 
-    def answer(self, answers: Sequence[Any]) -> None:
-        snapshot, scheduler, brakes, scanners, names, *hashes = answers
+    def answer(self, answers: Sequence[Any], now_ms: int) -> None:
+        snapshot, scheduler, brakes, scanners, names, inbox, tallies, totals, stored, unread, mirrors, *told = answers
         self.take(snapshot, scheduler, brakes, scanners)
-        found = (servers.decode(*one) for one in zip(self._asked, hashes, strict=True))
-        self.servers = tuple(sorted((server for server in found if server), key=lambda server: server.id))
+        self.packed = Packed(inbox, tallies, totals)
+        self.unread = tuple(trouble for packed in unread.values() for trouble in nodes.decode(packed))
+        self._follow(told, gates.decoded(stored), now_ms)
         self._asked = tuple(refs.text(name) for name in names)
+        self.known = frozenset(self._asked)
+        self.mirrors, self.looked_at = int(mirrors[1]), now_ms
+
+    def _follow(self, told: Sequence[Any], stored: Mapping[str, Gate], now_ms: int) -> None:
+        """The servers that were asked for, three answers each, and their gates."""
+        rows = zip(self._asked, told[::3], told[1::3], told[2::3], strict=True)
+        found = [Seen(server, *ttls) for id, row, *ttls in rows if (server := servers.decode(id, row))]
+        self.servers = tuple(sorted((one.server for one in found), key=lambda server: server.id))
+        self.gates = folded(self.gates, stored, found, self._gating, now_ms)
 
     def take(
         self,

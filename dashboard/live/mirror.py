@@ -23,6 +23,8 @@ from recovery import config
 from recovery.connections import aio, faults, state
 from recovery.connections.registry import registry
 from recovery.domain.counts import Snapshot
+from recovery.domain.gate import Gate
+from recovery.domain.nodes import Trouble
 from recovery.domain.scans import Scan
 from recovery.domain.servers import Server
 from recovery.errors import UnstallError
@@ -58,12 +60,33 @@ def servers() -> tuple[Server, ...]:
     return _image().servers
 
 
+def known() -> frozenset[str]:
+    """The ids of all servers that told of themselves within the last days, also of those that are gone."""
+    return _image().known
+
+
+def gates() -> Mapping[str, Gate]:
+    """The gates of the servers that tell of themselves."""
+    return _image().gates
+
+
+def unread() -> tuple[Trouble, ...]:
+    """Servers that others measure and that cannot be read now, and why; one without an id is the Prometheus."""
+    return _image().unread
+
+
 def pulses() -> Mapping[Scan, Pulse] | None:
     """The last runs of the scanners, from memory alone; None where no mirror runs, or when it cannot read."""
     source = _source
     if source is None or source.image.health(_now_ms()).error:
         return None
     return source.image.pulses
+
+
+def picture() -> Image | None:
+    """All that the mirror of this process has, without waiting; None where none runs."""
+    source = _source
+    return source.image if source else None
 
 
 def _image() -> Image:
@@ -81,7 +104,7 @@ class Mirror:
 
     def __init__(self, changed: Callable[[Image], None]) -> None:
         self._config = config.current()
-        self.image = Image(self._config.collect_every)
+        self.image = Image(self._config.collect_every, self._config.gate)
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
         self._looked = asyncio.Event()
@@ -123,7 +146,7 @@ class Mirror:
         with faults.guarded(client):
             async with asyncio.timeout(ANSWER_SECONDS):
                 answers = await question.execute()
-        await asyncio.to_thread(self.image.answer, answers)
+        await asyncio.to_thread(self.image.answer, answers, _now_ms())
         self._tell()
 
     def _failed(self, failure: Exception) -> None:
@@ -160,7 +183,7 @@ class _OnDemand:
     def look(self) -> Image:
         with self._lock:
             if self._image is None:
-                self._image = Image(config.current().collect_every)
+                self._image = Image(config.current().collect_every, config.current().gate)
             if time.monotonic() - self._looked_at > CACHE_SECONDS or not self._looked_at:
                 self._ask(self._image)
                 self._looked_at = time.monotonic()
@@ -177,7 +200,7 @@ class _OnDemand:
             image.question(question)
             with faults.guarded(store):
                 answers = question.execute()
-            image.answer(answers)
+            image.answer(answers, _now_ms())
         except (UnstallError, OtherVersion) as failure:
             image.fail(failure, _now_ms())
 

@@ -77,6 +77,12 @@ def bytes(size: float | str | None) -> str:  # noqa: A001 - the filter's name in
 
 
 @register.filter
+def percent(share: float | str | None) -> str:
+    """47.26 → 47.3 %."""
+    return UNKNOWN if share is None or isinstance(share, str) else f"{share:.1f} %"
+
+
+@register.filter
 def ago(moment: datetime | int | float | None) -> str:
     """Milliseconds since 1970, or a datetime, as an age that the page keeps fresh; the exact time on hover."""
     milliseconds = _milliseconds(moment)

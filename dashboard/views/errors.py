@@ -20,6 +20,7 @@ from recovery.errors import (
     Missing,
     NotRecorded,
     QueueMissing,
+    ServerMissing,
     StoreError,
     UnstallError,
 )
@@ -58,6 +59,9 @@ def missing(request: HttpRequest, fault: Missing) -> HttpResponse:
         link, link_text = reverse("overview"), "All queues"
         what = "queue" if isinstance(fault, QueueMissing) else "deployment"
         title, text = f"There is no such {what}", "It was removed, it was renamed, or nobody has used it yet."
+    elif isinstance(fault, ServerMissing):
+        link, link_text = reverse("servers"), "All servers"
+        title, text = "There is no such server", "Nothing has told of it within a week, or its name is another."
     else:
         link, link_text, title, text = reverse("overview"), "All queues", "This is gone", str(fault)
     return answer(request, Fault(404, title, text, link=link, link_text=link_text))

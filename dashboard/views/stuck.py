@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import buttons, inbox, verdicts
+from dashboard import buttons, inbox, server_known, verdicts
 from dashboard.addresses import written
 from dashboard.buttons import Acts, Button, May
 from dashboard.inbox import Filter
@@ -72,6 +72,8 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "recovery": _recovery(),
         "predicted": _predicted(found),
         "link": link,
+        "server": chosen.server,
+        "server_url": server_known.url(chosen.server),
         "back": back,
         "may": may,
         "picks": buttons.on_selection(_PICKS),
@@ -84,7 +86,10 @@ def _context(request: HttpRequest) -> dict[str, Any]:
 
 def _cells(lines: Sequence[Stuck], may: May, back: str) -> list[Cells]:
     flavours = _flavours()
-    return [verdicts.line(line) | {"acts": _acts(line, flavours, may, back)} for line in lines]
+    return [
+        verdicts.line(line) | {"acts": _acts(line, flavours, may, back), "server_url": server_known.url(line.server)}
+        for line in lines
+    ]
 
 
 def _flavours() -> dict[QueueRef, Flavour]:
@@ -130,10 +135,16 @@ def _recovery() -> Recovery:
 
 
 def _predicted(found: Inbox | None) -> dict[str, Any]:
-    """The worst of the queues that have something active: what their watchdogs can do, and where none is alive."""
+    """The worst of the queues that have something active: what their watchdogs and our scanners can do, and where
+    there is neither.
+    """
     dogs = [tally.watchdog for tally in found.queues if not tally.error] if found else []
     times = [dog.recovers_within for dog in dogs if dog.recovers_within is not None]
-    return {"worst": max(times, default=None), "dead": sum(dog.is_dead for dog in dogs), "queues": len(dogs)}
+    return {
+        "worst": max(times, default=None),
+        "dead": sum(dog.is_dead and dog.recovers_within is None for dog in dogs),
+        "queues": len(dogs),
+    }
 
 
 def _all_acts(found: Inbox, chosen: Filter, back: str) -> list[dict[str, Any]]:

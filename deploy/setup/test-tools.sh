@@ -43,3 +43,18 @@ if ! has mariadbd && ! [ -x /usr/sbin/mariadbd ]; then
     { may_install && install mariadb-server; } ||
         notice "no MariaDB here; its tests are skipped"
 fi
+
+if ! has prometheus-node-exporter; then
+    { may_install && install prometheus-node-exporter; } ||
+        notice "no node_exporter here; that servers are read from one is not tested"
+fi
+
+if ! has prometheus || ! has promtool; then
+    { may_install && install prometheus; } ||
+        notice "no Prometheus here; what it scrapes and how it judges is not tested"
+fi
+
+if ! has curl; then
+    { may_install && install curl; } ||
+        notice "no curl here; the gate's shell line is not tested"
+fi

@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from recovery.config import rules
+from recovery.config.alerts import read_alerting
+from recovery.config.gate import read_gate
 from recovery.config.hooks import read_hooks
 from recovery.config.limits import read_queues, read_thresholds
+from recovery.config.metrics import read_metrics
+from recovery.config.nodes import read_nodes, read_prometheus
 from recovery.config.policies import read_policies
+from recovery.config.public import read_public_url
 from recovery.config.readers import Problems, read_table, refuse_misspelled, secret
 from recovery.config.schema import INTERVALS, ROOT
 from recovery.config.stores import Source, read_deployment, read_state
@@ -38,6 +43,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
     thresholds = read_thresholds(root["thresholds"] or {}, folder, problems)
     queues = read_queues(root["queues"] or [], thresholds, folder, problems)
     databases = read_databases(root["databases"] or [], folder, problems)
+    nodes = read_nodes(root["nodes"] or [], folder, problems)
     config = Config(
         databases=databases,
         tables=read_tables(root["tables"] or [], _databases(root), folder, problems),
@@ -56,6 +62,12 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         queue_schemas=queues.schemas,
         policies=read_policies(root["policy"] or {}, root["policies"] or [], problems),
         hooks=read_hooks(root["hooks"] or [], _databases(root), folder, problems),
+        gate=read_gate(root["gate"] or {}, root["servers"] or [], folder, problems),
+        metrics=read_metrics(root["metrics"] or {}, folder, problems),
+        alerting=read_alerting(root["alerts"] or {}, folder, problems),
+        public_url=read_public_url(environ, problems),
+        nodes=nodes,
+        prometheus=read_prometheus(root["prometheus"], nodes, folder, problems),
     )
     rules.check(config, environ, problems)
     if problems.found:

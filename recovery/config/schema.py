@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -139,6 +139,62 @@ TABLE = (
     Key("timezone", default="UTC"),
 )
 CHOICE = (Key("column"), Key("is"), Key("equals"), Key("to"))
+_ENDPOINT = (Key("token_file", Kind.FILE), Key("username"), Key("password_file", Kind.FILE), Key("tls_ca", Kind.FILE))
+NODE = (Key("id"), Key("exporter"), Key("instance"), Key("disk", default="/"), *_ENDPOINT)
+PROMETHEUS = (Key("url"), Key("label", default="instance"), Key("match"), Key("disk", default="/"), *_ENDPOINT)
+# Shorter than a look nothing is told; whoever can wait for a week needs no alert.
+ALERTS = (
+    Key("kinds", Kind.NAMES, ()),
+    Key("after", Kind.NUMBER, 30.0, low=0.0, high=86_400.0),
+    Key("gate_after", Kind.NUMBER, 600.0, low=0.0, high=86_400.0),
+    Key("calm", Kind.NUMBER, 60.0, low=0.0, high=3600.0),
+    Key("again", Kind.NUMBER, 14_400.0, low=0.0, high=_WEEK),
+    Key("most", Kind.NUMBER, 10.0, low=1.0, high=1000.0),
+    Key("webhooks", Kind.TABLES),
+    Key("email", Kind.TABLE),
+)
+WEBHOOK = (
+    Key("name"),
+    Key("url"),
+    Key("url_file", Kind.FILE),
+    Key("format", default="json"),
+    Key("secret"),
+    Key("secret_file", Kind.FILE),
+    Key("header", default="X-Unstall-Signature"),
+    Key("tls_ca", Kind.FILE),
+    Key("kinds", Kind.NAMES, ()),
+)
+EMAIL = (
+    Key("host"),
+    Key("port", Kind.NUMBER, 0.0, low=0.0, high=65_535.0),
+    Key("encryption", default="starttls"),
+    Key("username"),
+    Key("password"),
+    Key("password_file", Kind.FILE),
+    Key("from"),
+    Key("to", Kind.NAMES, ()),
+    Key("tls_ca", Kind.FILE),
+    Key("kinds", Kind.NAMES, ()),
+)
+# Below 10 % nothing would ever start, and above 99 % the gate would never close.
+_CLOSE = Key("close_at", Kind.NUMBER, 80.0, low=20.0, high=99.0)
+_OPEN = Key("open_at", Kind.NUMBER, 70.0, low=10.0, high=89.0)
+# Polls; after a minute of them the CPU has long shown what was started.
+_SETTLE = Key("settle", Kind.NUMBER, 2.0, low=1.0, high=12.0)
+GATE = (
+    _CLOSE,
+    _OPEN,
+    _SETTLE,
+    Key("without_sample", default="refuse"),
+    Key("open_on_loopback", Kind.FLAG, default=False),
+)
+# Here 0 is: as in [gate].
+SERVER = (Key("id"), Key("label"), *(replace(key, default=0.0, low=0.0) for key in (_CLOSE, _OPEN, _SETTLE)))
+METRICS = (
+    Key("open_on_loopback", Kind.FLAG, default=False),
+    # Some 25 lines each: with 20,000 an answer has 40 MB, which no scraper reads in time.
+    Key("queues", Kind.NUMBER, 2000.0, low=1.0, high=20_000.0),
+)
 # Where a policy counts; what it says is read by domain/policy_text.py.
 POLICIES = (Key("queue"), Key("deployment"))
 ROOT = (
@@ -153,6 +209,12 @@ ROOT = (
     Key("policy", Kind.TABLE),
     Key("policies", Kind.TABLES),
     Key("hooks", Kind.TABLES),
+    Key("gate", Kind.TABLE),
+    Key("servers", Kind.TABLES),
+    Key("metrics", Kind.TABLE),
+    Key("alerts", Kind.TABLE),
+    Key("nodes", Kind.TABLES),
+    Key("prometheus", Kind.TABLE),
 )
 TABLES = {
     "": ROOT,
@@ -166,6 +228,14 @@ TABLES = {
     "policies": POLICIES,
     "hooks": HOOK,
     "hooks.choose": CHOICE,
+    "gate": GATE,
+    "servers": SERVER,
+    "metrics": METRICS,
+    "alerts": ALERTS,
+    "alerts.webhooks": WEBHOOK,
+    "alerts.email": EMAIL,
+    "nodes": NODE,
+    "prometheus": PROMETHEUS,
 }
 
 # Variables that this package reads, then those of the web process and of the children of `up`.
@@ -181,11 +251,14 @@ VARIABLES = (
     "UNSTALL_ALLOWED_HOSTS",
     "UNSTALL_TRUSTED_ORIGINS",
     "UNSTALL_TRUSTED_PROXIES",
+    "UNSTALL_PUBLIC_URL",
     "UNSTALL_SESSION_DAYS",
     "UNSTALL_STATIC_DIR",
     "UNSTALL_DEBUG",
     "UNSTALL_LOG_LEVEL",
     "UNSTALL_SERVER_ID",
+    "UNSTALL_WORKER_PATTERNS",
+    "UNSTALL_DISK_PATH",
     "DATABASE_URL",
 )
 # These may come from a file instead, whose path is in NAME_FILE.

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from recovery.config.databases import Database, Table
+from recovery.config.gate import Gating
+from recovery.config.metrics import Metrics
+from recovery.config.nodes import Node, Prometheus
 from recovery.config.schemas import Schema
+from recovery.domain.channels import Alerting
 from recovery.domain.hooks import Hook
 from recovery.domain.policies import Layer
 from recovery.errors import DeploymentMissing
@@ -133,6 +137,12 @@ class Config:
     # What the file says of the scanners: for all queues, for a deployment, for one queue.
     policies: tuple[Layer, ...] = field(default=(), hash=False)
     hooks: tuple[Hook, ...] = ()
+    gate: Gating = field(default_factory=Gating)
+    metrics: Metrics = field(default_factory=Metrics)
+    alerting: Alerting = field(default_factory=Alerting)
+    public_url: str = ""  # where people reach the pages, without a slash at its end; "": nobody said
+    nodes: tuple[Node, ...] = ()  # servers without a monitor, measured by others
+    prometheus: Prometheus | None = None
 
     @property
     def state_url(self) -> str | None:

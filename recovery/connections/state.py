@@ -11,10 +11,12 @@ SCANNERS = b"unstall:scanners"  # hash: scanner → its last run, and when one l
 HELD = b"unstall:held"  # string with a TTL: the deployments whose brake holds, so that open pages hear of it
 INBOX = b"unstall:inbox"  # string: what the last look at all active jobs found, encoded
 SERVERS = b"worker-monitor:servers"  # sorted set: every server that told of itself, by when it last did
+NODES = b"unstall:nodes"  # hash with a TTL: who measures servers from outside → those that it cannot read, and why
 GATES = b"unstall:gates"  # hash: server → its gate, as the leader works it out
-GATE_DECISIONS = b"unstall:gate:decisions"  # stream: who asked a gate, and what it said
 TOTALS = b"unstall:totals"  # hash: queue → how many of its jobs were ever seen to complete and to fail
 TALLIES = b"unstall:tallies"  # string: numbers from the database, for whoever scrapes us
+OUTLETS = b"unstall:alerts:outlets"  # hash: channel of alerts → how it fares
+TELLER = b"unstall:alerts:teller"  # string with a TTL: which web process tells that nobody leads
 DOCTOR = b"unstall:doctor"  # string for a moment: may we write?
 KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when
 KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it
@@ -66,6 +68,11 @@ def server_history(server: str, resolution: str) -> bytes:
 def gate_settling(server: str) -> bytes:
     """String with a TTL: a heavy job was let in a moment ago, by one of several web processes."""
     return b"unstall:gate:settling:" + raw(server)
+
+
+def gate_decisions(server: str) -> bytes:
+    """Stream with a TTL: who asked its gate, and what it said."""
+    return b"unstall:gate:decisions:" + raw(server)
 
 
 def deployment_of(key: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recovery.domain.ages import MINUTE, age
-from recovery.domain.holders import Holder, departures, holder
+from recovery.domain.holders import NEWS, Holder, departures, holder
 from recovery.domain.jobs import JobRow
 from recovery.domain.refs import shown
 from recovery.domain.surroundings import Change, Surroundings
@@ -28,7 +28,7 @@ def cause(row: JobRow, around: Surroundings, since: int) -> Found:
         _restarted(row, around, since)
         or _deployed(around, gone)
         or _crashed(row, around, gone)
-        or _starved(row, around, gone)
+        or _starved(row, around, gone, since)
         or _NOTHING
     )
 
@@ -59,25 +59,25 @@ def _crashed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found
     if gone:
         last = gone[-1]
         who = f"worker {shown(last.name)}" if last.name else "a worker"
-        return Cause.CRASHED, f"{who} lost its connection {age(around.now - last.at)} ago{_load(around)}."
+        return Cause.CRASHED, f"{who} lost its connection {age(around.now - last.at)} ago{_load(last)}."
     if holder(row, around) is not Holder.GONE:
         return None
     if around.nobody_is_here:
         return Cause.CRASHED, "no worker of this queue is connected any more."
-    return Cause.CRASHED, f"worker {shown(row.worker)} is not connected any more{_load(around)}."
+    return Cause.CRASHED, f"worker {shown(row.worker)} is not connected any more."
 
 
-def _starved(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found | None:
+def _starved(row: JobRow, around: Surroundings, gone: Sequence[Change], since: int) -> Found | None:
     """Nobody has gone, so the holder is there and does not renew: busy, hung, or stopped."""
     if gone or not around.workers:
         return None
     if holder(row, around) is Holder.HERE:
         who = f"worker {shown(row.worker)} is still connected"
-    elif _watched_all_along(row, around):
+    elif around.was_watched_since(row.processed_at):
         who = f"{'its worker' if around.workers == 1 else 'all workers'} stayed connected"
     else:
         return None
-    how = "its event loop is busy or its process is stopped" if around.cpu is None else _busy(around)
+    how = "its event loop is busy or its process is stopped" if around.cpu is None else _busy(around, since)
     return Cause.STARVED, f"{who}, but the lock was not renewed: {how}."
 
 
@@ -88,28 +88,22 @@ def _gone(row: JobRow, around: Surroundings, since: int) -> tuple[Change, ...]:
     return tuple(change for change in known if earliest <= change.at <= latest)
 
 
-def _watched_all_along(row: JobRow, around: Surroundings) -> bool:
-    """We looked before it started, so a worker that went since would have been noticed."""
-    return None not in (row.processed_at, around.watched_since) and (around.watched_since or 0) <= (
-        row.processed_at or 0
-    )
-
-
 def _lock(around: Surroundings) -> int:
     return around.lock_length or LOCK_ASSUMED
 
 
-def _busy(around: Surroundings) -> str:
+def _busy(around: Surroundings, since: int) -> str:
     server = f"server {shown(around.server)}" if around.server else "its server"
+    said = f"{server} {'is' if around.now - since <= NEWS else 'was'} at {around.cpu:.0f} %"
     if around.cpu is not None and around.cpu >= BUSY_CPU:
-        return f"{server} is at {around.cpu:.0f} %"
-    return f"{server} is at {around.cpu:.0f} % only, so one process of it hangs or is stopped"
+        return said
+    return f"{said} only, so one process of it hangs or is stopped"
 
 
-def _load(around: Surroundings) -> str:
-    if around.cpu is None or around.cpu < BUSY_CPU:
+def _load(last: Change) -> str:
+    if last.cpu is None or last.cpu < BUSY_CPU:
         return ""
-    return f"; server {shown(around.server)} was at {around.cpu:.0f} %"
+    return f"; server {shown(last.host)} was at {last.cpu:.0f} %"
 
 
 def _workers(count: int) -> str:

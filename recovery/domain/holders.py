@@ -7,12 +7,16 @@ is never taken out of the job again, so beside unnamed workers it says nothing. 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from recovery.domain.jobs import JobRow
-from recovery.domain.surroundings import Change, Surroundings
+from recovery.domain.surroundings import Change, Sighting, Surroundings
 
+NEWS = 15_000  # ms: three looks; what was seen first so lately is as busy now as it was then
 _SLACK = 2_000  # ms between a worker's going and our look that noticed it
+
+GONE_FOR = 1_500  # ms that a worker has to be seen gone: both libraries reconnect a cut connection within a second
 
 
 class Holder(Enum):
@@ -36,26 +40,50 @@ def holder(row: JobRow, around: Surroundings) -> Holder:
 
 
 def server(row: JobRow, around: Surroundings) -> str:
-    """From where its holder is connected, or was when it was last seen; "" when nobody knows."""
+    """Where its holder is connected from, or was when it was last seen: a server, else a host; "" when nobody knows."""
     is_named = bool(row.worker) and not around.unnamed
     gone = departures(row.worker, around) if is_named else ()
     if is_named and (host := around.hosts.get(row.worker) or (gone[-1].host if gone else "")):
         return host
-    if around.nobody_is_here:
-        known = {change.host for change in around.left}
-    else:
-        known = set() if is_named or row.lock is None else set(around.hosts.values())
+    known = set() if is_named and not around.nobody_is_here else _possible(row, around)
     return known.pop() if len(known) == 1 else ""
 
 
-def host_of(address: str) -> str:
-    """Of an address as CLIENT LIST writes it; "" for a unix socket."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]") if port.isdigit() and port != "0" else ""
+def placed(row: JobRow, around: Surroundings, sighting: Sighting) -> Surroundings:
+    """The same around this job alone: with the server of its holder, and how busy that was at the first sight of it.
+
+    How busy it is now tells nothing of a job that was lost long ago.
+    """
+    found = server(row, around)
+    if around.server or not found:
+        return around
+    is_news = around.now - sighting.since <= NEWS
+    cpu = sighting.cpu if sighting.cpu is not None or not is_news else around.loads.get(found)
+    return replace(around, server=found, cpu=cpu)
+
+
+def _possible(row: JobRow, around: Surroundings) -> set[str]:
+    """Every place its holder may be at. Of a job without a lock whose start we did not see, it may be any."""
+    left = {change.host for change in around.left}
+    if around.nobody_is_here:
+        return left
+    here = set(around.hosts.values())
+    if row.lock is not None:
+        return here
+    return here | left if around.knows_all_since(row.processed_at) else set()
 
 
 def departures(name: str, around: Surroundings) -> tuple[Change, ...]:
     return tuple(change for change in around.left if change.name == name)
+
+
+def gone_for(row: JobRow, around: Surroundings) -> int | None:
+    """How long its named worker has been gone when connections were listed last; None: nobody can tell."""
+    if not row.worker or around.unnamed or row.worker in around.names:
+        return None
+    gone = departures(row.worker, around)
+    listed_at = around.now if around.listed_at is None else around.listed_at
+    return listed_at - gone[-1].at if gone else None
 
 
 def renewed_at(row: JobRow, around: Surroundings) -> int | None:

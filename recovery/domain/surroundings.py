@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from recovery.domain.rescuers import NOBODY, Rescuers
+
 STALLED_INTERVAL = 30_000  # ms; what both libraries use when nobody says otherwise
 RENEWED_ABOVE = 0.4  # the libraries renew at half of a lock's length; a busy event loop may be a tenth late
 POISON_AFTER = 3  # orphaned so often within POISON_WINDOW: whatever it does, it kills its worker
 POISON_WINDOW = 72 * 3_600_000  # ms
+CHANGES_KEPT = 50  # of workers that went, and of those that came, for each queue
+CHANGES_KEPT_FOR = 3_600_000  # ms: an older one explains nothing that is found now
 
 
 class Parent(StrEnum):
@@ -30,7 +34,8 @@ class Change:
 
     name: str
     at: int
-    host: str = ""  # from where it was connected
+    host: str = ""  # from where it was connected: a server, else a host
+    cpu: float | None = None  # percent, of that server then
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Sighting:
     looks: int = 1
     # Seen active and lock-less in one moment: between two reads of its lock nothing had started it anew.
     is_atomic: bool = False
+    cpu: float | None = None  # percent, of its holder's server at the first look
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,11 @@ class Surroundings:
     now: int
     has_window: bool = True  # Bull, BullMQ ≤ 4: a job is active for a moment before it is locked
     workers: int | None = None
+    listed_at: int | None = None  # when that was asked; None: now
     names: frozenset[str] = frozenset()  # of the connected workers that have one
-    hosts: Mapping[str, str] = field(default_factory=dict)  # from where they are connected; "" for those without a name
+    # From where they are connected, each a server or else a host; by name, "" for those without one.
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    loads: Mapping[str, float] = field(default_factory=dict)  # server → percent of its CPU
     # Connected workers without a name: one of them may hold any job, whatever name is written in it.
     unnamed: int = 0
     left: tuple[Change, ...] = ()  # workers that went, oldest first
@@ -66,9 +75,10 @@ class Surroundings:
     overdue_after: int | None = None
     restarted_at: int | None = None  # when Redis was first seen with another run id
     lost_together: int = 0  # jobs of this queue that lost their locks in one look with this one
-    cpu: float | None = None  # percent, of the server that runs the holder
+    cpu: float | None = None  # percent, of the server that runs the holder, when the job was first seen lost
     server: str = ""
     is_n8n: bool = False  # running a job again runs its workflow again from the start
+    rescuers: Rescuers = NOBODY  # scanners that put its lost jobs right
 
     @property
     def nobody_is_here(self) -> bool | None:
@@ -82,6 +92,15 @@ class Surroundings:
         if self.watchdog_ttl is None:
             return True
         return True if self.left and not self._was_checked_after(self.left[-1].at) else None
+
+    def was_watched_since(self, moment: int | None) -> bool:
+        """We looked before that, so a worker that went since was noticed."""
+        return moment is not None and self.watched_since is not None and self.watched_since <= moment
+
+    def knows_all_since(self, moment: int | None) -> bool:
+        """Every worker that was here since then is here now, or among those that left."""
+        is_kept = moment is not None and self.now - moment < CHANGES_KEPT_FOR and len(self.left) < CHANGES_KEPT
+        return is_kept and self.was_watched_since(moment)
 
     @property
     def watchdog_silent_for(self) -> int | None:

@@ -36,6 +36,7 @@ class Mark:
     lockless_since: int | None = None
     signature: Signature = (None, None, 0, 0)
     orphaned: int = 0  # earlier incidents, counted when the mark was made
+    cpu: float | None = None  # percent, of its holder's server when it was first seen lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ def _written(mark: Mark) -> str:
 def _mark(row: bytes) -> Mark | None:
     """None for one that another version wrote: the job will be seen anew."""
     try:
-        kind, since, opened_at, lockless_since, signature, orphaned = json.loads(row)
-        return Mark(Kind(kind), since, opened_at, lockless_since, _signature(signature), orphaned)
+        kind, since, opened_at, lockless_since, signature, orphaned, *cpu = json.loads(row)
+        return Mark(Kind(kind), since, opened_at, lockless_since, _signature(signature), orphaned, *cpu)
     except _BROKEN:
         return None
 

@@ -9,13 +9,14 @@ from collections.abc import Collection
 from recovery.backends.bullmq.versions import MARKER_KEY
 from recovery.config import Config
 from recovery.domain.counts import Flavour, Library, QueueSample, Snapshot, Worker
-from recovery.domain.holders import host_of
 from recovery.domain.n8n import is_n8n
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import RENEWED_ABOVE, Surroundings
+from recovery.domain.whereabouts import Whereabouts
 from recovery.reads.sightings import Memory
 
 FRESH = 30_000  # ms: an older snapshot says nothing of who is connected now
+NOWHERE = Whereabouts()
 # BullMQ 3 and 4 begin to count a job's age when their timer first sees it: three quarters may pass.
 _RENEWED_ABOVE_EARLY = 0.2
 
@@ -30,8 +31,9 @@ def around(
     taken_at: int,
     restarted_at: int | None = None,
     lost_together: int = 0,
+    where: Whereabouts = NOWHERE,
 ) -> Surroundings:
-    """`taken_at` is when the sample was taken, `workers` are those of this queue."""
+    """`taken_at` is when the sample was taken, `workers` are those of this queue, `where` tells their servers."""
     ref, flavour = sample.ref, sample.flavour
     limits = config.thresholds_of(ref.deployment, ref.base)
     is_fresh = not sample.error and now - taken_at <= FRESH
@@ -40,8 +42,10 @@ def around(
         now=now,
         has_window=has_window(flavour),
         workers=sample.workers if is_fresh else None,
+        listed_at=taken_at,
         names=frozenset(worker.name for worker in workers if worker.name),
-        hosts=_hosts(workers),
+        hosts=_hosts(workers, where),
+        loads=where.loads,
         unnamed=sum(not worker.name for worker in workers),
         left=memory.left,
         came=memory.came,
@@ -78,11 +82,11 @@ def has_window(flavour: Flavour) -> bool:
     return not (flavour.library is Library.BULLMQ and is_new)
 
 
-def _hosts(workers: Collection[Worker]) -> dict[str, str]:
+def _hosts(workers: Collection[Worker], where: Whereabouts) -> dict[str, str]:
     """By name. Of one name on several hosts, as of those without a name, nobody knows which one holds a job."""
     found: dict[str, str] = {}
     for worker in workers:
-        host = host_of(worker.address)
+        host = where.host(worker.address)
         found[worker.name] = host if found.get(worker.name, host) == host else ""
     return found
 

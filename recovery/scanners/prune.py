@@ -1,5 +1,5 @@
 """Forgets what nobody will ask for again: in the database old runs, incidents and brakes, in the state store the queues
-and the history of deployments that are no longer configured.
+and the history of deployments that are no longer configured, and the names of servers that were silent for eight days.
 
 Queues that are gone need nothing here: discovery forgets them, and their history ends by its own time to live. The
 audit is never pruned.
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 import redis
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from recovery.actions import brakes
 from recovery.connections import faults, state
@@ -21,13 +21,16 @@ from recovery.domain.ages import DAY
 from recovery.domain.mandate import May, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report, Status
-from recovery.models import Incident, ScanFind, ScanRun
+from recovery.models import Alert, Incident, ScanFind, ScanRun
+from recovery.reads import servers
+from recovery.scanners.gating import flips
 
 COUNT = 1000  # keys a SCAN call looks at
 BATCH = 200  # keys a call removes; UNLINK frees them in the background
 ROWS = 500  # of a table in one transaction: others want to write meanwhile
 RUNS_FOR = 30 * DAY
 RUNS = 10_000  # kept at most, the newest
+ALERTS_FOR = 90 * DAY  # after they were over
 INCIDENTS_FOR = 90 * DAY  # after they were closed; poison asks for 72 hours
 
 
@@ -44,11 +47,13 @@ class Pruner:
         """
         if queue is not None:
             return Report()
-        rows = _runs(now), Incident.objects.filter(closed_at__lt=now - INCIDENTS_FOR)
+        alerts = Alert.objects.filter(resolved_at__lt=now - ALERTS_FOR)
+        rows = _runs(now), _incidents(now), alerts, flips.old(now)
         if observes:
             return _removed(sum(found.count() for found in rows) + len(list(self._strange(self._registry.state()))))
         removed = sum(self._clear(found) for found in rows)
         removed += brakes.prune() if self._may() else 0
+        removed += servers.forget(self._registry.state(), now) if self._may() else 0
         return _removed(removed + self._unlink())
 
     def _clear(self, rows: QuerySet[Any]) -> int:
@@ -85,6 +90,13 @@ def _runs(now: int) -> QuerySet[ScanRun]:
     first_kept = ScanRun.objects.order_by("-pk").values_list("pk", flat=True)[RUNS - 1 : RUNS].first()
     old = ended.filter(wanted_at__lt=now - RUNS_FOR)
     return old if first_kept is None else old | ended.filter(pk__lt=first_kept)
+
+
+def _incidents(now: int) -> QuerySet[Incident]:
+    """Closed for long, but none of a job that is lost still: it may be poison, and that is known by these alone."""
+    same = {name: OuterRef(name) for name in ("deployment", "base", "job")}
+    still_open = Incident.objects.filter(**same, closed_at=None)
+    return Incident.objects.filter(~Exists(still_open), closed_at__lt=now - INCIDENTS_FOR)
 
 
 def _removed(count: int) -> Report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from recovery.actions import bulk
@@ -14,13 +14,17 @@ from recovery.reads.scans import every
 from recovery.scanners.acting.ledger import Ledger
 from recovery.scanners.acting.seeing import collecting, discovering
 from recovery.scanners.acting.turn import Run, Turn
+from recovery.scanners.alerting import watch as alerting
 from recovery.scanners.crew import Crew
 from recovery.scanners.deep import relaunch_failed
 from recovery.scanners.following import hooks
+from recovery.scanners.gating import gates
+from recovery.scanners.nodes import exporters, prometheus
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.discover import Discoverer
 from recovery.scanners.snapshot.record import Recorder
 from recovery.scanners.snapshot.roster import Roster
+from recovery.scanners.tallying import tally
 from recovery.scanners.watching.turnover import Turnover
 from recovery.scheduler import orders, timed
 from recovery.scheduler.orders import Orders
@@ -28,6 +32,7 @@ from recovery.scheduler.timed import Rhythm, Timed
 
 DISCOVER_LOOK = 2.0  # seconds: discovery decides itself what is due, this only bounds how late it notices
 COLLECT_AFTER = 0.5  # seconds: discovery is through a small Redis by then, and the first snapshot is not empty
+TALLY_AFTER = 3.0  # seconds: the first looks of the scanners are through
 RECORD_AFTER = 4  # seconds after a minute closed: the snapshot is newer than the minute by then
 WATCH_LOOK = 0.25  # seconds: a worker that was killed is to be noticed, proven gone and answered within five
 FIRST = {
@@ -81,6 +86,7 @@ def reading(config: Config, registry: Registry, may: May) -> Plan:
             _direct(config, Scan.COLLECT, collecting(collector), ledger),
             first=COLLECT_AFTER,
         ),
+        *_measuring(config, registry, may),
     )
     return Plan(entries, discoverer.stop, collector.close, may)
 
@@ -96,6 +102,7 @@ class _Term:
 
     def __init__(self, config: Config, registry: Registry, mandate: Mandate) -> None:
         self._config = config
+        self._registry = registry
         self._may = mandate.holds
         roster = Roster()
         self._discoverer = Discoverer(registry, roster)
@@ -104,6 +111,9 @@ class _Term:
         self._crew = Crew(registry, lambda: self._collector.newest, mandate)
         self._bulk = bulk.Runner(registry, mandate)
         self._calls = hooks.Hooks(registry, self._may)
+        self._alerts = alerting.Watch(registry, lambda: self._collector.newest, self._may)
+        self._gates = gates.Gates(registry, self._may)
+        self._tallier = tally.Tallier(registry, self._may)
         self._ledger = Ledger(registry, mandate.epoch)
         self._orders = Orders(self._ledger)
         self._timed = {scan: self._timing(scan) for scan in self._crew.scans}
@@ -126,6 +136,10 @@ class _Term:
             Entry("record", 60, self._recorder.run, second=RECORD_AFTER),
             Entry("bulk runs", bulk.EVERY, self._bulk.run),
             Entry("hooks", hooks.EVERY, self._calls.run),
+            Entry("gates", gates.EVERY, self._gates.run),
+            Entry("alerts", alerting.EVERY, self._alerts.run, first=alerting.AFTER),
+            *_measuring(self._config, self._registry, self._may),
+            Entry("tallies", tally.EVERY, self._tallier.run, first=TALLY_AFTER),
         )
 
     def stop(self) -> None:
@@ -154,6 +168,15 @@ class _Term:
                 self._timed[Scan.ORPHAN_WATCH].call()
 
         return run
+
+
+def _measuring(config: Config, registry: Registry, may: May) -> Iterator[Entry]:
+    """Servers that others measure. It changes nothing, so it needs nobody who leads."""
+    if any(node.exporter for node in config.nodes):
+        yield Entry("nodes", exporters.EVERY, exporters.Exporters(registry, may).run)
+    if config.prometheus:
+        known = prometheus.FromPrometheus(registry, config.prometheus, may)
+        yield Entry("prometheus", prometheus.EVERY, known.run)
 
 
 def _look(scan: Scan) -> float:

@@ -1,5 +1,7 @@
 // Draws what the server worked out. A colour written `var:failed` becomes the token's value in the theme of the moment.
-const AGAIN_AFTER = 30_000; // ms; the newest bucket is a closed minute, so more often shows nothing new
+const AGAIN_AFTER = 30_000; // ms; where a figure does not say how soon there is something new
+const RETRY_AFTER = 2_000; // ms; until the first answer
+const SETTLED_AFTER = 400; // ms; plotly moves for less
 const CONFIG = { displayModeBar: false, responsive: true };
 
 function coloured(value) {
@@ -25,34 +27,70 @@ function resolved(name) {
   return `rgba(${red}, ${green}, ${blue}, ${alpha / 255})`;
 }
 
+// Asks for what is new, when there may be something; what is drawn already is left alone.
 async function draw(place) {
-  if (!place.figure || Date.now() - place.askedAt > AGAIN_AFTER) {
-    place.askedAt = Date.now();
-    const answer = await fetch(place.dataset.chart, { headers: { Accept: "application/json" } });
-    if (!answer.ok) return;
-    place.figure = await answer.json();
-  }
+  const wait = place.figure ? Math.min(place.figure.again || AGAIN_AFTER, AGAIN_AFTER) : RETRY_AFTER;
+  if (Date.now() - (place.askedAt || 0) < wait) return;
+  place.askedAt = Date.now();
+  const answer = await fetch(place.dataset.chart, { headers: { Accept: "application/json" } });
+  if (!answer.ok) return;
+  place.figure = await answer.json();
+  await paint(place);
+}
+
+async function paint(place) {
+  if (!place.figure) return;
   const { data, layout } = coloured(place.figure);
-  await window.Plotly.react(place, local(data), layout, CONFIG);
+  const shown = placed(layout);
+  if (place.isZoomed) shown.xaxis = { ...shown.xaxis, range: place.layout.xaxis.range };
+  await window.Plotly.react(place, data.map(local), shown, CONFIG);
+  if (!place.isWatched && shown.xaxis.range) watch(place);
+}
+
+// A part of the time that the reader has chosen stays while new points come; a double click goes back to all.
+function watch(place) {
+  place.isWatched = true;
+  place.on("plotly_relayout", (change) => {
+    if ("xaxis.range[0]" in change) place.isZoomed = true;
+  });
+  place.on("plotly_doubleclick", () => {
+    place.isZoomed = false;
+    setTimeout(() => {
+      place.isZoomed = false; // plotly has gone back to where it began, which is not where now is
+      paint(place).catch(() => {});
+    }, SETTLED_AFTER);
+  });
 }
 
 // Plotly draws in UTC: shift to the reader's zone, so that the axis says what the clock on the wall says.
-function local(traces) {
-  return traces.map((trace) => ({
-    ...trace,
-    x: trace.x.map((at) => at - new Date(at).getTimezoneOffset() * 60_000),
-  }));
+const shifted = (at) => at - new Date(at).getTimezoneOffset() * 60_000;
+const local = (trace) => ({ ...trace, x: trace.x.map(shifted) });
+
+// What lies on the axis of time but is no trace. A finger on a chart scrolls the page, and zooms nothing.
+function placed(layout) {
+  const { range } = layout.xaxis;
+  return {
+    ...layout,
+    dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
+    xaxis: range ? { ...layout.xaxis, range: range.map(shifted) } : layout.xaxis,
+    shapes: (layout.shapes || []).map((shape) =>
+      shape.xref ? shape : { ...shape, x0: shifted(shape.x0), x1: shifted(shape.x1) },
+    ),
+  };
 }
 
-function all() {
-  for (const place of document.querySelectorAll("[data-chart]")) draw(place).catch(() => {});
+function every(what) {
+  for (const place of document.querySelectorAll("[data-chart]")) what(place).catch(() => {});
 }
+
+const all = () => every(draw);
+const again = () => every(paint); // the theme has other colours
 
 document.body.addEventListener("unstall:refresh", all);
 document.body.addEventListener("htmx:load", all);
 document.body.addEventListener("htmx:beforeCleanupElement", ({ target }) => {
   if (target.figure) window.Plotly.purge(target); // it listens to the window as long as it lives
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
-new MutationObserver(all).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+new MutationObserver(again).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 all();

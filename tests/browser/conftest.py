@@ -31,6 +31,8 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _PATIENCE_MS = 30_000  # the first page of a cold Chromium takes 13 s when both cores are busy
 _EXPECT_MS = 10_000
 _HEIGHT = 800
+# A channel to look at, which is told of nothing that happens here.
+_TOLD = '[[alerts.webhooks]]\nname = "ops"\nurl = "http://127.0.0.1:9/hook"\nkinds = ["gate"]\n'
 # htmx calls a request that it gave up for a newer one an error; what truly failed says more than this.
 _ABORTED = ("htmx:sendAbort", "htmx:afterRequest")
 
@@ -54,7 +56,7 @@ def live_site() -> Iterator[Site]:
 
     Starting it costs seconds, so nothing is emptied between tests: each one makes queues of its own.
     """
-    with Store() as queues, Store() as state, Site(queues, state) as site:
+    with Store() as queues, Store() as state, Site(queues, state, settings=_TOLD) as site:
         yield site
 
 

@@ -34,6 +34,7 @@ def story(site: Site, base: str) -> str:
     _brake(site, "budget", base, "", {"slots": [[_now() // 1000 * 1000, 10]], "limit": [10, 300]})
     for number in range(3):
         _orphaned(site, base, NASTY_ID, _now() - number * _HOUR)
+    _alert(site, base)
     return _run(site, base)
 
 
@@ -63,11 +64,21 @@ def _run(site: Site, base: str) -> str:
     return f"/scanners/runs/{run}"
 
 
+def _alert(site: Site, base: str) -> None:
+    """One that is over."""
+    site.web.change(
+        "INSERT INTO recovery_alert (kind, key, words, link, size, since, seen_at, resolved_at, is_settled, deliveries)"
+        " VALUES ('poison', ?, ?, '/stuck', 3, ?, ?, ?, 1, ?)",
+        *(slug(base), f"3 jobs of main/{base} are poison.", _now() - _HOUR, _now() - 60_000, _now()),
+        json.dumps({"ops": ["resolved", _now(), 3, 2, None]}),
+    )
+
+
 def _orphaned(site: Site, base: str, id: str, at: int) -> None:
     site.web.change(
-        "INSERT INTO recovery_incident (deployment, base, job, name, kind, cause, evidence, holder, opened_at,"
+        "INSERT INTO recovery_incident (deployment, base, job, name, kind, cause, evidence, holder, server, opened_at,"
         " proven_at, closed_at, resolved_by, audit)"
-        " VALUES ('main', ?, ?, 'resize', 'orphan', '', '', '', ?, ?, ?, 'scanner', NULL)",
+        " VALUES ('main', ?, ?, 'resize', 'orphan', '', '', '', '', ?, ?, ?, 'scanner', NULL)",
         *(slug(base), job_key(id), at - 9000, at - 5000, at),
     )
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from recovery.domain.refs import unslug
 from tests.accessibility import barriers
-from tests.browser import scanned
+from tests.browser import scanned, yard
 from tests.browser.conftest import Complaints
 from tests.browser.seeds import NASTY, SECRET, Seeds
 from tests.site import Site
@@ -21,26 +21,26 @@ Open = Callable[..., Page]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`has_axe`: also searched for barriers; once each theme and each width is enough."""
+    """`has_axe`: also searched for barriers. Without it a page is made `narrow` too, once it is there."""
 
     theme: str
     width: int
     javascript: bool = True
     has_axe: bool = False
+    narrow: int = 0
 
     def __str__(self) -> str:
         return f"{self.theme}-{self.width}{'' if self.javascript else '-plain'}"
 
 
-LOOKS = tuple(
-    Look(theme, width, javascript, has_axe=javascript and (theme, width) in {("light", 1280), ("dark", 360)})
-    for theme in ("light", "dark")
-    for width in (1280, 360)
-    for javascript in (True, False)
-)
-WITH_AXE = [look for look in LOOKS if look.has_axe]
+# A theme moves nothing, and no script knows the width: so each theme, each width, and both widths without scripts.
+WITH_AXE = (Look("light", 1280, has_axe=True), Look("dark", 360, has_axe=True))
+PLAIN = Look("light", 1280, javascript=False, narrow=360)
+LOOKS = (*WITH_AXE, PLAIN)
+CROSSED = (Look("dark", 1280, has_axe=True), Look("light", 360, has_axe=True))
 _EACH_LOOK = pytest.mark.parametrize("look", LOOKS, ids=str)
 _STATES = ("active", "waiting", "prioritized", "delayed", "waiting-children", "completed", "failed", "paused")
+_HEIGHT = 800
 _ROUNDED = 1  # pixel: columns have fractions
 
 
@@ -68,11 +68,18 @@ class Walk:
         for stop in stops:
             page = self._go(stop)
             _is_itself(page, stop)
-            _fits(page, self._look.width, stop.path)
+            self._measure(page, stop.path)
             if self._look.has_axe and stop.has_axe:
                 assert barriers(page) == [], stop.path
             self._listen(stop)
         return page
+
+    def _measure(self, page: Page, path: str) -> None:
+        _fits(page, self._look.width, path)
+        if self._look.narrow:
+            page.set_viewport_size({"width": self._look.narrow, "height": _HEIGHT})
+            _fits(page, self._look.narrow, path)
+            page.set_viewport_size({"width": self._look.width, "height": _HEIGHT})
 
     def _go(self, stop: Stop) -> Page:
         if stop.person in self._pages:
@@ -101,6 +108,14 @@ def walk(open_page: Open, complaints: Complaints, look: Look) -> Iterator[Walk]:
 def story(live_site: Site, seeds: Seeds) -> str:
     """A run of a scanner on a queue whose name means harm, and each kind of brake; the address of the run."""
     return scanned.story(live_site, unslug(seeds.nasty[0].split("/")[3]))
+
+
+@pytest.fixture(scope="module")
+def servers(live_site: Site, seeds: Seeds) -> tuple[str, str]:
+    """The addresses of a server with everything, and of one whose names mean harm."""
+    made = yard.populate(live_site)
+    until(lambda: all(live_site.web.get(one, "viewer").status == 200 for one in made), 30, "both are known")
+    return made
 
 
 def _is_itself(page: Page, stop: Stop) -> None:
@@ -198,9 +213,26 @@ def test_what_looks_after_itself(walk: Walk, seeds: Seeds, story: str) -> None:
     assert page.locator("main img, main script").count() == 0
     board = walk.to(Stop("/scanners", "Scanners", has_axe=False))
     assert SECRET not in board.content(), "of errors in brakes nobody reads more than their words"
+    told = walk.to(Stop("/alerts", "Alerts", "viewer", has_axe=False), Stop("/alerts", "Alerts"))
+    assert told.get_by_role("row", name="are poison.").count() == 1
+    assert told.locator("main img, main script").count() == 0
+    board = walk.to(Stop("/scanners", "Scanners", has_axe=False))
     kinds = ("Breaker", "Relaunch cap", "Quarantine")
     links = [board.get_by_role("link", name=f"Release: {kind}").first.get_attribute("href") for kind in kinds]
     walk.to(*(Stop(link or "", f"Release: {kind}") for kind, link in zip(kinds, links, strict=True)))
+
+
+@_EACH_LOOK
+def test_servers(walk: Walk, servers: tuple[str, str]) -> None:
+    plain, odd = servers
+    walk.to(
+        Stop("/servers", "Servers"),
+        Stop(f"{plain}?range=7d", "Servers", "operator", has_axe=False),
+        Stop("/servers/nope", "There is no such server", status=404),
+    )
+    page = walk.to(Stop(odd, "Servers", "viewer"))
+    assert SECRET not in page.content()
+    assert page.locator("main img, main script").count() == 0
 
 
 @_EACH_LOOK
@@ -242,11 +274,28 @@ def test_names_that_mean_harm_are_only_text(walk: Walk, seeds: Seeds) -> None:
     assert page.locator("main img, main script").count() == 0
 
 
-@_EACH_LOOK
+@pytest.mark.parametrize("look", [LOOKS[0], PLAIN], ids=str)
 def test_a_viewer_reads_no_secret(walk: Walk, seeds: Seeds) -> None:
     for path in (seeds.secret, f"{seeds.secret}?tab=raw", seeds.failed, f"{seeds.failed}?tab=raw"):
         assert SECRET not in walk.to(Stop(path, "", "viewer", has_axe=False)).content(), path
     assert SECRET in walk.to(Stop(seeds.secret, "", "operator")).content()
+
+
+@pytest.mark.parametrize("look", CROSSED, ids=str)
+def test_the_other_theme_keeps_nobody_out_either(
+    walk: Walk, seeds: Seeds, story: str, servers: tuple[str, str]
+) -> None:
+    """What only one width shows is seen in both themes, where the most of it is."""
+    walk.to(
+        Stop("/queues", "Queues"),
+        Stop("/stuck", "Stuck"),
+        Stop("/scanners", "Scanners"),
+        Stop(servers[0], "Servers"),
+        Stop("/audit", "Audit"),
+        Stop(f"{seeds.video}?tab=active", "bull:video.encode"),
+        Stop(f"{seeds.mail}?tab=failed", "bull:mail"),
+        Stop(seeds.failed, "1"),
+    )
 
 
 @pytest.mark.parametrize("look", WITH_AXE, ids=str)

@@ -29,6 +29,14 @@ HEADINGS = {
     "policies": "`[[policies]]`",
     "hooks": "`[[hooks]]`",
     "hooks.choose": "`[[hooks.choose]]`",
+    "alerts": "`[alerts]`",
+    "alerts.webhooks": "`[[alerts.webhooks]]`",
+    "alerts.email": "`[alerts.email]`",
+    "gate": "`[gate]`",
+    "servers": "`[[servers]]`",
+    "metrics": "`[metrics]`",
+    "nodes": "`[[nodes]]`",
+    "prometheus": "`[prometheus]`",
 }
 _ROW = re.compile(r"^\| `(?P<name>[A-Za-z_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
 _NAME = re.compile(r"\"(UNSTALL_[A-Z_]*[A-Z]|DATABASE_URL)\"")

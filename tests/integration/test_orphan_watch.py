@@ -24,13 +24,13 @@ def ref_of(queue: Queue) -> QueueRef:
     return QueueRef("main", queue.base)
 
 
-@pytest.mark.parametrize("generation", ["bullmq6", "bullmq5", "bullmq4", "bull4"])
+@pytest.mark.parametrize("generation", ["bullmq6", "bullmq4", "bull4"])
 def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
     watch_bench: Make, libraries: Fleet, valkey: Store, generation: str
 ) -> None:
     queue = libraries[generation].queue(valkey)
     job, ref = queue.add("mail"), ref_of(queue)
-    named = {"name": "mail-3"} if generation in ("bullmq5", "bullmq6") else {}
+    named = {"name": "mail-3"} if generation == "bullmq6" else {}
     worker = queue.work("hang", apart=True, **SLOW, **named)
     until(lambda: queue.counts()["active"] == 1)
     one = watch_bench(valkey)
@@ -44,14 +44,14 @@ def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
     abandoned = one.sees(ref, Kind.ABANDONED)
     assert abandoned.name == "mail"
     assert abandoned.verdict.cause is Cause.CRASHED
-    assert abandoned.verdict.fate == "Nothing happens: no worker is connected, so there is no watchdog."
+    assert abandoned.verdict.fate.startswith("Nothing happens: no worker is connected, so there is no watchdog.")
     assert abandoned.verdict.needs_a_person
     (incident,) = incidents.of_job(ref.job(job))
     assert (incident.kind, incident.closed_at, incident.number) == ("abandoned", None, abandoned.incident)
     assert incident.opened_at <= doomed.since
 
 
-@pytest.mark.parametrize("generation", ["bullmq6", "bullmq5", "bullmq4", "bull4"])
+@pytest.mark.parametrize("generation", ["bullmq6", "bullmq4", "bull4"])
 def test_what_the_librarys_own_watchdog_rescues_is_closed_as_its_work(
     watch_bench: Make, libraries: Fleet, valkey: Store, generation: str
 ) -> None:

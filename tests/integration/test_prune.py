@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from recovery.connections import state
 from recovery.connections.registry import registry
+from recovery.domain.ages import DAY
 from recovery.domain.refs import QueueRef
-from recovery.models import AuditEntry, Incident, ScanFind, ScanRun
+from recovery.models import Alert, AuditEntry, Incident, ScanFind, ScanRun
+from recovery.reads import servers
 from recovery.scanners import prune
 from recovery.scanners.prune import INCIDENTS_FOR, RUNS_FOR, Pruner
 from tests.acting import Bench
@@ -40,6 +43,27 @@ def test_old_runs_and_incidents_go_and_what_is_open_stays(bench: Bench) -> None:
     assert not AuditEntry.objects.exists()
 
 
+def test_what_a_job_suffered_before_is_kept_while_it_waits(bench: Bench) -> None:
+    """It is poison, however long nobody comes."""
+    old = {"deployment": "main", "base": "b", "kind": "orphan", "opened_at": 1, "proven_at": 1}
+    ended = now_ms() - 2 * INCIDENTS_FOR
+    before = [Incident.objects.create(**old, job="1", closed_at=ended) for _ in range(2)]
+    for place in ({"deployment": "other", "job": "1"}, {"base": "c", "job": "1"}, {"job": "2"}):
+        Incident.objects.create(**old | place, closed_at=ended)
+    now = Incident.objects.create(**old, job="1")
+    assert Pruner(registry()).run(now_ms()).found == 3
+    assert set(Incident.objects.all()) == {*before, now}
+
+
+def test_alerts_that_were_over_long_ago_go(bench: Bench) -> None:
+    same = {"kind": "poison", "words": "x", "since": 1, "seen_at": 1}
+    over = now_ms() - prune.ALERTS_FOR
+    Alert.objects.create(**same, key="old", resolved_at=over - 60_000)
+    kept = {Alert.objects.create(**same, key=str(at), resolved_at=at) for at in (over + 60_000, None)}
+    assert Pruner(registry()).run(now_ms()).found == 1
+    assert set(Alert.objects.all()) == kept
+
+
 def test_of_very_many_runs_the_newest_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prune, "RUNS", 3)
     monkeypatch.setattr(prune, "ROWS", 2)
@@ -64,3 +88,10 @@ def test_it_stops_when_the_lease_is_lost(bench: Bench) -> None:
 def test_it_is_never_about_one_queue(bench: Bench) -> None:
     run(RUNS_FOR + 60_000)
     assert Pruner(registry()).run(now_ms(), queue=QueueRef("main", "b")).found == 0
+
+
+def test_a_server_that_was_silent_for_longer_than_its_history_is_forgotten(bench: Bench) -> None:
+    store, now = registry().state(), now_ms()
+    store.zadd(state.SERVERS, {"gone": now - 8 * DAY - 1, "away": now - 8 * DAY + 60_000})
+    assert Pruner(registry()).run(now).found == 1
+    assert list(servers.seen(store)) == ["away"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from recovery.domain.counts import Worker
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Change
+from recovery.domain.whereabouts import Whereabouts
 from recovery.scanners.watching.arrivals import KEPT, KEPT_FOR, Arrivals, Moves, joined
 
 NOW = 1_795_000_000_000
@@ -53,3 +54,12 @@ def test_what_is_kept_is_bounded_in_number_and_age() -> None:
     assert len(kept) == KEPT
     assert old not in kept
     assert kept[-1] == many[-1]
+
+
+def test_who_went_was_on_the_server_that_had_its_socket_then() -> None:
+    """A process that has ended has no sockets any more, and its server may be silent."""
+    arrivals = Arrivals()
+    arrivals.since([worker(1, "a"), worker(2)], NOW)
+    arrivals.since([worker(1, "a"), worker(2)], NOW + 5, Whereabouts(sockets={f"{HOST}:1": "eu-2"}))
+    moves = arrivals.since([], NOW + 9, Whereabouts(loads={"eu-2": 97.0}))[MAIL]
+    assert set(moves.left) == {Change("a", NOW + 9, "eu-2", 97.0), Change("", NOW + 9, HOST)}

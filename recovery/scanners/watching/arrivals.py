@@ -8,17 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from recovery.domain.counts import Worker
-from recovery.domain.holders import host_of
 from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import Change
+from recovery.domain.surroundings import CHANGES_KEPT, CHANGES_KEPT_FOR, Change
+from recovery.domain.whereabouts import Whereabouts, host_of
 
-KEPT = 50  # changes kept of each kind and queue
-KEPT_FOR = 3_600_000  # ms: an older one explains nothing that is found now
+KEPT, KEPT_FOR = CHANGES_KEPT, CHANGES_KEPT_FOR
+NOWHERE = Whereabouts()
 
 Changes = tuple[Change, ...]
 _Connection = tuple[str, str]  # its address and Redis's id: ids repeat in a cluster
+
+
+class _Seen(NamedTuple):
+    """Whose connection it is. Its server is noted while it lasts: a process that has ended has no sockets any more."""
+
+    name: str
+    server: str
+    host: str
+
+    def change(self, at: int, where: Whereabouts) -> Change:
+        return Change(self.name, at, self.server or self.host, where.loads.get(self.server))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +45,23 @@ class Moves:
 class Arrivals:
     """Of one deployment."""
 
-    _before: dict[QueueRef, dict[_Connection, str]] | None = field(default=None)
+    _before: dict[QueueRef, dict[_Connection, _Seen]] | None = field(default=None)
 
     def forget(self) -> None:
         self._before = None
 
-    def since(self, workers: Iterable[Worker], now: int) -> Mapping[QueueRef, Moves]:
+    def since(self, workers: Iterable[Worker], now: int, where: Whereabouts = NOWHERE) -> Mapping[QueueRef, Moves]:
         """The first look has nothing to compare with."""
-        here: dict[QueueRef, dict[_Connection, str]] = {}
+        before, here = self._before, dict[QueueRef, dict[_Connection, _Seen]]()
         for worker in workers:
-            here.setdefault(worker.queue, {})[worker.address, worker.connection] = worker.name
-        before, self._before = self._before, here
+            connection = worker.address, worker.connection
+            known = (before or {}).get(worker.queue, {}).get(connection)
+            here.setdefault(worker.queue, {})[connection] = _seen(worker, where, known)
+        self._before = here
         if before is None:
             return {}
         refs = before.keys() | here.keys()
-        moves = {ref: _moves(before.get(ref, {}), here.get(ref, {}), now) for ref in refs}
+        moves = {ref: _moves(before.get(ref, {}), here.get(ref, {}), now, where) for ref in refs}
         return {ref: found for ref, found in moves.items() if found != Moves()}
 
 
@@ -56,12 +70,16 @@ def joined(known: Changes, new: Changes, now: int) -> Changes:
     return tuple(change for change in (*known, *new) if now - change.at <= KEPT_FOR)[-KEPT:]
 
 
-def _moves(before: Mapping[_Connection, str], here: Mapping[_Connection, str], now: int) -> Moves:
-    names = set(here.values())
-    left = [item for item in before.items() if item[0] not in here and (not item[1] or item[1] not in names)]
-    came = [item for item in here.items() if item[0] not in before]
-    return Moves(_changes(left, now), _changes(came, now))
+def _seen(worker: Worker, where: Whereabouts, known: _Seen | None) -> _Seen:
+    server = where.server(worker.address) or (known.server if known else "")
+    return _Seen(worker.name, server, host_of(worker.address))
 
 
-def _changes(found: Iterable[tuple[_Connection, str]], now: int) -> Changes:
-    return tuple(Change(name, now, host_of(address)) for (address, _), name in found)
+def _moves(
+    before: Mapping[_Connection, _Seen], here: Mapping[_Connection, _Seen], now: int, where: Whereabouts
+) -> Moves:
+    names = {seen.name for seen in here.values()}
+    gone = (seen for connection, seen in before.items() if connection not in here)
+    left = tuple(seen.change(now, where) for seen in gone if not seen.name or seen.name not in names)
+    came = tuple(seen.change(now, where) for connection, seen in here.items() if connection not in before)
+    return Moves(left, came)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from recovery.domain import judging
+from recovery.domain.holders import server
 from recovery.domain.jobs import JobRow
+from recovery.domain.promises import outlook
 from recovery.domain.refs import text
 from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Kind, Verdict
@@ -48,12 +50,18 @@ class Judged:
             breaks=breaks,
         )
 
+    def is_rescued(self, around: Surroundings) -> bool:
+        """By a scanner, as far as its lock tells: what its data is like is not asked."""
+        return outlook(self.kind, self.row, around, self.sighting, orphaned=self.mark.orphaned).first is not None
+
     def needs_a_person(self, around: Surroundings) -> bool:
         """As `Verdict.needs_a_person`, without its words."""
         if self.kind in (Kind.ORPHAN, Kind.DOOMED):
             is_endless = self.row.lock is not None and self.row.lock.ttl is None
-            return self.is_poison or is_endless or around.watchdog_is_dead
-        return self.kind in _PEOPLE
+            needs = self.is_poison or is_endless or around.watchdog_is_dead
+        else:
+            needs = self.kind in _PEOPLE
+        return needs and not self.is_rescued(around)
 
 
 def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
@@ -102,15 +110,22 @@ def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> J
     since = seen.since if is_lockless(row) else None
     if old and same and old.kind is kind and old.lockless_since == since and old.signature == signature(row):
         return Judged(row, kind, old, seen, parent)
+    lost_before = old is not None and same and old.kind.is_lost and kind.is_lost
     mark = Mark(
         kind=kind,
         since=old.since if old and same and old.kind is kind else around.now,
-        opened_at=old.opened_at if old and same and old.kind.is_lost and kind.is_lost else around.now,
+        opened_at=old.opened_at if old and lost_before else around.now,
         lockless_since=since,
         signature=signature(row),
         orphaned=old.orphaned if old else 0,
+        cpu=old.cpu if old and lost_before else _load(row, kind, around),
     )
-    return Judged(row, kind, mark, seen, parent)
+    return Judged(row, kind, mark, replace(seen, cpu=mark.cpu), parent)
+
+
+def _load(row: JobRow, kind: Kind, around: Surroundings) -> float | None:
+    """How busy the server of its holder is, for one that has just lost it."""
+    return around.loads.get(server(row, around)) if kind.is_lost and around.loads else None
 
 
 def _with_history(post: Post, found: list[Judged], before: Before) -> list[Judged]:

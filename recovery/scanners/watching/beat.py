@@ -18,11 +18,14 @@ from recovery.connections.registry import Registry
 from recovery.connections.wire import Wire
 from recovery.domain.counts import QueueSample, Snapshot, Worker
 from recovery.domain.inbox import Tally, Watchdog
+from recovery.domain.promises import recovers_within
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.surroundings import Surroundings
-from recovery.domain.verdicts import Stuck
+from recovery.domain.verdicts import Kind, Stuck
+from recovery.domain.whereabouts import Whereabouts
 from recovery.errors import StoreError
-from recovery.reads import incidents, surroundings
+from recovery.reads import incidents, surroundings, whereabouts
+from recovery.reads.rescuers import Lookout
 from recovery.scanners.watching.arrivals import Arrivals, Moves, joined
 from recovery.scanners.watching.assess import Judged, judged
 from recovery.scanners.watching.casebook import Casebook
@@ -68,6 +71,7 @@ class Beat:
         self._lines = Lines(registry.config)
         self._last = Found()
         self._faults: list[str] = []
+        self._where = Whereabouts()
 
     def look(self, snapshot: Snapshot, now: int) -> Found:
         deployment = snapshot.deployment(self.name)
@@ -103,6 +107,7 @@ class Beat:
         wire = self._registry.wire(self.name)
         alive = life(wire)
         self._recall.begin(alive.run_id, now)
+        self._where = whereabouts.known(self._registry)
         workers = [worker for worker in snapshot.workers if worker.queue.deployment == self.name]
         samples = {sample.ref: sample for sample in snapshot.queues if sample.ref.deployment == self.name}
         self._note(snapshot, samples, workers, now)
@@ -120,7 +125,7 @@ class Beat:
         rows = self._settle(wire, posts, found, rows, now)
         self._recall.save(self._posts.values(), self._forget(samples))
         faults = [*self._faults, self._recall.fault]
-        counted = (*recounted(tallies, rows), *self._unread(samples))
+        counted = (*recounted(tallies, rows, found, around), *self._unread(samples))
         return Found(rows, counted, tuple(fault for fault in faults if fault), found, around)
 
     def _tell_brake(self, alive: Life, posts: Mapping[QueueRef, Post], around: Mapping[QueueRef, Surroundings]) -> None:
@@ -138,7 +143,7 @@ class Beat:
         restarted_at = self._recall.restarted_at
         if restarted_at is not None and deployment.taken_at <= restarted_at:
             self._arrivals.forget()  # these connections may still be those of before
-        moves = self._arrivals.since(workers, now) if deployment.workers_known else {}
+        moves = self._arrivals.since(workers, now, self._where) if deployment.workers_known else {}
         for ref, sample in samples.items():
             if ref not in self._posts and _is_readable(sample) and self._is_worth_a_post(sample):
                 self._posts[ref] = self._new(sample)
@@ -178,6 +183,8 @@ class Beat:
         by_queue: dict[QueueRef, list[Worker]] = {}
         for worker in workers:
             by_queue.setdefault(worker.queue, []).append(worker)
+        deployment = snapshot.deployment(self.name)  # of one that was slow to answer this look tells of an earlier time
+        taken_at = min(snapshot.taken_at, deployment.taken_at if deployment else snapshot.taken_at)
         return {
             ref: surroundings.around(
                 post.sample,
@@ -185,20 +192,25 @@ class Beat:
                 post.memory,
                 self._registry.config,
                 now,
-                taken_at=snapshot.taken_at,
+                taken_at=taken_at,
                 restarted_at=self._recall.restarted_at,
+                where=self._where,
             )
             for ref, post in posts.items()
         }
 
     def _judge(
-        self, posts: Mapping[QueueRef, Post], around: Mapping[QueueRef, Surroundings], now: int
+        self, posts: Mapping[QueueRef, Post], around: dict[QueueRef, Surroundings], now: int
     ) -> tuple[list[Tally], list[Judged]]:
+        """Into `around` goes what the scanners will do by themselves, where there is anything to be done."""
         tallies: list[Tally] = []
         found: list[Judged] = []
+        lookout = Lookout(self._registry, now)
         for ref, post in posts.items():
             mine = [] if post.found_error else judged(post, around[ref], partial(self._before, ref, now))
             found += mine
+            if mine:
+                around[ref] = replace(around[ref], rescuers=lookout.of(ref, post.sample.flavour))
             tallies.append(_tally(post, mine, around[ref], now))
         return [tally for tally in tallies if tally.looked or tally.error], found
 
@@ -254,9 +266,7 @@ def _is_readable(sample: QueueSample) -> bool:
 def _tally(post: Post, found: Sequence[Judged], around: Surroundings, now: int) -> Tally:
     looked = len(post.found)
     active = post.sample.counts.active or 0
-    recovers = None
-    if not around.watchdog_is_dead and around.lock_length is not None:
-        recovers = around.lock_length + around.stalled_interval
+    recovers = recovers_within(around)
     return Tally(
         queue=post.ref,
         kinds=post.found_kinds,
@@ -266,4 +276,6 @@ def _tally(post: Post, found: Sequence[Judged], around: Surroundings, now: int) 
         checked_at=now,
         watchdog=Watchdog(around.watchdog_seen_at, around.stalled_interval, around.watchdog_is_dead, recovers),
         error=post.found_error,
+        holders=post.holders(),
+        rescued=sum(one.kind is Kind.ABANDONED and one.is_rescued(around) for one in found),
     )

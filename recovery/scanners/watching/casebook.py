@@ -12,7 +12,7 @@ from django.db import transaction
 
 from recovery.domain.chain import job_key
 from recovery.domain.hooks import Event
-from recovery.domain.refs import QueueRef, shown, unslug
+from recovery.domain.refs import QueueRef, shown, slug, unslug
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.models import Incident
 from recovery.reads.incidents import id_of
@@ -23,6 +23,7 @@ BATCH = 500  # rows in one statement
 OPENED = 5_000  # incidents opened by one look: what is more is opened by the next ones, with its own first sight
 _TEXT = 1_000  # characters of evidence
 _HOLDER = 300
+_SERVER = 400
 # An act tells by itself, and a worker that still had its job was never lost.
 _RECOVERED = (WATCHDOG, NOBODY_KNOWN)
 _GRAVITY = {Kind.UNLOCKED: 0, Kind.DOOMED: 1, Kind.ORPHAN: 2, Kind.ABANDONED: 3}
@@ -50,6 +51,7 @@ class Seen:
     signature: Signature
     name: str = ""
     holder: str = ""
+    server: str = ""
 
 
 Hear = Callable[[Event, QueueRef, Sequence[str]], None]
@@ -118,7 +120,7 @@ class Casebook:
         if case is None or case.is_explained or verdict is None or not verdict.cause_evidence:
             return False
         mine = Incident.objects.filter(**_of(queue), job=job_key(seen.id), closed_at=None)
-        mine.update(cause=verdict.cause, evidence=_evidence(verdict), name=_name(seen.name), holder=_name(seen.holder))
+        mine.update(cause=verdict.cause, evidence=_evidence(verdict), **_who(seen))
         return True
 
     def close(self, queue: QueueRef, ends: Mapping[str, Resolved], now: int) -> None:
@@ -173,11 +175,10 @@ def _row(queue: QueueRef, seen: Seen, verdict: Verdict | None, now: int) -> Inci
     return Incident(
         **_of(queue),
         job=job_key(seen.id),
-        name=_name(seen.name),
         kind=seen.kind,
         cause=verdict.cause if verdict else "",
         evidence=_evidence(verdict) if verdict else "",
-        holder=_name(seen.holder),
+        **_who(seen),
         opened_at=seen.opened_at,
         proven_at=now if seen.kind.is_orphaned else None,
     )
@@ -192,9 +193,13 @@ def _parts(ids: Sequence[str]) -> Iterable[list[str]]:
         yield [job_key(id) for id in ids[start : start + BATCH]]
 
 
-def _name(name: str) -> str:
+def _who(seen: Seen) -> dict[str, str]:
     """As a database takes it: no byte that is none of a text, no NUL."""
-    return shown(name)[:_HOLDER]
+    return {
+        "name": shown(seen.name)[:_HOLDER],
+        "holder": shown(seen.holder)[:_HOLDER],
+        "server": slug(seen.server)[:_SERVER],
+    }
 
 
 def _evidence(verdict: Verdict) -> str:

@@ -56,8 +56,8 @@ class Cases:
             line = lines.get(one.row.ref)
             if line:
                 verdicts[one.row.id] = line.verdict
-            name, holder = (line.name, line.holder) if line else ("", "")
-            seen.append(Seen(one.row.id, one.mark.opened_at, one.kind, one.mark.signature, name, holder))
+            who = (line.name, line.holder, line.server) if line else ()
+            seen.append(Seen(one.row.id, one.mark.opened_at, one.kind, one.mark.signature, *who))
         if seen:
             self._book.keep(ref, seen, verdicts, now)
 

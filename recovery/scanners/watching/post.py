@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from recovery.backends.shared.actives import ENDLESS, NO_KEY, Facts, Sight, Window
@@ -14,6 +15,7 @@ from recovery.reads.sightings import Mark, Memory
 
 FACTS_LIFE = 60_000  # ms: a job may end, run again and be held by another worker between two looks
 LOCK_MEMORY = 600_000  # ms: when no lock has been nearly as long for this time, the workers' setting has changed
+HOLDERS_TOLD = 500  # workers of one queue: what the page of a server can still count
 _NEARLY = 0.9
 _SAME_END = 1_000  # ms that the end of a lock may seem to move when nobody renews it
 
@@ -60,6 +62,12 @@ class Post:
         """The look has come to its end."""
         if not self.found_error:
             self.held = frozenset(text(one.id) for one in self.found if one.ttl is not None and one.ttl != NO_KEY)
+
+    def holders(self) -> dict[str, int]:
+        """Jobs that have a lock, by the worker that is written in them; of the workers with the most."""
+        held = (one for one in self.found if one.ttl is not None and one.ttl != NO_KEY)
+        facts = (self.facts.get(one.id) for one in held)
+        return dict(Counter(one.worker for one in facts if one and one.worker).most_common(HOLDERS_TOLD))
 
     def learn_locks(self, now: int) -> None:
         """The longest TTL seen is the nearest to a lock's length that Redis tells."""

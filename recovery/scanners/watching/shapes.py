@@ -12,6 +12,7 @@ from recovery.backends.base import Wire
 from recovery.config import Config
 from recovery.domain.inbox import Tally
 from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.surroundings import Surroundings
 from recovery.domain.verdicts import Kind, Stuck
 from recovery.reads import schemas
 from recovery.reads.sightings import Signature
@@ -67,22 +68,30 @@ class Shapes:
             self._known[ref] = _Shape(here[ref], now, broken.get(ref.id, ""))
 
 
-def recounted(tallies: Iterable[Tally], rows: Iterable[Stuck]) -> tuple[Tally, ...]:
-    """Malformed jobs counted as such, not as what is behind it."""
-    behind: dict[QueueRef, Counter[Kind]] = {}
-    calm: Counter[QueueRef] = Counter()
-    for row in rows:
-        if row.verdict.behind is not None:
-            behind.setdefault(row.job.queue, Counter())[row.verdict.behind] += 1
-            calm[row.job.queue] += not replace(row.verdict, kind=row.verdict.behind, behind=None).needs_a_person
+def recounted(
+    tallies: Iterable[Tally],
+    rows: Iterable[Stuck],
+    found: Iterable[Judged],
+    around: Mapping[QueueRef, Surroundings],
+) -> tuple[Tally, ...]:
+    """Malformed jobs counted as such, not as what is behind it: no scanner puts these right."""
+    bad = {row.job for row in rows if row.verdict.behind is not None}
+    groups: dict[QueueRef, list[Judged]] = {}
+    for one in found if bad else ():
+        if one.row.ref in bad:
+            groups.setdefault(one.row.ref.queue, []).append(one)
     return tuple(
-        _moved(tally, behind[tally.queue], calm[tally.queue]) if tally.queue in behind else tally for tally in tallies
+        _moved(tally, groups[tally.queue], around[tally.queue]) if tally.queue in groups else tally for tally in tallies
     )
 
 
-def _moved(tally: Tally, behind: Counter[Kind], calm: int) -> Tally:
-    """`calm`: how many of them needed nobody before their data was looked at."""
+def _moved(tally: Tally, bad: Sequence[Judged], around: Surroundings) -> Tally:
     kinds = Counter(tally.kinds)
-    kinds.subtract(behind)
-    kinds[Kind.MALFORMED] += behind.total()
-    return replace(tally, kinds={kind: count for kind, count in kinds.items() if count > 0}, people=tally.people + calm)
+    kinds.subtract(one.kind for one in bad)
+    kinds[Kind.MALFORMED] += len(bad)
+    return replace(
+        tally,
+        kinds={kind: count for kind, count in kinds.items() if count > 0},
+        people=tally.people + sum(not one.needs_a_person(around) for one in bad),
+        rescued=tally.rescued - sum(one.kind is Kind.ABANDONED and one.is_rescued(around) for one in bad),
+    )

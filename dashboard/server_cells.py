@@ -1,0 +1,182 @@
+"""Servers on a page: a card for each, its worker processes with their queues, and what dead workers left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.urls import reverse
+
+from dashboard.discretion import Discretion
+from dashboard.rows import Cells, brief
+from recovery.connections.publishing import POLLS_KEPT
+from recovery.domain.ages import age
+from recovery.domain.counts import Worker
+from recovery.domain.meters import SECOND, Cell, Series, folded
+from recovery.domain.refs import shown, slug
+from recovery.domain.servers import Origin, Process, Server, Stray
+from recovery.domain.staff import Member, Staff
+
+POLLS_MISSED = 2  # after so many without a word its numbers are old
+NUMBERS = 60  # lines of the table that stands for the chart: what a person still reads
+_SOURCES = {
+    Origin.MONITOR: "",
+    Origin.EXPORTER: "read from its node_exporter",
+    Origin.PROMETHEUS: "read from Prometheus",
+    Origin.LOCAL: "measured by the web process",
+}
+
+
+def card(server: Server, staff: Staff | None, seen_at: int, now: int) -> Cells:
+    """`staff` None: no worker of any queue could be listed. `seen_at` is when it last told of itself, by our clock."""
+    ends_in = seen_at + POLLS_KEPT * server.poll - now
+    is_old = now - seen_at > POLLS_MISSED * server.poll
+    return {
+        "id": server.id,
+        "anchor": f"server-{slug(server.id)}",
+        "url": reverse("server", args=[server.id]),
+        "raw": percent(server.cpu_raw),
+        "smoothed": percent(server.cpu_ema),
+        "memory": share(server.mem_used, server.mem_total),
+        "load": load(server),
+        "disk": share(server.disk_used, server.disk_total),
+        "workers": workers(staff),
+        "jobs": jobs(staff),
+        "seen_at": seen_at,
+        "source": _SOURCES[server.origin],
+        "is_old": is_old,
+        "leaves": _leaves(ends_in) if is_old else "",
+        "strays": len(server.strays),
+    }
+
+
+def _leaves(ends_in: int) -> str:
+    """Until its key in the state store ends by itself."""
+    return f"fades in {age(ends_in)}" if ends_in >= SECOND else "fading"
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f} %"
+
+
+def share(used: int | None, total: int | None) -> str:
+    """ "" where it is not known."""
+    return "" if used is None or not total else f"{100 * used / total:.0f} %"
+
+
+def load(server: Server) -> str:
+    if server.load1 is None:
+        return ""
+    return f"{server.load1:.1f}" + (f"/{server.cores:g}" if server.cores else "")
+
+
+def _cores(cores: float) -> str:
+    return f"{cores:g} core{'s' * (cores != 1)}"
+
+
+def workers(staff: Staff | None) -> str:
+    if staff is None:
+        return "workers unknown"
+    return f"{staff.workers:,} worker{'s' * (staff.workers != 1)}" if staff.workers else "no workers"
+
+
+def jobs(staff: Staff | None) -> str:
+    """ "" where there is nobody to run any."""
+    if staff is None or not staff.workers:
+        return ""
+    if staff.active is None:
+        return "jobs unknown"
+    least = "at least " if staff.is_least else ""
+    return f"{least}{staff.active:,} job{'s' * (staff.active != 1)}"
+
+
+def facts(server: Server) -> list[tuple[str, str]]:
+    """What the cards have no room for."""
+    told = (
+        ("Host", shown(server.host)),
+        ("Addresses", ", ".join(map(shown, server.addresses))),
+        ("May use", _quota(server)),
+        ("CPU of the host", "" if server.cpu_host is None or server.quota is None else percent(server.cpu_host)),
+        ("Load, 1, 5, 15 min", _loads(server)),
+        ("Every", f"{server.poll / SECOND:g} s"),
+    )
+    return [(name, words) for name, words in told if words]
+
+
+def _quota(server: Server) -> str:
+    if server.cores is None:
+        return ""
+    return _cores(server.cores) + (", by its cgroup’s quota" if server.quota is not None else "")
+
+
+def _loads(server: Server) -> str:
+    known = (server.load1, server.load5, server.load15)
+    return "" if None in known else ", ".join(f"{value:.2f}" for value in known)
+
+
+def members(staff: Staff, see: Discretion) -> list[Cells]:
+    """Those that take jobs come first, the busiest of them before the others."""
+    order = sorted(staff.members, key=lambda one: (not one.workers, -((one.process and one.process.cpu) or 0)))
+    return [_member(one, see) for one in order]
+
+
+def _member(member: Member, see: Discretion) -> Cells:
+    return {
+        **_process(member.process, see),
+        "name": _names(member),
+        "queues": [_queue(ref) for ref in member.queues],
+        "addresses": "" if member.process else ", ".join(shown(worker.address) for worker in member.workers),
+        "active": member.active if member.workers else None,
+        "takes_jobs": bool(member.workers),
+    }
+
+
+def _names(member: Member) -> str:
+    """The worker's own name, else that of its process."""
+    told = _told(member.workers)
+    return told or (shown(member.process.name) if member.process else "")
+
+
+def _told(workers: Sequence[Worker]) -> str:
+    return ", ".join(dict.fromkeys(shown(worker.name) for worker in workers if worker.name))
+
+
+def _process(process: Process | None, see: Discretion) -> Cells:
+    if process is None:
+        return {"pid": None, "command": "", "cpu": None, "memory": None, "started_at": None}
+    return {
+        "pid": process.pid,
+        "command": brief(see.text(shown(process.command))),
+        "cpu": None if process.cpu is None else percent(process.cpu),
+        "memory": process.memory,
+        "started_at": process.started_at,
+    }
+
+
+def _queue(ref: Any) -> Cells:
+    return {"label": ref.label, "url": f"{reverse('queue', args=[ref.deployment, ref.base])}?tab=active"}
+
+
+def strays(found: Iterable[Stray], see: Discretion) -> list[Cells]:
+    return [
+        {
+            "name": shown(stray.name),
+            "pid": stray.pid,
+            "command": brief(see.text(shown(stray.command))),
+            "parent": brief(see.text(shown(stray.parent))),
+            "since": stray.since,
+            "started_at": stray.started_at,
+            "cpu": None if stray.cpu is None else percent(stray.cpu),
+            "memory": stray.memory,
+            "files": [see.text(shown(name)) for name in stray.files],
+        }
+        for stray in found
+    ]
+
+
+def numbers(series: Series) -> list[Cell]:
+    """The chart as at most NUMBERS lines, newest first."""
+    width = max(1, -(-len(series.points) // NUMBERS))
+    starts = range(0, len(series.points), width)
+    parts = (series.points[start : start + width] for start in starts)
+    return [folded(part[0].at, part) for part in parts][::-1]

@@ -1,0 +1,145 @@
+"""/servers: every machine that runs workers, how busy it is, whether its gate is open, and what happened on it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard import gate_cells, server_cells, server_known, server_past
+from dashboard.charts import machine
+from dashboard.discretion import Discretion
+from dashboard.live import mirror
+from dashboard.rows import Cells
+from dashboard.server_past import RANGES
+from recovery.domain.nodes import Trouble
+from recovery.domain.servers import Server
+from recovery.domain.staff import Floor
+from recovery.errors import StoreError
+
+GONE_TOLD = 20  # servers that are not there any more; their pages show what was
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """All of them, and the one that needs a look most. A form without scripts names another one here."""
+    if wanted := request.GET.get("server"):
+        return redirect(reverse("server", args=[wanted]) + _query(_range(request)))
+    id = _worst() or _last_seen()
+    return render(request, "servers/page.html", _context(request, id) if id else _nothing())
+
+
+@require_safe
+def server(request: HttpRequest, server: str) -> HttpResponse:
+    return render(request, "servers/page.html", _context(request, server))
+
+
+@require_safe
+def now(request: HttpRequest, server: str) -> HttpResponse:
+    """The cards again, and with them what stands below the chart."""
+    return render(request, "servers/_cards.html", _present(request, server) | {"is_swap": True})
+
+
+@require_safe
+def chart(request: HttpRequest, server: str) -> JsonResponse:
+    """The same for all who look."""
+    server_known.one(server)
+    return JsonResponse(machine.figure(server_past.of(server, RANGES[_range(request)], _now())))
+
+
+def _context(request: HttpRequest, id: str) -> dict[str, Any]:
+    return _present(request, id) | _past(id, _range(request))
+
+
+def _nothing() -> dict[str, Any]:
+    return {"trouble": mirror.health().error, "unread": _unread()}
+
+
+def _present(request: HttpRequest, id: str) -> dict[str, Any]:
+    mine, floor, at = server_known.one(id), server_known.floor(), _now()
+    return {
+        "id": id,
+        "name": gate_cells.label(id),
+        "server": mine,
+        "is_gone": mine is None,
+        "seen_at": server_known.seen().get(id),
+        "cards": [_card(one, floor, at) for one in mirror.servers()],
+        "gone": [_left(*one) for one in server_known.gone()[:GONE_TOLD]],
+        "trouble": mirror.health().error,
+        "unread": _unread(),
+        "range": _range(request),
+        "ranges": list(RANGES),
+        "link": _query(_range(request)),
+        "terms": gate_cells.terms(id),
+        "gate": gate_cells.history(id, at),
+        "stuck": server_known.stuck_on(id),
+        **_staff(mine, floor, Discretion.of(request)),
+    }
+
+
+def _card(one: Server, floor: Floor, at: int) -> Cells:
+    staff = floor.staff(one) if floor.is_known else None
+    told = server_cells.card(one, staff, gate_cells.seen_at(one), at)
+    return told | {"name": gate_cells.label(one.id), "gate": gate_cells.badge(one, at)}
+
+
+def _left(id: str, at: int) -> Cells:
+    return {"name": gate_cells.label(id), "url": reverse("server", args=[id]), "seen_at": at}
+
+
+def _unread() -> list[Cells]:
+    return [_trouble(one) for one in mirror.unread()]
+
+
+def _trouble(found: Trouble) -> Cells:
+    """A server that others measure and that cannot be read; without an id it is the Prometheus."""
+    who = gate_cells.label(found.id) if found.id else "Prometheus"
+    return {"who": who, "target": found.target, "says": found.says, "advice": found.advice, "since": found.since}
+
+
+def _staff(mine: Server | None, floor: Floor, see: Discretion) -> dict[str, Any]:
+    if mine is None:
+        return {}
+    return {
+        "members": server_cells.members(floor.staff(mine), see),
+        "strays": server_cells.strays(mine.strays, see),
+        "facts": server_cells.facts(mine),
+        "workers_known": floor.is_known,
+    }
+
+
+def _past(id: str, chosen: str) -> dict[str, Any]:
+    """A state store that does not answer leaves a sentence in the place of the chart."""
+    try:
+        past = server_past.of(id, RANGES[chosen], _now())
+    except StoreError as error:
+        return {"no_past": str(error)}
+    return {"past": past, "numbers": server_cells.numbers(past.series), "has_marks": server_past.kinds(past)}
+
+
+def _worst() -> str:
+    """The one whose gate is closed, else the busiest; "" when there is none."""
+    here = sorted(mirror.servers(), key=lambda one: (not gate_cells.is_closed(one.id), -(one.cpu or 0), one.id))
+    return here[0].id if here else ""
+
+
+def _last_seen() -> str:
+    return next(iter(server_known.seen()), "")
+
+
+def _range(request: HttpRequest) -> str:
+    written = request.GET.get("range", "")
+    return written if written in RANGES else next(iter(RANGES))
+
+
+def _query(chosen: str) -> str:
+    return f"?{urlencode({'range': chosen})}"
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,21 @@
+"""Which server each connection comes from, as the monitors told last: read from the state store once a second."""
+
+from __future__ import annotations
+
+import time
+
+from recovery.connections.registry import Registry, registry
+from recovery.domain.whereabouts import Whereabouts
+from recovery.errors import ConfigError, StoreError
+from recovery.reads import servers
+from recovery.reads.shared import windows
+
+
+def known(stores: Registry | None = None) -> Whereabouts:
+    """Without a state store, or while it is away, nothing is known: connections have their hosts, and no server."""
+    try:
+        store = (stores or registry()).state()
+        found = windows.get(("servers", id(store)), lambda: servers.fetch(store))
+    except (ConfigError, StoreError):
+        return Whereabouts()
+    return Whereabouts.of(found, int(time.time() * 1000))

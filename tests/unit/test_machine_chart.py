@@ -1,0 +1,88 @@
+"""The chart of a server: gaps stay gaps, marks where things happened, colours left to the theme."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from dashboard.charts.machine import Drawn, Mark, figure
+from dashboard.gate_cells import closed
+from dashboard.server_cells import NUMBERS, numbers
+from recovery.domain.gate import State
+from recovery.domain.meters import Cell, Series
+from recovery.reads.gates import Flip
+
+START = 1_795_000_000_000
+POINTS = (
+    Cell(START, 40.0, 42.5, 51.0, 60.0, 1.25),
+    Cell(START + 5_000),
+    Cell(START + 10_000, 91.0, 60.0, 91.0, 61.0, 3.0),
+)
+SERIES = Series(POINTS, 5_000)
+DRAWN = Drawn(
+    SERIES,
+    START,
+    START + 15_000,
+    close_at=80.0,
+    open_at=70.0,
+    shut=((START, START + 5_000),),
+    let_in=(Mark(START + 1_000, '<a href="https://x">import</a>', 41.0),),
+    lost_here=(Mark(START + 2_000, "1 job of bull:mail"),),
+)
+
+
+def test_a_gap_is_null_and_never_zero() -> None:
+    made = json.loads(json.dumps(figure(DRAWN)))
+    lines = {trace["name"]: trace["y"] for trace in made["data"] if trace["mode"] == "lines"}
+    assert lines == {
+        "raw": [40.0, None, 91.0],
+        "smoothed": [42.5, None, 60.0],
+        "memory": [60.0, None, 61.0],
+        "load": [1.25, None, 3.0],
+    }
+
+
+def test_a_point_of_many_samples_has_a_peak() -> None:
+    made = figure(Drawn(Series(POINTS, 60_000), START, START + 180_000))
+    assert next(trace["y"] for trace in made["data"] if trace["name"] == "peak") == [51.0, None, 91.0]
+
+
+def test_thresholds_closed_periods_and_marks_are_drawn_where_they_are() -> None:
+    layout, data = figure(DRAWN)["layout"], figure(DRAWN)["data"]
+    period, *levels = layout["shapes"]
+    assert (period["x0"], period["x1"]) == (START, START + 5_000)
+    assert [level["y0"] for level in levels] == [80.0, 70.0]
+    marks = {trace["name"]: (trace["x"], trace["text"]) for trace in data if trace["mode"] == "markers"}
+    assert marks == {
+        "let in": ([START + 1_000], ['&lt;a href="https://x"&gt;import&lt;/a&gt;']),
+        "lost here": ([START + 2_000], ["1 job of bull:mail"]),
+    }
+
+
+def test_without_a_gate_there_are_no_thresholds() -> None:
+    assert figure(Drawn(SERIES, START, START + 15_000))["layout"]["shapes"] == []
+
+
+def test_colours_are_named_and_left_to_the_theme() -> None:
+    written = json.dumps(figure(DRAWN))
+    assert "var:stuck" in written
+    assert not re.search(r"#[0-9a-f]{3,6}|rgb", written)
+
+
+def flip(at: int, state: State) -> Flip:
+    return Flip("eu-1", START + at, state, None, "")
+
+
+def test_a_gate_is_closed_from_its_flip_to_the_next_and_before_the_first_nobody_knows() -> None:
+    flips = (flip(-9, State.CLOSED), flip(5, State.OPEN), flip(7, State.UNKNOWN), flip(8, State.CLOSED))
+    assert closed(flips, START, START + 20) == ((START, START + 5), (START + 8, START + 20))
+    assert closed(flips[1:2], START, START + 20) == ()
+    assert closed((), START, START + 20) == ()
+
+
+def test_the_table_has_the_same_in_fewer_lines_newest_first() -> None:
+    many = Series(tuple(Cell(START + i * 5_000, float(i % 100)) for i in range(719)), 5_000)
+    told = numbers(many)
+    assert len(told) <= NUMBERS
+    assert (told[-1].at, told[-1].cpu_raw) == (START, 5.5)
+    assert told[0].at > told[-1].at

@@ -1,0 +1,131 @@
+"""That nobody leads is told by the web processes: by one of them, once, whatever else is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from dashboard.live.image import Health, Image
+from dashboard.live.vigil import EVERY, Vigil
+from recovery.connections import channels, registry, state
+from recovery.models import Alert
+from tests.receivers import Hooked, hooked
+from tests.stores import Store
+from tests.watching import config_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+AT = 1_760_000_000_000
+LED = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False)
+ALONE = Health(snapshot_age_ms=60_000, scheduler_alive=False)
+UNLED = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False, is_unled=True)
+BLIND = Health(error="The state store does not answer: redis://state: connection refused")
+NOT_YET = Health()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hooked]:
+    with hooked() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _configured(
+    hook: Hooked, valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    config_of(tmp_path, state_store, {"main": valkey})
+    toml = tmp_path / "unstall.toml"
+    toml.write_text(f'{toml.read_text()}\n[alerts]\n[[alerts.webhooks]]\nname = "ops"\nurl = "{hook.url}"\n')
+    monkeypatch.setenv("UNSTALL_CONFIG", str(toml))
+    monkeypatch.setattr(channels, "SECONDS", 30.0)  # more than a busy machine needs
+    registry.reset()
+    yield
+    registry.reset()
+
+
+def vigil() -> Vigil:
+    return Vigil(registry.registry().config, Image(2.0))
+
+
+def watch(health: Health, start: int, seconds: int, *vigils: Vigil) -> None:
+    """Looks of each, as far apart as they are."""
+    for second in range(start, start + seconds, int(EVERY)):
+        for one in vigils:
+            one.look(AT + second * 1000, health)
+
+
+@contextmanager
+def no_database() -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE recovery_alert RENAME TO gone")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE gone RENAME TO recovery_alert")
+
+
+def test_a_change_of_leader_is_no_news_and_half_a_minute_without_one_is(hook: Hooked) -> None:
+    one = vigil()
+    watch(NOT_YET, 0, 100, one)
+    watch(ALONE, 100, 30, one)
+    watch(LED, 130, 120, one)
+    assert hook.posted == []
+    watch(ALONE, 300, 60, one)
+    assert hook.titles == ["No scheduler runs: nothing is read, recovered, or told of anything else."]
+    watch(LED, 360, 120, one)
+    assert hook.events() == ["firing", "resolved"]
+
+
+def test_a_scheduler_that_only_reads_is_none_that_leads(hook: Hooked) -> None:
+    watch(UNLED, 0, 60, vigil())
+    assert "cannot lead, because the database does not answer it" in hook.titles[0]
+
+
+def test_of_several_web_processes_one_tells_and_the_next_takes_over(hook: Hooked, state_store: Store) -> None:
+    first, second = vigil(), vigil()
+    with no_database():
+        watch(ALONE, 0, 60, first, second)
+        assert hook.events() == ["firing"]
+        state_store.client.delete(state.TELLER)  # it ended, and its claim with it
+        second.look(AT + 61_000, ALONE)
+        assert state_store.client.get(state.TELLER) == second._me.encode()
+
+
+@pytest.mark.parametrize("health", [BLIND, ALONE])
+def test_what_was_told_without_the_database_is_not_told_again_with_it(hook: Hooked, health: Health) -> None:
+    one, other = vigil(), vigil()
+    with no_database():
+        watch(health, 0, 60, one)
+    watch(health, 60, 60, one, other)
+    assert hook.events() == ["firing"]
+    assert Alert.objects.get().resolved_at is None
+    with no_database():
+        watch(LED, 120, 120, one)
+    assert hook.events() == ["firing", "resolved"]
+    watch(LED, 240, 60, one, other)
+    assert hook.events() == ["firing", "resolved"]
+    assert Alert.objects.get().is_settled
+
+
+def test_without_the_state_store_the_database_says_who_tells(hook: Hooked, state_store: Store) -> None:
+    first, second = vigil(), vigil()
+    state_store.pause()
+    try:
+        for number, one in enumerate((first, second, first, second)):
+            one.look(AT + number * 20_000, BLIND)
+    finally:
+        state_store.resume()
+    (title,) = hook.titles
+    assert title.startswith("The state store does not answer, so nobody can tell whether a scheduler runs: ")
+
+
+def test_it_watches_only_where_somebody_is_to_be_told(tmp_path: Path) -> None:
+    assert vigil()._is_wanted
+    toml = tmp_path / "unstall.toml"
+    toml.write_text(toml.read_text().replace("[alerts]\n", '[alerts]\nkinds = ["gate"]\n'))
+    registry.reset()
+    assert not vigil()._is_wanted
