@@ -143,6 +143,7 @@ def test_a_switched_off_page_stands_still_and_goes_on_when_told(open_page: Open,
     page = open_page("/queues?q=live-off")
     page.get_by_label("Refresh").select_option("off")
     expect(page.locator("#fresh")).to_have_attribute("data-tone", "paused")
+    expect(page.locator(".htmx-request")).to_have_count(0)  # one that was under way when it was switched off
     queue.add(6)
     page.wait_for_timeout(_QUIET_MS)
     cell = waiting(page, "live-off")

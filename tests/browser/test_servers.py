@@ -134,6 +134,13 @@ def shaded(page: Page) -> int:
     return found
 
 
+def _turned(page: Page) -> bool:
+    """A refresh may take the key's target away in the moment in which it is pressed; a person presses again."""
+    if not page.url.endswith("/servers/eu-2?range=15m"):
+        page.locator("#server-select").press("ArrowDown")
+    return page.url.endswith("/servers/eu-2?range=15m")
+
+
 def test_charts_follow_the_gate_closes_marks_appear_and_a_silent_server_goes(
     site: Site, open_page: Open, tmp_path: Path
 ) -> None:
@@ -149,9 +156,7 @@ def test_charts_follow_the_gate_closes_marks_appear_and_a_silent_server_goes(
         page.evaluate("window.marked = true")
 
         # The selector, by keyboard: without a load of the page, and the address follows.
-        page.locator("#server-select").focus()
-        page.keyboard.press("ArrowDown")
-        page.wait_for_url("**/servers/eu-2?range=15m")
+        until(lambda: _turned(page), PATIENCE, "the address follows")
         expect(page.locator("#server-name")).to_have_text("eu-2")
         expect(page.locator("#server-cards [aria-current]")).to_have_text("eu-2")
         expect(page.locator("#server-select")).to_be_focused()
@@ -193,10 +198,11 @@ def test_charts_follow_the_gate_closes_marks_appear_and_a_silent_server_goes(
 
 
 def _known(site: Site) -> Site:
-    """Once both servers have told of themselves."""
-    until(lambda: all(_is_there(site, id) for id in ("eu-1", "eu-2")), PATIENCE, "both servers are known")
+    """Once both servers have told of themselves, and a page shows both."""
+    until(lambda: _cards(site) == 2, PATIENCE, "both servers are known")
     return site
 
 
-def _is_there(site: Site, id: str) -> bool:
-    return site.web.get(f"/servers/{id}", "viewer").status == 200
+def _cards(site: Site) -> int:
+    body = site.web.get("/servers", "viewer").body
+    return sum(f'id="server-{id}"'.encode() in body for id in ("eu-1", "eu-2"))
