@@ -21,3 +21,10 @@ def browser(user: User | None = None) -> Client:
     if user is not None:
         client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     return client
+
+
+def text(client: Client, address: str, status: int = 200) -> str:
+    """What a page says."""
+    answer = client.get(address)
+    assert answer.status_code == status, answer.content
+    return answer.content.decode()

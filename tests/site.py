@@ -61,11 +61,6 @@ class Site:
         """What the scheduler wrote."""
         return (self.web.directory / "scheduler.log").read_text(errors="replace")
 
-    @property
-    def scheduler_pid(self) -> int:
-        assert self._scheduler is not None
-        return self._scheduler.pid
-
     def cookie(self, person: str) -> str:
         """The session of `viewer`, `operator` or `admin`."""
         return self.web.cookies[person]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -17,18 +16,28 @@ from tests.waiting import until
 Open = Callable[..., Page]
 REASON = "the mail server is back"
 _BULK_MS = 30_000
+_TESTS = 16  # at least as many as there are below
+
+
+@pytest.fixture(scope="module")
+def stock(fleet: Fleet, live_site: Site) -> Iterator[Queue]:
+    """Queues with three failed jobs each, one for each test: the site finds them all in one go."""
+    made = [fleet["bullmq5"].queue(live_site.queues, f"acting-{number}") for number in range(_TESTS)]
+    for queue in made:
+        queue.add_many(3, "send", {"reason": "connect ECONNREFUSED"})
+    workers = [queue.work("fail", concurrency=3) for queue in made]
+    until(lambda: all(queue.counts()["failed"] == 3 for queue in made), 60, "all have failed")
+    for worker in workers:
+        worker.close()
+    last = f"/queues?q={made[-1].base}"
+    until(lambda: b"data-row" in live_site.web.get(last, "viewer").body, 30, "the site has found them")
+    return iter(made)
 
 
 @pytest.fixture
-def jobs(libraries: Fleet, live_site: Site) -> Queue:
-    """Three failed jobs in a queue of the test's own, which the site has seen."""
-    queue = libraries["bullmq5"].queue(live_site.queues, f"acting-{secrets.token_hex(3)}")
-    worker = queue.work("fail", concurrency=3)
-    queue.add_many(3, "send", {"reason": "connect ECONNREFUSED"})
-    until(lambda: queue.counts()["failed"] == 3)
-    worker.close()
-    until(lambda: queue.base.encode() in live_site.web.get("/queues", "viewer").body, 30, "the site has found it")
-    return queue
+def jobs(stock: Iterator[Queue]) -> Queue:
+    """A queue of the test's own."""
+    return next(stock)
 
 
 def failed(queue: Queue) -> str:

@@ -23,13 +23,6 @@ def test_a_stranger_is_asked_to_log_in(open_page: Callable[..., Page], live_site
     assert page.url.startswith(f"{live_site.url}/login")
 
 
-def test_the_scheduler_can_be_ended_and_started_again(own_site: Site) -> None:
-    first = own_site.scheduler_pid
-    own_site.unschedule()
-    own_site.schedule()
-    assert own_site.scheduler_pid != first
-
-
 def test_a_page_that_keeps_somebody_out_is_found(open_page: Callable[..., Page]) -> None:
     page = open_page("/login", person="")
     assert barriers(page) == []

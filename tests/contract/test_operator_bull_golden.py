@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from recovery.backends.base import Target
@@ -59,13 +57,6 @@ def _cases(*prefixes: str) -> list[Case]:
 
 def _name(case: Case) -> str:
     return f"{case.file}-{case.name}"
-
-
-@pytest.fixture
-def pipe(store: Store) -> Iterator[Pipe]:
-    pipe = Pipe(store.client)
-    yield pipe
-    pipe.close()
 
 
 ACTS = {

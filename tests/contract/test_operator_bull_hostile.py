@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from recovery.backends.base import Target
@@ -25,13 +23,6 @@ OPERATOR = BullOperator()
 READER = BullReader()
 BULL = Flavour(Library.BULL, 4)
 IDS = (b"plain", b"with:colons", b"\xff\xfe\x00bytes", b"[glob]*?", "größer 🐂".encode(), b"-1", b" ", b'"q\\"')
-
-
-@pytest.fixture
-def pipe(store: Store) -> Iterator[Pipe]:
-    pipe = Pipe(store.client)
-    yield pipe
-    pipe.close()
 
 
 @pytest.mark.parametrize("base", [b"bull:q", b"a:b:c", b"bull:\xff[*]"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from recovery.backends.base import Target
@@ -24,13 +22,6 @@ def _cases(*prefixes: str) -> list[golden.Case]:
 
 def _named(case: golden.Case) -> str:
     return f"{case.file}-{case.name}"
-
-
-@pytest.fixture
-def pipe(store: Store) -> Iterator[Pipe]:
-    pipe = Pipe(store.client)
-    yield pipe
-    pipe.close()
 
 
 def _act(pipe: Pipe, case: golden.Case, act: Act, **options: object) -> Done:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from recovery.backends.base import Target
@@ -57,13 +55,6 @@ def _cases(*prefixes: str) -> list[Case]:
 
 def _named(case: Case) -> str:
     return f"{case.file}-{case.name}"
-
-
-@pytest.fixture
-def pipe(store: Store) -> Iterator[Pipe]:
-    pipe = Pipe(store.client)
-    yield pipe
-    pipe.close()
 
 
 def _target(pipe: Pipe, case: Case) -> Target:

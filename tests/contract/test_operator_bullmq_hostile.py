@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from recovery.backends.base import Target
@@ -30,13 +28,6 @@ IDS = (
     b" ",
 )
 BASES = (b"bull:q", b"a:b:c", b"bull:\xff[*]")
-
-
-@pytest.fixture
-def pipe(store: Store) -> Iterator[Pipe]:
-    pipe = Pipe(store.client)
-    yield pipe
-    pipe.close()
 
 
 def _target(pipe: Pipe, base: bytes = b"bull:q", version: str = "6.7.0") -> Target:

@@ -45,8 +45,7 @@ def one(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.M
         yield armed_watch
 
 
-@pytest.mark.parametrize("generation", ["bullmq6", "bull4"])
-@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize(("generation", "others"), [("bullmq6", 0), ("bull4", 1)])
 def test_a_worker_that_dies_with_many_jobs_is_no_sign_of_a_bad_store(
     one: Armed, valkey: Store, libraries: Fleet, generation: str, others: int
 ) -> None:

@@ -36,7 +36,7 @@ from tests.watching import config_of
 
 JOBS = 6  # about so many, so that workers and operators meet on the same one
 VIEWS = 8  # that operators remember, and act on later
-EXAMPLES, STEPS = 30, 50
+EXAMPLES, STEPS = 15, 50
 LONG_EXAMPLES, LONG_STEPS = 400, 80
 ON_JOBS = (Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.RETRY, Act.PROMOTE, Act.REMOVE)
 # Where jobs stand that an act is for. All but a release want one that nobody holds.

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from django.test import Client
 
+from dashboard.access import Role
 from dashboard.live import mirror
 from dashboard.live.image import Health
 from recovery.connections import registry
@@ -16,6 +18,7 @@ from recovery.domain.refs import QueueRef
 from recovery.reads.shared import windows
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.roster import Known, Roster
+from tests.people import browser, person
 from tests.stores import Store
 from tests.watching import config_of, now_ms
 
@@ -64,3 +67,13 @@ def desk(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.
     windows._windows.clear()
     yield Desk(valkey, state_store, monkeypatch)
     registry.reset()
+
+
+@pytest.fixture
+def viewer() -> Client:
+    return browser(person(Role.VIEWER))
+
+
+@pytest.fixture
+def operator() -> Client:
+    return browser(person(Role.OPERATOR))

@@ -7,9 +7,8 @@ import json
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
 from recovery.backends.base import TEXT_LIMIT
-from tests.people import browser, person
+from tests.people import browser, text
 from tests.watching import add, bullmq, now_ms
 from tests.web.conftest import Desk
 
@@ -18,22 +17,6 @@ BASE = "bull:mail"
 JOB = "/queues/main/bull:mail/jobs/7"
 SECRET = "hunter2-never-seen"
 TABS = ("error", "data", "options", "result", "logs", "raw")
-
-
-@pytest.fixture
-def operator() -> Client:
-    return browser(person(Role.OPERATOR))
-
-
-@pytest.fixture
-def viewer() -> Client:
-    return browser(person(Role.VIEWER))
-
-
-def text(client: Client, address: str, status: int = 200) -> str:
-    answer = client.get(address)
-    assert answer.status_code == status, answer.content
-    return answer.content.decode()
 
 
 def failed(desk: Desk, id: str = "7", **fields: str | int) -> None:

@@ -21,24 +21,13 @@ from recovery.domain.refs import QueueRef
 from recovery.models import PolicyLayer
 from recovery.reads import inboxes
 from tests.patience import patience
-from tests.people import browser, person
+from tests.people import browser, person, text
 from tests.watching import add, bullmq, config_of, finish, now_ms
 from tests.web.conftest import Desk
 
 pytestmark = pytest.mark.django_db
 BASE = "bull:mail"
 PAGE = "/queues/main/bull:mail/"
-
-
-@pytest.fixture
-def viewer() -> Client:
-    return browser(person(Role.VIEWER))
-
-
-def text(client: Client, address: str, status: int = 200) -> str:
-    answer = client.get(address)
-    assert answer.status_code == status, answer.content
-    return answer.content.decode()
 
 
 def ids(page: str) -> list[str]:

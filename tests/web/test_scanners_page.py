@@ -20,7 +20,7 @@ from recovery.models import AuditEntry, PolicyLayer, ScanFind, ScannerPause, Sca
 from recovery.reads import pulses
 from recovery.reads.leading import Sign
 from recovery.reads.pulses import Pulse
-from tests.people import browser, person
+from tests.people import browser, person, text
 from tests.watching import bullmq, now_ms
 from tests.web.acting import BASE, REASON
 from tests.web.conftest import Desk
@@ -57,12 +57,6 @@ def run(scan: Scan = Scan.STALE_CHECK, **facts: Any) -> ScanRun:
 def find(of: ScanRun, id: str = "7", **facts: Any) -> ScanFind:
     told: dict[str, Any] = {"deployment": "main", "base": BASE, "job": job_key(id), "what": "unlocked for 18 min"}
     return ScanFind.objects.create(run=of, **(told | facts))
-
-
-def text(client: Client, address: str, status: int = 200) -> str:
-    answer = client.get(address)
-    assert answer.status_code == status, answer.content.decode()
-    return answer.content.decode()
 
 
 def card(client: Client, scan: Scan) -> str:

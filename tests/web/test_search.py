@@ -8,30 +8,13 @@ import re
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
 from recovery.reads import search
-from tests.people import browser, person
+from tests.people import browser, text
 from tests.watching import add, bullmq, finish, now_ms
 from tests.web.conftest import Desk
 
 pytestmark = pytest.mark.django_db
 MAIL, VIDEO = "bull:mail", "bull:video"
-
-
-@pytest.fixture
-def operator() -> Client:
-    return browser(person(Role.OPERATOR))
-
-
-@pytest.fixture
-def viewer() -> Client:
-    return browser(person(Role.VIEWER))
-
-
-def text(client: Client, address: str, status: int = 200) -> str:
-    answer = client.get(address)
-    assert answer.status_code == status, answer.content
-    return answer.content.decode()
 
 
 def jobs(page: str) -> list[str]:

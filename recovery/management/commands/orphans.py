@@ -17,14 +17,12 @@ from django.core.management.base import BaseCommand, CommandError
 from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.domain.ages import age
-from recovery.domain.counts import DeploymentSample, Snapshot
+from recovery.domain.counts import Snapshot
 from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.refs import shown
 from recovery.domain.verdicts import Stuck
+from recovery.management import looking
 from recovery.management.configured import configured
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
 from recovery.scanners.watching.orphan_watch import OrphanWatch
 
 UNREACHABLE = 4
@@ -43,7 +41,7 @@ class Command(BaseCommand):
         config = configured()
         snapshot, inbox = _look(config)
         self.stdout.write(_json(inbox) if options["json"] else _text(inbox))
-        troubles = [_trouble(one) for one in snapshot.deployments if one.error]
+        troubles = [looking.trouble(one) for one in snapshot.deployments if one.error]
         troubles += [
             f"{shown(str(tally.queue))} cannot be looked at: {tally.error}." for tally in inbox.queues if tally.error
         ]
@@ -53,22 +51,12 @@ class Command(BaseCommand):
 
 def _look(config: Config) -> tuple[Snapshot, Inbox]:
     """Discovers everything, counts once, and judges what is active."""
-    now = int(time.time() * 1000)
-    registry, roster = Registry(config), Roster()
-    collector = None
+    registry = Registry(config)
     try:
-        Discoverer(registry, roster, remembers=False).run(now)
-        collector = Collector(registry, roster)
-        snapshot = collector.look(now)
+        snapshot = looking.snapshot(registry)
         return snapshot, OrphanWatch(registry, lambda: snapshot, writes=False).look(int(time.time() * 1000))
     finally:
-        if collector:
-            collector.close()
         registry.close()
-
-
-def _trouble(deployment: DeploymentSample) -> str:
-    return f"{deployment.name} ({deployment.target}) does not answer: {deployment.error}. {deployment.advice}"
 
 
 def _json(inbox: Inbox) -> str:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from recovery.connections.registry import Registry
-from recovery.domain.counts import DeploymentSample, QueueSample, Snapshot
+from recovery.domain.counts import QueueSample, Snapshot
 from recovery.domain.refs import shown
+from recovery.management import looking
 from recovery.management.columns import aligned
 from recovery.management.configured import configured
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
 
 UNREACHABLE = 4
 _COLUMNS = ("waiting", "prioritized", "paused", "active", "delayed", "waiting_children", "completed", "failed")
@@ -33,29 +30,13 @@ class Command(BaseCommand):
         config = configured()
         registry = Registry(config)
         try:
-            snapshot = _look(registry)
+            snapshot = looking.snapshot(registry)
         finally:
             registry.close()
         self.stdout.write(_json(snapshot) if options["json"] else _table(snapshot))
         silent = [deployment for deployment in snapshot.deployments if deployment.error]
         if silent:
-            raise CommandError("\n".join(map(_trouble, silent)), returncode=UNREACHABLE)
-
-
-def _look(registry: Registry) -> Snapshot:
-    """Discovers everything, then counts once."""
-    now = int(time.time() * 1000)
-    roster = Roster()
-    Discoverer(registry, roster, remembers=False).run(now)
-    collector = Collector(registry, roster)
-    try:
-        return collector.look(now)
-    finally:
-        collector.close()
-
-
-def _trouble(deployment: DeploymentSample) -> str:
-    return f"{deployment.name} ({deployment.target}) does not answer: {deployment.error}. {deployment.advice}"
+            raise CommandError("\n".join(map(looking.trouble, silent)), returncode=UNREACHABLE)
 
 
 def _json(snapshot: Snapshot) -> str:

@@ -22,21 +22,17 @@ from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.connections.registry import registry as shared
 from recovery.domain.acting import Outcome
-from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import Mandate
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.scans import Find, Report, Scan
 from recovery.errors import BadOrder, ConfigError, Missing, NotRecorded, StoreError, UnstallError
-from recovery.management import calling
+from recovery.management import calling, looking
 from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
 from recovery.management.configured import configured
 from recovery.models import ScanRun
 from recovery.scanners.acting.ledger import Ledger
 from recovery.scanners.acting.turn import Asked, Run, Turn
 from recovery.scanners.crew import Crew, starting
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
 from recovery.scheduler.row import Row
 
 NOBODY_KNOWS = "The database does not say which scheduler leads ({error}), so nothing is done. --observe looks only."
@@ -138,7 +134,7 @@ def _chosen(asked: Namespace, scan: Scan, mandate: Mandate | None) -> _Chosen:
     registry = shared()
     if asked.table:
         return _Chosen(_started(registry, asked.owner))
-    snapshot = _snapshot(registry)
+    snapshot = looking.snapshot(registry)
     crew = Crew(registry, lambda: snapshot, mandate, writes=not asked.observe)
     if scan not in crew.scans:
         raise BadOrder(f"There is nothing for {scan.value} to look at: no table is configured.")
@@ -174,17 +170,6 @@ def _row(scan: Scan, asked: Asked, mandate: Mandate | None) -> ScanRun | None:
         if asked.observes:
             return None
         raise
-
-
-def _snapshot(registry: Registry) -> Snapshot:
-    """Taken now, by the way: whoever runs the scheduler need not be there."""
-    now, roster = _now(), Roster()
-    Discoverer(registry, roster, remembers=False).run(now)
-    collector = Collector(registry, roster)
-    try:
-        return collector.look(now)
-    finally:
-        collector.close()
 
 
 def _status(error: UnstallError) -> int:

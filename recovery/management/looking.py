@@ -1,0 +1,27 @@
+"""A look of a command's own: everything discovered, then counted once. Whoever runs the scheduler need not be there."""
+
+from __future__ import annotations
+
+import time
+
+from recovery.connections.registry import Registry
+from recovery.domain.counts import DeploymentSample, Snapshot
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
+
+
+def snapshot(registry: Registry) -> Snapshot:
+    """Taken now, and remembered nowhere. A deployment that does not answer says so in it."""
+    now, roster = int(time.time() * 1000), Roster()
+    Discoverer(registry, roster, remembers=False).run(now)
+    collector = Collector(registry, roster)
+    try:
+        return collector.look(now)
+    finally:
+        collector.close()
+
+
+def trouble(deployment: DeploymentSample) -> str:
+    """Why it does not answer, and what to do about it."""
+    return f"{deployment.name} ({deployment.target}) does not answer: {deployment.error}. {deployment.advice}"
