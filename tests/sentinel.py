@@ -60,8 +60,7 @@ class Sentinel:
     def fail_over(self) -> None:
         """Swap master and replica as an operator would, and wait until both know."""
         old = self.master
-        until(self._is_ordered, _FAILOVER_SECONDS, "Sentinel finds the replica fit to be master")
-        until(lambda: self.master is not old, _FAILOVER_SECONDS, "Sentinel names another master")
+        until(lambda: self._has_left(old), _FAILOVER_SECONDS, "Sentinel names another master")
         self._settle()
 
     def flush(self) -> None:
@@ -92,13 +91,22 @@ class Sentinel:
         for name, milliseconds in _LOOK_MS.items():
             self.watcher.do("SENTINEL", "DEBUG", name, milliseconds)
 
-    def _is_ordered(self) -> bool:
+    def _has_left(self, old: Store) -> bool:
+        """Orders it, and once more when Sentinel gave it up: right after another one no replica may be fit yet."""
+        facts = self.watcher.do("SENTINEL", "MASTER", self.name)
+        is_under_way = "failover_in_progress" in str(facts)
+        if self.master is not old:  # asked last: it may just have ended
+            return True
+        if not is_under_way:
+            self._order()
+        return False
+
+    def _order(self) -> None:
         try:
-            return bool(self.watcher.do("SENTINEL", "FAILOVER", self.name))
+            self.watcher.do("SENTINEL", "FAILOVER", self.name)
         except redis.ResponseError as refusal:
-            if "NOGOODSLAVE" not in str(refusal):
+            if not any(word in str(refusal) for word in ("NOGOODSLAVE", "INPROG")):
                 raise
-            return False
 
     def _settle(self) -> None:
         until(self._is_whole, _FAILOVER_SECONDS, "a master with a replica in step, as Sentinel sees them")
