@@ -23,4 +23,5 @@ def until(condition: Callable[[], T], seconds: float = 10.0, what: str = "") -> 
 
 
 def _rest() -> None:
+    """Between two looks at a condition of another process, which nobody announces: the only sleep there is."""
     time.sleep(_PAUSE)
