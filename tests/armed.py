@@ -19,7 +19,7 @@ from recovery.domain.mandate import Mandate, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report, Scan
 from recovery.models import AuditEntry
-from recovery.reads import brake_rows, snapshots
+from recovery.reads import brake_rows
 from recovery.reads.brake_rows import STORE, Place
 from recovery.reads.shared import windows
 from recovery.scanners.crew import Crew
@@ -35,8 +35,7 @@ _PLACE = Place("main")
 
 
 class Armed:
-    def __init__(self, state: Store) -> None:
-        self._state = state
+    def __init__(self) -> None:
         self.registry = registry.registry()
         self._roster = Roster()
         self._collector = Collector(self.registry, self._roster)
@@ -44,6 +43,8 @@ class Armed:
 
     def restart(self) -> None:
         """Another process leads: it knows what was kept, and nothing else."""
+        self._collector.close()
+        self._collector = Collector(self.registry, self._roster)
         self.crew = Crew(self.registry, lambda: self._collector.newest, Mandate(int(time.time()), always))
 
     def discover(self) -> None:
@@ -52,7 +53,7 @@ class Armed:
     def look(self) -> Report:
         """What a scheduler does every few seconds."""
         now = _now()
-        snapshots.publish(self._state.client, self._collector.look(now))
+        self._collector.run(now)
         windows._windows.clear()
         report = self.crew.run_of(Scan.ORPHAN_WATCH)(now)
         assert report is not None
@@ -97,7 +98,7 @@ def armed(directory: Path, state: Store, where: Store | str, patch: pytest.Monke
     config_for(directory, state, where, _ARMED)
     patch.setenv("UNSTALL_CONFIG", str(directory / "unstall.toml"))
     registry.reset()
-    one = Armed(state)
+    one = Armed()
     yield one
     one.close()
 

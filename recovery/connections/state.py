@@ -55,6 +55,16 @@ def watched(deployment: str) -> bytes:
     return _WATCHED + raw(deployment)
 
 
+def answered(deployment: str) -> bytes:
+    """String with a TTL, by which it tells when the deployment last answered whoever looked at it."""
+    return b"unstall:answered:" + raw(deployment)
+
+
+def silent(deployment: str) -> bytes:
+    """String with a TTL: for how long it had not answered before, in ms."""
+    return b"unstall:silent:" + raw(deployment)
+
+
 def server_metrics(server: str) -> bytes:
     """Hash with a TTL: what the monitor of this server measured last."""
     return b"worker-monitor:metrics:" + raw(server)

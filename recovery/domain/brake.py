@@ -43,7 +43,7 @@ class Look:
     `lost` of the active jobs had a lock at the look before and have none now; of `gone` of these the holder's
     connection is gone too, so that no store has to be blamed for them. `bare` have none now, and were not known to be
     without one: all that can be said after a restart that nobody watched. `older` were taken before the store was
-    started. `silent`: for how long it did not answer.
+    started. `silent`: for how long it gave nobody an answer, until `back` ago.
 
     `active` None: only the store itself was asked, and not its jobs.
     """
@@ -59,6 +59,7 @@ class Look:
     uptime: int | None = None  # ms
     lock_length: int | None = None  # the longest in use
     silent: int = 0  # ms
+    back: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +165,20 @@ class Brake:
     def _restless(self, look: Look, length: int) -> Iterator[Hold]:
         yield from self._changed(look, length)
         yield from self._started(look, length)
-        # A worker renews at half of its lock's length: after so long some locks may have run out, their workers alive.
-        if look.silent * 2 >= length:
-            said = f"The store did not answer for {age(look.silent)}: locks may have run out meanwhile."
-            yield Hold(Why.SILENT, look.at, look.at + LOCK_LENGTHS * length, said)
+        yield from self._silent(look, length)
+
+    def _silent(self, look: Look, length: int) -> Iterator[Hold]:
+        """A worker renews at half of its lock's length: after so long some locks may have run out, their workers alive.
+
+        The same where nobody asked: whether the store would have answered then cannot be told afterwards. That it was
+        up says nothing of the way to it, and neither do connections, which outlast a way that is cut, nor jobs that
+        still have a lock, of which a short silence leaves some. Two lock lengths without an act are little beside that.
+        """
+        at = look.at - look.back
+        was_known = self.released_at is not None and at <= self.released_at
+        if look.silent * 2 >= length and not was_known and look.at < at + LOCK_LENGTHS * length:
+            said = f"Nobody had an answer from the store for {age(look.silent)}: locks may have run out meanwhile."
+            yield Hold(Why.SILENT, at, at + LOCK_LENGTHS * length, said)
 
     def _changed(self, look: Look, length: int) -> Iterator[Hold]:
         """A value that is not known is no change; the next that is known is compared with the last one."""

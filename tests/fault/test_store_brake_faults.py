@@ -113,6 +113,29 @@ def test_a_few_jobs_wait_until_every_worker_had_time_to_end_them(
     until(lambda: one.look() and jobs.counts()["waiting"] == 3, SOON, "it went by itself")
 
 
+def test_whoever_begins_after_a_silence_that_nobody_saw_holds(
+    watch: Watch, serve: Callable[..., Store], libraries: Fleet
+) -> None:
+    """The database was away too, so the term ended before the store fell silent: same life, no lock left, no memory."""
+    store = serve()
+    jobs = work(libraries, store, 3)
+    one = watch(store)
+    one.settle()
+    store.pause()
+    ends = time.monotonic() + 1.2 * LOCK_MS / 1000
+    until(lambda: time.monotonic() > ends, SOON)
+    store.resume()
+    one.restart()
+    until(lambda: one.look() and one.why, SOON, "it answers again")
+    assert one.why == [Why.SILENT]
+    assert not store.client.keys(f"{jobs.base}:*:lock")
+    one.look()
+    assert (jobs.counts()["active"], one.acts) == (3, 0)
+    one.restart()
+    assert one.look().finds, "they are found, and left alone"
+    assert (jobs.counts()["active"], one.why) == (3, [Why.SILENT])
+
+
 def test_a_restart_that_lost_the_locks_alone_holds_and_lets_go_by_itself_in_the_end(
     watch: Watch, serve: Callable[..., Store], libraries: Fleet
 ) -> None:

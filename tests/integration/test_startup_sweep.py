@@ -12,6 +12,7 @@ import pytest
 
 from recovery.actions import audit
 from recovery.backends.sql import health
+from recovery.connections import state
 from recovery.connections.registry import registry
 from recovery.connections.sql import of
 from recovery.domain.mandate import Mandate
@@ -19,6 +20,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report
 from recovery.errors import BadOrder, NotRecorded, QueueMissing, TimedOut, Unreachable
 from recovery.models import AuditEntry
+from recovery.reads import outages
 from recovery.scanners.deep import startup_sweep
 from recovery.scanners.deep.startup_sweep import READ_ONLY, StartupSweep
 from tests.stores import Store
@@ -256,6 +258,22 @@ def test_whoever_leads_next_knows_of_an_outage_too(sweeping: Sweeping, place: Sq
     following = StartupSweep(registry(), sweeping.mandate, lambda _: ())
     assert "was away a moment ago" in following.run(0).holds[0]
     assert sweeping.bench.states() == {1: "running"}
+
+
+@pytest.mark.parametrize(("ago", "holds"), [(14_000, False), (40_000, True)], ids=["taken over", "away"])
+def test_whoever_leads_next_elsewhere_knows_for_how_long_nobody_had_an_answer(
+    sweeping: Sweeping, state_store: Store, ago: int, holds: bool
+) -> None:
+    sweeping.bench.orphan(1)
+    sweeping.bench.held(2)
+    state_store.client.set(state.answered("app"), b"1", px=outages.KEEP - ago)
+    report = sweeping.run()
+    assert bool(report.holds) is holds
+    assert sweeping.bench.states()[1] == ("running" if holds else "queued")
+    if holds:
+        assert "have 59 s to renew" in report.holds[0] or "have 1 min to renew" in report.holds[0]
+        state_store.client.pexpire(state.silent("app"), outages.RELEVANT * ago - 60_000)
+        assert sweeping.run().acted == 1, "they had their time"
 
 
 def _answers() -> bool:

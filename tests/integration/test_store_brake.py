@@ -8,20 +8,24 @@ from pathlib import Path
 import pytest
 from django.db import OperationalError
 
+from recovery.actions import brakes
 from recovery.backends.shared.actives import NO_KEY, Window
+from recovery.connections import state
+from recovery.domain.ages import HOUR, SECOND
 from recovery.domain.brake import Why
 from recovery.domain.counts import QueueSample
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Change, Surroundings
 from recovery.models import BrakeState
-from recovery.reads import held
+from recovery.reads import held, outages
 from recovery.reads.brakes import stores
+from recovery.scanners.snapshot.answers import Answers
 from recovery.scanners.watching.lives import Life, life
 from recovery.scanners.watching.losses import Losses, losses
 from recovery.scanners.watching.post import Active, Post
 from recovery.scanners.watching.store_brake import StoreBrake
-from tests.acting import now_ms
+from tests.acting import ADMIN, now_ms
 from tests.armed import Armed, armed, held_jobs
 from tests.fleet import Fleet
 from tests.samples import BULLMQ
@@ -167,6 +171,43 @@ def test_an_unchanged_store_costs_no_write(one: Armed) -> None:
     (before,) = BrakeState.objects.values_list("version", "at")
     brake.seen("main", Life("a", "master", 605_000), Losses(active=90, lost=3, lock_length=29_400))
     assert list(BrakeState.objects.values_list("version", "at")) == [before]
+
+
+@pytest.mark.parametrize(("ago", "why"), [(14 * SECOND, []), (HOUR, [Why.SILENT])], ids=["taken over", "stopped"])
+def test_whoever_begins_holds_when_nobody_looked_for_half_a_lock(
+    one: Armed, state_store: Store, ago: int, why: list[Why]
+) -> None:
+    one.settle()
+    state_store.client.pexpire(state.answered("main"), outages.KEEP - ago)
+    one.restart()
+    one.look()
+    assert one.why == why
+    brakes.release(ADMIN, "store", "main", "", "", "nothing was wrong")
+    one.look()
+    assert one.why == [], "what a person let go is not engaged again by what was known then"
+
+
+def test_a_silence_that_the_state_store_cannot_be_told_is_told_later(one: Armed, state_store: Store) -> None:
+    seconds = 0.0
+    answers = Answers(lambda: seconds)
+    client = state_store.client
+    answers.came("main")
+    answers.tell(client)
+    answers.missed("main")
+    seconds += 40
+    client.pexpire(state.answered("main"), outages.KEEP - 41 * SECOND)
+    answers.came("main")
+    assert answers.owes
+    seconds += 2
+    answers.came("main")
+    answers.tell(client)
+    assert not answers.owes
+    assert outages.last(client, "main").lasted == 40 * SECOND
+    answers.missed("main")
+    seconds += 3
+    answers.came("main")
+    answers.tell(client)
+    assert outages.last(client, "main").lasted == 40 * SECOND, "a short one that follows hides no long one"
 
 
 def test_a_brake_that_cannot_be_read_holds(one: Armed) -> None:

@@ -22,9 +22,11 @@ from recovery.domain.mandate import Mandate, always
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.scans import Find, Report, Scan
-from recovery.errors import BadOrder, StoreError, UnstallError
+from recovery.errors import BadOrder, ConfigError, StoreError, UnstallError
+from recovery.reads import outages
 from recovery.reads.policies import Following
 from recovery.scanners.acting.deeds import Deeds, Holding, Wish
+from recovery.scanners.snapshot.answers import Answers
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +80,16 @@ class StartupSweep:
 
 
 class _Outages:
-    """While a database was away no worker could renew anything: once it is back, all their rows look dead."""
+    """While a database was away no worker could renew anything: once it is back, all their rows look dead.
+
+    Who begins a term may never have asked it before: for how long nobody had an answer is noted in the state store, by
+    whoever collects. Nobody can say whether it would have answered where nobody asked, so that counts as away.
+    """
 
     def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
         self._registry = registry
         self._clock = clock
+        self._answers = Answers(clock)
         self._back: dict[str, float | None] = {}  # since when it is back, None: it is away
 
     def fresh(self, table: Table) -> str:
@@ -93,18 +100,35 @@ class _Outages:
             up = health.uptime(wire)
         except StoreError:
             self._back[name] = None
+            self._answers.missed(name)
             raise
+        self._answers.came(name)
         if name in self._back and self._back[name] is None:
             self._back[name] = self._clock()
         since = self._back.get(name)
         back = None if since is None else round((self._clock() - since) * SECOND)
         # An outage may have ended the term of whoever swept before, in this very process.
         reached = None if wire.reached_for is None else round(wire.reached_for * SECOND)
-        lasted = min((span for span in (back, up, reached) if span is not None), default=table.heartbeat_limit)
+        spans = (back, up, reached, self._noted(table))
+        lasted = min((span for span in spans if span is not None), default=table.heartbeat_limit)
         if lasted >= table.heartbeat_limit or not table.has_proof:
             return ""
         left = age(table.heartbeat_limit - lasted)
-        return f"{shown(name)} was away a moment ago: its workers have {left} to renew what they hold."
+        return (
+            f"{shown(name)} was away a moment ago, or nobody looked: its workers have {left} to renew what they hold."
+        )
+
+    def _noted(self, table: Table) -> int | None:
+        """How long ago a silence ended in which half of the limit went by; None: there was none."""
+        try:
+            store = self._registry.state()
+            self._answers.tell(store)
+            outage = outages.last(store, table.database)
+        except ConfigError:
+            return None
+        except StoreError:
+            return 0 if self._answers.owes else None
+        return outage.ended if outage.lasted * 2 >= table.heartbeat_limit else None
 
 
 def _settled(table: Table) -> str:

@@ -19,6 +19,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.series import SPARK, Tally
 from recovery.errors import UnstallError
 from recovery.reads import history, snapshots
+from recovery.scanners.snapshot.answers import Answers
 from recovery.scanners.snapshot.roster import Roster
 from recovery.scanners.snapshot.table_watch import TableWatch
 from recovery.scanners.snapshot.watch import Look, Watch
@@ -46,17 +47,31 @@ class Collector:
         ]
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(self._desks)), thread_name_prefix="collect")
         self._number = 0
+        self._answers = Answers()
         self.newest: Snapshot | None = None
 
     def run(self, now: int) -> Snapshot:
-        """One tick; raises StoreError when the snapshot cannot be published, after it was taken."""
-        snapshot = self.look(now)
-        if self._may():
-            snapshots.publish(self._registry.state(), snapshot)
+        """One tick; raises StoreError when the snapshot cannot be published, after it was taken.
+
+        Nobody in this process acts on what was found before the state store knows who was silent until now.
+        """
+        snapshot = self._taken(now)
+        if not self._may():
+            self.newest = snapshot
+            return snapshot
+        try:
+            self._answers.tell(self._registry.state())
+        finally:
+            self.newest = self.newest if self._answers.owes else snapshot
+        snapshots.publish(self._registry.state(), snapshot)
         return snapshot
 
     def look(self, now: int) -> Snapshot:
         """One tick without publishing."""
+        self.newest = self._taken(now)
+        return self.newest
+
+    def _taken(self, now: int) -> Snapshot:
         for desk in self._desks:
             desk.begin(self._pool, now)
         wait([desk.future for desk in self._desks if desk.future and not desk.is_ailing], timeout=PATIENCE)
@@ -64,14 +79,14 @@ class Collector:
         looks = [desk.end(now) for desk in self._desks]
         # Grows over restarts too, and needs no store for that.
         self._number = max(self._number + 1, now // 1000)
-        self.newest = Snapshot(
+        self._answers.hear(looks)
+        return Snapshot(
             number=self._number,
             taken_at=now,
             deployments=tuple(look.deployment for look in looks),
             queues=tuple(chain.from_iterable(look.queues for look in looks)),
             workers=tuple(chain.from_iterable(look.workers for look in looks)),
         )
-        return self.newest
 
     def close(self) -> None:
         """A hung look ends by its own timeout; nobody waits for it."""

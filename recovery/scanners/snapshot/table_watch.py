@@ -57,8 +57,10 @@ class TableWatch:
         """How it is now, or, when it does not answer, how it last was and why it does not."""
         started = time.perf_counter()
         wire = of(self._wire())
+        is_asked = False
         for ref, table in self._tables.items():
             if self._is_due(ref, now):
+                is_asked = True
                 self._seen[ref] = self._look(wire, ref, table, now)
                 # One that was too slow is spared for a moment, and so are the tables behind this one.
                 if isinstance(self._seen[ref].fault, (Unreachable, TimedOut)):
@@ -77,6 +79,7 @@ class TableWatch:
             ),
             tuple(seen.sample._replace(rates=of_record(recorded.get(ref, {}), now)) for ref, seen in self._in_order()),
             tuple(worker for _, seen in self._in_order() for worker in seen.workers),
+            is_asked,
         )
         return self._last
 

@@ -26,11 +26,12 @@ HINT_MS = 6_000  # a new queue with workers is found within this time
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One deployment as it was found."""
+    """One deployment as it was found. `is_asked` off: nothing of it was due, so this is what it said before."""
 
     deployment: DeploymentSample
     queues: tuple[QueueSample, ...] = ()
     workers: tuple[Worker, ...] = ()
+    is_asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,13 @@
 """The Redis brake at work: what each look at a deployment tells it, and whether it holds right now.
 
-It is kept in the database, so that a scheduler that has just begun knows what the one before it saw. Whoever is about
-to act asks `holding`, which asks the store itself once more: it may have failed over since the last look.
+It is kept in the database, so that a scheduler that has just begun knows what the one before it saw. For how long the
+store gave nobody an answer is noted in the state store by whoever collects: a store and the database that are away
+together end the term, and the look that finds the locks run out is the first one of another. A scheduler that takes
+over from one that died is back within half of a usual lock; one that was stopped for an hour holds for two lock
+lengths once it is back, for nobody can say how the store was meanwhile.
+
+Whoever is about to act asks `holding`, which asks the store itself once more: it may have failed over since the last
+look.
 """
 
 from __future__ import annotations
@@ -18,8 +24,9 @@ from recovery.domain.ages import SECOND
 from recovery.domain.brake import Brake, Look
 from recovery.domain.refs import shown
 from recovery.errors import ConfigError, NotRecorded, StoreError
-from recovery.reads import held
+from recovery.reads import held, outages
 from recovery.reads.brake_rows import STORE, Place
+from recovery.reads.outages import Outage
 from recovery.scanners.watching.lives import Life, life
 from recovery.scanners.watching.losses import Losses
 
@@ -29,12 +36,11 @@ FAILED_FOR = 60.0  # seconds that a failed look counts, when no other follows: l
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
-    """Of one deployment, by this process. Seconds of its own clock; None: never."""
+class _Failure:
+    """A look of this process, with none since that succeeded. Seconds of its own clock."""
 
-    seen_at: float | None = None  # the last that succeeded
-    failed_at: float | None = None  # the last that failed since
-    why: str = ""
+    at: float
+    why: str
 
 
 class StoreBrake:
@@ -43,18 +49,19 @@ class StoreBrake:
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
         self._clock = clock
-        self._looks: dict[str, _Looks] = {}
+        self._failures: dict[str, _Failure] = {}
         self._held: set[str] = set()
         self._lock = Lock()
 
     def seen(self, deployment: str, alive: Life, losses: Losses) -> str:
         """A look that succeeded; what went wrong with keeping it, "" for nothing."""
-        now = self._clock()
+        try:
+            outage = self._outage(deployment)
+        except StoreError as error:
+            self.failed(deployment, f"whether it was away before is not known, for the state store {error.reason}")
+            return str(error)
         with self._lock:
-            before = self._looks.get(deployment, _Looks())
-            self._looks[deployment] = _Looks(seen_at=now)
-        was_silent = before.failed_at is not None and before.seen_at is not None
-        silent = round((now - (before.seen_at or now)) * SECOND) if was_silent else 0
+            self._failures.pop(deployment, None)
         look = replace(
             _look(alive),
             active=losses.active,
@@ -62,10 +69,12 @@ class StoreBrake:
             gone=losses.gone,
             bare=losses.bare,
             older=losses.older,
+            silent=outage.lasted,
+            back=outage.ended,
         )
         length = -(-losses.lock_length // SECOND) * SECOND  # whole seconds: a row that changes is a write
         try:
-            brake, at = self._note(deployment, replace(look, lock_length=length or None, silent=silent))
+            brake, at = self._note(deployment, replace(look, lock_length=length or None))
         except NotRecorded as error:
             return str(error)
         self._tell(deployment, is_held=bool(brake.holding(at)))
@@ -74,8 +83,7 @@ class StoreBrake:
     def failed(self, deployment: str, why: str) -> None:
         """A look that did not."""
         with self._lock:
-            before = self._looks.get(deployment, _Looks())
-            self._looks[deployment] = replace(before, failed_at=self._clock(), why=why)
+            self._failures[deployment] = _Failure(self._clock(), why)
 
     def holding(self, deployment: str) -> tuple[str, ...]:
         """Why nothing may be done there now, a sentence each; empty: it may."""
@@ -93,10 +101,17 @@ class StoreBrake:
         return brake.words(now) if brake.holding(now) else ()
 
     def _blind(self, deployment: str) -> str:
-        looks = self._looks.get(deployment, _Looks())
-        if looks.failed_at is None or self._clock() - looks.failed_at > FAILED_FOR:
+        failure = self._failures.get(deployment)
+        if failure is None or self._clock() - failure.at > FAILED_FOR:
             return ""
-        return f"The last look at {shown(deployment)} failed: {looks.why}."
+        return f"The last look at {shown(deployment)} failed: {failure.why}."
+
+    def _outage(self, deployment: str) -> Outage:
+        """Raises StoreError."""
+        try:
+            return outages.last(self._registry.state(), deployment)
+        except ConfigError:  # no state store, so no scheduler that anybody takes over from
+            return Outage()
 
     def _tell(self, deployment: str, *, is_held: bool) -> None:
         """To open pages, again at each look while anything is held. Who loads a page asks the database."""
