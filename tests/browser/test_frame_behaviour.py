@@ -71,13 +71,13 @@ def test_nothing_moves_while_somebody_selects_or_decides(open_page: Open) -> Non
     assert refreshed(page) == 0
     expect(page.locator("#fresh")).to_have_attribute("title", "Paused: rows are selected")
     page.locator("[data-select]").first.uncheck()
-    assert refreshed(page) == 1
+    until(lambda: page.evaluate("window.refreshed") == 1, what="what came meanwhile is shown, without a newer one")
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
     assert refreshed(page) == 0
     page.keyboard.press("Escape")
     expect(page.locator("#help")).to_be_hidden()
-    assert refreshed(page) == 1
+    until(lambda: page.evaluate("window.refreshed") == 2, what="the page goes on")
 
 
 def test_a_chosen_rate_is_kept_by_this_browser(open_page: Open) -> None:
@@ -214,6 +214,11 @@ def test_on_a_phone_the_person_is_behind_a_button(open_page: Open) -> None:
     page.locator(".you-button").click()
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_on_a_phone_the_open_page_stands_whole_in_the_bar(open_page: Open) -> None:
+    page = open_page("/users", width=360)
+    expect(page.locator(".pages [aria-current]")).to_be_in_viewport(ratio=0.99)
 
 
 def test_a_lost_session_leads_the_whole_page_to_the_login(open_page: Open, complaints: list[str]) -> None:
