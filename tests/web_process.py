@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from tests.patience import patience
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
 
@@ -146,7 +147,7 @@ class WebProcess:
         self._running().send_signal(number)
 
     def wait(self, seconds: float) -> int:
-        return self._running().wait(seconds)
+        return self._running().wait(patience(seconds))
 
     def get(
         self,
@@ -242,7 +243,7 @@ class Tab:
     _rest: str = ""
 
     async def read_head(self) -> None:
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode()
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), patience(10))).decode()
         first, *lines = head.split("\r\n")
         self.status = int(first.split()[1])
         self.headers = {
@@ -251,7 +252,7 @@ class Tab:
 
     async def next(self, kind: str = "", seconds: float = 10.0) -> Event:
         """The next event, of this kind if one is given."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(patience(seconds)):
             while True:
                 event = self._event(await self._block())
                 if event and kind in ("", event.kind):
@@ -259,7 +260,7 @@ class Tab:
 
     async def ended(self, seconds: float = 10.0) -> bool:
         """True when the server has closed it."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(patience(seconds)):
             while await self.reader.read(1 << 16):
                 pass
         return True

@@ -29,7 +29,7 @@ _FLAGS = (
 )
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _PATIENCE_MS = 30_000  # the first page of a cold Chromium takes 13 s when both cores are busy
-_EXPECT_MS = 10_000
+_EXPECT_MS = 20_000
 _HEIGHT = 800
 # A channel to look at, which is told of nothing that happens here.
 _TOLD = '[[alerts.webhooks]]\nname = "ops"\nurl = "http://127.0.0.1:9/hook"\nkinds = ["gate"]\n'

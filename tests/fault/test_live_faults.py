@@ -69,7 +69,7 @@ async def test_a_state_store_that_is_away_makes_the_ticks_stale_with_the_reason(
     async with web.tab() as tab:
         await hears(tab, 1, 3)
         await asyncio.to_thread(state.kill)
-        async with asyncio.timeout(12):
+        async with asyncio.timeout(patience(12)):
             while not (tick := await tab.next("tick")).detail["stale"]:
                 pass
         assert tick.detail["number"] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -210,8 +210,9 @@ def test_a_named_worker_that_left_and_stays_away_has_its_lock_taken(night: Calla
     assert Incident.objects.get().proven_at, "it counts as orphaned"
 
 
-def test_a_worker_that_came_back_keeps_its_lock(night: Callable[..., Night]) -> None:
-    one = night()
+@contextmanager
+def _just_left(one: Night) -> Iterator[None]:
+    """Worker b holds job 1 and left a moment ago; a is still there."""
     leaving = _worker(one.store, "b")
     with _worker(one.store, "a"):
         held(one, "1", worker="b", token="b:1")
@@ -219,26 +220,24 @@ def test_a_worker_that_came_back_keeps_its_lock(night: Callable[..., Night]) -> 
         one.scan()
         leaving.close()
         until(lambda: one.scan().finds == () and one.bench.watch.is_pending)
-        with _worker(one.store, "b"):
-            assert one.scan(later=2_000).finds == ()
+        yield
+
+
+def test_a_worker_that_came_back_keeps_its_lock(night: Callable[..., Night]) -> None:
+    one = night()
+    with _just_left(one), _worker(one.store, "b"):
+        assert one.scan(later=2_000).finds == ()
     assert one.waiting() == []
 
 
 def test_a_look_at_the_same_snapshot_proves_no_worker_gone(night: Callable[..., Night]) -> None:
     """It may have come back since: nobody has asked who is connected."""
     one = night()
-    leaving = _worker(one.store, "b")
-    with _worker(one.store, "a"):
-        held(one, "1", worker="b", token="b:1")
-        one.bench.discover()
-        one.scan()
-        leaving.close()
-        until(lambda: one.scan().finds == () and one.bench.watch.is_pending)
-        with _worker(one.store, "b"):
-            one.store.client.pexpire(f"{MAIL.base}:1:lock", 51_000)
-            assert one.scan(later=8_000, collects=False).finds == ()
-            assert one.bench.watch.is_pending, "the next snapshot tells"
-            assert one.scan(later=8_000).finds == ()
+    with _just_left(one), _worker(one.store, "b"):
+        one.store.client.pexpire(f"{MAIL.base}:1:lock", 51_000)
+        assert one.scan(later=8_000, collects=False).finds == ()
+        assert one.bench.watch.is_pending, "the next snapshot tells"
+        assert one.scan(later=8_000).finds == ()
     assert one.waiting() == []
 
 

@@ -178,7 +178,7 @@ async def test_a_reader_that_left_makes_room_although_nothing_is_sent(web: WebPr
 
 
 async def _room(web: WebProcess) -> None:
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(patience(2)):
         while True:
             async with web.tab("operator") as tab:
                 if tab.status == 200:
