@@ -34,6 +34,7 @@ KEPT = {
     "job-dark-wide": "job",
     "queues-dark-narrow": "phone",
 }
+PLAIN = ("servers", "scanners", "alerts", "audit")
 TABS = (("active", "imports", "active"), ("failed", "payments", "failed"), ("history", "emails", "history"))
 LIFE_SECONDS = 75.0  # for the demo to fill more than a minute of the charts
 LINK = re.compile(r"http://\S+/welcome/\S+")
@@ -112,6 +113,8 @@ def addresses(page: Page) -> Iterator[tuple[str, str]]:
     """The pages worth a picture; the job is the first one of the orphaned queue."""
     yield "queues", "/queues"
     yield "stuck", "/stuck"
+    for name in PLAIN:
+        yield name, f"/{name}"
     page.goto("/queues")
     queues = [str(link.get_attribute("href")) for link in page.query_selector_all("a[href*='/queues/main/']")]
     for name, wanted, tab in TABS:
