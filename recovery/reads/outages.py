@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import redis
 
@@ -54,7 +53,9 @@ def last(store: redis.Redis, deployment: str) -> Outage:
     """The last one that may still count for anybody; of no length when there is none. Raises StoreError."""
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=True)
-        lasted, left = pipeline.get(state.silent(deployment)).pttl(state.silent(deployment)).execute()
+        pipeline.get(state.silent(deployment))
+        pipeline.pttl(state.silent(deployment))
+        lasted, left = pipeline.execute()
     if lasted is None or not lasted.isdigit():
         return Outage()
     return Outage(int(lasted), max(0, RELEVANT * int(lasted) - left))
@@ -63,8 +64,10 @@ def last(store: redis.Redis, deployment: str) -> Outage:
 def _known(store: redis.Redis, deployment: str) -> tuple[int | None, int]:
     """How long ago it answered anybody, None when nobody knows; and the silence that still counts."""
     pipeline = store.pipeline(transaction=False)
-    left, before = pipeline.pttl(state.answered(deployment)).get(state.silent(deployment)).execute()
-    since = KEEP - cast("int", left) if cast("int", left) > 0 else None
+    pipeline.pttl(state.answered(deployment))
+    pipeline.get(state.silent(deployment))
+    left, before = pipeline.execute()
+    since = KEEP - left if left > 0 else None
     return since, int(before) if before and before.isdigit() else 0
 
 
