@@ -77,7 +77,7 @@ def _seeded() -> tuple[Path, dict[str, str]]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     if result.returncode:

@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 BIND = "127.0.0.1:8977"
+BROWSERS = ("chromium-headless-shell", "chromium")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 SETTLE_MS = 900  # for the first tick and a chart to be drawn
 STUCK_MS = 180_000
@@ -46,7 +47,7 @@ def main() -> None:
     arguments.add_argument("--life", type=float, default=LIFE_SECONDS, help="seconds the demo lives before")
     wish = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder, started(Path(folder)) as link, sync_playwright() as playwright:
-        program = shutil.which("chromium") or playwright.chromium.executable_path
+        program = next(filter(None, map(shutil.which, BROWSERS)), None) or playwright.chromium.executable_path
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         session = sign_in(browser, link)
         time.sleep(wish.life)

@@ -27,7 +27,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _PATIENCE_MS = 30_000  # the first page of a cold Chromium takes 13 s when both cores are busy
 _EXPECT_MS = 20_000
 _HEIGHT = 800
