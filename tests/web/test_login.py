@@ -7,18 +7,24 @@ from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.urls import reverse
 from django.utils import timezone
+from pytest_django import Settings
 
 from dashboard.access import Role
 from dashboard.models import User
 from tests.people import PASSWORD, browser, person
 
 pytestmark = pytest.mark.django_db
-_HASH = make_password(PASSWORD)
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Settings) -> None:
+    """A password is checked at once, and not after the half second that the product's own hash takes."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
 def anna() -> User:
-    return User.objects.create(username="anna", role=Role.OPERATOR, password=_HASH)
+    return User.objects.create(username="anna", role=Role.OPERATOR, password=make_password(PASSWORD))
 
 
 def attempt(client: object, password: str, **more: str) -> object:
