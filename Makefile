@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-long lint format locks clean screenshots
+.PHONY: help setup setup-test run test test-long test-loki lint format locks clean screenshots
 
 # An environment of the caller's must not lead the project's Python astray.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV DJANGO_SETTINGS_MODULE
@@ -42,10 +42,13 @@ format: setup-test ## put the code into its format
 	@$(BIN)/ruff format --quiet .
 
 test: lint ## the whole gate; pytest's summary is the last thing printed
-	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m "not long" $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m "not long and not loki" $(PYTEST_ARGS)
 
 test-long: setup-test ## soak and generated states by the thousand
 	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m long --timeout 3600 $(PYTEST_ARGS)
+
+test-loki: setup-test ## the contract of logs with a real Loki, which Go builds once
+	@program=$$(sh deploy/setup/loki.sh) && LOKI="$$program" $(PYTHON) -m pytest -q -m loki tests/contract/test_log_source_loki_real.py $(PYTEST_ARGS)
 
 screenshots: setup-test ## take the README's pictures anew from the demo
 	@$(PYTHON) docs/img/take.py

@@ -18,6 +18,7 @@ from recovery.config.alerts import read_alerting
 from recovery.config.gate import read_gate
 from recovery.config.hooks import read_hooks
 from recovery.config.limits import read_queues, read_thresholds
+from recovery.config.logs import read_logs
 from recovery.config.metrics import read_metrics
 from recovery.config.nodes import read_nodes, read_prometheus
 from recovery.config.policies import read_policies
@@ -68,6 +69,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         public_url=read_public_url(environ, problems),
         nodes=nodes,
         prometheus=read_prometheus(root["prometheus"], nodes, folder, problems),
+        logs=read_logs(root["logs"] or [], folder, problems),
     )
     rules.check(config, environ, problems)
     if problems.found:

@@ -142,6 +142,23 @@ CHOICE = (Key("column"), Key("is"), Key("equals"), Key("to"))
 _ENDPOINT = (Key("token_file", Kind.FILE), Key("username"), Key("password_file", Kind.FILE), Key("tls_ca", Kind.FILE))
 NODE = (Key("id"), Key("exporter"), Key("instance"), Key("disk", default="/"), *_ENDPOINT)
 PROMETHEUS = (Key("url"), Key("label", default="instance"), Key("match"), Key("disk", default="/"), *_ENDPOINT)
+LOGS = (
+    Key("name"),
+    Key("label"),
+    Key("kind"),
+    # loki
+    Key("url"),
+    *_ENDPOINT,
+    Key("tenant"),
+    Key("match"),
+    # Behind a slow object store a search takes seconds; whoever reads gave up by half a minute.
+    Key("timeout", Kind.NUMBER, 5.0, low=0.5, high=30.0),
+    Key("server_label"),
+    # files
+    Key("roots", Kind.NAMES, ()),
+    Key("patterns", Kind.NAMES, ("*.log",)),
+    Key("server"),
+)
 # Shorter than a look nothing is told; whoever can wait for a week needs no alert.
 ALERTS = (
     Key("kinds", Kind.NAMES, ()),
@@ -215,6 +232,7 @@ ROOT = (
     Key("alerts", Kind.TABLE),
     Key("nodes", Kind.TABLES),
     Key("prometheus", Kind.TABLE),
+    Key("logs", Kind.TABLES),
 )
 TABLES = {
     "": ROOT,
@@ -236,6 +254,7 @@ TABLES = {
     "alerts.email": EMAIL,
     "nodes": NODE,
     "prometheus": PROMETHEUS,
+    "logs": LOGS,
 }
 
 # Variables that this package reads, then those of the web process and of the children of `up`.
@@ -259,6 +278,11 @@ VARIABLES = (
     "UNSTALL_SERVER_ID",
     "UNSTALL_WORKER_PATTERNS",
     "UNSTALL_DISK_PATH",
+    "UNSTALL_LOG_FILES",
+    "UNSTALL_LOG_DOCKER",
+    "UNSTALL_LOG_JOURNAL",
+    "UNSTALL_LOG_KEEP_MB",
+    "UNSTALL_LOG_KEEP_HOURS",
     "DATABASE_URL",
 )
 # These may come from a file instead, whose path is in NAME_FILE.

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from recovery.config.databases import Database, Table
 from recovery.config.gate import Gating
+from recovery.config.logs import SHIPPED, LogSource
 from recovery.config.metrics import Metrics
 from recovery.config.nodes import Node, Prometheus
 from recovery.config.schemas import Schema
@@ -138,6 +139,7 @@ class Config:
     policies: tuple[Layer, ...] = field(default=(), hash=False)
     hooks: tuple[Hook, ...] = ()
     gate: Gating = field(default_factory=Gating)
+    logs: tuple[LogSource, ...] = (SHIPPED,)
     metrics: Metrics = field(default_factory=Metrics)
     alerting: Alerting = field(default_factory=Alerting)
     public_url: str = ""  # where people reach the pages, without a slash at its end; "": nobody said

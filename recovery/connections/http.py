@@ -1,4 +1,6 @@
-"""Pages that are read by HTTP, side by side, each within a deadline and a size, and never anywhere else than asked.
+"""Pages that are read by HTTP, each within a deadline and a size, and never anywhere else than asked.
+
+`ask` reads some side by side, `Pool` one place again and again from an event loop.
 
 A page is not followed where it leads to: an address comes from the configuration alone. It is not taken compressed: a
 few KB may unfold to gigabytes. No proxy of the environment is used, and no login that stands in a file of ours.
@@ -9,36 +11,40 @@ from __future__ import annotations
 import asyncio
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlencode
 
 import httpcore
 import httpx
 
 from recovery.config.endpoints import Endpoint
-from recovery.connections.http_faults import LOOK, refused, too_late, translated
+from recovery.connections.http_faults import LOOK, TooLong, refused, too_late, translated
 from recovery.errors import Garbled, StoreError
 
 SECONDS = 2.0  # whoever needs longer is no help to a page that waits, nor to a sample that is to be fresh
 LARGEST = 8 * 1024 * 1024  # bytes; an exporter with everything switched on writes less than one MB
 TOGETHER = 64  # asked at the same time
+POOLED = 8  # connections to one place
+_IDLE_SECONDS = 15.0  # that a connection is kept: less than any proxy on the way waits before it hangs up
 _RESOLVERS = 16  # threads that ask for the address of a name
 # What the library raises has no root of its own.
 _HTTP = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.UnsupportedProtocol)
+Refusal = Callable[[str, int, Mapping[str, str], bytes], StoreError]  # target, status, headers, body
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`path` is put behind the endpoint's own."""
+    """`path` is put behind the endpoint's own, `more` are headers of its own."""
 
     endpoint: Endpoint
     path: str = ""
     params: Mapping[str, str] = field(default_factory=dict, hash=False)
+    more: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def url(self) -> httpcore.URL:
@@ -56,7 +62,7 @@ class Question:
         elif endpoint.username:
             login = f"{endpoint.username}:{endpoint.password}".encode()
             said.append(("Authorization", f"Basic {b64encode(login).decode()}"))
-        return said
+        return [*said, *self.more.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +91,34 @@ class _Resolving(ThreadPoolExecutor):
         super().shutdown(wait=False, cancel_futures=True)
 
 
+class Pool:
+    """Connections to one place that are kept open between questions. It belongs to the event loop that uses it."""
+
+    def __init__(
+        self, ca: str, *, seconds: float = SECONDS, largest: int = LARGEST, refusal: Refusal = refused
+    ) -> None:
+        self._ca, self._seconds, self._largest, self._refusal = ca, seconds, largest, refusal
+        self._network = _Network()
+        self._pool: httpcore.AsyncConnectionPool | None = None
+
+    async def answer(self, question: Question) -> Answer:
+        """Raises StoreError. What did not answer well is told by `refusal`."""
+        if self._pool is None:
+            self._pool = _pool(self._ca, self._network)
+        return await _bounded(_answer(self._pool, question, self._largest, self._refusal), question, self._seconds)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.aclose()
+        self._pool = None
+        await self._network.close()
+
+
 class _Network(httpcore.AnyIOBackend):
     """Closes all that it opened: a handshake that is cut off in the middle leaves its connection to nobody."""
 
     def __init__(self) -> None:
-        self._opened: list[httpcore.AsyncNetworkStream] = []
+        self._opened: set[_Stream] = set()
 
     async def connect_tcp(
         self,
@@ -99,13 +128,44 @@ class _Network(httpcore.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        stream = await super().connect_tcp(host, port, timeout, local_address, socket_options)
-        self._opened.append(stream)
+        inner = await super().connect_tcp(host, port, timeout, local_address, socket_options)
+        stream = _Stream(inner, self._opened.discard)
+        self._opened.add(stream)
         return stream
 
     async def close(self) -> None:
-        for stream in self._opened:
+        for stream in tuple(self._opened):
             await stream.aclose()
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection that says when it is closed."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream, leave: Callable[[_Stream], object]) -> None:
+        self._inner, self._leave = inner, leave
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        self._leave(self)
+        await self._inner.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            self._inner = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
 
 
 async def _ask_all(questions: Sequence[Question], seconds: float, largest: int) -> list[Answer | StoreError]:
@@ -114,41 +174,50 @@ async def _ask_all(questions: Sequence[Question], seconds: float, largest: int) 
 
 
 async def _ask(question: Question, turns: asyncio.Semaphore, seconds: float, largest: int) -> Answer | StoreError:
-    target = question.endpoint.target
     async with turns:
         try:
-            async with asyncio.timeout(seconds):
-                return await _answer(question, largest)
+            return await _bounded(_ask_once(question, largest), question, seconds)
         except StoreError as error:
             return error
-        except TimeoutError:
-            return too_late(target, seconds)
-        except (httpx.InvalidURL, OSError, *_HTTP) as error:
-            return translated(error, target, seconds)
 
 
-async def _answer(question: Question, largest: int) -> Answer:
+async def _bounded(answer: Coroutine[Any, Any, Answer], question: Question, seconds: float) -> Answer:
     target = question.endpoint.target
-    async with _opened(question) as response:
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError as error:
+        raise too_late(target, seconds) from error
+    except (httpx.InvalidURL, OSError, *_HTTP) as error:
+        raise translated(error, target, seconds) from error
+
+
+async def _ask_once(question: Question, largest: int) -> Answer:
+    network = _Network()
+    try:
+        async with _pool(question.endpoint.ca, network) as pool:
+            return await _answer(pool, question, largest, refused)
+    finally:
+        await network.close()
+
+
+def _pool(ca: str, network: _Network) -> httpcore.AsyncConnectionPool:
+    return httpcore.AsyncConnectionPool(
+        ssl_context=_trusted(ca), max_connections=POOLED, keepalive_expiry=_IDLE_SECONDS, network_backend=network
+    )
+
+
+async def _answer(pool: httpcore.AsyncConnectionPool, question: Question, largest: int, refusal: Refusal) -> Answer:
+    target = question.endpoint.target
+    async with pool.stream("GET", question.url, headers=question.headers) as response:
         found = response.extensions["network_stream"].get_extra_info("server_addr")  # gone once all of it is read
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         if headers.get("content-encoding", "identity") != "identity":
             raise Garbled(target, "it sends a compressed page though none was asked for", advice=LOOK)
         body = await _body(response, target, largest)
         if response.status != HTTPStatus.OK:
-            raise refused(target, response.status, headers, body)
+            raise refusal(target, response.status, headers, body)
         return Answer(body, str(found[0]) if found else "")
-
-
-@asynccontextmanager
-async def _opened(question: Question) -> AsyncIterator[httpcore.Response]:
-    network = _Network()
-    pool = httpcore.AsyncConnectionPool(ssl_context=_trusted(question.endpoint.ca), network_backend=network)
-    try:
-        async with pool, pool.stream("GET", question.url, headers=question.headers) as response:
-            yield response
-    finally:
-        await network.close()
 
 
 @cache
@@ -162,6 +231,6 @@ async def _body(response: httpcore.Response, target: str, largest: int) -> bytes
     async for part in response.aiter_stream():
         size += len(part)
         if size > largest:
-            raise Garbled(target, f"it sends more than {largest // 1024**2} MB", advice=LOOK)
+            raise TooLong(target, f"it sends more than {largest // 1024**2} MB", advice=LOOK)
         parts.append(part)
     return b"".join(parts)

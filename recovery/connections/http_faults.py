@@ -23,6 +23,10 @@ _SAID = 200  # characters of what the other side says of its own failure
 _HUNG_UP = ("disconnected", "closed connection")  # as the library words it, in an error of the protocol
 
 
+class TooLong(Garbled):
+    """An answer that is larger than whoever asked can take."""
+
+
 def too_late(target: str, seconds: float) -> TimedOut:
     return TimedOut(target, f"no answer within {seconds:g} s", advice=_SILENT)
 

@@ -17,6 +17,7 @@ TOTALS = b"unstall:totals"  # hash: queue → how many of its jobs were ever see
 TALLIES = b"unstall:tallies"  # string: numbers from the database, for whoever scrapes us
 OUTLETS = b"unstall:alerts:outlets"  # hash: channel of alerts → how it fares
 TELLER = b"unstall:alerts:teller"  # string with a TTL: which web process tells that nobody leads
+SHIPPING = b"worker-monitor:logs"  # sorted set: every server whose monitor ships log lines, by when it last did
 DOCTOR = b"unstall:doctor"  # string for a moment: may we write?
 KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when
 KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it
@@ -73,6 +74,21 @@ def server_metrics(server: str) -> bytes:
 def server_history(server: str, resolution: str) -> bytes:
     """String used as a ring of fixed cells: what was measured in each period of this resolution."""
     return b"worker-monitor:history:" + raw(f"{resolution}:{server}")
+
+
+def logs(server: str) -> bytes:
+    """Stream, capped: the log lines of this server, many to an entry (domain/parcels.py). Ids by the store's clock."""
+    return b"worker-monitor:logs:" + raw(server)
+
+
+def log_labels(server: str) -> bytes:
+    """Hash: a set of labels as JSON → when (ms) lines with it last came."""
+    return b"worker-monitor:log-labels:" + raw(server)
+
+
+def log_offsets(server: str) -> bytes:
+    """Hash: file, container or journal → how far it is shipped, written together with the lines."""
+    return b"worker-monitor:log-offsets:" + raw(server)
 
 
 def gate_settling(server: str) -> bytes:

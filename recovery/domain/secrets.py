@@ -11,13 +11,13 @@ from functools import lru_cache
 
 KEY_LIMIT = 200  # characters of a key that are judged
 
-_WORDS = frozenset((
+WORDS = frozenset((
     "password", "passwd", "pwd", "pass", "passphrase", "passcode", "secret", "secrets", "token", "tokens",
     "authorization", "cookie", "cookies", "credential", "credentials", "cvv", "cvc", "iban", "ssn", "card", "pin",
     "otp", "totp", "jwt", "bearer", "auth", "apikey", "session", "sid", "csrf", "xsrf",
 ))  # fmt: skip
 # Found anywhere in a key whose separators were dropped: `x-api-key`, `AWSSecretAccessKey`, `dbpassword`.
-_PARTS = (
+PARTS = (
     "password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey", "signingkey",
     "encryptionkey", "authorization", "cookie", "credential", "creditcard", "cardnumber", "sessionid", "csrf",
     "connectionstring", "iban",
@@ -41,7 +41,8 @@ _LINE = re.compile(
     r"(?im)^([ \t]{0,40}(?:proxy-)?(?:authorization|cookie|set-cookie)[ \t]{0,4}[:=][ \t]{0,4})\S[^\r\n]*"
 )
 _QUOTED_KEY = re.compile(r"""(\\{0,15})(["'])((?:[^"'\\]|\\(?!["'])){1,200})\1\2\s{0,20}:\s{0,200}""")
-_PLAIN_KEY = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]*)(?:\s{0,4}(?:=>|[=:])\s{0,4}|(?<=\w)>)")
+# A key may begin with a digit or a letter of another alphabet: `2fa_token=`, `größe.password=`.
+_PLAIN_KEY = re.compile(r"(?<![\w.-])(\w[\w.-]*)(?:\s{0,4}(?:=>|[=:])\s{0,4}|(?<=\w)>)")
 _FLAG = re.compile(r"(?<![\w-])--?([A-Za-z][\w.-]*)(?:=|[ \t]{1,4})(?=\S)")
 _LITERAL_END = re.compile(r"[,}\]\s]")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|digest|negotiate|token)\s{1,4}")  # before the secret in `Authorization`
@@ -55,7 +56,7 @@ def is_secret_key(key: str) -> bool:
     """Whether what stands under this key is hidden, whatever it looks like."""
     words = _split(key)
     joined = "".join(words)
-    return not _WORDS.isdisjoint(words) or any(part in joined for part in _PARTS)
+    return not WORDS.isdisjoint(words) or any(part in joined for part in PARTS)
 
 
 def is_counted(key: str) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from recovery.domain.ewma import Ewma, fed
@@ -22,6 +23,9 @@ from recovery.monitor.settings import Settings
 from recovery.monitor.times import Times, steady
 from recovery.processes.signals import Ending
 from recovery.processes.supervisor import WRONG_CALL
+
+if TYPE_CHECKING:
+    from recovery.monitor.shipping.running import Running
 
 POLL = 5.0  # seconds
 FIRST_LOOK = 0.5  # seconds between the two first looks, so that a new server is seen at once
@@ -110,7 +114,9 @@ def run(environ: Mapping[str, str]) -> int:
     ending.listen()
     times = Times(int(time.time() * 1000), steady())
     try:
-        agent = Agent.make(settings.read(environ), courier(environ, times, _say), times)
+        chosen = settings.read(environ)
+        agent = Agent.make(chosen, courier(environ, times, _say), times)
+        shipping = _shipping(chosen, environ, times)
     except ConfigError as error:
         _say(str(error))
         return WRONG_CALL
@@ -118,7 +124,19 @@ def run(environ: Mapping[str, str]) -> int:
     while not ending.wait(wait):
         wait = agent.look(steady())
     agent.courier.publisher.close()
+    if shipping:
+        shipping.end()
     return 0
+
+
+def _shipping(chosen: Settings, environ: Mapping[str, str], times: Times) -> Running | None:
+    """None, and nothing of it is loaded, where no logs are to be shipped."""
+    if not chosen.shipping.is_wanted:
+        return None
+    from recovery.monitor.shipping import running  # noqa: PLC0415
+
+    make = partial(running.shipper, chosen.shipping, chosen.server, environ, times, _say)
+    return running.Running(make, _say)
 
 
 def _say(line: str) -> None:

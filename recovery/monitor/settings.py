@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from recovery.errors import ConfigError, Problem
 from recovery.monitor.identity import server_id
+from recovery.monitor.shipping import settings as shipping
+from recovery.monitor.shipping.settings import Shipping
 
 PATTERNS = "worker,bull,n8n"
 _LEAST = 2  # characters: a pattern of one is in every command
 _MOST = 50  # patterns
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +23,28 @@ class Settings:
     server: str
     disk: str
     patterns: tuple[str, ...]  # literal parts of a worker's command line; none: no process is listed
+    shipping: Shipping = field(default_factory=Shipping)
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    """Raises ConfigError."""
-    return Settings(server_id(environ), environ.get("UNSTALL_DISK_PATH", "").strip() or "/", _patterns(environ))
+    """Raises ConfigError with all problems at once."""
+    problems: list[Problem] = []
+    server = _tried(server_id, environ, "", problems)
+    patterns = _tried(_patterns, environ, tuple[str, ...](), problems)
+    logs = _tried(shipping.read, environ, Shipping(), problems)
+    if problems:
+        raise ConfigError(tuple(problems))
+    return Settings(server, environ.get("UNSTALL_DISK_PATH", "").strip() or "/", patterns, logs)
+
+
+def _tried(
+    read: Callable[[Mapping[str, str]], T], environ: Mapping[str, str], otherwise: T, problems: list[Problem]
+) -> T:
+    try:
+        return read(environ)
+    except ConfigError as error:
+        problems += error.problems
+        return otherwise
 
 
 def _patterns(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ HEADINGS = {
     "metrics": "`[metrics]`",
     "nodes": "`[[nodes]]`",
     "prometheus": "`[prometheus]`",
+    "logs": "`[[logs]]`",
 }
 _ROW = re.compile(r"^\| `(?P<name>[A-Za-z_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
 _NAME = re.compile(r"\"(UNSTALL_[A-Z_]*[A-Z]|DATABASE_URL)\"")

@@ -45,6 +45,11 @@ from recovery.monitor.times import Times
 environ = {'UNSTALL_STATE_URL': 'redis://127.0.0.1:1/0', 'UNSTALL_SERVER_ID': 'a'}
 times = Times(0, 0.0)
 agent.Agent.make(settings.read(environ), courier(environ, times, print), times)
+parts = [name for name in sys.modules if name.startswith('recovery.monitor.shipping.')]
+assert parts == ['recovery.monitor.shipping.settings'], parts
+from recovery.monitor.shipping.running import shipper
+environ |= {'UNSTALL_LOG_FILES': '/none/*.log', 'UNSTALL_LOG_JOURNAL': 'none.service'}
+shipper(settings.read(environ).shipping, 'a', environ, times, print).turn(0.0)
 """
 
 
@@ -106,7 +111,7 @@ def test_without_a_state_store_it_says_what_is_missing() -> None:
     assert b"UNSTALL_STATE_URL" in run.stderr
 
 
-def test_it_needs_redis_and_psutil_and_nothing_else() -> None:
+def test_it_needs_redis_and_psutil_and_nothing_else_and_loads_no_shipping_unasked() -> None:
     run = _run("-c", BLOCKER)
     assert run.returncode == 0, run.stderr.decode()
 

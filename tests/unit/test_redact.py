@@ -90,6 +90,8 @@ def test_what_only_looks_like_a_number_stays(plain: str) -> None:
         ('{"secret": {"a": ["hunter2", 1]}, "b": 2}', f'{{"secret": {MARK}, "b": 2}}'),
         ('{"secret": {"a": ["hunter2"', f'{{"secret": {MARK}'),
         ("Cookie: a=1; sid=hunter2\nHost: x", f"Cookie: {MARK}\nHost: x"),
+        ("2fa_token=hunter2 größe.password: hunter2 12:30", f"2fa_token={MARK} größe.password: {MARK} 12:30"),
+        ("état_token => hunter2", f"état_token => {MARK}"),
     ],
 )
 def test_a_text_keeps_all_but_the_secret(written: str, shown: str) -> None:

@@ -1,0 +1,72 @@
+"""Lines of logs: what they are once they are safe to show, and what a reader asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+TERM_LIMIT = 200  # characters of one text to look for
+TERMS_LIMIT = 10
+
+
+class Level(StrEnum):
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+    FATAL = "fatal"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a line's text in one look: words from a fixed list ("bold", "red", "bright-green"), or none."""
+
+    text: str
+    look: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, cut, redacted, without control characters. `at` in nanoseconds: no number for JavaScript."""
+
+    id: str  # its own place (logs/base.py): a link names it, and going on after it brings the next line
+    at: int
+    text: str
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    level: Level | None = None
+    spans: tuple[Span, ...] = ()  # of the text, when it has colours
+    left_out: int = 0  # bytes behind what is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Labels: each named one must have one of its values. Texts are literal and in either case. Moments in ns."""
+
+    labels: tuple[tuple[str, frozenset[str]], ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    levels: frozenset[Level] = frozenset()
+    start: int | None = None  # inclusive
+    end: int | None = None  # exclusive
+
+    def has(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(name, "") in values for name, values in self.labels)
+
+    def matches(self, line: Line) -> bool:
+        """On what is shown: a text that stands in something hidden must not be found by asking for it."""
+        if self.start is not None and line.at < self.start:
+            return False
+        if self.end is not None and line.at >= self.end:
+            return False
+        if self.levels and line.level not in self.levels:
+            return False
+        if not self.has(line.labels):
+            return False
+        if not self.include and not self.exclude:
+            return True
+        text = line.text.casefold()
+        return all(term.casefold() in text for term in self.include) and not any(
+            term.casefold() in text for term in self.exclude
+        )

@@ -1,0 +1,81 @@
+"""Lines on their way from a server to the state store: many in one entry of a stream, small and quick to make.
+
+An entry has the fields `labels` (JSON, one set for all of its lines), `count`, `first` and `last` (ns, the moments of
+its oldest and newest line) and `body`: the lines, each behind its moment, packed together. A line of which the rest
+was left out has the number of missing bytes behind its moment: `1700000000000000000+4096`.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+_LEVEL = 1  # of zlib: logs shrink to a seventh with it, and the monitor has one core to spare at most
+LARGEST = 8 * 1024 * 1024  # bytes that one entry may unfold to: what claims more is not ours
+_DIGITS = 19  # of a moment in ns, until the year 2262
+
+
+class Cut(bytes):
+    """The beginning of a line; `left_out` bytes followed."""
+
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, line: bytes, left_out: int) -> Cut:
+        made = cls(line)
+        made.left_out = left_out
+        return made
+
+
+Raw = tuple[int, bytes]  # when (ns), and the line as it was written, without its end
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    lines: tuple[Raw, ...]
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def encode(self) -> dict[str, str | int | bytes]:
+        """The fields of the entry. A line never holds a line feed: it was split at them."""
+        moments = [at for at, _ in self.lines]
+        body = b"\n".join([b"%b\t%b" % (_moment(at, line), line.replace(b"\n", b" ")) for at, line in self.lines])
+        return {
+            "labels": json.dumps(self.labels, ensure_ascii=False, sort_keys=True, separators=(",", ":")),
+            "count": len(self.lines),
+            "first": min(moments),
+            "last": max(moments),
+            "body": zlib.compress(body, _LEVEL),
+        }
+
+
+def lines(body: bytes) -> Iterable[Raw]:
+    """What a body holds; raises ValueError when it is none."""
+    return (line(row) for row in unfolded(body).split(b"\n"))
+
+
+def unfolded(body: bytes) -> bytes:
+    """All rows, with line feeds between them; raises ValueError when it is no body, or not all of one."""
+    unfolding = zlib.decompressobj()
+    try:
+        rows = unfolding.decompress(body, LARGEST)
+    except zlib.error as failure:
+        raise ValueError("a parcel of lines cannot be unfolded") from failure
+    if not unfolding.eof:
+        raise ValueError("a parcel of lines is too large, or cut")
+    return rows
+
+
+def line(row: bytes) -> Raw:
+    """One row of a body; raises ValueError when it has no moment."""
+    moment, _, written = row.partition(b"\t")
+    at, _, left_out = moment.partition(b"+")
+    if max(len(at), len(left_out)) > _DIGITS:
+        raise ValueError("a line has no moment")
+    return int(at), Cut.of(written, int(left_out)) if left_out else written
+
+
+def _moment(at: int, line: bytes) -> bytes:
+    left_out = line.left_out if isinstance(line, Cut) else 0
+    return b"%d+%d" % (at, left_out) if left_out else b"%d" % at

@@ -1,0 +1,158 @@
+"""A line as somebody wrote it, made safe to show: any bytes in, plain text without secrets out.
+
+A secret may be cut in two by what a terminal understands, by other characters that nobody sees, or by the end of what
+is shown. So codes go first, more is judged than is shown, and what shows itself only without the unseen characters
+hides the whole line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from recovery.domain import ansi, glance, levels
+from recovery.domain.lines import Level, Line, Query, Span
+from recovery.domain.redact import MARK
+
+LIMIT = 16 * 1024  # bytes of a line that are shown: more than a person reads, and 500 of them still fit a page
+_BEYOND = 1024  # bytes judged behind those: longer than any secret that is known by its end alone
+JUDGED = LIMIT + _BEYOND  # what a source hands over of a longer line
+
+_UNSEEN = "\u200b\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_CONTROLS = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_UNSEEN}]")  # but for tabs and line ends
+_STAND_INS = "\u2400-\u2421\ufffd"  # what is shown for those
+# What may stand within a word and is not seen. Some languages need some of these, so that they stay in the text.
+_SEAMS = re.compile(f"[{_STAND_INS}\xad\u034f\u061c\u180e\u200c-\u200f\ufe00-\ufe0f]")
+_OF_STAND_INS = re.compile(f"[{_STAND_INS}]")
+_BREAKS = str.maketrans("\n\r", "\u240a\u240d")
+# A private key in many lines: base64 alone, in the lengths that such files have, and a shorter last one.
+_KEY_LINE = re.compile(
+    r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*[0-9])"
+    r"(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76}|[A-Za-z0-9+/]{16,76}={1,2})"
+)
+_KEY_LINE_LIMIT = 120
+
+
+def written(
+    id: str, at: int, raw: bytes, labels: Mapping[str, str], level: Level | None = None, *, more: int = 0
+) -> Line:
+    """The line. `id` and `at` are its source's; without a level it is looked for in the text. `more`: bytes that the
+    source did not even hand over."""
+    raw = raw.rstrip(b"\r\n")
+    text = raw[:JUDGED].decode("utf-8", "replace")
+    left_out = more + max(0, len(raw) - LIMIT)
+    if left_out or not text.isprintable() or ansi.may_have(text):
+        text, spans = _dressed(text, raw[LIMIT:JUDGED])
+    else:
+        text, spans = _hidden(text), ()
+    return Line(id, at, text, labels, level or levels.found(text), spans, left_out)
+
+
+def sieve(query: Query) -> Callable[[bytes], bool]:
+    """A quick test on bytes, of one line or of many, that never says no to what may match by its text and its level."""
+    terms = [term for term in map(str.casefold, query.include) if not _may_be_ours(term)]
+    in_bytes = [term.encode("utf-8", "replace") for term in terms]
+    may_be = levels.sieve(query.levels) if query.levels else None
+
+    def may_match(raw: bytes) -> bool:
+        if ansi.bytes_may_have(raw):
+            return True
+        if not raw.isascii():
+            text = raw.decode("utf-8", "replace").casefold() if terms else ""
+            return all(term in text for term in terms)
+        if in_bytes:
+            lowered = raw.lower()
+            for term in in_bytes:
+                if term not in lowered:
+                    return False
+        return may_be is None or may_be(raw)
+
+    return may_match if terms or may_be else lambda raw: True
+
+
+def _may_be_ours(term: str) -> bool:
+    """Whether a text may match what stands in the line for something else."""
+    size = len(MARK)
+    return (
+        term in MARK
+        or MARK in term
+        or any(term.startswith(MARK[-part:]) or term.endswith(MARK[:part]) for part in range(1, size))
+        or _OF_STAND_INS.search(term) is not None
+    )
+
+
+def _dressed(text: str, tail: bytes) -> tuple[str, tuple[Span, ...]]:
+    """For what is more than plain letters: the text, and its looks. `tail`: the end of it, judged and not shown."""
+    runs = [
+        (_CONTROLS.sub(_stand_in, part), look)
+        for part, look in (ansi.parsed(text) if ansi.may_have(text) else ((text, ""),))
+    ]
+    whole = "".join(part for part, _ in runs).removeprefix("\ufffd" if text.startswith("\ufeff") else "")
+    shown = _sewn(whole)
+    if tail:
+        shown = _without(len(ansi.plain(tail.decode("utf-8", "replace"))), whole, shown)
+    spans = tuple(_aligned(runs, shown)) if any(look for _, look in runs) else ()
+    return shown.translate(_BREAKS), spans
+
+
+def _stand_in(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
+
+
+def _hidden(text: str) -> str:
+    if len(text) <= _KEY_LINE_LIMIT and " " not in (body := text.strip()) and _KEY_LINE.fullmatch(body):
+        return MARK
+    return glance.hidden(text)
+
+
+def _sewn(text: str) -> str:
+    """Judged as it is, and as it would be read."""
+    shown = _hidden(text)
+    closed = _SEAMS.sub("", text)
+    if closed != text:
+        judged = _hidden(closed)
+        if judged != closed and _SEAMS.sub("", shown) != judged:
+            return MARK
+    return shown
+
+
+def _without(size: int, whole: str, shown: str) -> str:
+    """Cut before the tail; where something in the tail was hidden, behind that: it may have begun before."""
+    same = 0
+    while same < min(size, len(shown)) and shown[-1 - same] == whole[-1 - same]:
+        same += 1
+    return shown[: len(shown) - same]
+
+
+def _aligned(runs: list[ansi.Run], shown: str) -> Iterator[Span]:
+    """The looks of what was not hidden. Parts between two marks are looked for in their order."""
+    whole = "".join(part for part, _ in runs)
+    looks = _Looks(runs)
+    position, found = 0, []
+    for number, part in enumerate(shown.split(MARK)):
+        if number:
+            found.append((MARK, ""))
+        start = max(position, whole.find(part, position))
+        position = start + len(part)
+        found += looks.between(start, part)
+    for text, look in ansi.joined(found):
+        yield Span(text.translate(_BREAKS), look)
+
+
+class _Looks:
+    """Parts of a text in their order → their looks, in one walk."""
+
+    def __init__(self, runs: list[ansi.Run]) -> None:
+        self._runs = iter(runs)
+        self._end, self._look = 0, ""
+
+    def between(self, start: int, part: str) -> Iterator[ansi.Run]:
+        done = 0
+        while done < len(part):
+            while self._end <= start + done:
+                text, self._look = next(self._runs, (part, ""))
+                self._end += len(text)
+            size = min(self._end - start, len(part))
+            yield part[done:size], self._look
+            done = size

@@ -1,0 +1,1 @@
+"""Where log lines come from: several sources behind one contract (base.py)."""

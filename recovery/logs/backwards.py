@@ -1,0 +1,114 @@
+"""What lies before a point, newest first, in the one order of all servers: fetched bit by bit, bounded by bytes.
+
+Of a range that is over, what was shipped in its time comes first, and behind all of it what was shipped late, as after
+an hour in which the store was away: that may be anywhere up to now, and a search must not begin with going through it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Protocol
+
+from recovery.domain.lines import Query
+from recovery.logs.places import Id, Spot, last_of, mark_of, previous
+from recovery.logs.shipped import Entry, Shipped, share
+
+BYTES_AT_ONCE = 1024 * 1024  # folded, over all servers: some 50,000 lines, and a few ms of the store's time
+FIRST = 32  # entries asked for before it is known how large they are
+MOST = 2048  # and when they are small
+_ENTRY = 200  # bytes of one at least, with its fields
+# Before a moment nothing is looked for that was shipped so long before it: clocks of servers are not that far ahead.
+AHEAD_MS = 10 * 60 * 1000
+LATE_MS = 10 * 60 * 1000  # what is shipped so long behind a moment comes late: a monitor that can ships within a second
+_NS = 1_000_000  # in a millisecond
+
+_ORDER = attrgetter("order")
+
+
+class Walk(Protocol):
+    async def some(self) -> Sequence[Entry]:
+        """The next; none when there are no more."""
+
+
+class InTurn:
+    """One walk after the other."""
+
+    def __init__(self, *walks: Walk) -> None:
+        self._walks = walks
+
+    async def some(self) -> Sequence[Entry]:
+        for walk in self._walks:
+            if found := await walk.some():
+                return found
+        return ()
+
+
+def of(shipped: Shipped, query: Query, ends: Mapping[bytes, Id], spot: Spot | None) -> Walk:
+    """What a query may find from its beginning on, or from a place. `ends`: of each server the last id."""
+    oldest = 0 if query.start is None else max(0, query.start // _NS - AHEAD_MS)
+    begin = {server: spot.touched(mark_of(server)) for server in ends} if spot else ends
+    border = _border(query)
+    if border is None:
+        return Backwards(shipped, begin, oldest)
+    if spot and is_late(spot, query):
+        return Backwards(shipped, begin, border + 1)
+    in_time = {server: min(id, last_of(border)) for server, id in begin.items()}
+    return InTurn(Backwards(shipped, in_time, oldest), Backwards(shipped, ends, border + 1))
+
+
+def is_late(spot: Spot, query: Query) -> bool:
+    """Whether a search has gone through all that was shipped in the time of its range."""
+    border = _border(query)
+    return border is not None and spot.ms > border
+
+
+def _border(query: Query) -> int | None:
+    return None if query.end is None else query.end // _NS + LATE_MS
+
+
+class Backwards:
+    """`ends`: of each server the id to begin with. Nothing is looked for that was shipped before `oldest` (ms)."""
+
+    def __init__(self, shipped: Shipped, ends: Mapping[bytes, Id], oldest: int) -> None:
+        self._shipped = shipped
+        self._next = dict(ends)  # of those that may have more
+        self._waiting: dict[bytes, deque[Entry]] = {server: deque() for server in ends}
+        self._oldest = oldest
+        self._count = FIRST
+
+    async def some(self) -> Sequence[Entry]:
+        while not (found := self._certain()) and self._next:
+            await self._fetch()
+        return found
+
+    async def _fetch(self) -> None:
+        """More of those that hold up the others, and of all that soon would."""
+        count = share(self._count, len(self._waiting))
+        asked = {server: id for server, id in self._next.items() if len(self._waiting[server]) <= count // 2}
+        found = await self._shipped.older(asked, self._oldest, count)
+        for server, entries in found.items():
+            self._waiting[server].extend(entries)
+            if len(entries) < count:
+                del self._next[server]
+            else:
+                self._next[server] = previous(entries[-1].id)
+        self._learn([entry for entries in found.values() for entry in entries])
+
+    def _learn(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            size = sum(_ENTRY + len(entry.body) for entry in entries) / len(entries)
+            self._count = max(1, min(int(BYTES_AT_ONCE / size), MOST, self._count * 4))
+
+    def _certain(self) -> Sequence[Entry]:
+        """Down to the first server that is still to be asked for what may lie between the rest."""
+        if any(not self._waiting[server] for server in self._next):
+            return ()
+        floors = [self._waiting[server][-1].order for server in self._next]
+        floor = max(floors, default=None)
+        found = []
+        for waiting in self._waiting.values():
+            while waiting and (floor is None or waiting[0].order >= floor):
+                found.append(waiting.popleft())
+        return sorted(found, key=_ORDER, reverse=True)

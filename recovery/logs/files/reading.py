@@ -1,0 +1,141 @@
+"""Lines of one open file with their moments, forwards and backwards, in windows: any size of file, little memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from recovery.domain.moments import AHEAD, TRACE, own
+from recovery.domain.written import JUDGED
+from recovery.logs.files.finding import File
+from recovery.logs.files.opening import QUIET_NS
+
+CHUNK = 256 * 1024
+PROBE = 64 * 1024  # bytes in which a timestamp is looked for
+SPARSE = 1024 * 1024  # bytes without any, behind which none is expected
+UNENDED = 4 * 1024 * 1024  # a line that is still longer is taken in parts
+
+
+class Row(NamedTuple):
+    """A line: from where to where, its beginning, and how many bytes are not in it. `at` 0: not known yet."""
+
+    start: int
+    end: int
+    raw: bytes
+    more: int = 0
+    at: int = 0
+
+
+def rows(file: int, start: int, stop: int) -> Iterator[Row]:
+    """Lines from one offset to another; the last may lack its end."""
+    position = begun = start
+    head = b""
+    while position < stop and (piece := os.pread(file, min(CHUNK, stop - position), position)):
+        *whole, rest = piece.split(b"\n")
+        end = position
+        for part in whole:
+            end += len(part) + 1
+            yield _row(begun, end, head + part if head else part, end - 1 - begun)
+            begun, head = end, b""
+        if len(head) < JUDGED:
+            head += rest[: JUDGED - len(head)]
+        position += len(piece)
+    if begun < position:
+        yield _row(begun, position, head, position - begun)
+
+
+def _row(start: int, end: int, raw: bytes, size: int) -> Row:
+    kept = raw if len(raw) <= JUDGED else raw[:JUDGED]
+    return Row(start, end, kept.lstrip(b"\0") if kept[:1] == b"\0" else kept, size - len(kept))
+
+
+def line_start(file: int, low: int, high: int) -> int:
+    """Behind the last line feed before `high`; `low` when there is none behind that."""
+    while high > low:
+        first = max(low, high - CHUNK)
+        found = os.pread(file, high - first, first).rfind(b"\n")
+        if found >= 0:
+            return first + found + 1
+        high = first
+    return low
+
+
+def ended(file: int, read: File, low: int, now: int) -> int:
+    """Where the last whole line ends. One without an end is whole when nothing was written for a while."""
+    end = line_start(file, low, read.size)
+    if now - read.changed > QUIET_NS or read.size - end > UNENDED:
+        return read.size
+    return end
+
+
+def dated(file: int, read: File, found: Sequence[Row], otherwise: int) -> list[Row]:
+    """With their moments. A line without a timestamp has that of the one before it, as in a stack trace. Those before
+    all others have the first that there is, else `otherwise`.
+    """
+    changed = read.changed
+    stamps = [_own(row, changed) for row in found]
+    current = stamps[0] if stamps[0] is not None else last_moment(file, read, found[0].start)
+    if current is None:
+        current = next((at for at in stamps if at is not None), otherwise)
+    told, plain = [], 0
+    for row, at in zip(found, stamps, strict=True):
+        plain = plain + 1 if at is None else 0
+        if at is not None:
+            current = at
+        told.append(Row(row.start, row.end, row.raw, row.more, changed if plain > TRACE else current))
+    return told
+
+
+def last_moment(file: int, read: File, offset: int) -> int | None:
+    """The timestamp that a line at this offset has, if it has none of its own."""
+    first = max(read.start, offset - PROBE)
+    stamps = (_own(row, read.changed) for row in rows(file, first, offset))
+    return next((at for at in reversed(list(stamps)) if at is not None), None)
+
+
+def offset_at(file: int, read: File, high: int, moment: int) -> int:
+    """Where the first line begins that is as late as this; `high` when none before it is, or when no line has a
+    timestamp. In a file whose timestamps go back and forth it is only near.
+    """
+    if read.changed + AHEAD < moment:
+        return high
+    low, stop = read.start, high
+    while stop - low > PROBE and (middle := line_start(file, low, (low + stop) // 2)) > low:
+        at = next((at for row in rows(file, middle, _near(middle, stop)) if (at := _own(row, read.changed))), None)
+        if at is not None and at < moment:
+            low = middle
+        else:
+            stop = middle
+    return next((row.start for row in _dated(file, read, low, _near(stop, high)) if row.at >= moment), high)
+
+
+def _near(offset: int, most: int) -> int:
+    return min(most, offset + SPARSE)
+
+
+def _dated(file: int, read: File, low: int, high: int) -> Iterator[Row]:
+    """Those that have a moment of their own, or of one before them."""
+    current = last_moment(file, read, low)
+    for row in rows(file, low, high):
+        at = _own(row, read.changed)
+        current = at if at is not None else current
+        if current is not None:
+            yield row._replace(at=current)
+
+
+def _own(row: Row, changed: int) -> int | None:
+    """A line cannot be much later than what was written last."""
+    at = own(row.raw)
+    return at if at is not None and at <= changed + AHEAD else None
+
+
+def window(file: int, low: int, high: int, size: int) -> int:
+    """Where the first whole line begins in so many bytes before `high`, or the one line that is longer than that."""
+    first = max(low, high - size)
+    if first == low:
+        return low
+    found = os.pread(file, high - first, first).find(b"\n")
+    if 0 <= found < high - first - 1:
+        return first + found + 1
+    return line_start(file, low, first)

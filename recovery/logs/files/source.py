@@ -1,0 +1,162 @@
+"""The source of files: what the contract asks (logs/base.py), in threads: a file cannot be awaited.
+
+Only what is under the roots is read (finding.py). What is kept of it is how far each file was seen to go (ledger.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import TypeVar
+
+from recovery.config.logs import LogSource
+from recovery.domain.lines import Query
+from recovery.domain.moments import AHEAD
+from recovery.errors import AccessDenied, Missing
+from recovery.logs.base import Gap, Labels, Page
+from recovery.logs.files.finding import File, Roots, told
+from recovery.logs.files.ledger import Ledger, View
+from recovery.logs.files.places import LINE, Place, Places
+from recovery.logs.files.resuming import UNKNOWN, resumed
+from recovery.logs.files.walks import Walk, offsets_behind
+from recovery.logs.judging import Patience
+
+SEARCH_S = 0.8  # of work for one page: with the ways to and fro it comes within a second
+PACE_S = 0.3  # between two looks at all files
+SHARE = 0.05  # of a core that looking may take; where it costs more it is done less often
+THREADS = 2  # the machine has more to do than to search
+
+T = TypeVar("T")
+
+
+class FilesSource:
+    def __init__(self, spec: LogSource) -> None:
+        self.name = spec.name
+        self.label = spec.label
+        self.server_label = spec.server_label
+        self.pace = PACE_S
+        self._server = spec.server
+        self._roots = ", ".join(spec.roots)
+        self._ledger = Ledger(Roots(spec.roots, spec.patterns))
+        self._places = Places()
+        self._troubles: str | None = None  # at the last read
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"logs-{spec.name}")
+
+    def tap(self, query: Query) -> Query:
+        """Whoever reads any of the files shares what is read of all."""
+        return Query()
+
+    async def labels(self, start: int, end: int) -> Labels:
+        """Of files that were written to since `start`; when each began is not looked for, so `end` cuts nothing."""
+        return await self._apart(lambda _: self._seen_labels(start), Patience(SEARCH_S))
+
+    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+        return await self._apart(lambda patience: self._search(query, before, limit, patience), Patience(SEARCH_S))
+
+    async def read(self, query: Query, *, after: str, limit: int = 1000) -> Page:
+        return await self._apart(lambda patience: self._read(query, after, limit, patience), Patience(SEARCH_S))
+
+    async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
+        return await self._apart(lambda patience: self._around(id, query, lines, patience), Patience(SEARCH_S))
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _apart(self, work: Callable[[Patience], T], patience: Patience) -> T:
+        """In a thread; who leaves ends it."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, patience)
+        except asyncio.CancelledError:
+            patience.end()
+            raise
+
+    # In a thread.
+
+    def _look(self) -> View:
+        view = self._ledger.look()
+        self.pace = max(PACE_S, self._ledger.took / SHARE)
+        troubles = view.seen.troubles
+        if troubles and not view.files:
+            raise AccessDenied(troubles[0].target, troubles[0].reason.rstrip("."), advice=troubles[0].advice)
+        return view
+
+    def _seen_labels(self, start: int) -> Labels:
+        view = self._look()
+        files = [file for file in view.files.values() if file.changed + AHEAD >= start]
+        found = {"file": sorted({file.label for file in files})} if files else {}
+        if files and self._server:
+            found["server"] = [self._server]
+        return Labels(found, view.seen.is_cut)
+
+    def _search(self, query: Query, before: str, limit: int, patience: Patience) -> Page:
+        view = self._look()
+        offsets = resumed(self._place(before), view)[0] if before else dict(view.ends)
+        after = "" if before else self._written(Place(view.now, dict(view.ends)), view)
+        walk = Walk(view, offsets, query, self._labels_of, limit)
+        walk.backwards(patience)
+        older = "" if walk.is_done else self._written(Place(walk.reached, offsets), view)
+        return Page(
+            lines=walk.lines,
+            before=older,
+            after=after or before,
+            gap=None if before else _gap(told(view.seen.troubles)),
+            is_end=walk.is_done,
+            looked_at=walk.looked_at,
+            reached=walk.reached or None,
+        )
+
+    def _read(self, query: Query, after: str, limit: int, patience: Patience) -> Page:
+        view = self._look()
+        if not after:
+            return Page(after=self._written(Place(view.now, dict(view.ends)), view), is_end=True)
+        offsets, gap = resumed(self._place(after), view)
+        walk = Walk(view, offsets, query, self._labels_of, limit)
+        walk.forwards(patience)
+        is_end = walk.is_done or not offsets_behind(view, offsets)
+        place = self._written(Place(view.now if is_end else walk.reached, offsets), view)
+        return Page(walk.lines, after=place, gap=gap or self._new_gap(view), is_end=is_end, looked_at=walk.looked_at)
+
+    def _around(self, id: str, query: Query, lines: int, patience: Patience) -> Page:
+        place = self._place(id)
+        if place.kind != LINE:
+            raise Missing(UNKNOWN)
+        view = self._look()
+        begun, _ = resumed(place, view)
+        older = Walk(view, dict(begun), query, self._labels_of, lines + 1)
+        older.backwards(patience)
+        newer = Walk(view, dict(begun), query, self._labels_of, lines)
+        newer.forwards(patience)
+        return Page(
+            lines=[*older.lines, *newer.lines],
+            before="" if older.is_done else self._written(Place(older.reached, older.offsets), view),
+            after=self._written(Place(newer.reached or view.now, newer.offsets), view),
+        )
+
+    def _place(self, text: str) -> Place:
+        if place := self._places.read(text):
+            return place
+        raise Missing(UNKNOWN)
+
+    def _written(self, place: Place, view: View) -> str:
+        """Files in which nothing lies before it need no name."""
+        begun = {key: offset for key, offset in place.offsets.items() if offset > view.files[key].start}
+        return self._places.written(Place(place.at, begun), view.newest_first)
+
+    def _new_gap(self, view: View) -> Gap | None:
+        """Of files that cannot be read since somebody reads here; what was so before is told by a search."""
+        before, self._troubles = self._troubles, told(view.seen.troubles)
+        return None if before in (None, self._troubles) else _gap(self._troubles)
+
+    def _labels_of(self, file: File) -> Mapping[str, str]:
+        """The same object for the same labels."""
+        if file.label not in self._labels:
+            found = {"file": file.label} | ({"server": self._server} if self._server else {})
+            self._labels[file.label] = MappingProxyType(found)
+        return self._labels[file.label]
+
+
+def _gap(words: str) -> Gap | None:
+    return Gap(words) if words else None

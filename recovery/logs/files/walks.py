@@ -1,0 +1,193 @@
+"""Many files as one run of lines, read forwards or backwards from a place, each line judged, until it is enough.
+
+What the ledger has in segments comes in its order. What is older is merged by time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import chain, islice
+
+from recovery.domain.lines import Line, Query
+from recovery.domain.moments import AHEAD
+from recovery.domain.written import sieve, written
+from recovery.logs.files import reading
+from recovery.logs.files.finding import File
+from recovery.logs.files.ledger import View
+from recovery.logs.files.places import Place
+from recovery.logs.files.reading import Row
+from recovery.logs.judging import Patience
+
+WINDOWS = 8 * 1024 * 1024  # bytes in all windows together
+LEAST = 16 * 1024  # bytes of one
+JITTER = 10**9  # ns that lines of one file may be in disorder
+SOME = 500  # lines that are dated at once
+BYTES = 2 * 1024 * 1024  # of lines that are kept for one page
+
+Labelled = Callable[[File], Mapping[str, str]]
+# When, in which file, what, and the offset that is reached with it. No row: a part in which nothing can match.
+Part = tuple[int, File, Row | None, int]
+
+
+class Walk:
+    """One question. `offsets`: how far each file is taken."""
+
+    def __init__(self, view: View, offsets: dict[str, int], query: Query, labelled: Labelled, limit: int) -> None:
+        self.offsets = offsets
+        self.lines: list[Line] = []
+        self.looked_at = 0
+        self.reached = 0  # ns, of the line that was looked at last
+        self.is_done = False
+        self._view = view
+        self._query = query
+        self._labelled = labelled
+        self._limit = limit
+        self._size = 0
+        self._may_match = sieve(query)
+        self._files = {key: file for key, file in view.files.items() if key in offsets and query.has(labelled(file))}
+
+    def forwards(self, patience: Patience) -> None:
+        for key in offsets_behind(self._view, self.offsets) - self._files.keys():
+            self.offsets[key] = self._view.ends[key]
+        self._take(chain(_merged(map(self._history, self._files.values())), self._later()), patience)
+
+    def backwards(self, patience: Patience) -> None:
+        self._take(chain(self._recent(), self._older()), patience)
+        self.lines.reverse()
+
+    def _take(self, parts: Iterator[Part], patience: Patience) -> None:
+        """Never ends before something was looked at."""
+        for at, file, row, offset in parts:
+            self.offsets[file.key] = offset
+            self.reached = at
+            if row is not None:
+                self.looked_at += 1
+                self._judge(file, row)
+            if len(self.lines) >= self._limit or self._size > BYTES or patience.is_over:
+                return
+        self.is_done = True
+
+    def _judge(self, file: File, row: Row) -> None:
+        if not self._may_match(row.raw):
+            return
+        id = str(Place.line(row.at, file.key, row.end))
+        line = written(id, row.at, row.raw, self._labelled(file), more=row.more)
+        if self._query.matches(line):
+            self.lines.append(line)
+            self._size += len(line.text)
+
+    # Forwards.
+
+    def _history(self, file: File) -> Iterator[Part]:
+        yield from _between(file, self.offsets[file.key], self._view.base[file.key])
+
+    def _later(self) -> Iterator[Part]:
+        for segment in self._view.segments:
+            if file := self._files.get(segment.key):
+                yield from _between(file, max(segment.start, self.offsets[segment.key]), segment.end)
+
+    # Backwards.
+
+    def _recent(self) -> Iterator[Part]:
+        for segment in reversed(self._view.segments):
+            file = self._files.get(segment.key)
+            if file is not None and (high := min(segment.end, self.offsets[segment.key])) > segment.start:
+                yield from self._windows(file, segment.start, high, reading.CHUNK)
+
+    def _older(self) -> Iterator[Part]:
+        """The file with the newest line first. Nothing is read of one before all others are as old as it is."""
+        start = self._query.start
+        files = [file for file in self._files.values() if start is None or file.changed + AHEAD >= start]
+        size = max(LEAST, min(reading.CHUNK, WINDOWS // max(1, len(files))))
+        files.sort(key=lambda file: file.key, reverse=True)
+        walks = [self._windows(file, file.start, self._end(file), size) for file in files]
+        heads: list[Part | None] = [None] * len(walks)
+        heap = [(-file.changed - AHEAD, number) for number, file in enumerate(files)]
+        heapify(heap)
+        while heap:
+            _, number = heappop(heap)
+            if head := heads[number]:
+                yield head
+            heads[number] = following = next(walks[number], None)
+            if following:
+                heappush(heap, (-following[0], number))
+
+    def _end(self, file: File) -> int:
+        """The end of what was asked for is found without reading all that came later."""
+        high, end = min(self.offsets[file.key], self._view.base[file.key]), self._query.end
+        if end is None or end > file.changed + AHEAD:
+            return high
+        with _Open(file) as opened:
+            return reading.offset_at(opened, file, high, end) if opened >= 0 else high
+
+    def _windows(self, file: File, low: int, high: int, size: int) -> Iterator[Part]:
+        """Newest first. A window without the text that is looked for is passed over as a whole."""
+        oldest, newer = self._query.start, file.changed
+        while high > low and (oldest is None or newer + JITTER >= oldest):
+            with _Open(file) as opened:
+                if opened < 0:
+                    return
+                start = reading.window(opened, low, high, size)
+                is_empty = self._is_empty(opened, start, high)
+                rows = islice(reading.rows(opened, start, high), 1 if is_empty else None)
+                found = reading.dated(opened, file, list(rows), newer)
+            newer, high = found[0].at, start
+            if is_empty:
+                yield newer, file, None, start
+            else:
+                for row in reversed(found):
+                    yield row.at, file, row, row.start
+
+    def _is_empty(self, opened: int, start: int, high: int) -> bool:
+        """Whether nothing in a part of a file can match."""
+        if high - start > reading.CHUNK or self._may_match(part := os.pread(opened, high - start, start)):
+            return False
+        self.looked_at += part.count(b"\n")
+        return True
+
+
+class _Open:
+    """The file while it is read; below 0 when it cannot be opened any more, which the next look says."""
+
+    def __init__(self, file: File) -> None:
+        try:
+            self._opened = file.open()
+        except OSError:
+            self._opened = -1
+
+    def __enter__(self) -> int:
+        return self._opened
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened >= 0:
+            os.close(self._opened)
+
+
+def offsets_behind(view: View, offsets: Mapping[str, int]) -> set[str]:
+    """Files of which something comes after these offsets."""
+    return {key for key, end in view.ends.items() if offsets.get(key, 0) < end}
+
+
+def _between(file: File, low: int, high: int) -> Iterator[Part]:
+    if low >= high:
+        return
+    with _Open(file) as opened:
+        if opened < 0:
+            return
+        found = reading.rows(opened, low, high)
+        while some := list(islice(found, SOME)):
+            for row in reading.dated(opened, file, some, file.changed):
+                yield row.at, file, row, row.end
+
+
+def _merged(walks: Iterable[Iterator[Part]]) -> Iterator[Part]:
+    """The oldest first, of one moment by their keys; the order within a file is kept."""
+    heap = [(head[0], head[1].key, head, walk) for walk in walks if (head := next(walk, None))]
+    heapify(heap)
+    while heap:
+        _, key, head, walk = heappop(heap)
+        yield head
+        if following := next(walk, None):
+            heappush(heap, (following[0], key, following, walk))

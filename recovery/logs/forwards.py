@@ -1,0 +1,27 @@
+"""What came after a reader's place, in the one order of all servers, as far as it is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+
+from recovery.logs.marks import AHEAD_MS
+from recovery.logs.shipped import Entry, Newer
+
+_ORDER = attrgetter("order")
+
+
+def in_order(newer: Newer) -> list[Entry]:
+    """Up to where some server has more that was not asked for: it may belong between the rest."""
+    ends = [newer.entries[server][-1].order for server in newer.cut]
+    end = min(ends, default=None)
+    settled = [entry for server in newer.entries for entry in _settled(newer, server)]
+    return sorted((entry for entry in settled if end is None or entry.order <= end), key=_ORDER)
+
+
+def _settled(newer: Newer, server: bytes) -> Iterator[Entry]:
+    """Those before the millisecond that still runs: another server may yet ship within it. The rest is for later."""
+    for entry in newer.entries[server]:
+        if newer.now <= entry.id[0] <= newer.now + AHEAD_MS:
+            return
+        yield entry

@@ -1,0 +1,155 @@
+"""Parcels unfolded, sieved and judged: the part of reading shipped lines that keeps a processor busy.
+
+It runs in a thread beside the event loop and stops when its time is up, or when whoever asked has left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from recovery.domain import levels, parcels
+from recovery.domain.lines import Level, Line, Query
+from recovery.domain.written import sieve, written
+from recovery.logs.places import DONE, Spot
+from recovery.logs.shipped import Entry
+
+_LOOK = 64  # lines between two looks at the clock: a few ms
+
+
+class Patience:
+    """How long to go on. Ended early by whoever leaves."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._until
+
+    def end(self) -> None:
+        self._until = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked for, how many lines of it, and for how long."""
+
+    query: Query
+    limit: int
+    patience: Patience
+
+
+@dataclass(slots=True)
+class Judged:
+    """Lines in the order in which they were looked at, and the point that was reached. `entries`: those left behind."""
+
+    lines: list[Line] = field(default_factory=list)
+    spot: Spot | None = None
+    entries: int = 0
+    looked_at: int = 0
+    unreadable: int = 0
+
+    def add(self, other: Judged) -> None:
+        self.lines += other.lines
+        self.spot = other.spot or self.spot
+        self.entries += other.entries
+        self.looked_at += other.looked_at
+        self.unreadable += other.unreadable
+
+
+class Judge:
+    """One question, put to entry after entry."""
+
+    def __init__(self, wanted: Wanted, had: int = 0) -> None:
+        """`had`: lines that were found before."""
+        self._query = wanted.query
+        self._limit = wanted.limit - had
+        self._patience = wanted.patience
+        self._may_match = sieve(wanted.query)
+        self._may_match_text = sieve(replace(wanted.query, levels=frozenset()))
+
+    def forwards(self, entries: Iterable[Entry], begun: Spot) -> Judged:
+        """In order, without the lines of an entry that lie before the point `begun`."""
+        judged = Judged()
+        for entry in entries:
+            if self._is_enough(judged):
+                break
+            rows = self._rows(entry, judged)
+            skipped = begun.taken if begun.is_inside(entry.id, entry.mark) else 0
+            judged.spot = self._until(entry, judged, range(skipped, len(rows)), rows, Spot(*entry.id, entry.mark, DONE))
+        return judged
+
+    def backwards(self, entries: Iterable[Entry], begun: Spot | None) -> Judged:
+        """Newest first; of an entry that the point `begun` lies in, what is before it."""
+        judged = Judged()
+        for entry in entries:
+            if self._is_enough(judged):
+                break
+            rows = self._rows(entry, judged)
+            if begun and begun.is_inside(entry.id, entry.mark):
+                rows = rows[: begun.taken]
+            numbers = range(len(rows) - 1, -1, -1)
+            judged.spot = self._until(entry, judged, numbers, rows, Spot(*entry.id, entry.mark, 0))
+        return judged
+
+    def _is_enough(self, judged: Judged) -> bool:
+        """Never before something was looked at: who asks again must get on."""
+        return len(judged.lines) >= self._limit or (judged.spot is not None and self._patience.is_over)
+
+    def _rows(self, entry: Entry, judged: Judged) -> Sequence[bytes]:
+        """Nothing of what cannot match as a whole."""
+        if not self._may_hold(entry):
+            return ()
+        judged.looked_at += entry.size
+        try:
+            rows = parcels.unfolded(entry.body)
+        except ValueError:
+            judged.unreadable += max(1, entry.size)
+            return ()
+        may_match = self._may_match if _told(entry) is None else self._may_match_text
+        return rows.split(b"\n") if may_match(rows) else ()
+
+    def _may_hold(self, entry: Entry) -> bool:
+        query, told = self._query, _told(entry)
+        if query.levels and told is not None and told not in query.levels:
+            return False
+        return (
+            query.has(entry.labels)
+            and (query.start is None or entry.last >= query.start)
+            and (query.end is None or entry.first < query.end)
+        )
+
+    def _until(self, entry: Entry, judged: Judged, numbers: range, rows: Sequence[bytes], end: Spot) -> Spot:
+        """Takes lines up to the end of the entry, or to where it is enough: there the next look goes on."""
+        told = _told(entry)
+        for number in numbers:
+            if number % _LOOK == 0 and self._is_enough(judged):
+                return replace(end, taken=number + (numbers.step < 0))
+            line = self._line(entry, number, rows[number], told, judged)
+            if line is None:
+                continue
+            judged.lines.append(line)
+            if len(judged.lines) >= self._limit:
+                return replace(end, taken=number + (numbers.step > 0))
+        judged.entries += 1
+        return end
+
+    def _line(self, entry: Entry, number: int, row: bytes, told: Level | None, judged: Judged) -> Line | None:
+        if not (self._may_match if told is None else self._may_match_text)(row):
+            return None
+        try:
+            at, raw = parcels.line(row)
+        except ValueError:
+            judged.unreadable += 1
+            return None
+        ms, order = entry.id
+        more = raw.left_out if isinstance(raw, parcels.Cut) else 0
+        line = written(f"{ms}.{order}.{entry.mark}.{number + 1}", at, raw, entry.labels, told, more=more)
+        return line if self._query.matches(line) else None
+
+
+def _told(entry: Entry) -> Level | None:
+    """What the journal knows of all its lines, whatever they say of themselves."""
+    return levels.of_word(entry.labels.get("level", ""))

@@ -1,0 +1,152 @@
+"""What has come of one question, for all who read it here: how far, and which lines came late.
+
+Senders are seconds behind each other, so a line may come with a moment that was read already. Whoever reads on gets it
+behind the point to which all had been read when it came (its `head`), and its place says so. So the order in which
+lines are handed out is the same for every reader: by their own ns, and late ones in front of their head's ns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import merge
+
+from recovery.domain.lines import Query
+from recovery.logs.loki.asking import Entry
+from recovery.logs.loki.batches import Batch
+from recovery.logs.loki.places import Key, Place, Point, behind
+
+LATE_NS = 60 * 10**9  # how much later than another a line may come, and is still told to those who read along
+LOOKED_AT_AGAIN = 1000  # lines, at most: at more in a minute the last ones are looked at alone
+LATE_KEPT = 2000  # late lines, for readers that are behind
+_KEPT_BYTES = 1024 * 1024  # of the last batch
+KEPT = 64  # questions
+
+Step = tuple[int | None, Entry]  # a line; late ones with the head that they are behind
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Of one question. All before `head` has been read; from `since` on, every line that came is `seen`."""
+
+    head: int
+    since: int
+    last: Batch | None = None  # of what was read last, while it is not too large: all who read along take it from here
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # one looks for all
+    _is_begun: bool = False
+    _seen: dict[Key, None] = field(default_factory=dict)
+    _late: OrderedDict[Key, tuple[int, Entry]] = field(default_factory=OrderedDict)
+
+    @classmethod
+    def begun(cls, at: int) -> Arrivals:
+        return cls(at, at)
+
+    @property
+    def look_from(self) -> int:
+        """Where a look begins that may find late lines. The first one learns what is there already."""
+        return self.since if self._is_begun else max(0, self.head - LATE_NS)
+
+    @property
+    def looked_at_again(self) -> int:
+        return len(self._seen) if self._is_begun else LOOKED_AT_AGAIN
+
+    def add(self, batch: Batch) -> Batch:
+        """What was read from `look_from`, or from `head`, on. Returned is what is new of it, but for late lines."""
+        if not self._is_begun:
+            self._is_begun, self.since = True, min(self.since, batch.start)
+        else:
+            for entry in batch.entries:
+                if entry.at < self.head and entry.key not in self._seen:
+                    self._late[entry.key] = (self.head, entry)
+        entries = _from(batch.entries, self.head)
+        self._seen.update(dict.fromkeys(entry.key for entry in batch.entries))
+        new = replace(batch, entries=entries, start=max(batch.start, self.head))
+        self.last = new if sum(len(entry.text) for entry in entries) <= _KEPT_BYTES else None
+        self.head = max(self.head, batch.end)
+        self._forget()
+        return new
+
+    def knows(self, entry: Entry) -> bool:
+        """Whether it is handed out at its own ns: it is no late one, nor one that will be when it is met."""
+        if entry.key in self._late:
+            return False
+        return not self.since <= entry.at < self.head or entry.key in self._seen
+
+    def is_before(self, entry: Entry, head: int) -> bool:
+        """Whether it is handed out before that head, which was this one's a moment ago; late or not."""
+        if entry.key in self._late:
+            return self._late[entry.key][0] < head
+        return not self.since <= entry.at < self.head or entry.key in self._seen
+
+    def steps(self, batch: Batch, begun: Place) -> Iterator[Step]:
+        """What lies behind a place up to the end of a batch, in the order that is the same for all."""
+        own = (((entry.at, 1), (None, entry)) for entry in past(batch.entries, begun.read) if self.knows(entry))
+        for _, step in merge(own, self._late_of(begun, batch.end), key=lambda one: one[0]):
+            yield step
+
+    def _late_of(self, begun: Place, end: int) -> Iterable[tuple[tuple[int, int], Step]]:
+        start, skipped = begun.read.at, begun.is_late
+        for head, entry in tuple(self._late.values()):
+            if head == start and skipped:
+                skipped = entry.key != begun.point.key
+            elif start + (not begun.read.is_bare) <= head < end:
+                yield (head, 0), (head, entry)
+
+    def _forget(self) -> None:
+        since = max(self.since, self.head - LATE_NS)
+        if len(self._seen) > LOOKED_AT_AGAIN:
+            moments = sorted(at for at, _, _ in self._seen)
+            since = max(since, moments[-LOOKED_AT_AGAIN - 1] + 1)
+        if since > self.since:
+            self.since = since
+            self._seen = {key: None for key in self._seen if key[0] >= since}
+        while len(self._late) > LATE_KEPT:
+            self._late.popitem(last=False)
+
+
+class Known:
+    """The arrivals of the last questions."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Query, Arrivals] = OrderedDict()
+
+    def get(self, question: Query) -> Arrivals | None:
+        return self._kept.get(question)
+
+    def keep(self, question: Query, arrivals: Arrivals) -> Arrivals:
+        self._kept[question] = arrivals
+        self._kept.move_to_end(question)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return arrivals
+
+
+def place_of(step: Step) -> Place:
+    """The one behind it, which is its id."""
+    head, entry = step
+    return behind(entry.key, None if head is None else Point(head))
+
+
+def past(entries: Sequence[Entry], point: Point) -> Sequence[Entry]:
+    """Those behind a point. When its own line is not there any more, those of its stream count as behind it."""
+    entries = _from(entries, point.at)
+    if point.is_bare:
+        return entries
+    for number, entry in enumerate(entries):
+        if entry.at > point.at or entry.stream > point.stream:
+            break
+        if entry.key == point.key:
+            return entries[number + (not point.is_front) :]
+    return [entry for entry in entries if entry.at > point.at or entry.stream >= point.stream]
+
+
+def until(entries: Sequence[Entry], point: Point) -> Sequence[Entry]:
+    """Those before a point."""
+    return entries[: len(entries) - len(past(entries, point))]
+
+
+def _from(entries: Sequence[Entry], at: int) -> Sequence[Entry]:
+    return entries[bisect_left(entries, at, key=lambda entry: entry.at) :]

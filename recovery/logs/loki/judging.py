@@ -1,0 +1,46 @@
+"""Lines made safe to show, and judged by what is shown. Many are work for a thread: the loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from recovery.domain.lines import Line, Query
+from recovery.domain.written import JUDGED, written
+from recovery.logs.loki.arrivals import Step, place_of
+
+_FEW = 20  # lines: a millisecond
+
+
+@dataclass(slots=True)
+class Judged:
+    """Lines in the order in which they were looked at, of the first `looked_at` that were handed over."""
+
+    lines: list[Line] = field(default_factory=list)
+    looked_at: int = 0
+
+
+async def judged(steps: Sequence[Step], query: Query, limit: int) -> Judged:
+    """Until so many match."""
+    if len(steps) <= _FEW:
+        return _judged(steps, query, limit)
+    return await asyncio.to_thread(_judged, steps, query, limit)
+
+
+def _judged(steps: Sequence[Step], query: Query, limit: int) -> Judged:
+    found = Judged()
+    for step in steps:
+        if len(found.lines) >= limit:
+            break
+        found.looked_at += 1
+        line = _line(step)
+        if query.matches(line):
+            found.lines.append(line)
+    return found
+
+
+def _line(step: Step) -> Line:
+    _, entry = step
+    raw, id = entry.text.encode(), str(place_of(step))
+    return written(id, entry.at, raw[:JUDGED], entry.labels, entry.level, more=max(0, len(raw) - JUDGED))

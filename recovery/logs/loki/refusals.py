@@ -1,0 +1,120 @@
+"""What a Loki, or a proxy in front of it, answers when it does not answer well: as an error with advice."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+
+from recovery.domain import redact
+from recovery.errors import AccessDenied, Garbled, NotReady, StatementRefused, StoreError, TimedOut
+
+NO_LOKI = "Is this the address of a Loki, without /loki/api/v1 behind it?"
+_SAID = 200  # characters of what it says of itself
+_LONGEST_REST = 60.0  # seconds: whoever asks for more is asked again all the same
+_TENANT = "This Loki has several tenants: write yours as tenant."
+_LOGIN = "Check token_file, or username and password_file, and whether this tenant may be read."
+_NARROW = "Choose a label, or a shorter time; its administrator may raise the limit."
+_BUSY = "It goes on by itself. When this stays, its limits for queries are too low."
+_SLOW = "Choose a label, or a shorter time. It gives a query as long as its query_timeout allows."
+_OWN_LOG = "Look at its own log. It is asked again by itself."
+_ADVICE = {
+    HTTPStatus.NOT_FOUND: NO_LOKI,
+    HTTPStatus.METHOD_NOT_ALLOWED: NO_LOKI,
+    HTTPStatus.REQUEST_URI_TOO_LONG: "The question is too long for a proxy in front of it: choose fewer values.",
+}
+_TOO_MANY = re.compile(r"max_entries_limit_per_query \((\d+) > (\d+)\)")
+_TOO_MUCH = ("time range exceeds the limit", "too many bytes", "too many chunks", "query too large")
+
+
+class Limited(StatementRefused):
+    """It gives fewer lines at once than were asked for; `most` says how many."""
+
+    def __init__(self, target: str, reason: str, most: int) -> None:
+        self.most = most
+        super().__init__(target, reason)
+
+
+class TooWide(StatementRefused):
+    """It reads less at once than this question needs."""
+
+
+class Busy(NotReady):
+    """It asks for patience: `rest` seconds."""
+
+    rest = 0.0
+
+
+def refused(target: str, status: int, headers: Mapping[str, str], body: bytes) -> StoreError:
+    said = _said(headers, body)
+    reason = f"it answers {status} {_phrase(status)}".rstrip() + (f": {said}" if said else "")
+    if status == HTTPStatus.BAD_REQUEST:
+        return _bad(target, reason, said)
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return AccessDenied(target, reason, advice=_TENANT if "org id" in said else _LOGIN)
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        busy = Busy(target, reason, advice=_BUSY)
+        busy.rest = _rest(headers.get("retry-after", ""))
+        return busy
+    if status in (HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT):
+        return TimedOut(target, reason, advice=_SLOW)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _failed(target, reason, said)
+    return Garbled(target, reason, advice=_ADVICE.get(HTTPStatus(status), NO_LOKI) if _phrase(status) else NO_LOKI)
+
+
+def _bad(target: str, reason: str, said: str) -> StoreError:
+    if found := _TOO_MANY.search(said):
+        return Limited(target, reason, int(found[2]))
+    if any(words in said for words in _TOO_MUCH):
+        return TooWide(target, reason, advice=_NARROW)
+    if "org id" in said:
+        return AccessDenied(target, reason, advice=_TENANT)
+    return StatementRefused(target, reason, advice="Is match in this source of [[logs]] right?")
+
+
+def _failed(target: str, reason: str, said: str) -> StoreError:
+    """An older one answers 500 also when it was too slow, or was asked for too much."""
+    if "deadline exceeded" in said or "context canceled" in said:
+        return TimedOut(target, reason, advice=_SLOW)
+    return NotReady(target, reason, advice=_OWN_LOG)
+
+
+def _said(headers: Mapping[str, str], body: bytes) -> str:
+    """In one line, without secrets. A page for people says nothing here."""
+    text = body[: 16 * _SAID].decode("utf-8", "replace")
+    if "html" in headers.get("content-type", "") or text.lstrip().startswith("<"):
+        return ""
+    line = " ".join("".join(char if char.isprintable() else " " for char in _inner(text)).split())
+    return redact.text(line)[:_SAID]
+
+
+def _inner(text: str) -> str:
+    """Some say it in JSON."""
+    try:
+        told: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(told, dict):
+        return text
+    return str(told.get("message") or told.get("error") or "").encode("utf-8", "replace").decode()
+
+
+def _rest(header: str) -> float:
+    """Seconds, or a moment by the clock."""
+    if header.isascii() and header.isdigit():
+        return min(float(header), _LONGEST_REST)
+    try:
+        until = parsedate_to_datetime(header)
+    except (ValueError, TypeError):
+        return 0.0
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, min((until - datetime.now(UTC)).total_seconds(), _LONGEST_REST))
+
+
+def _phrase(status: int) -> str:
+    return HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""

@@ -1,0 +1,214 @@
+"""A Loki as a source of lines: asked again and again for what is new, since its own stream ends by itself.
+
+The last second is left alone until its lines have come from all senders. What comes later still is told to those who
+read along (arrivals.py), and is found by a search.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from recovery.config.logs import LogSource
+from recovery.domain.lines import Query
+from recovery.errors import Missing
+from recovery.logs.base import Labels, Page
+from recovery.logs.loki import batches, places
+from recovery.logs.loki.arrivals import LATE_NS, Arrivals, Known, Step, past, place_of
+from recovery.logs.loki.asking import Asking, Entry
+from recovery.logs.loki.batches import Batch
+from recovery.logs.loki.judging import judged
+from recovery.logs.loki.places import Place, Point
+from recovery.logs.loki.scope import Scope
+from recovery.logs.loki.searching import HOUR, LONGEST, Walk, spanned
+from recovery.logs.loki.values import labels_of
+
+PACE_S = 1.0
+SETTLED_S = 1.0  # what senders wait to send many lines at once
+SEARCH_S = 0.8
+READ_LINES = 1000  # of one question
+_FRESH_NS = 10**8  # after a look so short ago nobody looks again
+_ACTIVE_NS = 3 * 10**9  # a search is content with a look that is not older
+_OLDEST_NS = 366 * 24 * HOUR  # how far back a search goes that names no beginning
+_AROUND = (HOUR // 4, 12 * HOUR, LONGEST)  # how far around a line its neighbours are looked for
+_UNKNOWN = "This place in the logs is unknown."
+
+Fetch = Callable[[Asking, Sequence[str], int, int, int], Awaitable[Batch]]
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What lies behind a place. `is_end`: as far as there is something."""
+
+    batch: Batch
+    steps: Sequence[Step]
+    is_end: bool
+
+
+class LokiSource:
+    def __init__(self, spec: LogSource, *, settled: float = SETTLED_S) -> None:
+        self.name = spec.name
+        self.label = spec.label
+        self.server_label = spec.server_label
+        self.pace = PACE_S
+        self._settled = round(settled * 10**9)
+        self._asking = Asking(spec)
+        self._scope = Scope(self._asking, spec.match)
+        self._known = Known()
+
+    async def labels(self, start: int, end: int) -> Labels:
+        return await labels_of(self._asking, self._scope.every, start, end)
+
+    def tap(self, query: Query) -> Query:
+        """What Loki judges itself. Of what is excluded it must not be asked (selector.py)."""
+        return Query(query.labels, tuple(sorted(set(query.include))), levels=query.levels)
+
+    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+        now, question = self._now(), self.tap(query)
+        arrivals = None if before or query.end is not None else await self._followed(question, now)
+        newest = now if query.end is None else query.end
+        begun = _place(before).point if before else Point(arrivals.head if arrivals else newest)
+        walk = Walk(query, begun, max(query.start or 0, now - _OLDEST_NS), limit)
+
+        async def fetch(start: int, end: int) -> Batch:
+            return await self._fetch(batches.backward, question, start, end, limit)
+
+        def is_shown(entry: Entry) -> bool:
+            return arrivals is None or arrivals.is_before(entry, begun.at)
+
+        await walk.go(fetch, is_shown, SEARCH_S)
+        return Page(
+            walk.lines[::-1],
+            before="" if walk.is_over else str(places.at_point(walk.point)),
+            after=str(places.at_point(begun)),
+            gap=walk.gap,
+            is_end=walk.is_over,
+            looked_at=walk.looked_at,
+            reached=walk.point.at,
+        )
+
+    async def read(self, query: Query, *, after: str, limit: int = READ_LINES) -> Page:
+        if not after:
+            return Page(after=str(places.front(self._now())), is_end=True)
+        place = _place(after)
+        news = await self._news(self.tap(query), place)
+        found = await judged(news.steps, query, limit)
+        is_all = found.looked_at == len(news.steps)
+        behind = places.front(news.batch.end) if is_all else place_of(news.steps[found.looked_at - 1])
+        is_begun = not place.read.is_bare and place.read.at >= news.batch.end - 1
+        return Page(
+            found.lines,
+            before=after,
+            after=after if is_all and behind.read.at <= place.read.at else str(behind),
+            gap=None if is_begun else news.batch.gap,
+            is_end=news.is_end and is_all,
+            looked_at=found.looked_at,
+        )
+
+    async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
+        point, question = _place(id).point, Query(query.labels)
+        if point.is_bare:
+            raise Missing(_UNKNOWN)
+        own = (await self._fetch(batches.forward, question, point.at, point.at + 1, self._asking.most)).entries
+        rest = past(own, point)
+        at = len(own) - len(rest) - 1
+        if at < 0 or own[at].key != point.key:
+            raise Missing("This line is gone, or has not these labels.")
+        older = await self._neighbours(question, point.at, lines - at, is_older=True)
+        newer = await self._neighbours(question, point.at + 1, lines - len(rest), is_older=False)
+        whole = [*older, *own, *newer]
+        at += len(older)
+        shown = whole[max(0, at - lines) : at + lines + 1]
+        found = await judged([(None, entry) for entry in shown], question, len(shown))
+        return Page(
+            found.lines,
+            before=str(places.before(shown[0].key)),
+            after=str(places.behind(shown[-1].key)),
+            looked_at=found.looked_at,
+        )
+
+    async def close(self) -> None:
+        await self._asking.close()
+
+    def _now(self) -> int:
+        return time.time_ns() - self._settled
+
+    # -- what is new
+
+    async def _news(self, question: Query, place: Place) -> _News:
+        now = self._now()
+        if place.read.at < now - _OLDEST_NS:
+            place = places.front(now - _OLDEST_NS)
+        at = place.read.at
+        arrivals = self._known.get(question)
+        if arrivals is None or at - arrivals.head > LATE_NS:
+            arrivals = self._known.keep(question, Arrivals.begun(at))
+        async with arrivals.lock:
+            if at >= arrivals.head and now - arrivals.head > _FRESH_NS:
+                batch: Batch | None = await self._look(arrivals, question, now)
+            else:
+                batch = arrivals.last
+        if at >= arrivals.head:
+            batch = Batch((), at, at)
+        elif batch is None or at < batch.start:
+            batch = await self._from(question, at, arrivals.head)
+        is_end = not batch.is_cut and batch.end >= arrivals.head and now - arrivals.head <= _FRESH_NS
+        return _News(batch, list(arrivals.steps(batch, place)), is_end)
+
+    async def _look(self, arrivals: Arrivals, question: Query, now: int) -> Batch:
+        """On from where the last look ended; and again at what lies before it, as long as that is not too much."""
+        if arrivals.look_from < arrivals.head and now - arrivals.head < LATE_NS:
+            limit = READ_LINES + arrivals.looked_at_again
+            batch = await self._fetch(batches.forward, question, arrivals.look_from, now, limit, is_kept=True)
+            if not batch.is_cut:
+                return arrivals.add(batch)
+        return arrivals.add(await self._from(question, arrivals.head, now))
+
+    async def _from(self, question: Query, start: int, end: int) -> Batch:
+        """The oldest lines of a span of any length."""
+
+        async def ask(span: int) -> Batch:
+            until = min(end, start + span)
+            return await self._fetch(batches.forward, question, start, until, READ_LINES, is_kept=True)
+
+        return (await spanned(ask, LONGEST))[0]
+
+    async def _fetch(
+        self, way: Fetch, question: Query, start: int, end: int, limit: int, *, is_kept: bool = False
+    ) -> Batch:
+        selectors = await self._scope.of(question, start, end, is_kept=is_kept)
+        return await way(self._asking, selectors, start, end, limit)
+
+    async def _followed(self, question: Query, now: int) -> Arrivals | None:
+        """Somebody reads along: what a search shows, and what is told after it, must be one."""
+        arrivals = self._known.get(question)
+        if arrivals is None or not 0 <= now - arrivals.head < LATE_NS:
+            return None
+        async with arrivals.lock:
+            if now - arrivals.head >= _ACTIVE_NS:
+                await self._look(arrivals, question, now)
+        return arrivals if now - arrivals.head < _ACTIVE_NS else None
+
+    # -- around a line
+
+    async def _neighbours(self, question: Query, at: int, count: int, *, is_older: bool) -> Sequence[Entry]:
+        way, found = batches.backward if is_older else batches.forward, tuple[Entry, ...]()
+        for reach in _AROUND if count > 0 else ():
+            start, end = (max(0, at - reach), at) if is_older else (at, min(at + reach, time.time_ns()))
+            if start >= end:
+                break
+            batch = await self._fetch(way, question, start, end, count + 1)
+            if batch.is_cut and len(batch.entries) < count:  # the moment that it was cut in was left out
+                batch = await self._fetch(way, question, start, end, self._asking.most)
+            found = tuple(batch.entries)
+            if batch.is_cut or len(found) >= count:
+                break
+        return found
+
+
+def _place(text: str) -> Place:
+    place = Place.parse(text)
+    if place is None:
+        raise Missing(_UNKNOWN)
+    return place

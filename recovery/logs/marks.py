@@ -1,0 +1,164 @@
+"""How far a reader of shipped lines has come, server by server, behind the short text that names it.
+
+The text alone is enough to go on from (places.py), also in another process. Who reads on in this one is remembered with
+the very ids he has had: so he loses nothing either when the clock of the store is set back and ids with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from recovery.logs.base import Gap
+from recovery.logs.places import NEVER, Id, Spot, last_of, mark_of, previous
+from recovery.logs.shipped import SERVERS_LIMIT, Head, Newer, Stream, shown
+
+KEPT = 256  # readers and the last steps of each; a reader that is forgotten goes on from its text
+AHEAD_MS = 1000  # an entry so far in the store's future is of before its clock was set back: no use to wait for it
+LOOK_MS = 5000  # a place so old: may its stream have been cut behind it? None is cut sooner
+FORGOTTEN_MS = 7 * 24 * 3600 * 1000  # whoever shipped within it is never taken off the list while its store lives
+KEPT_MS = 30 * 60 * 1000  # what was shipped so long before a place that is so old is there: an hour is always kept
+_NAMED = 5  # servers that a gap names
+_LATELY = "-"  # in a text: something had been shipped lately
+_MORE = "~"  # there is more to the place than the text says
+
+CLOCK = Gap("The clock of the state store went back: lines of this time may be missing.")
+EMPTIED = Gap("The state store was emptied: lines that were not read yet are lost.")
+UNKNOWN = Gap("This place is unknown: going on from now.")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """`ids`: the last entry of each server that was had whole. `spot`: the same in one order, as the text says it."""
+
+    spot: Spot
+    ids: Mapping[bytes, Id] = field(default_factory=dict)
+    servers: Mapping[bytes, int] = field(default_factory=dict)
+    now: int = 0  # the store's clock when it was made; 0: of a text, which nobody here has made
+    is_part: bool = False  # and the text does not say it all
+    is_lately: bool = False  # but it does say that something had been shipped lately
+
+    def after(self, server: bytes) -> Id:
+        """A server that was not there is new, with all that it ever shipped; but in a list that is cut who knows."""
+        if server in self.ids:
+            return self.ids[server]
+        is_told = self.is_text or len(self.servers) >= SERVERS_LIMIT
+        return self.spot.whole(mark_of(server)) if is_told else NEVER
+
+    @property
+    def is_text(self) -> bool:
+        return not self.now
+
+    def is_old(self, now: int) -> bool:
+        return now - self.spot.ms > LOOK_MS
+
+    @property
+    def is_plain(self) -> bool:
+        """The text says it all: no id lies in the future of the store's clock."""
+        return self.spot.ms <= self.now and all(ms < self.now for ms, _ in self.ids.values())
+
+
+class Marks:
+    """Those of the last readers, by their text and by whom they read."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, frozenset[str] | None], Mark] = OrderedDict()
+        self._own = secrets.token_hex(4)
+        self._turn = 0
+
+    def get(self, text: str, names: frozenset[str] | None) -> Mark | None:
+        """None when the text is no place at all."""
+        if known := self._kept.get((text, names)):
+            return known
+        spot = Spot.parse(text)
+        return Mark(spot, is_part=_MORE in text, is_lately=bool(spot.mark) or _LATELY in text) if spot else None
+
+    def keep(self, mark: Mark, names: frozenset[str] | None) -> str:
+        """Its text. One that says not all is made so that no other mark, here or elsewhere, has the same."""
+        text = str(mark.spot)
+        if not mark.spot.mark and any(ms > mark.now - KEPT_MS for ms, _ in mark.ids.values()):
+            text += _LATELY
+        if not mark.is_plain:
+            self._turn += 1
+            text = f"{text}{_MORE}{self._own}{self._turn}"
+        self._kept[text, names] = mark
+        self._kept.move_to_end((text, names))
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return text
+
+
+def at(head: Head) -> Mark:
+    """Behind all that is settled at this moment."""
+    ids = {server: _settled(head.streams.get(server), head.now) for server in head.servers}
+    return Mark(Spot(head.now), ids, head.servers, head.now)
+
+
+def found(mark: Mark, head: Head) -> tuple[Mark, Gap | None]:
+    """The mark of a reader who comes back, with what was lost meanwhile: said once, and passed over.
+
+    Of a text alone it becomes whole. There `min`: an id that the store has given, not one that its clock stands for.
+    """
+    gap = emptied(mark, head)
+    if mark.is_text:
+        if mark.is_part or mark.spot.ms > head.now:
+            return at(head), CLOCK
+        ends = {server: stream.last for server, stream in head.streams.items()}
+        ids = {server: min(mark.after(server), ends.get(server, NEVER)) for server in head.servers}
+        mark = Mark(mark.spot, ids, head.servers, head.now)
+    cut = {server: stream for server, stream in head.streams.items() if _is_cut(stream, mark.after(server))}
+    behind = {server: previous(stream.first) if stream.first else stream.last for server, stream in cut.items()}
+    return replace(mark, ids={**mark.ids, **behind}), gap or (_dropped(cut) if cut else None)
+
+
+def moved(mark: Mark, newer: Newer, had: Mapping[bytes, Id], spot: Spot | None) -> Mark:
+    """After some of what came: `had` of each server, up to `spot`. None: there is nothing more for now."""
+    ids = {server: had.get(server, mark.after(server)) for server in newer.servers}
+    highest = max((ms + 1 for ms, _ in had.values()), default=0)
+    place = spot or Spot(max(newer.now, mark.spot.ms, highest))
+    return Mark(place, ids, newer.servers, newer.now)
+
+
+def emptied(mark: Mark, seen: Head) -> Gap | None:
+    """Servers leave the list days after they shipped last. One that is gone before went with the whole store.
+
+    A text does not say who they were; but of what was shipped lately something must have been left.
+    """
+    if mark.is_text:
+        is_left = not mark.is_lately or seen.now - mark.spot.ms > KEPT_MS or _is_older(seen, mark.spot.ms)
+        return None if is_left else EMPTIED
+    gone = (at for server, at in mark.servers.items() if server not in seen.servers)
+    return EMPTIED if any(seen.now - at < FORGOTTEN_MS for at in gone) else None
+
+
+def _is_older(seen: Head, ms: int) -> bool:
+    """Whether anything is there that came before this moment."""
+    return any(at < ms for at in seen.servers.values()) or any(
+        stream.added > stream.length or (stream.first is not None and stream.first[0] <= ms)
+        for stream in seen.streams.values()
+    )
+
+
+def _dropped(cut: Mapping[bytes, Stream]) -> Gap:
+    """How many lines went nobody knows: entries hold many."""
+    names = sorted(map(shown, cut))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    named = ", ".join(names[:_NAMED]) + more
+    return Gap(f"The oldest lines of {named} were dropped to make room before they were read here.")
+
+
+def _is_cut(stream: Stream, after: Id) -> bool:
+    if stream.first is None:
+        return stream.last > after
+    return previous(stream.first) > after and stream.added > stream.length
+
+
+def _settled(stream: Stream | None, now: int) -> Id:
+    """The last id that no other can come to lie before, in any stream."""
+    if stream is None:
+        return NEVER
+    if stream.last[0] > now + AHEAD_MS:
+        return stream.last
+    return min(stream.last, last_of(now - 1))

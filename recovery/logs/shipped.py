@@ -1,0 +1,274 @@
+"""What lies in the state store of the lines that monitors ship: one stream of parcels a server, read over one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+import redis
+import redis.asyncio
+
+from recovery.connections import faults, state
+from recovery.domain import refs
+from recovery.errors import NotReady
+from recovery.logs.places import Id, mark_of, parse_id, printed
+
+SERVERS_LIMIT = 500  # as many as the page of servers shows; those beyond shipped longest ago
+COUNT_LIMIT = 1 << 20  # lines that an entry may say it has
+LABELS_LIMIT = 32  # labels of a set that are looked at
+VALUE_LIMIT = 300  # characters of a name or a value
+_TURNS = 10  # a server may begin to ship between two questions; ten in a row do not
+
+
+class Entry(NamedTuple):
+    """A parcel as it lies there, still folded. A tuple, because a search may pass over a million of them."""
+
+    order: tuple[Id, str]  # its id and the mark of its server
+    server: bytes
+    labels: Mapping[str, str]
+    size: int  # lines, as it says
+    first: int
+    last: int
+    body: bytes
+
+    @property
+    def id(self) -> Id:
+        return self.order[0]
+
+    @property
+    def mark(self) -> str:
+        return self.order[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What the store says of a server's stream. Without entries `first` is None."""
+
+    first: Id | None
+    last: Id
+    length: int
+    added: int  # ever
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One moment: the store's clock (ms), who ships (and when each last did), and how far each has come."""
+
+    now: int
+    servers: Mapping[bytes, int]
+    streams: Mapping[bytes, Stream]
+
+
+@dataclass(frozen=True, slots=True)
+class Newer(Head):
+    """What came after some points, in order; of a server in `cut` there is more behind its last one."""
+
+    entries: Mapping[bytes, Sequence[Entry]]
+    cut: frozenset[bytes]
+
+
+class Shipped:
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._known: Mapping[bytes, int] = {}
+
+    async def servers(self) -> Mapping[bytes, int]:
+        """Who ships, or did in the last days, and when each last did (ms)."""
+        with self._asked():
+            rows = await cast(
+                "Any", self._client.zrange(state.SHIPPING, 0, SERVERS_LIMIT - 1, desc=True, withscores=True)
+            )
+        self._known = _servers(rows)
+        return self._known
+
+    async def head(self, names: frozenset[str] | None) -> Head:
+        def each(pipeline: Any, servers: Sequence[bytes]) -> None:
+            for server in servers:
+                pipeline.xinfo_stream(_key(server))
+
+        now, servers, replies = await self._at_once(names, each)
+        return Head(now, servers, _streams(servers, replies))
+
+    async def newer(
+        self, names: frozenset[str] | None, after: Callable[[bytes], Id], count: int, *, with_streams: bool
+    ) -> Newer:
+        """`after` says of any server from where on. About `count` of all servers. Streams cost some bytes more."""
+        each_count = 1
+
+        def each(pipeline: Any, servers: Sequence[bytes]) -> None:
+            nonlocal each_count
+            if servers:
+                each_count = share(count, len(servers))
+                pipeline.xread({_key(server): printed(after(server)) for server in servers}, count=each_count)
+            for server in servers if with_streams else ():
+                pipeline.xinfo_stream(_key(server))
+
+        now, servers, replies = await self._at_once(names, each)
+        found = dict(_sound(replies[0])) if replies else {}
+        entries = {server: entries_of(server, found.get(_key(server), ())) for server in servers}
+        cut = frozenset(server for server in servers if len(entries[server]) >= each_count)
+        return Newer(now, servers, _streams(servers, replies[1:]), entries, cut)
+
+    async def older(self, asked: Mapping[bytes, Id], oldest: int, count: int) -> dict[bytes, Sequence[Entry]]:
+        """Of each server the newest up to an id, newest first, none from before `oldest` (ms)."""
+        with self._asked():
+            pipeline = self._client.pipeline(transaction=False)
+            for server, id in asked.items():
+                pipeline.xrevrange(_key(server), printed(id), oldest, count)
+            replies = await pipeline.execute()
+        return {server: entries_of(server, rows) for server, rows in zip(asked, replies, strict=True)}
+
+    async def entry(self, server: bytes, id: Id) -> Entry | None:
+        with self._asked():
+            rows = cast("Any", await self._client.xrange(_key(server), printed(id), printed(id)))
+        return next(iter(entries_of(server, rows)), None)
+
+    async def label_sets(self, limit: int) -> tuple[list[tuple[Mapping[str, str], int]], bool]:
+        """The sets of labels of all servers, each with when (ms) a line last had it; whether some are left out."""
+        servers = list(await self.servers())
+        found: list[tuple[Mapping[str, str], int]] = []
+        with self._asked():
+            for server in servers:
+                key, cursor = state.log_labels(refs.text(server)), 0
+                while len(found) < limit:
+                    cursor, sets = cast("Any", await self._client.hscan(key, cursor, count=1000))
+                    found += [(labels_of(server, raw), _whole(at)) for raw, at in sets.items()]
+                    if not cursor:
+                        break
+        return found[:limit], len(found) >= limit
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Around questions. redis-py sends with `wait_for`, which in Python 3.11 may forget that a task was ended."""
+        with faults.guarded(self._client):
+            yield
+        task = asyncio.current_task()
+        if task and task.cancelling():
+            raise asyncio.CancelledError
+
+    async def _at_once(
+        self, names: frozenset[str] | None, ask: Callable[[Any, Sequence[bytes]], None]
+    ) -> tuple[int, Mapping[bytes, int], list[Any]]:
+        """The replies to what is asked of all chosen servers, at one moment that is known.
+
+        Who is asked must be who ships: a server that began in between would be passed over for ever. So the list is
+        read together with the rest, and when it is another than was asked, all is asked again.
+        """
+        servers = chosen(self._known, names)
+        for _ in range(_TURNS):
+            with self._asked():
+                pipeline = self._client.pipeline(transaction=True)
+                pipeline.time()
+                pipeline.zrange(state.SHIPPING, 0, SERVERS_LIMIT - 1, desc=True, withscores=True)
+                ask(pipeline, list(servers))
+                clock, rows, *replies = [_answer(one) for one in await pipeline.execute(raise_on_error=False)]
+            self._known = _servers(rows)
+            found = chosen(self._known, names)
+            if found.keys() == servers.keys():
+                return clock[0] * 1000 + clock[1] // 1000, servers, replies
+            servers = found
+        raise NotReady(faults.target_of(self._client), "servers come and go faster than their list can be read")
+
+
+def share(count: int, servers: int) -> int:
+    """Entries to ask of each, so that there are about so many of all."""
+    return max(1, count // servers)
+
+
+def chosen(servers: Mapping[bytes, int], names: frozenset[str] | None) -> Mapping[bytes, int]:
+    if names is None:
+        return servers
+    return {server: at for server, at in servers.items() if shown(server) in names}
+
+
+def shown(server: bytes) -> str:
+    """Its name as the value of a label."""
+    return _clean(refs.text(server))
+
+
+def entries_of(server: bytes, rows: Iterable[tuple[bytes, Mapping[bytes, bytes] | None]]) -> Sequence[Entry]:
+    mark = mark_of(server)
+    return [_entry(server, mark, id, fields or {}) for id, fields in rows if id]
+
+
+@lru_cache(maxsize=4096)
+def labels_of(server: bytes, raw: bytes) -> Mapping[str, str]:
+    """A set of labels, the same object for the same set. Its server is the one that shipped it, whatever it says."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        found = {}
+    pairs = list(found.items())[:LABELS_LIMIT] if isinstance(found, dict) else []
+    kept = {_clean(name): _clean(value) for name, value in pairs if isinstance(value, str)}
+    return MappingProxyType(kept | {"server": shown(server)})
+
+
+def _key(server: bytes) -> bytes:
+    return state.logs(refs.text(server))
+
+
+def _entry(server: bytes, mark: str, id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+    """What lacks a field is kept with an empty body: it cannot be unfolded, and that is said (judging.py)."""
+    read = fields.get
+    return Entry(
+        (parse_id(id), mark),
+        server,
+        labels_of(server, read(b"labels", b"{}")),
+        max(0, min(_whole(read(b"count")), COUNT_LIMIT)),
+        _whole(read(b"first")),
+        _whole(read(b"last"), 1 << 63),
+        read(b"body", b""),
+    )
+
+
+def _streams(servers: Iterable[bytes], replies: Iterable[Any]) -> Mapping[bytes, Stream]:
+    found = ((server, _stream(reply)) for server, reply in zip(servers, replies, strict=False))
+    return {server: stream for server, stream in found if stream}
+
+
+def _stream(reply: Any) -> Stream | None:
+    if reply is None:
+        return None
+    first = reply.get("first-entry")
+    length, added = int(reply["length"]), reply.get("entries-added")
+    return Stream(
+        first=parse_id(first[0]) if first else None,
+        last=parse_id(reply["last-generated-id"]),
+        length=length,
+        added=length if added is None else int(added),  # Redis before 7 does not count them
+    )
+
+
+def _answer(reply: Any) -> Any:
+    """A stream that is not there (all of it expired) is None; any other refusal is raised."""
+    if isinstance(reply, redis.ResponseError) and "no such key" in str(reply):
+        return None
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _sound(reply: Any) -> Iterable[tuple[bytes, Any]]:
+    return ((key, rows) for key, rows in reply or ())
+
+
+def _servers(rows: Iterable[tuple[bytes, float]]) -> Mapping[bytes, int]:
+    return {name: int(at) for name, at in rows}
+
+
+def _whole(raw: bytes | None, otherwise: int = 0) -> int:
+    try:
+        return otherwise if raw is None else int(raw)
+    except ValueError:
+        return otherwise
+
+
+def _clean(text: str) -> str:
+    """As a person may see it. Half of a surrogate pair is legal in JSON and nowhere else."""
+    return refs.shown(text[:VALUE_LIMIT].encode("utf-8", "surrogateescape").decode("utf-8", "replace"))

@@ -1,0 +1,25 @@
+"""The sources of a configuration, made for one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from redis.asyncio import Redis
+
+from recovery.config import Config
+from recovery.config.logs import FILES, LOKI, STREAM, LogSource
+from recovery.logs.base import Source
+from recovery.logs.files import FilesSource
+from recovery.logs.loki import LokiSource
+from recovery.logs.stream import StreamSource
+
+_KINDS: Mapping[str, Callable[[LogSource, Redis], Source]] = {
+    STREAM: StreamSource,
+    LOKI: lambda spec, _: LokiSource(spec),
+    FILES: lambda spec, _: FilesSource(spec),
+}
+
+
+def opened(config: Config, client: Redis) -> Mapping[str, Source]:
+    """By their names, in the order of the configuration. Nothing is connected yet; each is ended with `close`."""
+    return {spec.name: _KINDS[spec.kind](spec, client) for spec in config.logs}

@@ -1,0 +1,192 @@
+"""The source `servers`: the lines that monitors ship into the state store, one capped stream a server.
+
+All streams are read as one (places.py says in which order), so one place stands for all servers, also for those that
+begin to ship later. Nothing is written, and unfolding and judging is done in threads: the loop goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import redis.asyncio
+
+from recovery.config.logs import LogSource
+from recovery.domain.lines import Query
+from recovery.errors import Missing
+from recovery.logs import backwards, marks
+from recovery.logs.base import Gap, Labels, Page
+from recovery.logs.forwards import in_order
+from recovery.logs.judging import Judge, Judged, Patience, Wanted
+from recovery.logs.marks import Mark
+from recovery.logs.places import Spot, mark_of
+from recovery.logs.shipped import Newer, Shipped
+
+SEARCH_S = 0.8  # of work for one page of a search: with the ways to and fro it comes within a second
+READ_S = 1.0
+PACE_S = 0.2  # as the monitors fill their parcels
+SEARCHERS = 2  # threads: the machine has more to do than to search
+READERS = 1  # and one of their own for those who wait for what comes
+SETS_LIMIT = 10_000  # sets of labels that are looked at
+NAMES_LIMIT = 64
+VALUES_LIMIT = 1000  # of one name: more than a page can offer
+ENTRIES = (8, 64)  # asked for at once by a reader, beginning with few: a thousand lines may lie in one
+_NS = 1_000_000  # in a millisecond
+
+Names = frozenset[str] | None  # of servers; None: all
+
+
+class StreamSource:
+    def __init__(self, spec: LogSource, client: redis.asyncio.Redis) -> None:
+        self.name = spec.name
+        self.label = spec.label
+        self.server_label = spec.server_label
+        self.pace = PACE_S
+        self._shipped = Shipped(client)
+        self._marks = marks.Marks()
+        self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix=f"search-{spec.name}")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"read-{spec.name}")
+
+    async def labels(self, start: int, end: int) -> Labels:
+        """Of lines that came since `start`: when the first one with a set came is not known, so `end` cuts nothing."""
+        sets, is_cut = await self._shipped.label_sets(SETS_LIMIT)
+        found: dict[str, set[str]] = {}
+        pairs = (pair for labels, last in sets if last * _NS >= start for pair in labels.items())
+        for name, value in pairs:
+            values = found.get(name, set())
+            if len(found) - (name in found) >= NAMES_LIMIT or len(values) - (value in values) >= VALUES_LIMIT:
+                is_cut = True
+            else:
+                found.setdefault(name, values).add(value)
+        return Labels({name: sorted(found[name]) for name in sorted(found)}, is_cut)
+
+    def tap(self, query: Query) -> Query:
+        """Readers of the same servers share what is read of them."""
+        return Query(labels=tuple(pair for pair in query.labels if pair[0] == self.server_label))
+
+    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+        names, wanted = self._names(query), Wanted(query, limit, Patience(SEARCH_S))
+        spot = Spot.parse(before)
+        if before and spot is None:
+            raise Missing("This place in the logs is unknown.")
+        mark = marks.at(await self._shipped.head(names))
+        return await self._searched(mark, spot, wanted, before or self._marks.keep(mark, names))
+
+    async def read(self, query: Query, *, after: str, limit: int = 1000) -> Page:
+        names = self._names(query)
+        mark = self._marks.get(after, names) if after else None
+        if mark is None:
+            mark = marks.at(await self._shipped.head(names))
+            return Page(after=self._marks.keep(mark, names), gap=marks.UNKNOWN if after else None, is_end=True)
+        return await self._read(mark, names, Wanted(query, limit, Patience(READ_S)))
+
+    async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
+        query = Query(labels=query.labels)
+        spot, names = Spot.parse(id), self._names(query)
+        if spot is None or not await self._is_there(spot):
+            raise Missing("This line is not kept any more.")
+        mark = marks.at(await self._shipped.head(names))
+        older = await self._searched(mark, spot, Wanted(query, lines + 1, Patience(SEARCH_S)), "")
+        newer = await self._read(Mark(spot), names, Wanted(query, lines, Patience(SEARCH_S)))
+        looked_at = older.looked_at + newer.looked_at
+        gap = _both(older.gap, newer.gap)
+        return Page((*older.lines, *newer.lines), older.before, newer.after, gap, newer.is_end, looked_at)
+
+    async def close(self) -> None:
+        """Whatever still works in a thread ends by itself: its time is short."""
+        for threads in (self._searchers, self._readers):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def _names(self, query: Query) -> Names:
+        """The servers that a query asks for."""
+        asked = [values for name, values in query.labels if name == self.server_label]
+        return frozenset.intersection(*asked) if asked else None
+
+    async def _is_there(self, spot: Spot) -> bool:
+        """Whether the line that a place lies behind still is."""
+        servers = await self._shipped.servers()
+        server = next((server for server in servers if mark_of(server) == spot.mark), None)
+        entry = await self._shipped.entry(server, spot.entry) if server else None
+        return entry is not None and (0 < spot.taken <= entry.size)
+
+    async def _searched(self, mark: Mark, spot: Spot | None, wanted: Wanted, after: str) -> Page:
+        """At least one entry is looked at each time: who asks again gets on."""
+        walk = backwards.of(self._shipped, wanted.query, mark.ids, spot)
+        found = Judged(spot=spot)
+        while entries := await walk.some():
+            judge = Judge(wanted, len(found.lines))
+            found.add(await _judged(self._searchers, wanted, partial(judge.backwards, entries, found.spot)))
+            if len(found.lines) >= wanted.limit or wanted.patience.is_over:
+                break
+        is_end = not entries
+        return Page(
+            lines=found.lines[::-1],
+            before="" if is_end or found.spot is None else str(found.spot),
+            after=after,
+            gap=_unreadable(found),
+            is_end=is_end,
+            looked_at=found.looked_at,
+            reached=_reached(found.spot, wanted.query),
+        )
+
+    async def _read(self, mark: Mark, names: Names, wanted: Wanted) -> Page:
+        """Bit by bit, until there are lines enough, or time is over. What was lost is said before what is behind it."""
+        found, gap, is_end = Judged(), None, False
+        few, most = ENTRIES
+        while not is_end and len(found.lines) < wanted.limit:
+            newer = await self._newer(mark, names, few)
+            whole, lost = marks.found(mark, newer)
+            if lost and found.lines:
+                break
+            gap = gap or lost
+            if lost is marks.CLOCK:
+                mark, is_end = whole, True
+                break
+            entries, judge = in_order(newer), Judge(wanted, len(found.lines))
+            judged = await _judged(self._readers, wanted, partial(judge.forwards, entries, whole.spot))
+            found.add(judged)
+            is_end = judged.entries == len(entries) and not (newer.cut and entries)
+            had = {entry.server: entry.id for entry in entries[: judged.entries]}
+            mark = marks.moved(whole, newer, had, None if is_end else judged.spot)
+            if wanted.patience.is_over:
+                break
+            few = min(few * 4, most)
+        after = self._marks.keep(mark, names)
+        return Page(found.lines, "", after, _both(gap, _unreadable(found)), is_end, found.looked_at)
+
+    async def _newer(self, mark: Mark, names: Names, count: int) -> Newer:
+        """With the streams as they are at the same moment, when they may have been cut behind the place."""
+        with_streams = mark.is_text or mark.is_old(mark.now)
+        newer = await self._shipped.newer(names, mark.after, count, with_streams=with_streams)
+        if with_streams or not mark.is_old(newer.now):
+            return newer
+        return await self._shipped.newer(names, mark.after, count, with_streams=True)
+
+
+async def _judged(threads: ThreadPoolExecutor, wanted: Wanted, work: Callable[[], Judged]) -> Judged:
+    """In a thread, which goes on to no purpose when nobody waits any more: it is told."""
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+    except asyncio.CancelledError:
+        wanted.patience.end()
+        raise
+
+
+def _reached(spot: Spot | None, query: Query) -> int | None:
+    if spot is None:
+        return None
+    return query.start if backwards.is_late(spot, query) else spot.ms * _NS
+
+
+def _unreadable(judged: Judged) -> Gap | None:
+    return Gap("Lines that were shipped cannot be unfolded.", judged.unreadable) if judged.unreadable else None
+
+
+def _both(one: Gap | None, other: Gap | None) -> Gap | None:
+    """How many lines are known to be lost is told for both, when it is known of both."""
+    if one is None or other is None:
+        return one or other
+    count = None if one.count is None or other.count is None else one.count + other.count
+    return Gap(f"{one.reason} {other.reason}", count)

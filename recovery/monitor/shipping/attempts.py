@@ -1,0 +1,28 @@
+"""When to try the store again: after a pause that grows, each server at a moment of its own."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds
+
+
+@dataclass(slots=True)
+class Attempts:
+    pause: float = 0.0
+    try_at: float = 0.0
+    told: str = ""  # why the last one failed; "" when it did not
+
+    def failed(self, reason: str, now: float) -> bool:
+        """Whether it is a reason that was not told yet."""
+        self.pause = min(max(SHORTEST_PAUSE, self.pause * 2), LONGEST_PAUSE)
+        self.try_at = now + self.pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads, guards nothing
+        is_new, self.told = not self.told, reason
+        return is_new
+
+    def succeeded(self) -> bool:
+        """Whether it had failed before."""
+        is_back = bool(self.told)
+        self.pause, self.try_at, self.told = 0.0, 0.0, ""
+        return is_back

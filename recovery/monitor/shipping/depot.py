@@ -1,0 +1,162 @@
+"""Where lines are brought: the state store. They and how far the files are shipped are written together, or not at all.
+
+Whoever writes says from which turn on. A write that a hung store carries out late, and a second monitor under our name,
+have made another turn meanwhile: then nothing is written, and what the store knows has to be read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import redis
+
+from recovery.connections import state
+from recovery.connections.faults import guarded
+from recovery.domain.refs import raw, text
+from recovery.monitor.shipping.journal import KEY as JOURNAL
+from recovery.monitor.shipping.packing import Packed
+from recovery.monitor.shipping.places import Place
+from recovery.monitor.shipping.stock import Stock
+
+LABEL_SETS = 10_000  # as many as there are files that can be followed
+OFFSETS_MS = 8 * 86_400_000  # a monitor that is stopped over a weekend goes on where it was
+FORGOTTEN_MS = 31 * 86_400_000  # longer than lines are kept anywhere
+_DIGITS = 18
+# Fields of the offsets that are none: a file's has colons.
+_TURN, _PATTERNS, _STOCK = b"turn", b"patterns", b"stock"
+
+
+class Overtaken(Exception):
+    """Somebody else wrote since we read: nothing was written now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store knows of this server's files and journal, and its time in ms."""
+
+    now: int
+    places: Mapping[str, Place]
+    journal: str
+    patterns: frozenset[str]
+
+
+class Depot:
+    """Raises StoreError, after which nobody knows what was written before `known` is asked."""
+
+    def __init__(self, store: redis.Redis, server: str, keep_bytes: int, keep_ms: int) -> None:
+        self._store, self._server = store, server
+        self._keep = keep_bytes, keep_ms
+        self._logs, self._labels, self._offsets = (
+            of(server) for of in (state.logs, state.log_labels, state.log_offsets)
+        )
+        self._turn = 0
+        self._stock = Stock(*self._keep)
+        self._sets: dict[bytes, int] = {}  # of labels, and when one last came; the one that came last is last
+
+    def known(self) -> Known:
+        with guarded(self._store), self._store.pipeline(transaction=True) as pipeline:
+            pipeline.time()
+            pipeline.hgetall(self._offsets)
+            pipeline.hgetall(self._labels)
+            pipeline.xlen(self._logs)  # refuses what is no stream, before a place is written without its lines
+            (seconds, micros), fields, labels, _ = cast("Any", pipeline.execute())
+        self._turn = _whole(fields.pop(_TURN, b""))
+        self._stock = Stock(*self._keep, fields.pop(_STOCK, b""))
+        self._sets = dict(sorted(((key, _whole(at)) for key, at in labels.items()), key=lambda one: one[1]))
+        patterns, journal = fields.pop(_PATTERNS, b""), fields.pop(raw(JOURNAL), b"")
+        places = {text(key): Place.decode(text(value)) for key, value in fields.items() if key.count(b":") == 2}
+        return Known(
+            now=seconds * 1000 + micros // 1000,
+            places={key: place for key, place in places.items() if place is not None},
+            journal=text(journal),
+            patterns=_patterns(patterns),
+        )
+
+    def bring(self, parcels: Sequence[Packed], places: Mapping[str, str], gone: Sequence[str], now: int) -> None:
+        """Lines, how far that takes us, and what is not followed any more. `now` is the store's time in ms, about.
+
+        Three ways to and fro and as many commands as there are parcels. Raises Overtaken.
+        """
+        with guarded(self._store), self._store.pipeline(transaction=True) as pipeline:
+            pipeline.watch(self._offsets)  # type: ignore[no-untyped-call] # redis-py's own
+            if _whole(cast("Any", pipeline.hget(self._offsets, cast("Any", _TURN)))) != self._turn:
+                raise Overtaken
+            pipeline.multi()
+            self._write(pipeline, parcels, places, gone, now)
+            try:
+                replies = pipeline.execute()
+            except redis.WatchError as error:
+                if isinstance(error.__context__, redis.ConnectionError | redis.TimeoutError):
+                    raise error.__context__ from None  # redis-py makes a lost connection look like the other
+                raise Overtaken from error
+            except redis.ResponseError as error:
+                error.args = (_refusal(error),)
+                raise
+        self._turn += 1
+        if parcels:
+            self._stock.wrote(replies[len(parcels) - 1])
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _write(
+        self, pipeline: Any, parcels: Sequence[Packed], places: Mapping[str, str], gone: Sequence[str], now: int
+    ) -> None:
+        for parcel in parcels:
+            pipeline.xadd(self._logs, parcel.fields)
+            self._stock.add(parcel.size)
+        pipeline.xtrim(self._logs, minid=self._stock.first(now), approximate=False)
+        if gone:
+            pipeline.hdel(self._offsets, *gone)
+        own = {_TURN: self._turn + 1, _STOCK: self._stock.encode()}
+        pipeline.hset(self._offsets, mapping=cast("Any", {**places, **own}))
+        pipeline.pexpire(self._offsets, max(self._keep[1], OFFSETS_MS))
+        self._label(pipeline, parcels, now)
+        pipeline.zadd(state.SHIPPING, {raw(self._server): now})
+        pipeline.zremrangebyscore(state.SHIPPING, "-inf", now - FORGOTTEN_MS)
+
+    def _label(self, pipeline: Any, parcels: Sequence[Packed], now: int) -> None:
+        """The sets that came, and off with those of which no line is left."""
+        came = dict.fromkeys((raw(parcel.labels) for parcel in parcels), now)
+        for labels in came:
+            self._sets.pop(labels, None)
+        self._sets.update(came)
+        if over := list(self._over(now)):
+            for labels in over:
+                del self._sets[labels]
+            pipeline.hdel(self._labels, *over)
+        if came:
+            pipeline.hset(self._labels, mapping=came)
+            pipeline.pexpire(self._labels, self._keep[1])
+            pipeline.pexpire(self._logs, self._keep[1])
+
+    def _over(self, now: int) -> Iterable[bytes]:
+        too_many = len(self._sets) - LABEL_SETS
+        for number, (labels, at) in enumerate(self._sets.items()):
+            if number >= too_many and at >= now - self._keep[1]:
+                return
+            yield labels
+
+
+def written(patterns: Iterable[str]) -> Mapping[str, str]:
+    """The patterns that are followed, as a place of their own."""
+    return {text(_PATTERNS): json.dumps(sorted(patterns))}
+
+
+def _refusal(error: redis.ResponseError) -> str:
+    """What the store said. Before it redis-py puts the command, and with it what somebody wrote to his log."""
+    return str(error).rpartition("of pipeline caused error: ")[2]
+
+
+def _patterns(read: bytes) -> frozenset[str]:
+    try:
+        return frozenset(one for one in json.loads(read) if isinstance(one, str))
+    except (ValueError, TypeError):
+        return frozenset()
+
+
+def _whole(read: bytes | None) -> int:
+    return int(read) if read and read.isdigit() and len(read) <= _DIGITS else 0

@@ -1,0 +1,74 @@
+"""One entry of systemd's journal, as journalctl writes it in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.domain import levels
+from recovery.domain.lines import Level
+
+_MANAGER = "init.scope"  # systemd itself, which speaks of other units
+_USUAL = 6  # the priority of all that a program prints: it says nothing of the line
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    cursor: str
+    at: int | None  # ns
+    unit: str
+    level: Level | None
+    lines: tuple[bytes, ...]
+
+
+def parsed(written: bytes) -> Entry | None:
+    """None for what is no entry."""
+    try:
+        read = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(read, dict):
+        return None
+    at = _number(read.get("__REALTIME_TIMESTAMP"))
+    lines = tuple(_lines(read.get("MESSAGE")))
+    return Entry(_text(read.get("__CURSOR")), None if at is None else at * 1000, _unit(read), _level(read), lines)
+
+
+def _unit(read: Mapping[str, Any]) -> str:
+    unit = _text(read.get("_SYSTEMD_UNIT"))
+    return (_text(read.get("UNIT")) if unit == _MANAGER else "") or unit or "none"
+
+
+def _level(read: Mapping[str, Any]) -> Level | None:
+    priority = _number(read.get("PRIORITY"))
+    return None if priority is None or priority == _USUAL else levels.of_priority(priority)
+
+
+def _lines(message: object) -> Iterable[bytes]:
+    """A message is text, numbers of bytes where it is no text, null where it is too long, or a list of such."""
+    match message:
+        case str():
+            return message.encode("utf-8", "replace").split(b"\n")
+        case [int(), *_]:
+            return _bytes(message).split(b"\n")
+        case [*several]:
+            return (line for one in several if not isinstance(one, int) for line in _lines(one))
+    return ()
+
+
+def _bytes(numbers: Iterable[object]) -> bytes:
+    return bytes(number for number in numbers if isinstance(number, int) and 0 <= number < 256)
+
+
+def _text(value: object) -> str:
+    """A field that stands there twice is a list: its first one counts."""
+    if isinstance(value, list):
+        value = value[0] if value else ""
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int | None:
+    text = _text(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None

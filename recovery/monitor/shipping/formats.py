@@ -1,0 +1,161 @@
+"""What the lines of a file mean: text as it stands, or Docker's JSON around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Protocol
+
+from recovery.domain.moments import Clock, own
+from recovery.domain.parcels import Cut, Raw
+from recovery.monitor.shipping.reading import LINE, cut
+
+FILE, DOCKER = "file", "docker"
+_CONFIG_LIMIT = 4 << 20  # bytes of what Docker writes about a container
+_DETAILS = "config.v2.json"
+
+Labels = tuple[tuple[str, str], ...]
+Group = tuple[Labels, list[Raw]]
+
+
+class Format(Protocol):
+    """`clock` goes on from the moment of the line before; `back` is where lines that are not complete yet begin."""
+
+    clock: Clock
+    back: int | None
+    limit: int  # bytes of a line in the file
+
+    def take(self, lines: Sequence[bytes], start: int, now: int) -> list[Group]:
+        """`start` is where the first of them stands in the file."""
+
+    def rewind(self, shipped: int) -> None:
+        """Everything again from `back` on; what ended before this offset is shipped."""
+
+
+@dataclass(slots=True)
+class Plain:
+    labels: Labels
+    clock: Clock = field(default_factory=Clock)
+    back: int | None = None
+    limit: int = LINE
+
+    def take(self, lines: Sequence[bytes], start: int, now: int) -> list[Group]:
+        del start
+        read = self.clock.read
+        # A file with a hole at its beginning was truncated under a writer that went on where it was.
+        return [(self.labels, [(read(line, now), _bare(line)) for line in lines])]
+
+    def rewind(self, shipped: int) -> None:
+        del shipped
+        self.back = None
+
+
+def _size(line: bytes) -> int:
+    return len(line) + (line.left_out if isinstance(line, Cut) else 0)
+
+
+def _bare(line: bytes) -> bytes:
+    if line[-1:] == b"\r" and type(line) is bytes:
+        line = line[:-1]
+    return line.lstrip(b"\0") if line[:1] == b"\0" and type(line) is bytes else line
+
+
+@dataclass(slots=True)
+class Begun:
+    """A line of a container whose end is not there yet; `offset` is where its first part stands."""
+
+    offset: int
+    at: int | None
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, part: bytes) -> None:
+        kept = min(self.size, LINE)
+        self.size += len(part)
+        if kept < LINE:
+            self.parts.append(part[: LINE - kept])
+
+    def whole(self) -> bytes:
+        return cut(b"".join(self.parts), self.size)
+
+
+@dataclass(slots=True)
+class Docker:
+    """Lines like `{"log":"text\\n","stream":"stdout","time":"…Z"}`; a long one comes in several, all but the last
+    without its end, and those of two streams may be mixed.
+    """
+
+    labels: Labels
+    clock: Clock = field(default_factory=Clock)
+    back: int | None = None
+    limit: int = 6 * LINE  # as many bytes has a control character in JSON
+    _shipped: int = 0
+    _begun: dict[str, Begun] = field(default_factory=dict)
+
+    def take(self, lines: Sequence[bytes], start: int, now: int) -> list[Group]:
+        found: dict[str, list[Raw]] = {}
+        for line in lines:
+            self._one(line, start, now, found)
+            start += _size(line) + 1
+        self.back = min((one.offset for one in self._begun.values()), default=None)
+        return [((*self.labels, *((("stream", stream),) if stream else ())), raws) for stream, raws in found.items()]
+
+    def rewind(self, shipped: int) -> None:
+        self._shipped = shipped
+        self._begun.clear()
+        self.back = None
+
+    def _one(self, line: bytes, start: int, now: int, found: dict[str, list[Raw]]) -> None:
+        text, stream, at = _unfolded(line)
+        if not stream:
+            whole = cut(line, _size(line))
+        else:
+            begun = self._begun.setdefault(stream, Begun(start, at))
+            begun.add(text.removesuffix(b"\n"))
+            if not text.endswith(b"\n"):
+                return
+            del self._begun[stream]
+            whole, at = _bare(begun.whole()), begun.at
+        if start >= self._shipped:
+            found.setdefault(stream, []).append((self.clock.told(at, now), whole))
+
+
+def _unfolded(line: bytes) -> tuple[bytes, str, int | None]:
+    """Text, stream and moment. What is no JSON of Docker's is taken as it stands, with no stream."""
+    try:
+        read = json.loads(line)
+        text, stream = read["log"], str(read.get("stream", "stdout"))[:20]
+        return text.encode("utf-8", "surrogatepass"), stream, own(b'{"time":"%b"' % str(read.get("time")).encode())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return line, "", None
+
+
+def of(kind: str, path: str, server: str) -> Format:
+    """The format of a file of this kind, with the labels of all its lines."""
+    if kind == DOCKER:
+        return Docker((("server", server), ("source", DOCKER), *_container(PurePath(path).parent)))
+    return Plain((("server", server), ("source", FILE), ("file", shown(path))))
+
+
+def shown(path: str) -> str:
+    """A path may hold any bytes, a label is text."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _container(folder: PurePath) -> Labels:
+    details = _details(Path(folder, _DETAILS))
+    name, config = details.get("Name"), details.get("Config")
+    image = config.get("Image") if isinstance(config, dict) else None
+    named = name.lstrip("/") if isinstance(name, str) and name.strip("/") else shown(folder.name)[:12]
+    return (("container", named), ("image", image)) if isinstance(image, str) and image else (("container", named),)
+
+
+def _details(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            read = json.loads(file.read(_CONFIG_LIMIT))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}

@@ -1,0 +1,78 @@
+"""What units say in systemd's journal: journalctl follows it, from behind the last entry that was shipped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from recovery.domain.moments import Clock
+from recovery.domain.parcels import Raw
+from recovery.monitor.shipping.entries import parsed
+from recovery.monitor.shipping.following import Following, Say
+from recovery.monitor.shipping.formats import Group, Labels
+from recovery.monitor.shipping.reading import cut
+
+KEY = "journal"
+_COMMAND = ("journalctl", "--output=json", "--all", "--quiet", "--no-pager", "--no-tail", "--follow")
+_FIELDS = "--output-fields=MESSAGE,PRIORITY,_SYSTEMD_UNIT,UNIT"  # a third of all that an entry has
+_CURSOR = re.compile(r"[a-z]=[0-9a-f]+(?:;[a-z]=[0-9a-f]+)*")
+_SINCE = re.compile(r"@[0-9]{1,12}")
+_MAGIC = frozenset("*?[")
+
+
+class Journal:
+    """Its place is the cursor of an entry, or `@` and the second since which all is to be read. Nothing is read while
+    the store is away: it waits in the journal itself.
+    """
+
+    def __init__(self, units: Sequence[str], server: str, say: Say) -> None:
+        self.place = ""
+        self.is_unsaved = False
+        self._labels: Labels = (("server", server), ("source", KEY))
+        self._units = tuple(unit if "." in unit or _MAGIC & set(unit) else f"{unit}.service" for unit in units)
+        self._clock = Clock()
+        self._following = Following(say)
+
+    @property
+    def is_behind(self) -> bool:
+        return self._following.is_behind
+
+    def settle(self, place: str, second: int) -> None:
+        """Everything behind this place is to be gathered. Without one: from where we were, else from this second on."""
+        known = place if _CURSOR.fullmatch(place) or _SINCE.fullmatch(place) else ""
+        self.is_unsaved = not known
+        self.place = known or self.place or f"@{second}"
+        self._following.stop()
+
+    def gather(self, now: float, moment: int) -> list[Group]:
+        """What comes next of it, and `place` behind that."""
+        found: dict[Labels, list[Raw]] = {}
+        for written in self._following.read(now, self._command):
+            if (entry := parsed(written)) is None:
+                continue
+            self.place = entry.cursor or self.place
+            if not self._is_wanted(entry.unit):
+                continue
+            self.is_unsaved = True
+            at = self._clock.told(entry.at, moment)
+            level = (("level", entry.level.value),) if entry.level else ()
+            lines = found.setdefault((*self._labels, ("unit", entry.unit), *level), [])
+            lines += [(at, cut(line, len(line))) for line in entry.lines]
+        return list(found.items())
+
+    def close(self) -> None:
+        self._following.stop()
+
+    def _command(self) -> list[str]:
+        """journalctl looks for the units that fit a pattern once, when it starts: so patterns are for us to apply."""
+        where = f"--since={self.place}" if self.place.startswith("@") else f"--after-cursor={self.place}"
+        units = () if self._has_patterns else (f"--unit={unit}" for unit in self._units)
+        return [*_COMMAND, _FIELDS, where, *units]
+
+    @property
+    def _has_patterns(self) -> bool:
+        return any(_MAGIC & set(unit) for unit in self._units)
+
+    def _is_wanted(self, unit: str) -> bool:
+        return not self._has_patterns or any(fnmatchcase(unit, wanted) for wanted in self._units)

@@ -1,0 +1,43 @@
+"""Lines packed for their way: each parcel has one set of labels, and is small enough to be unfolded by who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from recovery.domain.parcels import Parcel, Raw
+from recovery.monitor.shipping.formats import Group
+
+PARCEL = 512 * 1024  # bytes of text, as they are before they are packed
+_MOMENT = 20  # bytes before each line
+_OVERHEAD = 100  # bytes that the store takes for an entry, beside its labels and its body
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An entry of the stream, ready to be written."""
+
+    fields: dict[str, str | int | bytes]
+    labels: str
+    size: int  # bytes that it takes in the store, about
+
+
+def packed(groups: Iterable[Group]) -> Iterator[Packed]:
+    for labels, lines in groups:
+        for some in _cut(lines):
+            fields = Parcel(tuple(some), dict(labels)).encode()
+            written, body = fields["labels"], fields["body"]
+            assert isinstance(written, str)  # noqa: S101 - it is JSON
+            assert isinstance(body, bytes)  # noqa: S101 - it is packed
+            yield Packed(fields, written, len(written.encode()) + len(body) + _OVERHEAD)
+
+
+def _cut(lines: Sequence[Raw]) -> Iterator[Sequence[Raw]]:
+    start = size = 0
+    for number, (_, line) in enumerate(lines):
+        size += len(line) + _MOMENT
+        if size > PARCEL and number > start:
+            yield lines[start:number]
+            start, size = number, len(line) + _MOMENT
+    if lines[start:]:
+        yield lines[start:]

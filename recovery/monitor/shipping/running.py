@@ -1,0 +1,73 @@
+"""Shipping in a thread of its own: a store that does not answer holds up no sample, and a look at /proc no line."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
+
+from recovery import config
+from recovery.connections import redispy
+from recovery.monitor.shipping import formats
+from recovery.monitor.shipping.depot import Depot
+from recovery.monitor.shipping.journal import Journal
+from recovery.monitor.shipping.patterns import Pattern
+from recovery.monitor.shipping.settings import Shipping
+from recovery.monitor.shipping.shipper import Shipper
+from recovery.monitor.shipping.watch import Say, Watch
+from recovery.monitor.times import Times, steady
+
+AGAIN = 60.0  # seconds after which shipping begins anew when it failed as nobody foresaw
+_ENDING = 3.0  # seconds that a turn gets to end
+
+
+class Running:
+    """Started at once. Whatever happens in it, the monitor goes on telling of its server."""
+
+    def __init__(self, make: Callable[[], Shipper], say: Say) -> None:
+        self._make, self._say = make, say
+        self._shipper: Shipper | None = make()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shipping", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ending.set()
+        self._thread.join(_ENDING)
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._ending.wait(wait):
+            wait = self._turn()
+        self._close()
+
+    def _turn(self) -> float:
+        try:
+            self._shipper = self._shipper or self._make()
+            return self._shipper.turn(steady())
+        except Exception as error:  # noqa: BLE001 -- see above
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            said = f"{type(error).__name__} in {PurePath(where.filename).name}, line {where.lineno}"
+            self._say(f"shipping of log lines failed and begins anew in {AGAIN:g} s: {said}")
+            self._close()
+            return AGAIN
+
+    def _close(self) -> None:
+        if self._shipper:
+            self._shipper.close()
+            self._shipper = None
+
+
+def shipper(chosen: Shipping, server: str, environ: Mapping[str, str], times: Times, say: Say) -> Shipper:
+    """For the configured state store; raises ConfigError when there is none."""
+    store = redispy.client(redispy.state_of(config.load(environ)))
+    depot = Depot(store, server, chosen.keep_bytes, chosen.keep_ms)
+    journal = Journal(chosen.units, server, say) if chosen.units else None
+    return Shipper(Watch(list(_patterns(chosen)), server, say), journal, depot, times, say)
+
+
+def _patterns(chosen: Shipping) -> Iterator[Pattern]:
+    yield from (Pattern(formats.FILE, glob) for glob in chosen.files)
+    if chosen.docker:
+        yield Pattern(formats.DOCKER, f"{chosen.docker}/*/*-json.log")

@@ -1,0 +1,82 @@
+"""Going on where the store says: after a start, and whenever nobody knows what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from recovery.monitor.shipping import copies
+from recovery.monitor.shipping.places import Place
+from recovery.monitor.shipping.tails import Tail
+from recovery.monitor.shipping.watch import Watch
+
+
+def settle(watch: Watch, places: Mapping[str, Place], known: Set[str]) -> None:
+    """`places` by their keys. `known`: patterns that were followed before, whose files without a place were born while
+    no monitor was there. Raises OSError.
+    """
+    if watch.is_settled:
+        for tail in watch.tails.values():
+            tail.rewind(places.get(tail.key, tail.place))
+            tail.is_unsaved = tail.key not in places
+        return
+    for tail in list(watch.tails.values()):
+        place = places.get(tail.key)
+        if place is not None and _belongs(watch, tail, place):
+            _resume(watch, tail, place)
+        elif tail.id in watch.first:
+            _begin(watch, tail, places, is_new=watch.matched[tail.id].glob in known)
+    followed = {tail.key for tail in watch.tails.values()}
+    for key, place in places.items():
+        if key not in followed and not _recover(watch, key, place):
+            watch.finished.append(key)
+    watch.first.clear()
+    watch.is_settled = True
+
+
+def _belongs(watch: Watch, tail: Tail, place: Place) -> bool:
+    """An inode may have been given to another file; the one of the same path may have been truncated."""
+    return place.path == tail.path or (watch.handles.try_to(tail) and place.print.fits(tail.file, place.offset))
+
+
+def _resume(watch: Watch, tail: Tail, place: Place) -> Tail:
+    watch.handles.close(tail)
+    resumed = Tail.make(tail.kind, tail.id, tail.path, watch.server, place)
+    resumed.is_unsaved = False
+    resumed.size, resumed.changed, resumed.grew_at = tail.size, tail.changed, tail.grew_at
+    watch.add(resumed)
+    return resumed
+
+
+def _begin(watch: Watch, tail: Tail, places: Mapping[str, Place], *, is_new: bool) -> None:
+    """Nothing was shipped of it; of another file that it is a copy of perhaps."""
+    if not is_new:
+        watch.skip(tail, watch.first[tail.id])
+    elif watch.handles.try_to(tail):
+        for key, place in places.items():
+            if place in copies.beside(tail.path, (place,)) and copies.is_of(place, tail.file):
+                _begin_copy(watch, tail, place, next((one for one in watch.tails.values() if one.key == key), None))
+                return
+
+
+def _begin_copy(watch: Watch, tail: Tail, place: Place, original: Tail | None) -> None:
+    """When the original was truncated, the copy has what is still to be read."""
+    if original is not None and watch.handles.try_to(original) and place.print.fits(original.file, place.offset):
+        watch.skip(tail, tail.size)
+    else:
+        _resume(watch, tail, place).is_unsaved = True
+
+
+def _recover(watch: Watch, key: str, place: Place) -> bool:
+    """A file that was renamed out of sight while nobody looked, or whose disk has another number now."""
+    kind, _, inode = key.split(":")
+    found = copies.with_inode(place.path, int(inode))
+    if found is None:
+        return False
+    tail = Tail.make(kind, found.id, found.path, watch.server, place)
+    if not watch.handles.try_to(tail) or not place.print.fits(tail.file, place.offset):
+        watch.handles.close(tail)
+        return False
+    if found.id not in watch.matched:
+        tail.astray_at = 0.0
+    watch.tails[found.id] = tail
+    return tail.key == key

@@ -1,0 +1,159 @@
+"""The turns of shipping: look at the files, read what is new, write it with how far that takes us, and go on.
+
+Nothing is kept that was not brought: a file itself is the buffer, and after any failure the store says where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from recovery.errors import StoreError
+from recovery.monitor.shipping.attempts import Attempts
+from recovery.monitor.shipping.depot import Depot, Overtaken, written
+from recovery.monitor.shipping.formats import Group
+from recovery.monitor.shipping.journal import KEY, Journal
+from recovery.monitor.shipping.packing import Packed, packed
+from recovery.monitor.shipping.places import Place
+from recovery.monitor.shipping.settling import settle
+from recovery.monitor.shipping.tails import AGAIN, Tail, Truncated
+from recovery.monitor.shipping.watch import Say, Watch
+from recovery.monitor.times import Times, steady
+
+BUSY, CALM = 0.2, 0.5  # seconds between two turns: while lines come, and when none came for a while
+CALM_AFTER = 10.0
+BATCH = 1 << 20  # bytes that are read in one turn: a tenth of a second, and some MB of memory
+BEAT = 600.0  # seconds after which the store hears of us although there is nothing to ship
+
+
+@dataclass(slots=True)
+class Load:
+    """What one turn gathered."""
+
+    parcels: list[Packed] = field(default_factory=list)
+    reached: dict[str, tuple[Tail, Place]] = field(default_factory=dict)
+    read: int = 0  # bytes
+    is_all: bool = True  # there is no more to read at once
+
+    def places(self) -> dict[str, str]:
+        return {key: place.encode() for key, (_, place) in self.reached.items()}
+
+
+class Shipper:
+    def __init__(self, watch: Watch, journal: Journal | None, depot: Depot, times: Times, say: Say) -> None:
+        self._watch, self._journal, self._depot = watch, journal, depot
+        self._times, self._say = times, say
+        self._attempts = Attempts()
+        self._is_sure = False  # our places are those of the store
+        self._patterns = written(pattern.glob for pattern in watch.wanted)
+        self._unsaved: Mapping[str, str] = {}
+        self._turns = 0
+        self._beat_at = self._busy_until = 0.0
+
+    def turn(self, now: float) -> float:
+        """Seconds to wait before the next. Files are looked at while the store is away, too: they may be renamed."""
+        self._watch.look(now, lambda: steady() - now)
+        if now < self._attempts.try_at:
+            return CALM
+        try:
+            if not self._is_sure:
+                self._settle(now)
+            load = self._gathered(now)
+            self._bring(load, now)
+        except Overtaken:
+            self._is_sure = False
+            return BUSY
+        except StoreError as error:
+            self._missed(f"{error}; log lines wait in their files. {error.advice}", now)
+            return CALM
+        except OSError as error:
+            self._missed(f"log files cannot be followed for now: {error}", now)
+            return CALM
+        if self._attempts.succeeded():
+            self._say("log lines are shipped again")
+        if load.parcels:
+            self._busy_until = now + CALM_AFTER
+        if not load.is_all:
+            return 0.0
+        return BUSY if now < self._busy_until else CALM
+
+    def close(self) -> None:
+        if self._journal:
+            self._journal.close()
+        self._watch.handles.close_all()
+        self._depot.close()
+
+    def _settle(self, now: float) -> None:
+        known = self._depot.known()
+        self._times.heard(known.now, now)
+        settle(self._watch, known.places, known.patterns)
+        if self._journal:
+            self._journal.settle(known.journal, known.now // 1000)
+        self._unsaved = self._patterns
+        self._beat_at = 0.0
+        self._is_sure = True
+
+    def _gathered(self, now: float) -> Load:
+        load, moment = Load(), self._times.at(now) * 1_000_000
+        news = self._watch.with_news(now)
+        first = self._turns % len(news) if news else 0
+        for number, tail in enumerate([*news[first:], *news[:first]]):
+            if load.read >= BATCH:
+                self._turns += number  # the others come first in the next turn
+                load.is_all = False
+                break
+            load.parcels += packed(self._groups(tail, now, moment, load))
+            load.is_all = load.is_all and not tail.has_news
+        if self._journal:
+            load.parcels += packed(self._journal.gather(now, moment))
+            load.is_all = load.is_all and not self._journal.is_behind
+        for tail in self._watch.tails.values():
+            if tail.is_unsaved and tail.key not in load.reached:
+                load.reached[tail.key] = tail, tail.place
+        return load
+
+    def _groups(self, tail: Tail, now: float, moment: int, load: Load) -> Iterator[Group]:
+        """Its lines and the place behind them: both or none."""
+        before = tail.place
+        try:
+            self._watch.handles.use(tail)
+            start = tail.reading.position
+            groups = tail.gather(now, moment)
+            load.read += max(0, tail.reading.position - start)
+            load.reached[tail.key] = tail, tail.reached()
+        except Truncated:
+            self._watch.restart(tail, now)
+        except FileNotFoundError:  # renamed just now: the next look finds it
+            tail.rewind(before)
+        except OSError as error:
+            self._unreadable(tail, error, now)
+            tail.rewind(before)
+        else:
+            yield from groups
+
+    def _bring(self, load: Load, now: float) -> None:
+        places, gone = {**load.places(), **self._unsaved}, list(self._watch.finished)
+        journal = self._journal
+        is_due = now >= self._beat_at
+        if journal and (journal.is_unsaved or is_due):  # what others said was passed over, and need not be again
+            places[KEY] = journal.place
+        if not (load.parcels or places or gone or is_due):
+            return
+        self._depot.bring(load.parcels, places, gone, self._times.at(now))
+        for tail, place in load.reached.values():
+            tail.place, tail.is_unsaved = place, False
+        if journal:
+            journal.is_unsaved = False
+        del self._watch.finished[: len(gone)]
+        self._unsaved, self._beat_at = {}, now + BEAT
+
+    def _missed(self, said: str, now: float) -> None:
+        self._is_sure = False
+        if self._attempts.failed(said, now):
+            self._say(said)
+
+    def _unreadable(self, tail: Tail, error: OSError, now: float) -> None:
+        tail.try_at = now + AGAIN
+        if not tail.is_told:
+            tail.is_told = True
+            self._say(f"{tail.path} cannot be read and is tried again every {AGAIN:g} s: {error.strerror}")

@@ -1,0 +1,132 @@
+"""One file that is followed, from the place that the store knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from recovery.monitor.shipping import formats
+from recovery.monitor.shipping.formats import Format, Group
+from recovery.monitor.shipping.places import Identity, Place, Print, identity
+from recovery.monitor.shipping.reading import CHUNK, Reading
+
+QUIET = 5.0  # seconds after which the last line of a file that was replaced has no end to wait for
+AGAIN = 30.0  # seconds after which a file that could not be read is tried again
+CLOSED = -1
+
+
+class Truncated(Exception):
+    """What was shipped of the file is not in it any more: it begins anew."""
+
+
+@dataclass(slots=True)
+class Tail:
+    """`path` is where the file is now. `place` is as far as the store knows it, or is to know with the next parcels."""
+
+    kind: str
+    id: Identity
+    path: str
+    place: Place
+    format: Format
+    file: int = CLOSED
+    size: int = 0  # when it was looked at last
+    changed: int = -1  # its mtime, likewise
+    has_news: bool = True
+    is_unsaved: bool = True  # the store does not have the place yet
+    grew_at: float = 0.0
+    astray_at: float | None = None  # since when its path leads elsewhere, or nowhere
+    try_at: float = 0.0
+    is_told: bool = False  # that it cannot be read
+    reading: Reading = field(default_factory=Reading)
+
+    @classmethod
+    def make(cls, kind: str, id: Identity, path: str, server: str, place: Place) -> Tail:
+        made = cls(kind, id, path, place, formats.of(kind, place.path, server))
+        made.reading.limit = made.format.limit
+        made.rewind(place)
+        return made
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}:{self.id[0]}:{self.id[1]}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.file != CLOSED
+
+    @property
+    def is_what_it_was(self) -> bool:
+        """What was shipped still stands in it. Raises OSError."""
+        return self.place.print.fits(self.file, self.place.offset)
+
+    @property
+    def unread(self) -> int:
+        return max(0, self.size - self.reading.start)
+
+    def saw(self, status: os.stat_result, now: float) -> None:
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.changed):
+            self.size, self.changed = status.st_size, status.st_mtime_ns
+            self.has_news, self.grew_at = True, now
+
+    def open(self) -> None:
+        """Raises OSError, also when its path leads to another file meanwhile."""
+        if self.is_open:
+            return
+        opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        if identity(os.fstat(opened)) != self.id:
+            os.close(opened)
+            raise FileNotFoundError(self.path)
+        self.file = opened
+
+    def close(self) -> None:
+        if self.is_open:
+            os.close(self.file)
+            self.file = CLOSED
+
+    def gather(self, now: float, moment: int) -> Sequence[Group]:
+        """What comes next of it. Raises Truncated, and OSError."""
+        self.open()
+        if os.fstat(self.file).st_size < self.reading.position or not self.is_what_it_was:
+            raise Truncated
+        is_over = self.astray_at is not None and now - max(self.astray_at, self.grew_at) >= QUIET
+        start = self.reading.start
+        lines = self.reading.read(self.file, is_over=is_over)
+        self.has_news = self.reading.is_behind
+        groups = self.format.take(lines, start, moment) if lines else ()
+        self.is_unsaved = self.is_unsaved or bool(lines)
+        return groups
+
+    def reached(self) -> Place:
+        """The place behind all that was gathered. Raises OSError."""
+        offset = self.reading.start
+        if offset <= self.place.offset or not self.is_open:  # also while lines are read a second time
+            return self.place
+        return Place(self.place.path, offset, self.format.clock.last, Print.take(self.file, offset), self.format.back)
+
+    def rewind(self, place: Place) -> None:
+        """Everything behind this place is to be gathered again."""
+        self.place, self.has_news = place, True
+        self.format.clock.last = place.at
+        self.format.rewind(0 if place.back is None else place.offset)
+        self.reading.rewind(place.offset if place.back is None else place.back)
+
+    def begin_anew(self) -> None:
+        """At the beginning of what is in it now, behind the hole that a writer may have left there."""
+        start = 0
+        if self.is_open:
+            try:
+                start = os.lseek(self.file, 0, os.SEEK_DATA)
+            except OSError:  # empty, or a file system that knows no holes
+                start = 0
+        self.rewind(replace(Place(self.place.path, at=self.place.at), offset=start))
+        self.is_unsaved = True
+
+    def end(self, size: int) -> Place:
+        """The place behind the last whole line of its first `size` bytes. Raises OSError."""
+        self.open()
+        first = max(0, size - CHUNK)
+        piece = os.pread(self.file, size - first, first)
+        ended = piece.rfind(b"\n")
+        offset = first + ended + 1 if ended >= 0 or first == 0 else size
+        return Place(self.place.path, offset, 0, Print.take(self.file, offset))

@@ -1,0 +1,190 @@
+"""All files that are followed: finding new ones, and keeping hold of those that are renamed, replaced or deleted.
+
+A file is known by its inode. One that was there when the monitor first came is followed from its end, all others from
+their beginning. One that lost its name is read to its end first, and for a while longer: who wrote to it may not know
+yet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from recovery.monitor.shipping import copies, patterns
+from recovery.monitor.shipping.handles import Handles
+from recovery.monitor.shipping.patterns import Pattern
+from recovery.monitor.shipping.places import Identity, Place, identity
+from recovery.monitor.shipping.tails import Tail
+
+FILES = 10_000  # that are followed at most
+DISCOVER_EVERY = 1.5  # seconds: a new file is found within two
+_SHARE = (
+    0.005  # of a core that finding files may take; where it costs more, with a thousand and more, it is done less often
+)
+WARM = 60.0  # seconds since it grew: such a file is looked at in each turn, others when files are looked for
+MOVED_FOR = 3600.0  # seconds without news after which a file that was renamed out of sight is left
+GONE_FOR = 60.0  # likewise one that was deleted: as long as we have it open, it fills the disk
+UNREAD_FOR = 3600.0  # seconds that a deleted one waits for a store that is away
+
+Say = Callable[[str], None]
+
+
+class Watch:
+    """`is_settled`: the store told what it knows, so that a file which appears now is a new one."""
+
+    def __init__(self, wanted: Sequence[Pattern], server: str, say: Say, handles: Handles | None = None) -> None:
+        self.tails: dict[Identity, Tail] = {}
+        self.finished: list[str] = []  # keys of files that will not come back
+        self.matched: dict[Identity, Pattern] = {}  # at the last discovery
+        self.first: dict[Identity, int] = {}  # the size of each file that the first look found
+        self.handles = handles or Handles()
+        self.is_settled = False
+        self.server = server
+        self.wanted = wanted
+        self._say = say
+        self._held: dict[Identity, tuple[int, float]] = {}  # copies: how large, and since when they are seen
+        self._discover_at: float | None = None
+        self._is_said_full = False
+
+    def look(self, now: float, took: Callable[[], float]) -> None:
+        """What is new, what grew, what is somewhere else. `took` tells the seconds since `now`."""
+        warm = [tail for tail in self._here() if now - tail.grew_at < WARM]
+        gone = [tail for tail in warm if not self._is_there(tail, now)]
+        if gone or self._discover_at is None or now >= self._discover_at:
+            self._discover(now)
+            for tail in [tail for tail in self._here() if tail.id not in self.matched]:
+                self._is_there(tail, now)
+            self._discover_at = now + max(DISCOVER_EVERY, took() / _SHARE)
+        for tail in [tail for tail in self.tails.values() if tail.astray_at is not None]:
+            self._see_off(tail, now)
+
+    def with_news(self, now: float) -> list[Tail]:
+        return [tail for tail in self.tails.values() if tail.has_news and now >= tail.try_at]
+
+    def add(self, tail: Tail) -> None:
+        self.tails[tail.id] = tail
+        if self.handles.has_room:  # so that it can be read to its end although it is deleted
+            self.handles.try_to(tail)
+
+    def skip(self, tail: Tail, size: int) -> None:
+        """What stands in it so far was shipped, or is older than our being here."""
+        try:
+            tail.rewind(tail.end(size))
+        except OSError:
+            tail.rewind(Place(tail.path, size))
+
+    def restart(self, tail: Tail, now: float) -> None:
+        """It was truncated. Raises OSError."""
+        place = replace(tail.place, back=None)
+        tail.begin_anew()
+        for one in copies.candidates(place):
+            if one.id in self.tails:
+                continue
+            copy = Tail.make(tail.kind, one.id, one.path, self.server, place)
+            if self.handles.try_to(copy) and copies.is_of(place, copy.file):
+                copy.astray_at = now
+                self.tails[one.id] = copy
+                self._held.pop(one.id, None)
+                return
+            self.handles.close(copy)
+
+    def _here(self) -> Iterator[Tail]:
+        return (tail for tail in self.tails.values() if tail.astray_at is None)
+
+    def _is_there(self, tail: Tail, now: float) -> bool:
+        try:
+            status = os.stat(tail.path)  # noqa: PTH116 -- half the price of a Path
+        except OSError:
+            status = None
+        if status is None or identity(status) != tail.id:
+            tail.astray_at = now
+            return False
+        tail.saw(status, now)
+        return True
+
+    def _discover(self, now: float) -> None:
+        matched: dict[Identity, Pattern] = {}
+        for pattern in self.wanted:
+            for path in patterns.found(pattern.glob):
+                if (status := copies.regular(path)) and identity(status) not in matched:
+                    matched[identity(status)] = pattern
+                    self._meet(path, pattern, status, now)
+        self.matched = matched
+        self._held = {id: held for id, held in self._held.items() if id in matched}
+
+    def _meet(self, path: str, pattern: Pattern, status: os.stat_result, now: float) -> None:
+        tail = self.tails.get(identity(status))
+        if tail is not None:
+            if tail.astray_at is not None:
+                tail.path, tail.astray_at = path, None
+            tail.saw(status, now)
+        elif len(self.tails) < FILES:
+            self._follow(path, pattern, status, now)
+        elif not self._is_said_full:
+            self._is_said_full = True
+            self._say(f"more than {FILES} log files: {path} and others are left out. Choose narrower patterns.")
+
+    def _follow(self, path: str, pattern: Pattern, status: os.stat_result, now: float) -> None:
+        tail = Tail.make(pattern.kind, identity(status), path, self.server, Place(path))
+        if self._discover_at is None:
+            self.first[tail.id] = status.st_size
+        if self.is_settled and self._is_copy(tail, status.st_size, now):
+            return
+        self.add(tail)
+        tail.saw(status, now)
+        if held := self._held.pop(tail.id, None):
+            self.skip(tail, held[0])
+
+    def _is_copy(self, tail: Tail, size: int, now: float) -> bool:
+        """It is left alone while its original is there. When that is truncated, `restart` reads on in it."""
+        beside = copies.beside(tail.path, (one.place for one in self.tails.values()))
+        since = self._held[tail.id][1] if tail.id in self._held else now
+        try:
+            tail.open()
+            originals = copies.begun(beside, tail.file)
+            copied = any(copies.is_of(place, tail.file) for place in originals)
+            grows = now - since < copies.COPYING and any(size < place.offset for place in originals)
+        except OSError:
+            return False
+        finally:
+            tail.close()
+        if copied:
+            self._held[tail.id] = size, since
+        elif grows:
+            self._held[tail.id] = 0, since
+        return copied or grows
+
+    def _see_off(self, tail: Tail, now: float) -> None:
+        """It is read on under its new name or none, until nobody has written to it for long."""
+        if not tail.is_open and not self._find_again(tail):
+            return
+        try:
+            status = os.fstat(tail.file)
+        except OSError:
+            self._retire(tail)
+            return
+        tail.saw(status, now)
+        quiet = now - max(tail.grew_at, tail.astray_at or 0.0)
+        if tail.unread:
+            tail.has_news = True
+            if not status.st_nlink and now - (tail.astray_at or 0.0) > UNREAD_FOR:
+                self._retire(tail)
+        elif quiet > (MOVED_FOR if status.st_nlink else GONE_FOR) or not self.handles.has_room:
+            self._retire(tail)
+
+    def _find_again(self, tail: Tail) -> bool:
+        """Opened under its new name. One that cannot be opened now is tried again in the next turn."""
+        found = copies.with_inode(tail.path, tail.id[1])
+        if found is None or found.id != tail.id:
+            self._retire(tail)
+            return False
+        tail.path = found.path
+        return self.handles.try_to(tail)
+
+    def _retire(self, tail: Tail) -> None:
+        if tail.unread:
+            self._say(f"{tail.place.path} is gone, and {tail.unread} bytes of it were not shipped")
+        self.handles.close(tail)
+        del self.tails[tail.id]
+        self.finished.append(tail.key)

@@ -1,0 +1,145 @@
+"""One place asked again and again: what is cut off, closed or late costs the next question nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from recovery.config.endpoints import Endpoint
+from recovery.connections import http
+from recovery.connections.http import Answer, Pool, Question
+from recovery.connections.http_faults import TooLong
+from recovery.errors import Garbled, NotReady, StoreError, TimedOut, Unreachable
+from tests.loki_double import API, HANG, LokiDouble
+from tests.odd_pages import OK, OddPages
+
+
+def labels(double: LokiDouble, **more: str) -> Question:
+    return Question(Endpoint(double.url), f"{API}/labels", more={"X-Scope-OrgID": "a", **more})
+
+
+def opened(pool: Pool) -> int:
+    return len(pool._network._opened)
+
+
+async def test_one_connection_serves_one_question_after_the_other_and_is_closed_at_the_end() -> None:
+    with LokiDouble() as double:
+        pool = Pool("", seconds=30)
+        for _ in range(5):
+            assert isinstance(await pool.answer(labels(double)), Answer)
+        assert opened(pool) == 1
+        assert {asked.headers["x-scope-orgid"] for asked in double.asked} == {"a"}
+        await asyncio.gather(*(pool.answer(labels(double)) for _ in range(30)))
+        assert opened(pool) <= http.POOLED
+        await pool.close()
+        assert opened(pool) == 0
+        assert isinstance(await pool.answer(labels(double)), Answer)  # as after a pause
+        await pool.close()
+
+
+async def test_what_is_cut_off_or_late_leaves_no_connection_behind() -> None:
+    with LokiDouble() as double:
+        pool = Pool("", seconds=0.3)
+        await _in_the_end(pool, labels(double))
+        double.answers = [HANG] * http.POOLED
+        results = await asyncio.gather(
+            *(pool.answer(labels(double)) for _ in range(http.POOLED)), return_exceptions=True
+        )
+        assert all(isinstance(result, TimedOut) for result in results)
+        assert opened(pool) == 0
+        assert isinstance(await _in_the_end(pool, labels(double)), Answer)
+        await pool.close()
+
+
+async def test_a_question_that_is_called_off_leaves_no_connection_behind() -> None:
+    with LokiDouble() as double:
+        pool = Pool("", seconds=60)
+        double.answers = [HANG]
+        task = asyncio.create_task(pool.answer(labels(double)))
+        async with asyncio.timeout(30):
+            while not double.asked:
+                await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert opened(pool) == 0
+        assert isinstance(await pool.answer(labels(double)), Answer)
+        await pool.close()
+
+
+async def test_whoever_waits_for_a_connection_is_late_in_time_too() -> None:
+    with LokiDouble() as double:
+        pool = Pool("", seconds=0.5)
+        double.answers = [HANG] * http.POOLED
+        questions = [labels(double) for _ in range(3 * http.POOLED)]
+        results = await asyncio.gather(*map(pool.answer, questions), return_exceptions=True)
+        assert all(isinstance(result, TimedOut | Answer) for result in results)
+        assert isinstance(await _in_the_end(pool, labels(double)), Answer)
+        await pool.close()
+
+
+async def test_a_server_that_was_restarted_is_asked_over_a_new_connection() -> None:
+    with LokiDouble() as double:
+        pool, port = Pool("", seconds=30), int(double.url.rpartition(":")[2])
+        await pool.answer(labels(double))
+    with LokiDouble(port=port) as double:
+        assert isinstance(await _in_the_end(pool, labels(double)), Answer)
+        assert opened(pool) == len(double.connections) == 1
+        await pool.close()
+
+
+async def test_how_a_refusal_is_told_is_up_to_whoever_asks() -> None:
+    def refusal(target: str, status: int, headers: Mapping[str, str], body: bytes) -> StoreError:
+        return NotReady(target, f"{status} {headers['content-type']} {body.decode()}", advice="x")
+
+    with LokiDouble() as double:
+        pool = Pool("", seconds=30, refusal=refusal)
+        double.answers = [(418, {"Content-Type": "text/plain"}, b"no")]
+        with pytest.raises(NotReady, match="418 text/plain no"):
+            await pool.answer(labels(double))
+        await pool.close()
+
+
+async def test_an_answer_too_large_is_told_and_the_next_one_is_read() -> None:
+    with OddPages() as pages, LokiDouble() as double:
+        pool = Pool("", largest=1000, seconds=30)
+        with pytest.raises(TooLong):
+            await pool.answer(Question(Endpoint(pages.page(OK + b"x" * 5000))))
+        assert opened(pool) == 0
+        assert isinstance(await pool.answer(labels(double)), Answer)
+        await pool.close()
+
+
+async def test_tls_that_is_never_answered_is_late_and_closed() -> None:
+    with OddPages() as pages:
+        pool = Pool("", seconds=0.3)
+        with pytest.raises(TimedOut):
+            await pool.answer(Question(Endpoint(pages.page(None).replace("http:", "https:"))))
+        assert opened(pool) == 0
+        with pytest.raises((Unreachable, Garbled)):
+            await Pool("", seconds=30).answer(Question(Endpoint(pages.page(b""))))
+        await pool.close()
+
+
+async def test_it_speaks_tls_with_whom_it_is_told_to_trust(certificates: Path) -> None:
+    with LokiDouble(tls=certificates) as double:
+        pool = Pool(str(certificates / "ca.crt"), seconds=30)
+        await pool.answer(labels(double))
+        await pool.answer(labels(double))
+        assert opened(pool) == 1
+        await pool.close()
+
+
+async def _in_the_end(pool: Pool, question: Question) -> Answer | None:
+    """One that comes in time, on a busy machine too."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            return await pool.answer(question)
+        except TimedOut:
+            continue
+    return None
