@@ -6,6 +6,7 @@ The lifespan starts the mirror and the hub, and ends them in the reverse order.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -18,9 +19,10 @@ _pages = get_asgi_application()  # sets Django up; nothing that needs its apps m
 from dashboard import intake  # noqa: E402
 from dashboard.api import faults  # noqa: E402
 from dashboard.gate import house  # noqa: E402
-from dashboard.live import events, mirror  # noqa: E402
+from dashboard.live import events, logs, mirror  # noqa: E402
 from dashboard.live.hub import Hub  # noqa: E402
 from dashboard.live.image import Image  # noqa: E402
+from dashboard.live.logs import Logs  # noqa: E402
 from dashboard.live.mirror import Mirror  # noqa: E402
 from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa: E402
 from dashboard.live.vigil import Vigil  # noqa: E402
@@ -36,6 +38,7 @@ PAGES_AT_ONCE = 8
 
 hub = Hub()
 _streams = Streams(hub)
+_logs = Logs(hub)
 _metrics = metrics.Metrics(mirror.picture, lambda: len(hub))
 _gate = house.GateHouse(mirror.picture)
 _places = asyncio.Semaphore(PAGES_AT_ONCE)
@@ -46,6 +49,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _lifespan(receive, send)
     elif scope["type"] == "websocket":
         await send({"type": "websocket.close"})
+    elif scope["path"].startswith(logs.PATH):
+        await _logs(scope, receive, send)
     elif scope["path"].startswith("/live/"):
         await _streams(scope, receive, send)
     elif scope["path"] == house.PATH:
@@ -84,6 +89,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     try:
         hub.start()
         await mirrored.start()
+        _logs.start(config.current())
         _gate.start()
     except Exception as failure:
         log.exception("the web process cannot start")
@@ -91,10 +97,13 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         return
     vigil = Vigil(config.current(), mirrored.image)
     vigil.start()
+    # All that is loaded now stays: whoever collects garbage need not look at it each time, which holds every stream.
+    gc.freeze()
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await vigil.stop()
     await hub.close()
+    await _logs.stop()
     await _gate.stop()
     await mirrored.stop()
     registry.reset()

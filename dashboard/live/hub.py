@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
+Reader = TypeVar("Reader", bound="Stream")
 
 PROCESS_LIMIT = 2000  # at some 75 KB a stream that is 150 MB; more belongs on a second web process
 PERSON_LIMIT = 40  # tabs of one person: more than anybody reads, less than fills the process
@@ -65,6 +66,10 @@ class Stream:
         self._departed = True
         self._bell.set()
 
+    @property
+    def is_over(self) -> bool:
+        return self._departed or self.ending is not None
+
     async def next(self) -> bytes | None:
         """The newest event, or a beat when nothing happened for a while; None when the stream is over."""
         try:
@@ -73,7 +78,7 @@ class Stream:
         except TimeoutError:
             return events.BEAT
         self._bell.clear()
-        if self.ending or self._departed:
+        if self.is_over:
             return None
         event, self._slot = self._slot, None
         return event or events.BEAT
@@ -127,10 +132,13 @@ class Hub:
 
     def open(self, visitor: Visitor, cut: Callable[[], None]) -> Stream:
         """A new stream with the newest event in its slot. Raises Full."""
-        self._make_sure_of_room(visitor)
-        stream = Stream(visitor, cut)
+        self.make_sure_of_room(visitor)
+        return self.admit(Stream(visitor, cut))
+
+    def admit(self, stream: Reader) -> Reader:
+        """From now on it is one of ours, until it leaves."""
         self._streams.add(stream)
-        self._people[visitor.id] += 1
+        self._people[stream.visitor.id] += 1
         if self._newest:
             stream.offer(self._newest)
         return stream
@@ -141,7 +149,8 @@ class Hub:
         if self._people[stream.visitor.id] <= 0:
             del self._people[stream.visitor.id]
 
-    def _make_sure_of_room(self, visitor: Visitor) -> None:
+    def make_sure_of_room(self, visitor: Visitor) -> None:
+        """Raises Full."""
         if self._closed:
             raise Full("This process is stopping.")
         if len(self._streams) >= PROCESS_LIMIT:

@@ -17,12 +17,14 @@ from django.db import DatabaseError
 
 from dashboard.live import events
 from dashboard.live.hub import Full, Hub, Stream
+from dashboard.live.session import Visitor
 
 Message = Mapping[str, Any]
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
+Write = Callable[[Any, Send], Awaitable[None]]  # a stream, of whatever kind
 
 log = logging.getLogger(__name__)
 
@@ -50,44 +52,54 @@ class Streams:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != PATH:
             return await refuse(send, 404, "There is no such stream.")
-        if scope["method"] != "GET":
-            return await refuse(send, 405, "A stream is read with GET.", [(b"allow", b"GET")])
+        if (visitor := await admitted(self.hub, scope, send)) is None:
+            return None
         try:
-            visitor = await self.hub.visitor(_cookies(scope))
-            if visitor is None:
-                return await refuse(send, 401, "Sign in first.")
-            stream = self.hub.open(visitor, _cut(scope))
+            stream = self.hub.open(visitor, cut_of(scope))
         except Full as full:
-            return await refuse(send, 503, str(full), _come_back())
-        except DatabaseError:
-            log.exception("cannot look up who asks for a stream")
-            return await refuse(send, 503, "The database does not answer.", _come_back())
-        await self._run(stream, receive, send)
+            return await refuse(send, 503, str(full), come_back())
+        await run(self.hub, stream, receive, send)
         return None
 
-    async def _run(self, stream: Stream, receive: Receive, send: Send) -> None:
-        departure = asyncio.create_task(_watch(stream, receive))
-        try:
-            await _write(stream, send)
-        except TimeoutError:
-            stream.cut()
-            await asyncio.wait((departure,), timeout=1)  # until the server has seen the connection close
-        finally:
-            departure.cancel()
-            self.hub.leave(stream)
+
+async def admitted(hub: Hub, scope: Scope, send: Send) -> Visitor | None:
+    """Who asks; None when that was refused already."""
+    try:
+        if scope["method"] != "GET":
+            await refuse(send, 405, "A stream is read with GET.", [(b"allow", b"GET")])
+        elif visitor := await hub.visitor(_cookies(scope)):
+            return visitor
+        else:
+            await refuse(send, 401, "Sign in first.")
+    except DatabaseError:
+        log.exception("cannot look up who asks for a stream")
+        await refuse(send, 503, "The database does not answer.", come_back())
+    return None
 
 
-async def _write(stream: Stream, send: Send) -> None:
-    """Every send has a limit: it waits for a reader that may never read."""
+async def write_events(stream: Stream, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-    await _chunk(send, events.opening(int(time.time() * 1000)))
+    await chunk(send, events.opening(int(time.time() * 1000)))
     while (event := await stream.next()) is not None:
-        await _chunk(send, event)
-    if stream.ending:
-        await _chunk(send, events.bye(stream.ending), more=False)
+        await chunk(send, event)
+    await chunk(send, events.bye(stream.ending) if stream.ending else b"", more=False)
 
 
-async def _chunk(send: Send, body: bytes, *, more: bool = True) -> None:
+async def run(hub: Hub, stream: Stream, receive: Receive, send: Send, write: Write = write_events) -> None:
+    """Until the reader leaves, or the server ends it, or there is nothing more to write."""
+    departure = asyncio.create_task(_watch(stream, receive))
+    try:
+        await write(stream, send)
+    except TimeoutError:
+        stream.cut()
+        await asyncio.wait((departure,), timeout=1)  # until the server has seen the connection close
+    finally:
+        departure.cancel()
+        hub.leave(stream)
+
+
+async def chunk(send: Send, body: bytes, *, more: bool = True) -> None:
+    """Every one has a limit: it waits for a reader that may never read."""
     async with asyncio.timeout(SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
@@ -112,7 +124,7 @@ async def refuse(send: Send, status: int, why: str, headers: Headers | None = No
     await send({"type": "http.response.body", "body": body})
 
 
-def _come_back() -> Headers:
+def come_back() -> Headers:
     return [(b"retry-after", str(random.randint(*COME_BACK_SECONDS)).encode())]  # noqa: S311 -- jitter
 
 
@@ -120,7 +132,7 @@ def _cookies(scope: Scope) -> str:
     return "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
 
 
-def _cut(scope: Scope) -> Callable[[], None]:
+def cut_of(scope: Scope) -> Callable[[], None]:
     """How to drop this connection; under a server without our extension it closes in its own time."""
     abort: Callable[[], None] = (scope.get("extensions") or {}).get(ABORT, lambda: None)
     return abort

@@ -60,7 +60,8 @@ ANY_TOKEN = {"api-document", "api-nowhere"}
 SAMPLES = {"deployment": "main", "base": "bull:jobs", "id": "1", "number": 1, "rest": "x"}
 SAMPLES |= {"pk": 1, "token": "nope", "path": "x", "scanner": "stale-check", "channel": "ops", "server": "eu-1"}
 # Applications that stand beside Django, and whose addresses it does not know.
-BESIDE = ("/live/events", "/metrics")
+_OF_LOGS = ("", "/older", "/around", "/labels", "/download")
+BESIDE = ("/live/events", "/metrics", *(f"/live/logs{path}" for path in _OF_LOGS))
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 PEOPLE = (None, *Role)
 

@@ -1,0 +1,110 @@
+"""The questions beside a stream of lines, answered with JSON: older lines, lines around one, labels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from dashboard.live import asking, notes
+from dashboard.live.asking import Fields, Refused
+from dashboard.live.feeds import Feeds
+from dashboard.live.hub import Full
+from dashboard.live.packing import body, fitting, packed
+from dashboard.live.stream import Scope, Send, refuse
+from recovery.domain.lines import Query
+from recovery.errors import Missing, TimedOut
+from recovery.logs.base import PLACE_LIMIT, Labels, Page, Source
+
+ANSWER_SECONDS = 15.0
+AT_ONCE = 32  # in this process; each may hold a page of lines
+ANSWER_BYTES = 1024 * 1024
+OLDER_LINES = 500  # when nobody says how many
+OLDER_MOST = 1000
+AROUND_LINES = 50
+LABELS_HOURS = 6  # when nobody says since when: as long as Loki looks back by itself
+JSON = b"application/json"
+
+Answer = TypeVar("Answer")
+
+
+class Failed(Exception):
+    """The source gave no answer."""
+
+    def __init__(self, failure: Exception) -> None:
+        is_late = isinstance(failure, TimedOut | TimeoutError)
+        self.status = 404 if isinstance(failure, Missing) else 504 if is_late else 502
+        self.note = notes.of(failure)
+        super().__init__(self.note.text)
+
+
+class Answers:
+    def __init__(self, feeds: Feeds) -> None:
+        self._feeds = feeds
+        self._pending = 0
+
+    async def __call__(self, name: str, scope: Scope, send: Send) -> None:
+        fields = Fields(scope["query_string"])
+        if name not in ("older", "around", "labels"):
+            return await refuse(send, 404, "There is no such stream.")
+        source = asking.source(fields.one("source"), self._feeds.sources)
+        if self._pending >= AT_ONCE:
+            raise Full(f"This process looks for logs in {AT_ONCE} places, its limit. Ask again in a moment.")
+        self._pending += 1
+        try:
+            told = await self._told(name, source, fields)
+        except Failed as failed:
+            words = json.dumps({"error": failed.note.text, "advice": failed.note.advice})
+            return await refuse(send, failed.status, words, kind=JSON)
+        finally:
+            self._pending -= 1
+        await refuse(send, 200, told, kind=JSON)
+        return None
+
+    async def _told(self, name: str, source: Source, fields: Fields) -> str:
+        if name == "older":
+            return await self._older(source, fields)
+        return await (self._around(source, fields) if name == "around" else self._labels(source, fields))
+
+    async def _older(self, source: Source, fields: Fields) -> str:
+        query, before = asking.question(fields), place(fields, "before")
+        limit = fields.number("limit", OLDER_MOST) or OLDER_LINES
+        page = await self._of(source, source.search(query, before=before, limit=limit))
+        rows, rest = fitting(page, ANSWER_BYTES)
+        reached = None if page.reached is None else str(page.reached)
+        return f"{{{body(rows).decode()},{_members(before=rest, reached=reached)}}}"
+
+    async def _around(self, source: Source, fields: Fields) -> str:
+        query = Query(labels=asking.labels(fields))
+        lines = fields.number("lines", AROUND_LINES) or AROUND_LINES
+        page: Page = await self._of(source, source.around(place(fields, "id"), query, lines=lines))
+        return f"{{{body(packed(page.lines)).decode()},{_members(before=page.before, after=page.after)}}}"
+
+    async def _labels(self, source: Source, fields: Fields) -> str:
+        asked = asking.question(fields)
+        end = asked.end or time.time_ns()
+        start = asked.start if asked.start is not None else end - LABELS_HOURS * asking.HOUR
+        found: Labels = await self._of(source, source.labels(start, end))
+        return json.dumps(
+            {"labels": {name: list(values) for name, values in found.values.items()}, "is_cut": found.is_cut}
+        )
+
+    async def _of(self, source: Source, question: Awaitable[Answer]) -> Answer:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS), self._feeds.turn(source):
+                return await question
+        except Exception as failure:
+            raise Failed(failure) from failure
+
+
+def place(fields: Fields, name: str) -> str:
+    given = fields.one(name)
+    if len(given) > PLACE_LIMIT or not given.isascii() or " " in given or not (given.isprintable()):
+        raise Refused(f"{name}: this is no place of ours.")
+    return given
+
+
+def _members(**values: object) -> str:
+    return json.dumps(values)[1:-1]

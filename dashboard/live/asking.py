@@ -1,0 +1,155 @@
+"""What a reader of logs asks for, out of the address of its request: bounded, and refused with words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+from dashboard.live import cursor
+from dashboard.live.cursor import SOURCES, Spot, Unreadable
+from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level, Query
+from recovery.logs.base import Source
+
+ADDRESS_BYTES = 32 * 1024  # proxies take less
+FIELDS = 200  # in one address
+LABELS = 10  # names; each has some values
+VALUES = 50
+TEXT = 1000  # characters of a label's name or value
+TAB = 64
+LATEST_MS = 9_000_000_000_000  # the year 2255: what is larger is no ms, and would not be ns of 64 bits
+LARGEST = 1_000_000_000  # generations of a page
+MS = 1_000_000  # ns
+HOUR = 3600 * 10**9
+
+
+class Refused(Exception):
+    """It cannot be asked like that; the text says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`start` and `end` are those of `query`, in ns. `spots`: where to go on; `is_lost`: they could not be read."""
+
+    sources: Mapping[str, Source]
+    query: Query
+    g: int = 0
+    tab: str = ""
+    spots: Mapping[str, Spot] = field(default_factory=dict)
+    is_lost: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        return self.query.end is None
+
+    @property
+    def onward(self) -> Query:
+        """The same without moments: what comes later is wanted however old it says it is."""
+        query = self.query
+        return Query(query.labels, query.include, query.exclude, query.levels)
+
+
+class Fields:
+    """The fields of an address, each a list of what was given."""
+
+    def __init__(self, query: bytes) -> None:
+        if len(query) > ADDRESS_BYTES:
+            raise Refused(f"An address has at most {ADDRESS_BYTES // 1024} KB.")
+        try:
+            given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=FIELDS)
+        except ValueError as error:
+            raise Refused(f"An address has at most {FIELDS} fields.") from error
+        self._given: dict[str, list[str]] = {}
+        for name, text in given:
+            self._given.setdefault(name, []).append(text)
+
+    def all(self, name: str) -> list[str]:
+        return [text for text in self._given.get(name, ()) if text]
+
+    def one(self, name: str) -> str:
+        return next(reversed(self.all(name)), "")
+
+    def number(self, name: str, most: int) -> int | None:
+        text = self.one(name)
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)) or int(text) > most:
+            raise Refused(f"{name}: {text[:40]!r} is no number from 0 to {most}.")
+        return int(text)
+
+
+def wish(query: bytes, last: str, known: Mapping[str, Source], now_ns: int) -> Wish:
+    """`last`: the header Last-Event-ID, which wins over the field. Raises Refused."""
+    fields = Fields(query)
+    asked = question(fields)
+    if asked.end is None and asked.start is None:
+        asked = Query(asked.labels, asked.include, asked.exclude, asked.levels, start=now_ns - HOUR)
+    spots, is_lost = _spots(last or fields.one("last"))
+    tab = fields.one("tab")
+    if len(tab) > TAB or not (tab.isascii() and tab.isprintable()):
+        raise Refused(f"tab: write at most {TAB} letters and digits.")
+    return Wish(sources(fields, known), asked, fields.number("g", LARGEST) or 0, tab, spots, is_lost)
+
+
+def sources(fields: Fields, known: Mapping[str, Source]) -> Mapping[str, Source]:
+    """Those that are named; the first few when none is."""
+    named = list(dict.fromkeys(fields.all("source"))) or list(known)[:SOURCES]
+    if len(named) > SOURCES:
+        raise Refused(f"source: at most {SOURCES} at once.")
+    return {name: source(name, known) for name in named}
+
+
+def source(name: str, known: Mapping[str, Source]) -> Source:
+    if name not in known:
+        raise Refused(f"source: there is no {name[:40]!r}. There are: {', '.join(known)}.")
+    return known[name]
+
+
+def question(fields: Fields) -> Query:
+    start, end = fields.number("from", LATEST_MS), fields.number("to", LATEST_MS)
+    if start is not None and end is not None and start >= end:
+        raise Refused("from: it must lie before to.")
+    return Query(
+        labels=labels(fields),
+        include=_terms(fields, "include"),
+        exclude=_terms(fields, "exclude"),
+        levels=_levels(fields),
+        start=None if start is None else start * MS,
+        end=None if end is None else end * MS,
+    )
+
+
+def labels(fields: Fields) -> tuple[tuple[str, frozenset[str]], ...]:
+    chosen: dict[str, set[str]] = {}
+    for given in fields.all("label"):
+        name, equals, value = given.partition("=")
+        if not name or not equals or max(len(name), len(value)) > TEXT:
+            raise Refused("label: write it as NAME=VALUE.")
+        chosen.setdefault(name, set()).add(value)
+    if len(chosen) > LABELS or any(len(values) > VALUES for values in chosen.values()):
+        raise Refused(f"label: at most {LABELS} names with {VALUES} values each.")
+    return tuple(sorted((name, frozenset(values)) for name, values in chosen.items()))
+
+
+def _terms(fields: Fields, name: str) -> tuple[str, ...]:
+    terms = tuple(dict.fromkeys(fields.all(name)))
+    if len(terms) > TERMS_LIMIT:
+        raise Refused(f"{name}: at most {TERMS_LIMIT} texts.")
+    if any(len(term) > TERM_LIMIT for term in terms):
+        raise Refused(f"{name}: a text has at most {TERM_LIMIT} characters.")
+    return terms
+
+
+def _levels(fields: Fields) -> frozenset[Level]:
+    try:
+        return frozenset(Level(level) for level in fields.all("level"))
+    except ValueError as error:
+        raise Refused(f"level: there are {', '.join(Level)}.") from error
+
+
+def _spots(text: str) -> tuple[Mapping[str, Spot], bool]:
+    """And whether there was something that nobody can read."""
+    try:
+        return (cursor.read(text) if text else {}), False
+    except Unreadable:
+        return {}, True

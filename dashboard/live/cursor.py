@@ -1,0 +1,57 @@
+"""How far a reader has come in each source of its stream: one text, which the browser brings back after a cut.
+
+It is an event's id, so it is short and of plain ASCII. What comes back is no promise: anybody may have written it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import parse_qsl, quote
+
+from recovery.logs.base import PLACE_LIMIT
+
+LONGEST = 5000  # of the whole text: four sources, two places each, every character of them quoted
+SOURCES = 4
+
+
+class Unreadable(ValueError):
+    """No cursor of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in one source. `before`: where older lines begin, as long as the reader has not been told."""
+
+    place: str
+    before: str | None = None
+
+
+@lru_cache(maxsize=1024)
+def written(name: str, spot: Spot) -> str:
+    """One source's part of a cursor; the parts are joined with `&`. A thousand readers are often at the same place."""
+    told = spot.place if spot.before is None else f"{spot.place} {spot.before}"
+    return f"{name}={quote(told, safe=':.-_~,;/')}"
+
+
+def read(text: str) -> Mapping[str, Spot]:
+    """Raises Unreadable."""
+    if len(text) > LONGEST:
+        raise Unreadable
+    try:
+        parts = parse_qsl(text, strict_parsing=True, max_num_fields=SOURCES, errors="strict")
+    except ValueError as error:
+        raise Unreadable from error
+    return {name: _spot(told) for name, told in parts}
+
+
+def _spot(told: str) -> Spot:
+    place, blank, before = told.partition(" ")
+    if not _is_place(place) or not place or not (_is_place(before) or not before):
+        raise Unreadable
+    return Spot(place, before if blank else None)
+
+
+def _is_place(text: str) -> bool:
+    return len(text) <= PLACE_LIMIT and text.isascii() and text.isprintable() and " " not in text

@@ -1,0 +1,184 @@
+"""One task reads what many want: it asks a source for what is new, encodes each line once, and keeps the last of it.
+
+What was read lies in a ring of batches, bounded by bytes. Each reader goes through it at its own pace and holds no more
+than its place; whoever is too slow finds that what comes next is gone, and is told how many of its lines that were.
+
+A reader that comes from elsewhere (from its own search, or from before a cut) has to find its place in the ring. Places
+cannot be compared, so it goes by what is certain: the id of a line that both have; or, when nothing is newer than its
+place, a read of the feed that began after that place was known and met the end of the source too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from dashboard.live.notes import Note, Troubles
+from dashboard.live.packing import Batch, batches, packed
+from recovery.domain.lines import Query
+from recovery.errors import Missing
+from recovery.logs.base import Gap, Page, Source
+
+RING_BYTES = 4 * 1024 * 1024
+READ_LINES = 1000
+READ_SECONDS = 20.0  # a source has limits of its own, far below; this one is for a source that forgot them
+HASTE = 4  # while lines come, and for some paces after, a source is read so many times as often as its pace says
+LIVELY = 8  # paces
+EASE = 0.5  # of the time that an event for all readers took, before the next: for a thousand it is 80 ms of work
+LOST = Gap("Where this source was read cannot be told any more. It goes on from now; lines in between may be missing.")
+WARM = 16  # batches whose pieces are kept, because their readers are on the way
+
+
+class Reader(Protocol):
+    def arrived(self, number: int, batch: Batch) -> None:
+        """A new batch is in the ring."""
+
+    def lost(self, number: int, batch: Batch) -> None:
+        """A batch leaves the ring."""
+
+    def told(self, note: Note) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where the feed was after one read. `is_end`: and there was nothing newer."""
+
+    number: int
+    is_end: bool
+
+
+class Feed:
+    """Of one source and one tap. All of it on one event loop."""
+
+    def __init__(self, source: Source, tap: Query) -> None:
+        self.source = source
+        self.tap = tap
+        self.claims = 0  # streams that are, or will be, readers
+        self.number = 0  # of the next batch
+        self._ring: deque[Batch] = deque()
+        self._weight = 0
+        self._readers: dict[Reader, None] = {}
+        self._place = ""
+        self._troubles = Troubles()
+        self._waiting: list[asyncio.Future[Mark]] = []
+        self._wanted = asyncio.Event()
+        self._lively_until = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def oldest(self) -> int:
+        return self.number - len(self._ring)
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"feed-{self.source.name}")
+
+    async def stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        for future in self._waiting:
+            future.cancel()
+
+    def batch(self, number: int) -> Batch | None:
+        """The batch of this number, if it is there yet and still."""
+        return self._ring[number - self.oldest] if self.oldest <= number < self.number else None
+
+    def find(self, id: str) -> tuple[int, int] | None:
+        """Where to go on behind a line: the number of a batch, and how many of its lines to skip."""
+        for number in range(self.number - 1, self.oldest - 1, -1):
+            batch = self._ring[number - self.oldest]
+            if batch.place == id:
+                return number + 1, 0
+            if skip := batch.behind(id):
+                return number, skip
+        return None
+
+    async def mark(self) -> Mark:
+        """After a read that begins now or later."""
+        future: asyncio.Future[Mark] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._wanted.set()
+        return await future
+
+    def join(self, reader: Reader) -> None:
+        self._readers[reader] = None
+        if self._troubles.note:
+            reader.told(self._troubles.note)
+
+    def leave(self, reader: Reader) -> None:
+        self._readers.pop(reader, None)
+
+    async def _run(self) -> None:
+        while True:
+            asked, self._waiting = self._waiting, []
+            try:
+                async with asyncio.timeout(READ_SECONDS):
+                    page = await self._read()
+                begun = time.monotonic()
+                await self._take(page)
+            except Exception as failure:  # noqa: BLE001 -- whatever it is: it is told, and it goes on
+                self._waiting = asked + self._waiting
+                self._tell(self._troubles.failed(failure))
+                await asyncio.sleep(self._troubles.pause())
+                continue
+            self._tell(self._troubles.well())
+            for future in asked:
+                if not future.done():
+                    future.set_result(Mark(self.number, page.is_end))
+            await self._rest(page, time.monotonic() - begun)
+
+    async def _read(self) -> Page:
+        try:
+            return await self.source.read(self.tap, after=self._place, limit=READ_LINES)
+        except Missing:  # the place is none of this source any more
+            self._place = ""
+            return Page(gap=LOST)
+
+    async def _take(self, page: Page) -> None:
+        self._place = page.after or self._place
+        for batch in batches(packed(page.lines), self._place, page.gap):
+            self._keep(batch)
+            await asyncio.sleep(0)  # it comes back when all readers have had their turn
+
+    async def _rest(self, page: Page, took: float) -> None:
+        """Until it is time to read again, or until somebody who wants to join asks for it."""
+        pace, now = self.source.pace, time.monotonic()
+        if page.lines:
+            self._lively_until = now + pace * LIVELY
+        pause = max(pace / HASTE - took, took * EASE) if now < self._lively_until else pace
+        if not page.is_end:
+            pause = 0.0
+        if pause and not self._waiting:
+            self._wanted.clear()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            except TimeoutError:
+                return
+        await asyncio.sleep(0)
+
+    def _keep(self, batch: Batch) -> None:
+        number, self.number = self.number, self.number + 1
+        self._ring.append(batch)
+        self._weight += batch.weight
+        while self._weight > RING_BYTES and len(self._ring) > 1:
+            self._drop()
+        if len(self._ring) > WARM:
+            self._ring[-WARM - 1].forget()
+        for reader in tuple(self._readers):
+            reader.arrived(number, batch)
+
+    def _drop(self) -> None:
+        number, batch = self.oldest, self._ring[0]
+        for reader in tuple(self._readers):
+            reader.lost(number, batch)
+        self._ring.popleft()
+        self._weight -= batch.weight
+
+    def _tell(self, note: Note | None) -> None:
+        if note:
+            for reader in tuple(self._readers):
+                reader.told(note)

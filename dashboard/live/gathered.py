@@ -1,0 +1,128 @@
+"""The lines of a range as text, oldest first, in little memory: a source gives its newest lines first.
+
+So each page is folded as it is found, and unfolded again, page by page, once the search is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from dashboard.live import notes
+from dashboard.live.feeds import Feeds
+from recovery.domain.lines import Line, Query
+from recovery.logs.base import Page, Source
+
+LINES = 100_000  # of one file, over all of its sources
+TEXT_BYTES = 16 * 1024 * 1024  # folded, logs take a fifth of it
+SEARCH_SECONDS = 45.0  # nothing is sent meanwhile, and proxies wait for 60
+ANSWER_SECONDS = 20.0  # for one page; sources have limits of their own, far below
+PAGE_LINES = 500
+_FOLDING = 1  # of zlib: fast
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BREAKS = str.maketrans("\t\n\r", "   ")
+
+Row = tuple[int, bytes]  # when (ns), and the line as it stands in the file
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    lines: int
+    bytes: int
+    until: float  # by the loop's clock
+
+
+class Gathered:
+    """What one source has."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.count = 0
+        self.remarks: list[str] = []
+        self._pages: list[bytes] = []  # newest first
+        self._size = 0
+        self._is_begun = False
+
+    async def gather(self, query: Query, feeds: Feeds, budget: Budget) -> None:
+        """Never raises for what the source does: what goes wrong is remarked, and what was found stays."""
+        page = Page()
+        try:
+            while not page.is_end and (page.before or not self._is_begun):
+                if self._is_used_up(budget):
+                    break
+                limit = min(PAGE_LINES, budget.lines - self.count)
+                async with feeds.turn(self.source), asyncio.timeout(ANSWER_SECONDS):
+                    page = await self.source.search(query, before=page.before, limit=limit)
+                self._keep(page)
+        except Exception as failure:  # noqa: BLE001 -- whatever it is: it is told
+            note = notes.of(failure)
+            self._remark(f"Cut: {note.text} {note.advice}")
+
+    def rows(self) -> Iterator[Row]:
+        """Oldest first. A page that was told is let go of."""
+        while self._pages:
+            for row in zlib.decompress(self._pages.pop()).split(b"\n"):
+                at, _, text = row.partition(b" ")
+                yield int(at), text
+
+    def _is_used_up(self, budget: Budget) -> bool:
+        if self.count >= budget.lines or self._size >= budget.bytes:
+            self._remark(f"Cut: a file has room for the newest {self.count:,} lines of this source.")
+        elif asyncio.get_running_loop().time() >= budget.until:
+            self._remark("Cut: the search took too long; older lines were not looked at.")
+        else:
+            return False
+        return True
+
+    def _keep(self, page: Page) -> None:
+        self._is_begun = True
+        if page.gap:
+            self._remark(page.gap.reason)
+        if not page.lines:
+            return
+        rows = b"\n".join([b"%d %s" % (line.at, _written(line)) for line in page.lines])
+        self._size += len(rows)
+        self._pages.append(zlib.compress(rows, _FOLDING))
+        self.count += len(page.lines)
+
+    def _remark(self, text: str) -> None:
+        self.remarks.append(f"{self.source.label}: {text}".rstrip())
+
+
+async def gathered(sources: Sequence[Source], query: Query, feeds: Feeds) -> Sequence[Gathered]:
+    """All sources at the same time, each with its share of what there is room for."""
+    until = asyncio.get_running_loop().time() + SEARCH_SECONDS
+    share = max(1, len(sources))
+    budget = Budget(LINES // share, TEXT_BYTES // share, until)
+    found = [Gathered(source) for source in sources]
+    await asyncio.gather(*(one.gather(query, feeds, budget) for one in found))
+    return found
+
+
+def merged(found: Iterable[Gathered]) -> Iterator[bytes]:
+    """The lines of all sources by their time; those of one stay in its own order."""
+    return (text for _, text in heapq.merge(*(one.rows() for one in found), key=_at))
+
+
+def moment(at: int) -> str:
+    """To the nanosecond, in UTC."""
+    try:
+        return f"{_EPOCH + timedelta(seconds=at // 10**9):%Y-%m-%dT%H:%M:%S}.{at % 10**9:09d}Z"
+    except OverflowError:
+        return str(at)  # no calendar has it
+
+
+def _written(line: Line) -> bytes:
+    """Time, level, labels and text, with tabs in between; the text comes last because it may hold tabs itself."""
+    labels = " ".join(f"{name}={value}" for name, value in sorted(line.labels.items()))
+    more = f" … {line.left_out:,} more bytes are left out" if line.left_out else ""
+    row = f"{moment(line.at)}\t{line.level or '-'}\t{labels.translate(_BREAKS)}\t{line.text}{more}"
+    return row.replace("\n", " ").encode("utf-8", "replace")
+
+
+def _at(row: Row) -> int:
+    return row[0]

@@ -1,0 +1,105 @@
+"""The ASGI application for /live/logs: the stream of lines, a range of them as a file, and the questions beside it.
+
+Of one tab the newest generation counts: its stream ends the earlier one at once, with the search that it was waiting
+for. What comes later with an older generation is refused.
+"""
+
+from __future__ import annotations
+
+import time
+
+from dashboard.live import asking, download, stream
+from dashboard.live.answers import Answers
+from dashboard.live.asking import Refused, Wish
+from dashboard.live.download import Download
+from dashboard.live.feeds import Feeds
+from dashboard.live.hub import Full, Hub
+from dashboard.live.log_stream import LogStream
+from dashboard.live.session import Visitor
+from dashboard.live.stream import Receive, Scope, Send, refuse
+from recovery.config import Config
+from recovery.connections import aio
+from recovery.logs import sources
+
+PATH = "/live/logs"
+
+Tab = tuple[int, str]
+
+
+class Logs:
+    """Used from the event loop only, between `start` and `stop`."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._tabs: dict[Tab, LogStream] = {}
+        self._feeds = Feeds({})
+        self._downloads = 0
+
+    def start(self, config: Config) -> None:
+        self._client = aio.state_client(config)
+        self._feeds = Feeds(sources.opened(config, self._client))
+        self._answers = Answers(self._feeds)
+
+    async def stop(self) -> None:
+        await self._feeds.close()
+        await self._client.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (visitor := await stream.admitted(self._hub, scope, send)) is None:
+            return
+        try:
+            if scope["path"] == PATH:
+                await self._stream(visitor, scope, receive, send)
+            elif scope["path"] == download.PATH:
+                await self._download(visitor, scope, receive, send)
+            else:
+                await self._answers(scope["path"].removeprefix(f"{PATH}/"), scope, send)
+        except Refused as refused:
+            await refuse(send, 400, str(refused))
+        except Full as full:
+            await refuse(send, 503, str(full), stream.come_back())
+
+    async def _stream(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+        wish = asking.wish(scope["query_string"], _last(scope), self._feeds.sources, time.time_ns())
+        tab = (visitor.id, wish.tab)
+        if not self._gives_way(tab, wish):
+            return await refuse(send, 409, "This page has asked for something newer.")
+        self._hub.make_sure_of_room(visitor)
+        opened = LogStream(visitor, stream.cut_of(scope), wish, self._feeds)
+        self._tabs[tab] = opened
+        self._hub.admit(opened)
+        try:
+            opened.start()
+            await stream.run(self._hub, opened, receive, send)
+        finally:
+            opened.close()
+            if self._tabs.get(tab) is opened:
+                del self._tabs[tab]
+        return None
+
+    async def _download(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+        opened = download.opened(visitor, stream.cut_of(scope), scope["query_string"], self._feeds)
+        self._hub.make_sure_of_room(visitor)
+        if self._downloads >= download.AT_ONCE:
+            raise Full(f"This process writes {download.AT_ONCE} files of logs, its limit. Ask again in a moment.")
+        self._downloads += 1
+        self._hub.admit(opened)
+        try:
+            await stream.run(self._hub, opened, receive, send, Download.write)
+        finally:
+            self._downloads -= 1
+
+    def _gives_way(self, tab: Tab, wish: Wish) -> bool:
+        """The stream that this tab has, if it has one and says which."""
+        earlier = self._tabs.get(tab)
+        if earlier is None or not wish.tab:
+            return True
+        if earlier.wish.g > wish.g:
+            return False
+        earlier.depart()
+        earlier.close()
+        return True
+
+
+def _last(scope: Scope) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), "")

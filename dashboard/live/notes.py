@@ -1,0 +1,134 @@
+"""What is said between the lines: of lines that are missing, of a source in trouble, of a search."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from recovery.domain.lines import Query
+from recovery.errors import StoreError, UnstallError
+from recovery.logs.base import Gap, Labels
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 0.5  # seconds before a source in trouble is asked again; each next one is twice as long
+LONGEST_PAUSE = 15.0
+LABELS_SHOWN = 50  # names, and values of each, where none matched
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """`kind`: one of gap, dropped, trouble, recovered, no-match, limit, caught-up, searching."""
+
+    kind: str
+    text: str
+    advice: str = ""
+    count: int | None = None
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def is_as(self, other: Note | None) -> bool:
+        """One trouble in other words (it hung up; now it refuses): whoever reads it would do the same about both."""
+        if other is None or self.kind != other.kind:
+            return False
+        return self.advice == other.advice if self.advice else self == other
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "advice": self.advice,
+            "count": self.count,
+            "labels": {name: list(values) for name, values in self.labels.items()},
+        }
+
+
+CAUGHT_UP = Note("caught-up", "")
+
+
+def gap(found: Gap) -> Note:
+    return Note("gap", found.reason, count=found.count)
+
+
+def dropped(count: int) -> Note:
+    text = (
+        f"{count:,} {'line was' if count == 1 else 'lines were'} left out: they came faster than this page took them."
+    )
+    return Note("dropped", text, "Narrow the filter. What was left out is found by its time.", count)
+
+
+def lost_place() -> Note:
+    text = "Where this page was cannot be told any more. It begins anew; lines in between may be missing."
+    return Note("gap", text)
+
+
+def searching(reached: int | None) -> Note:
+    return Note("searching", f"Nothing was found {_back(reached)}; the search goes on.")
+
+
+def unfinished(reached: int | None) -> Note:
+    text = f"Nothing was found {_back(reached)}; older lines were not looked at."
+    return Note("limit", text, "Go on with older lines, or narrow the time.")
+
+
+def no_match(query: Query, known: Labels) -> Note | None:
+    """When labels were chosen that no line has."""
+    absent = [name for name, values in query.labels if not values & set(known.values.get(name, ()))]
+    if not absent:
+        return None
+    first = list(known.values.items())[:LABELS_SHOWN]
+    shown = {name: list(values)[:LABELS_SHOWN] for name, values in first}
+    text = f"No line has what was chosen for {', '.join(absent)}."
+    return Note("no-match", text, "These exist." if shown else "There are no lines yet.", labels=shown)
+
+
+def _back(reached: int | None) -> str:
+    if reached is None:
+        return "so far"
+    at = datetime.fromtimestamp(reached / 10**9, UTC)
+    return f"back to {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class Troubles:
+    """Of one source, as one task meets them: each is told once, and the end of them too."""
+
+    def __init__(self) -> None:
+        self.note: Note | None = None  # what is wrong now
+        self._failures = 0
+
+    def failed(self, failure: Exception) -> Note | None:
+        """What is to be told of it: nothing when it is what went wrong before."""
+        if not isinstance(failure, UnstallError | TimeoutError):
+            log.error("a source of logs stumbled", exc_info=failure)
+        self._failures += 1
+        note = of(failure)
+        if note.is_as(self.note):
+            return None
+        self.note = note
+        return note
+
+    def well(self) -> Note | None:
+        self._failures = 0
+        if self.note is None:
+            return None
+        self.note = None
+        return Note("recovered", "The source answers again.")
+
+    def pause(self) -> float:
+        """Seconds until it is asked again, spread."""
+        longest: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 10))
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
+
+
+def of(failure: Exception) -> Note:
+    if isinstance(failure, StoreError):
+        return Note("trouble", str(failure), failure.advice)
+    if isinstance(failure, UnstallError):
+        return Note("trouble", str(failure))
+    if isinstance(failure, TimeoutError):
+        return Note("trouble", "The source does not answer in time.", "It is asked again by itself.")
+    text = f"The source cannot be read: unexpected {type(failure).__name__}."
+    return Note("trouble", text, "The log of the web process says more.")

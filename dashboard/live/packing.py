@@ -1,0 +1,145 @@
+"""Lines as they go over a stream: each is encoded once, and then shared by all who read it.
+
+A batch is what fits into one event. What a reader's filter lets through of it is a piece: the bytes of the event's
+`sets` and `lines`, without what only this reader has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from recovery.domain.lines import Line, Query
+from recovery.logs.base import Gap, Page
+
+BATCH_LINES = 500
+BATCH_BYTES = 64 * 1024
+LINE_WEIGHT = 400  # bytes that a line takes in memory besides its text
+SHARED = 32  # filters whose piece of a batch is kept for others; whoever has one more makes it anew
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One line; the number of its labels' set stands between `head` and `rest`."""
+
+    line: Line
+    head: bytes
+    set: bytes
+    rest: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + len(self.rest) + 4
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some lines as bytes, and how many they are."""
+
+    body: bytes
+    count: int
+
+
+class Batch:
+    """Lines of one source in their order, as many as one event holds."""
+
+    __slots__ = ("_pieces", "gap", "lines", "place", "weight")
+
+    def __init__(self, lines: Sequence[Packed], place: str, gap: Gap | None = None) -> None:
+        self.lines = lines
+        self.place = place  # behind all of them
+        self.gap = gap  # before the first of them
+        self.weight = sum(len(one.head) + len(one.rest) + len(one.line.text) + LINE_WEIGHT for one in lines)
+        self._pieces: dict[Query, Piece | None] = {}
+
+    def piece(self, query: Query | None = None, skip: int = 0) -> Piece | None:
+        """What a filter lets through, from the line of this number on; None: nothing. Many ask for the same."""
+        if query is None or skip:
+            return self._cut(query, skip)
+        if query in self._pieces:
+            return self._pieces[query]
+        piece = self._cut(query)
+        if len(self._pieces) < SHARED:
+            self._pieces[query] = piece
+        return piece
+
+    def count(self, query: Query, skip: int = 0) -> int:
+        piece = self.piece(query, skip)
+        return piece.count if piece else 0
+
+    def behind(self, id: str) -> int | None:
+        """How many of its lines a reader has had who had this one; None: it is not among them."""
+        return next((number for number, one in enumerate(self.lines, 1) if one.line.id == id), None)
+
+    def forget(self) -> None:
+        """The pieces: whoever still comes for one makes it anew."""
+        self._pieces.clear()
+
+    def _cut(self, query: Query | None, skip: int = 0) -> Piece | None:
+        chosen = [one for one in self.lines[skip:] if query is None or query.matches(one.line)]
+        return Piece(body(chosen), len(chosen)) if chosen else None
+
+
+def packed(lines: Iterable[Line]) -> Iterator[Packed]:
+    """Lines of one source often have the very same labels: those are encoded once."""
+    sets: dict[int, bytes] = {}
+    for line in lines:
+        labels = sets.get(id(line.labels))
+        if labels is None:
+            labels = sets[id(line.labels)] = _json(dict(sorted(line.labels.items())))
+        text = [[span.look, span.text] for span in line.spans] if line.spans else line.text
+        head = b"[%s," % _json([line.id, str(line.at), line.level or ""])[1:-1]
+        yield Packed(line, head, labels, b",%s,%d]" % (_json(text), line.left_out))
+
+
+def batches(rows: Iterable[Packed], place: str, gap: Gap | None = None) -> Iterator[Batch]:
+    """All lines of a page, none when there are neither lines nor a gap; `place` is behind the page."""
+    some: list[Packed] = []
+    size = 0
+    for row in rows:
+        if some and (len(some) >= BATCH_LINES or size + row.size > BATCH_BYTES):
+            yield Batch(some, some[-1].line.id, gap)
+            some, size, gap = [], 0, None
+        some.append(row)
+        size += row.size
+    if some or gap:
+        yield Batch(some, place, gap)
+
+
+def pieces(rows: Sequence[Packed], place: str) -> deque[tuple[Piece, str]]:
+    """All of the rows as bytes alone, each piece with the place behind it: the rows themselves may go."""
+    return deque((piece, batch.place) for batch in batches(rows, place) if (piece := batch.piece()))
+
+
+def beginning(rows: Sequence[Packed], most: int) -> Sequence[Packed]:
+    """The first rows that take no more bytes than this; one at least."""
+    size = 0
+    for number, row in enumerate(rows):
+        size += row.size
+        if size > most and number:
+            return rows[:number]
+    return rows
+
+
+def fitting(page: Page, most: int) -> tuple[list[Packed], str]:
+    """The newest lines of a page that take no more bytes than this, and the place where older ones begin."""
+    rows = list(packed(page.lines))
+    size = 0
+    for number in range(len(rows) - 1, -1, -1):
+        size += rows[number].size
+        if size > most and number < len(rows) - 1:
+            return rows[number + 1 :], rows[number].line.id
+    return rows, page.before
+
+
+def body(lines: Iterable[Packed]) -> bytes:
+    """The part of an event, or of an answer, that holds lines and the sets of their labels."""
+    sets: dict[bytes, int] = {}
+    rows = [b"%s%d%s" % (one.head, sets.setdefault(one.set, len(sets)), one.rest) for one in lines]
+    return b'"sets":[%s],"lines":[%s]' % (b",".join(sets), b",".join(rows))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,302 @@
+"""One source as one stream reads it: first what is there, then what comes.
+
+In order: 1. a search of the newest lines, or of the range; after a cut none, the reader goes on from its place.
+2. Reads of its own, until it meets the feed. 3. The feed, with no task of its own any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from dashboard.live import cursor, notes
+from dashboard.live.asking import Wish
+from dashboard.live.cursor import Spot
+from dashboard.live.feed import Feed
+from dashboard.live.feeds import Feeds
+from dashboard.live.notes import Note, Troubles
+from dashboard.live.packing import BATCH_BYTES, Batch, Piece, beginning, fitting, packed, pieces
+from recovery.errors import Missing
+from recovery.logs.base import Page, Source
+
+Answer = TypeVar("Answer")
+
+BACKLOG_LINES = 500
+# A reader costs 512 KB at most, also who takes nothing: this much waits here, for all of his sources together, and as
+# much again is on its way to the browser.
+BACKLOG_BYTES = 256 * 1024
+ROOM_BYTES = 128 * 1024  # what may wait for the browser before more is read
+READ_LINES = (32, 1000)  # of one read; as many as come to some 64 KB, beginning with few
+ANSWER_SECONDS = 20.0  # for one question; sources have limits of their own, far below
+SEARCH_SECONDS = 5.0  # what has not been found by then is found by asking for older lines
+RANGE_SECONDS = 30.0  # nothing comes behind a range that would have to wait
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An event that holds no lines."""
+
+    kind: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+Thing = Piece | Said
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search brought: the lines as bytes alone, because as lines they take many times as much."""
+
+    ready: deque[tuple[Piece, str]]
+    place: str  # behind them
+    before: str
+    page: Page  # without its lines
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a read came to: the place behind it, the last line of it if any, and whether there was nothing newer."""
+
+    place: str
+    last: str
+    is_end: bool
+
+
+class Tail:
+    """`rouse` is called whenever there is something to `take`."""
+
+    def __init__(self, source: Source, wish: Wish, feeds: Feeds, rouse: Callable[[], None]) -> None:
+        """Raises Full."""
+        self.source = source
+        self._wish = wish
+        self._feeds = feeds
+        self._rouse = rouse
+        self._query = wish.onward
+        self._spot: Spot | None = wish.spots.get(source.name)
+        self._part = "" if self._spot is None else cursor.written(source.name, self._spot)
+        self._feed: Feed | None = feeds.claim(source, self._query) if wish.is_live else None
+        self._troubles = Troubles()
+        self._trouble: Note | None = None  # as the reader knows it
+        self._outbox: deque[tuple[Thing, Spot | None]] = deque()
+        self._held = 0
+        self._room = asyncio.Event()
+        self._next = -1  # the feed's batch that is to be read; below 0: the feed is not met yet
+        self._skip = 0
+        self._is_gap_said = False
+        self._dropped, self._dropped_to = 0, ""
+        self._limit = READ_LINES[0]
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def part(self) -> str:
+        """Its part of the cursor, behind all that was taken; "" when it has none yet."""
+        return self._part
+
+    def start(self) -> None:
+        if self._feed:
+            self._feed.join(self)
+        self._task = asyncio.create_task(self._run(), name=f"tail-{self.source.name}")
+
+    def stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+        if self._feed:
+            self._feed.leave(self)
+            self._feeds.release(self._feed)
+            self._feed = None
+
+    def take(self) -> Thing | None:
+        """The next that is to be sent; from then on the cursor stands behind it. None: nothing for now."""
+        if not self._outbox:
+            return self._from_feed() if self._next >= 0 else None
+        thing, spot = self._outbox.popleft()
+        if isinstance(thing, Piece):
+            self._held -= len(thing.body)
+            self._room.set()
+        self._move(spot)
+        return thing
+
+    # What the feed calls.
+
+    def arrived(self, number: int, batch: Batch) -> None:
+        if self._next < 0:
+            return
+        if self._next != number or self._outbox or self._dropped or batch.gap or batch.piece(self._query):
+            self._rouse()
+        else:
+            self._next += 1
+            self._move(Spot(batch.place))
+
+    def lost(self, number: int, batch: Batch) -> None:
+        if 0 <= self._next <= number:
+            self._dropped += batch.count(self._query, self._skip)
+            self._dropped_to = batch.place
+            self._next, self._skip, self._is_gap_said = number + 1, 0, False
+
+    def told(self, note: Note) -> None:
+        self._say(note)
+
+    def _from_feed(self) -> Thing | None:
+        if self._dropped:
+            count, self._dropped = self._dropped, 0
+            self._move(Spot(self._dropped_to))
+            return _noted(notes.dropped(count))
+        while self._feed and (batch := self._feed.batch(self._next)):
+            if batch.gap and not self._skip and not self._is_gap_said:
+                self._is_gap_said = True
+                return _noted(notes.gap(batch.gap))
+            piece = batch.piece(self._query, self._skip)
+            self._next, self._skip, self._is_gap_said = self._next + 1, 0, False
+            self._move(Spot(batch.place))
+            if piece:
+                return piece
+        return None
+
+    # The task.
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                place = self._spot.place if self._spot and self._wish.is_live else await self._backlog()
+                if self._feed:
+                    await self._catch_up(self._feed, place)
+                else:
+                    self._put(Said("end"))
+            except Missing:  # the place of the cursor is none of this source any more
+                self._say(notes.lost_place())
+                self._spot = None
+                await asyncio.sleep(self._troubles.pause())
+            else:
+                return
+
+    async def _backlog(self) -> str:
+        """The newest lines, and the place behind them. A range that was cut goes on behind what was shown."""
+        found = await self._newest()
+        is_told = self._spot is not None and self._spot.before is None
+        is_empty = not found.ready
+        await self._send(found.ready, None if is_told else found.before)
+        if is_empty and not self._spot:
+            await self._explain(found.page)
+        self._say(notes.CAUGHT_UP)
+        if not is_told:
+            self._put(Said("older", {"before": found.before}), Spot(found.place))
+        return found.place
+
+    async def _newest(self) -> Found:
+        deadline = time.monotonic() + (SEARCH_SECONDS if self._wish.is_live else RANGE_SECONDS)
+        page = await self._search("")
+        after, gap = page.after, page.gap
+        while not page.lines and not page.is_end and page.before and time.monotonic() < deadline:
+            self._say(notes.searching(page.reached))
+            page = await self._search(page.before)
+        if gap:
+            self._say(notes.gap(gap))
+        rows, before = fitting(page, self._share(BACKLOG_BYTES))
+        shown = next((n for n, row in enumerate(rows, 1) if self._spot and row.line.id == self._spot.place), 0)
+        place = after if self._wish.is_live or not rows else rows[-1].line.id
+        return Found(pieces(rows[shown:], place), place, before, replace(page, lines=()))
+
+    async def _search(self, before: str) -> Page:
+        query = self._wish.query
+        return await self._ask(lambda: self.source.search(query, before=before, limit=BACKLOG_LINES))
+
+    async def _explain(self, page: Page) -> None:
+        """Why there is nothing: no such label, or not looked far enough."""
+        if not page.is_end and page.before:
+            self._say(notes.unfinished(page.reached))
+        query = self._wish.query
+        if query.labels:
+            known = await self._ask(lambda: self.source.labels(query.start or 0, query.end or time.time_ns()))
+            self._say(notes.no_match(query, known))
+
+    async def _catch_up(self, feed: Feed, place: str) -> None:
+        """Reads of its own, until the feed is met: nothing twice, nothing left out."""
+        last = place
+        while True:
+            mark = await feed.mark()
+            found = feed.find(last) or feed.find(place)
+            if found:
+                break
+            step = await self._read(place)
+            place, last = step.place, step.last or last
+            if step.is_end and mark.is_end and mark.number >= feed.oldest:
+                found = mark.number, 0
+                break
+        if self._spot:
+            self._say(notes.CAUGHT_UP)
+            if self._spot.before is not None:
+                self._put(Said("older", {"before": self._spot.before}), Spot(place))
+        self._next, self._skip = found
+        self._rouse()
+
+    async def _read(self, place: str) -> Step:
+        """The next lines of its own query, put on their way."""
+        page = await self._ask(lambda: self.source.read(self._query, after=place, limit=self._limit))
+        if page.gap:
+            self._say(notes.gap(page.gap))
+        rows = list(packed(page.lines))
+        kept = beginning(rows, self._share(ROOM_BYTES))
+        size, (least, most) = sum(row.size for row in kept), READ_LINES
+        is_all = len(kept) == len(rows)
+        self._limit = min(most, self._limit * 2) if is_all and size < BATCH_BYTES // 2 else max(least, self._limit // 2)
+        behind = (page.after or place) if is_all else kept[-1].line.id
+        step = Step(behind, kept[-1].line.id if kept else "", page.is_end and not rows and not page.gap)
+        ready = pieces(kept, behind)
+        del page, rows, kept  # the reader may be slow, and lines take many times what their bytes take
+        await self._send(ready, self._spot.before if self._spot else None)
+        return step
+
+    def _share(self, size: int) -> int:
+        """Of what all sources of the stream may take together."""
+        return size // max(1, len(self._wish.sources))
+
+    async def _ask(self, question: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Its answer, however long it takes; what goes wrong meanwhile is told."""
+        while True:
+            try:
+                async with self._feeds.turn(self.source), asyncio.timeout(ANSWER_SECONDS):
+                    answer = await question()
+            except Missing:
+                raise
+            except Exception as failure:  # noqa: BLE001 -- whatever it is: it is told, and it goes on
+                self._say(self._troubles.failed(failure))
+                await asyncio.sleep(self._troubles.pause())
+            else:
+                self._say(self._troubles.well())
+                return answer
+
+    async def _send(self, ready: deque[tuple[Piece, str]], before: str | None) -> None:
+        """Put on their way, as fast as the browser takes them. `before` goes into the cursor until it is told."""
+        while ready:
+            while self._held > self._share(ROOM_BYTES):
+                self._room.clear()
+                await self._room.wait()
+            piece, place = ready.popleft()
+            self._held += len(piece.body)
+            self._put(piece, Spot(place, before))
+
+    def _say(self, note: Note | None) -> None:
+        """The same trouble is not told twice, whoever met it."""
+        if note is None or note.is_as(self._trouble):
+            return
+        if note.kind == "recovered" and self._trouble is None:
+            return
+        if note.kind in ("trouble", "recovered"):
+            self._trouble = note if note.kind == "trouble" else None
+        self._put(_noted(note))
+
+    def _put(self, thing: Thing, spot: Spot | None = None) -> None:
+        self._outbox.append((thing, spot))
+        self._rouse()
+
+    def _move(self, spot: Spot | None) -> None:
+        if spot and spot.place:
+            self._part = cursor.written(self.source.name, spot)
+
+
+def _noted(note: Note) -> Said:
+    return Said("note", note.values())

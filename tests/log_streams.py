@@ -1,0 +1,46 @@
+"""Streams of lines over sources in memory, opened and read within a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode
+
+from dashboard.live import asking
+from dashboard.live.feeds import Feeds
+from dashboard.live.log_stream import LogStream
+from dashboard.live.session import Visitor
+from tests.log_lines import Browser, Memory
+
+ANNE = Visitor(1, "session-of-anne")
+NOW = 10**18
+
+
+@asynccontextmanager
+async def feeds_of(*sources: Memory) -> AsyncIterator[Feeds]:
+    shared = Feeds({source.name: source for source in sources})
+    try:
+        yield shared
+    finally:
+        await shared.close()
+
+
+def opened(shared: Feeds, last: str = "", **asked: str) -> LogStream:
+    """From the first line on unless told otherwise."""
+    wish = asking.wish(urlencode({"g": "1", "from": "0", **asked}).encode(), last, shared.sources, NOW)
+    stream = LogStream(ANNE, lambda: None, wish, shared)
+    stream.start()
+    return stream
+
+
+async def follow(stream: LogStream, browser: Browser, until: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not until():
+            some = await stream.next()
+            assert some is not None
+            browser.take(some)
+
+
+def numbers(browser: Browser) -> list[int]:
+    return [int(id.partition(".")[2]) for id in browser.ids]
