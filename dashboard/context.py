@@ -42,6 +42,7 @@ PAGES = (
     Entry("Queues", "overview", ("overview", "queue", "job", "search"), "g q"),
     Entry("Stuck", "stuck", ("stuck", "act"), "g s"),
     Entry("Servers", "servers", ("servers", "server"), "g v"),
+    Entry("Logs", "logs", ("logs",), "g l"),
     Entry("Scanners", "scanners", _SCANNERS, "g c"),
     Entry("Alerts", "alerts", ("alerts", "alert-test"), "g e"),
     Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),

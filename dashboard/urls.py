@@ -19,6 +19,7 @@ from dashboard.views import (
     errors,
     health,
     job,
+    logs,
     overview,
     palette,
     policies,
@@ -69,6 +70,7 @@ QUEUES = [
     path(_JOB, job.page, name="job"),
     path(f"{_JOB}/life", job.life, name="job-life"),
     path(f"{_JOB}/tab", job.tab, name="job-tab"),
+    path(f"{_JOB}/log", job.log, name="job-log"),
     path("search", search.page, name="search"),
     path("search/part", search.part, name="search-part"),
 ]
@@ -111,12 +113,15 @@ SERVERS = [
     path("servers/<name:server>/now", servers.now, name="server-now"),
     path("servers/<name:server>/chart", servers.chart, name="server-chart"),
 ]
+LOGS = [
+    path("logs", logs.page, name="logs"),
+]
 ALERTS = [
     path("alerts", alerts.page, name="alerts"),
     path("alerts/now", alerts.now, name="alerts-now"),
     path("alerts/test/<str:channel>", alerts.test, name="alert-test"),
 ]
-urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *ALERTS, *SERVERS, *API]
+urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *ALERTS, *SERVERS, *LOGS, *API]
 
 handler400 = errors.bad_request
 handler403 = errors.forbidden

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from dashboard import buttons, past, rows, verdicts
+from dashboard import buttons, job_log, past, rows, server_logs, verdicts
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.tree import Tree, tree
@@ -59,6 +59,7 @@ class Field:
 STACKS_SHOWN = 20  # failures; the field has the older ones
 RAW_FIELD_LIMIT = 4_096  # characters of one field in the table of all fields, and of all of them
 RAW_LIMIT = 65_536
+SERVER_LOGS = "server-logs"
 _PAYLOADS: dict[str, Callable[[Job], Text]] = {
     "data": lambda job: job.data,
     "options": lambda job: job.options,
@@ -78,6 +79,30 @@ def life(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespo
 
 def tab(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     return render(request, "job/_tab.html", _context(request, deployment, base, id))
+
+
+def log(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
+    """The lines behind the last one on a page, or the whole tab anew when that is not where it was any more."""
+    queue, job = _found(request, deployment, base, id)
+    first, after, is_over = _number(request, "first"), _number(request, "after"), job.row.state.is_finished
+    if not (after or job.log_count or is_over):
+        return HttpResponse(status=204)
+    is_near = 0 < after <= first + job_log.SHOWN_MOST
+    see, mark = Discretion.of(request), request.GET.get("mark", "")
+    found = job_log.behind(queue, job, see, after, mark) if is_near else None
+    if found is None:
+        answer = tab(request, deployment, base, id)
+        answer["HX-Retarget"], answer["HX-Reswap"] = "#tab", "outerHTML"
+        return answer
+    if not (found.lines or is_over):
+        return HttpResponse(status=204)
+    context = {"queue": queue, "row": job.row, "log": found, "first": first, "follows": not is_over}
+    return render(request, "job/_log_lines.html", context)
+
+
+def _number(request: HttpRequest, name: str) -> int:
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _found(request: HttpRequest, deployment: str, base: str, id: str) -> tuple[Queue, Job]:
@@ -137,7 +162,7 @@ def _tabs(queue: Queue, job: Job) -> list[Tab]:
     if job.reason or job.stack or job.deferred_failure:
         tabs.insert(0 if job.row.state is State.FAILED else len(tabs), Tab("error", "Error", len(job.stack) or ""))
     if not is_table:
-        tabs.append(Tab("logs", "Logs", job.log_count))
+        tabs += [Tab("logs", "Logs", job.log_count), Tab(SERVER_LOGS, "Server logs")]
     if queue.capabilities.families and (job.row.parent or job.has_children):
         tabs.append(Tab("family", "Family"))
     return [*tabs, Tab("raw", "Raw", len(job.fields))]
@@ -157,7 +182,12 @@ def _of_tab(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discret
     if tab.name == "error":
         return _error(job, see)
     if tab.name == "logs":
-        return _logs(request, queue, job, see)
+        found = job_log.window(queue, job, see, request.GET.get("from", ""))
+        follows = found.later is None and not job.row.state.is_finished
+        return {"log": found, "first": found.lines[0][0] if found.lines else 0, "follows": follows}
+    if tab.name == SERVER_LOGS:
+        now = int(time.time() * 1000)
+        return dict(server_logs.context(queue, job.row, incidents.of_job(job.row.ref), now))
     if tab.name == "family":
         return {"family": jobs.family(queue, job.row.id)}
     return {"fields": list(_fields(job, see, is_whole="whole" in request.GET))}
@@ -184,23 +214,4 @@ def _error(job: Job, see: Discretion) -> dict[str, Any]:
         "attempts": [(number, see.text(stack)) for number, stack in reversed(attempts)],
         "failures": len(job.stack),
         "deferred": see.text(job.deferred_failure),
-    }
-
-
-def _logs(request: HttpRequest, queue: Queue, job: Job, see: Discretion) -> dict[str, Any]:
-    """The end of the log, unless an earlier window is asked for."""
-    written = request.GET.get("from", "")
-    total = job.log_count or 0
-    if written.isascii() and written.isdigit() and len(written) < 10:
-        window = jobs.logs(queue, job.row.id, start=min(int(written), max(0, total - 1)))
-    else:
-        window = jobs.logs(queue, job.row.id, start=max(0, total - jobs.LOG_LINES))
-        if window.lines and window.start + len(window.lines) < total:  # the lines are so long that fewer fit
-            window = jobs.logs(queue, job.row.id, start=total - len(window.lines))
-    after = window.start + len(window.lines)
-    return {
-        "lines": [(number, see.text(line)) for number, line in enumerate(window.lines, window.start + 1)],
-        "window": window,
-        "earlier": max(0, window.start - jobs.LOG_LINES) if window.start else None,
-        "later": after if window.total is not None and after < window.total else None,
     }

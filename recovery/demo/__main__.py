@@ -1,4 +1,4 @@
-"""`python -m recovery.demo URL`: plays until SIGTERM or SIGINT."""
+"""`python -m recovery.demo URL [FOLDER]`: plays until SIGTERM or SIGINT; its workers write their logs there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from recovery.demo import everyday, trouble
 from recovery.demo.stage import CLOSING, Stage
@@ -26,13 +27,13 @@ PARTS = (
 )
 
 
-async def play(url: str) -> None:
+async def play(url: str, logs: Path | None = None) -> None:
     """Until a signal comes, also while the parts still set up: a store that is away holds them for minutes."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    stage = Stage(url)
+    stage = Stage(url, logs)
     playing = asyncio.ensure_future(_play_all(stage))
     asked = asyncio.ensure_future(ended.wait())
     await asyncio.wait({playing, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -52,4 +53,5 @@ async def _play_all(stage: Stage) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
-    asyncio.run(play(sys.argv[1]))
+    logging.raiseExceptions = False  # a full disk costs the logs, not the demo
+    asyncio.run(play(sys.argv[1], *map(Path, sys.argv[2:3])))

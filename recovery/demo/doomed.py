@@ -1,9 +1,11 @@
-"""The worker of `imports`, alone in its process because it will be killed: `python -m recovery.demo.doomed URL`."""
+"""`python -m recovery.demo.doomed URL [FOLDER]`: the worker of `imports`, alone because it will be killed."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 from recovery.demo.stage import CHANCE, worker
@@ -13,12 +15,15 @@ CHECK_MS = 10_000
 STALLS = 2
 STEPS = 5
 
+log = logging.getLogger("demo.imports")
 
-async def run(url: str) -> None:
+
+async def run(url: str, logs: Path | None = None) -> None:
     worker(
         url,
         "imports",
         read_in,
+        logs,
         concurrency=2,
         lockDuration=LOCK_MS,
         stalledInterval=CHECK_MS,
@@ -32,9 +37,10 @@ async def read_in(job: Any, _token: str) -> dict[str, Any]:
     for step in range(1, STEPS + 1):
         await asyncio.sleep(CHANCE.uniform(1.0, 2.0))
         await job.log(f"{rows * step // STEPS} of {rows} rows")
+        log.debug("job %s: %d of %d rows", job.id, rows * step // STEPS, rows)
         await job.updateProgress(100 * step // STEPS)
     return {"rows": rows}
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1]))
+    asyncio.run(run(sys.argv[1], *map(Path, sys.argv[2:3])))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
 from bullmq import FlowProducer, Queue, Worker
 from redis.exceptions import RedisError
+
+from recovery.demo.logbook import Processor, logbook, told
 
 PREFIX = "demo"
 KEPT_COMPLETED = 300  # jobs a queue keeps: the demo runs for days and must not grow
@@ -22,12 +25,13 @@ RETRY_AFTER = 5.0  # seconds a producer rests when the store is away
 CHANCE = SystemRandom()
 log = logging.getLogger(__name__)
 
-Processor = Callable[[Any, str], Awaitable[Any]]
-
 
 class Stage:
-    def __init__(self, url: str) -> None:
+    """`logs` is where its workers write what they do."""
+
+    def __init__(self, url: str, logs: Path | None = None) -> None:
         self.url = patient(url)
+        self.logs = logs
         self.flows = FlowProducer(self.url, {"prefix": PREFIX})
         self._queues: dict[str, Any] = {}
         self._workers: list[Any] = []
@@ -39,7 +43,7 @@ class Stage:
         return self._queues[name]
 
     def work(self, name: str, processor: Processor, *, keeps_metrics: bool = True, **options: Any) -> None:
-        self._workers.append(worker(self.url, name, processor, keeps_metrics=keeps_metrics, **options))
+        self._workers.append(worker(self.url, name, processor, self.logs, keeps_metrics=keeps_metrics, **options))
 
     def every(self, seconds: float, make: Callable[[], Awaitable[Any]], *, first_after: float = 0.0) -> None:
         """Calls `make` again and again, not in step with the others."""
@@ -62,7 +66,9 @@ def patient(url: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}socket_timeout={PATIENCE}"
 
 
-def worker(url: str, name: str, processor: Processor, *, keeps_metrics: bool = True, **options: Any) -> Any:
+def worker(
+    url: str, name: str, processor: Processor, logs: Path | None = None, *, keeps_metrics: bool = True, **options: Any
+) -> Any:
     """A worker of the Python port, with what all of ours have in common."""
     options = {
         "connection": url,
@@ -73,7 +79,9 @@ def worker(url: str, name: str, processor: Processor, *, keeps_metrics: bool = T
         **({"metrics": {"maxDataPoints": MINUTES_KEPT}} if keeps_metrics else {}),
         **options,
     }
-    made = Worker(name, processor, options)
+    book = logbook(name, logs)
+    made = Worker(name, told(processor, book), options)
+    book.info("worker %s is here", options["name"])
     made.on("error", lambda error, *_: log.debug("%s: %s", name, error))
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 from typing import Any
@@ -18,6 +19,8 @@ LIFE = 45.0
 DEATH = 60.0  # seconds without any worker: its orphans are seen, and nobody rescues them
 KILLED_AFTER = 20.0  # seconds we wait at most for it to have a job in hand
 
+log = logging.getLogger("demo.payments")
+
 
 class CardDeclined(Exception):
     pass
@@ -32,6 +35,7 @@ async def payments(stage: Stage) -> None:
     queue = stage.queue("payments")
 
     async def charge(job: Any, _token: str) -> dict[str, Any]:
+        log.debug("asking the gateway, Authorization: %s", job.data["headers"]["Authorization"])
         await asyncio.sleep(CHANCE.uniform(0.2, 0.8))
         luck = CHANCE.random()
         if luck < 0.2:
@@ -89,14 +93,14 @@ async def imports(stage: Stage) -> None:
     for _ in range(4):
         await upload()
     stage.every(10.0, upload)
-    stage.play(_live_and_die(stage.url, queue))
+    stage.play(_live_and_die(stage, queue))
 
 
-async def _live_and_die(url: str, queue: Any) -> None:
+async def _live_and_die(stage: Stage, queue: Any) -> None:
     life = FIRST_LIFE
     while True:
         pipe = lifeline()
-        argv = [sys.executable, "-m", "recovery.demo.doomed", url]
+        argv = [sys.executable, "-m", "recovery.demo.doomed", stage.url, *([str(stage.logs)] if stage.logs else [])]
         process = await asyncio.create_subprocess_exec(*leashed(argv, signal.SIGKILL, pipe), pass_fds=(pipe,))
         try:
             await asyncio.sleep(life)

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from recovery.processes import beside
@@ -26,6 +27,7 @@ LOOK_EVERY = 0.25  # seconds between two looks at the children
 CLAIM_PATIENCE = 10.0  # seconds for the Valkey of somebody who was killed to save and end
 START_PATIENCE = 60.0  # seconds for the web to answer; a slow disk imports slowly
 KILLED = 1
+LOGS = "logs"  # folder of what the demo's workers write
 
 
 class NotStarted(Exception):
@@ -78,10 +80,15 @@ class Box:
 
     def start(self, *, with_demo: bool) -> None:
         self._checkpoint()
-        for name in ("web", "scheduler", "monitor"):
+        logs = (self._plan.directory / LOGS).resolve()
+        for name in ("web", "scheduler"):
             self._supervisor.start(self._own(name, [str(self._plan.manage), name]))
+        self._supervisor.start(
+            self._own("monitor", [str(self._plan.manage), "monitor"], _ships(logs) if with_demo else {})
+        )
         if with_demo and self._embedded:
-            self._supervisor.start(self._own("demo", ["-m", "recovery.demo", self._embedded.url(QUEUES_DB)]))
+            demo = ["-m", "recovery.demo", self._embedded.url(QUEUES_DB), str(logs)]
+            self._supervisor.start(self._own("demo", demo))
         self._until(lambda: self._plan.address.answers("/healthz"))
 
     def tend(self) -> None:
@@ -108,8 +115,8 @@ class Box:
         if self.ending.asked:
             raise Stopped
 
-    def _own(self, name: str, arguments: Sequence[str]) -> Command:
-        return Command(name, [sys.executable, *arguments])
+    def _own(self, name: str, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> Command:
+        return Command(name, [sys.executable, *arguments], environ or {})
 
     def _insisted(self) -> None:
         """A second signal: nothing is saved, nothing is left."""
@@ -117,3 +124,9 @@ class Box:
         if self._embedded:
             self._embedded.forget()
         os._exit(KILLED)
+
+
+def _ships(logs: Path) -> Mapping[str, str]:
+    """For the monitor: it follows the demo's workers, unless somebody said what it is to follow."""
+    asked = any(os.environ.get(name) for name in ("UNSTALL_LOG_FILES", "UNSTALL_LOG_DOCKER", "UNSTALL_LOG_JOURNAL"))
+    return {} if asked or "," in str(logs) else {"UNSTALL_LOG_FILES": f"{escape(str(logs))}/*.log"}

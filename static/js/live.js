@@ -1,10 +1,13 @@
 // One event stream for this page. Each snapshot becomes `unstall:arrived` on the body, and, unless somebody
 // cancels that (a chosen refresh rate, a selection, an open dialog), `unstall:tick`, which the fragments follow.
 // What is wrong with the stream itself becomes `unstall:stalled` with a reason, `unstall:flowing` when it is well.
+// A page with `data-stream` in it says by `unstall:stream` what it reads besides, as often as it likes: its lines come
+// as `unstall:lines`, `unstall:note`, … over the same stream, and none of an earlier wish after a later one.
 (() => {
   "use strict";
 
-  const URL = "/live/events";
+  const EVENTS = "/live/events";
+  const KINDS = ["tick", "lines", "note", "older", "end"];
   const HIDDEN_MS = 5000; // a quick look at another tab costs no reconnect
   const FIRST_WORD_MS = 3000; // the server speaks at once; silence means that something holds its words back
   const SILENCE_MS = 20000; // the server ticks every 2 s, even when it has nothing newer
@@ -18,15 +21,17 @@
     refused: "Live updates are refused for now: too many live pages are open, or you are signed out.",
     "signed-out": "You are signed out. Sign in again to go on.",
   };
+  const TAB = crypto.getRandomValues(new Uint32Array(3)).join("-");
 
   let source = null;
-  let firstWord = 0; // timers
-  let reconnect = 0;
-  let hiding = 0;
+  let [firstWord, reconnect, hiding] = [0, 0, 0]; // timers
   let pause = FIRST_PAUSE_MS;
   let heardAt = 0;
   let stalled = "";
   let next = null; // what the tick under way will tell
+  let wish = document.querySelector("[data-stream]") ? null : { path: EVENTS };
+  let generation = 0;
+  let last = ""; // how far the lines have come
 
   const tell = (name, detail) =>
     document.body.dispatchEvent(new CustomEvent(`unstall:${name}`, { detail, cancelable: true }));
@@ -47,8 +52,7 @@
   };
 
   const close = () => {
-    clearTimeout(firstWord);
-    clearTimeout(reconnect);
+    for (const timer of [firstWord, reconnect]) clearTimeout(timer);
     if (source) source.close();
     source = null;
   };
@@ -81,18 +85,29 @@
     }
   };
 
+  const address = () => {
+    if (wish.path === EVENTS) return EVENTS;
+    generation += 1;
+    const mine = new URLSearchParams({ g: generation, tab: TAB, ...(last && { last }) });
+    return `${wish.path}?${mine}&${wish.query}`;
+  };
+
+  const hear = (kind, event) => {
+    const detail = parsed(event);
+    flows();
+    if (detail && wish.path !== EVENTS) last = event.lastEventId;
+    if (detail && kind === "tick") arrive(detail);
+    else if (detail && detail.g === generation) tell(kind, detail);
+  };
+
   function open() {
     close();
-    if (document.hidden) return;
-    source = new EventSource(URL);
+    if (document.hidden || !wish) return;
+    source = new EventSource(address());
     heardAt = Date.now();
     firstWord = setTimeout(() => stall("buffered"), FIRST_WORD_MS);
     source.addEventListener("hello", flows);
-    source.addEventListener("tick", (event) => {
-      const detail = parsed(event);
-      flows();
-      if (detail) arrive(detail);
-    });
+    for (const kind of KINDS) source.addEventListener(kind, (event) => hear(kind, event));
     source.addEventListener("bye", (event) => {
       const farewell = parsed(event) || {};
       close();
@@ -105,6 +120,12 @@
       later();
     });
   }
+
+  document.body.addEventListener("unstall:stream", (event) => {
+    wish = event.detail;
+    last = "";
+    if (stalled !== "signed-out") open();
+  });
 
   // A connection can die without a word (sleep, a changed network); the clock notices.
   setInterval(() => {

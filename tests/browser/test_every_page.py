@@ -230,6 +230,8 @@ def test_servers(walk: Walk, servers: tuple[str, str]) -> None:
         Stop("/servers", "Servers"),
         Stop(f"{plain}?range=7d", "Servers", "operator", has_axe=False),
         Stop("/servers/nope", "There is no such server", status=404),
+        Stop("/logs?plain=1", "Logs"),
+        Stop("/logs?plain=1&label=app=none&include=x&level=error", "Logs", "viewer", has_axe=False),
     )
     page = walk.to(Stop(odd, "Servers", "viewer"))
     assert SECRET not in page.content()
@@ -256,7 +258,9 @@ def test_everything_else_of_a_queue(walk: Walk, seeds: Seeds) -> None:
 
 @_EACH_LOOK
 def test_every_tab_of_a_job(walk: Walk, seeds: Seeds) -> None:
-    walk.to(*(Stop(f"{seeds.failed}?tab={tab}", "1") for tab in ("error", "data", "options", "logs", "raw")))
+    walk.to(
+        *(Stop(f"{seeds.failed}?tab={tab}", "1") for tab in ("error", "data", "options", "logs", "server-logs", "raw"))
+    )
     walk.to(
         Stop(f"{seeds.logged}?tab=logs", "1"),
         Stop(f"{seeds.logged}?tab=result", "1", has_axe=False),

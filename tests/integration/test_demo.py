@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import psutil
 import pytest
 import redis
 
+from recovery.connections import state
 from recovery.domain.counts import QueueSample
 from recovery.processes.embedded import STATE_DB
 from recovery.reads import snapshots
@@ -101,6 +103,7 @@ def test_up_without_a_redis_plays_the_demo_and_a_command_beside_it_sees_what_the
         assert "Watching the demo" in up.said
         names = {f"demo:{name}" for name in (*QUEUES, *TROUBLED)}
         until(lambda: {sample.ref.base for sample in _snapshot(up)} >= names, ALIVE_WITHIN, "all queues of the demo")
+        until(lambda: _shipped(up) >= {"payments.log", "emails.log"}, ALIVE_WITHIN, "its workers' logs are shipped")
         assert "demo:emails" in up.shell("queues").stdout
         assert up.end() == 0
         assert up.others() == []
@@ -117,9 +120,16 @@ async def _done(_job: Any, _token: str) -> str:
 
 
 def _snapshot(up: Up) -> tuple[QueueSample, ...]:
-    with redis.Redis(unix_socket_path=str(up.directory / "valkey.sock"), db=STATE_DB) as state:
-        found = snapshots.fetch(state)
+    with redis.Redis(unix_socket_path=str(up.directory / "valkey.sock"), db=STATE_DB) as store:
+        found = snapshots.fetch(store)
     return found.queues if found else ()
+
+
+def _shipped(up: Up) -> set[str]:
+    """The names of the files whose lines are in the state store."""
+    with redis.Redis(unix_socket_path=str(up.directory / "valkey.sock"), db=STATE_DB) as store:
+        sets = [raw for key in store.scan_iter(state.log_labels("*")) for raw in store.hkeys(key)]  # type: ignore[union-attr]  # sync
+    return {Path(json.loads(raw).get("file", "")).name for raw in sets}
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -1,0 +1,138 @@
+"""The newest lines once, for a page without scripts: asked of the sources themselves, for a few seconds at most.
+
+With scripts nothing of this is needed: the stream brings the lines (dashboard/live/logs.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dashboard.live import notes
+from recovery.config import Config
+from recovery.connections import aio
+from recovery.domain.lines import Line, Query
+from recovery.logs import sources
+from recovery.logs.base import Source
+
+LINES = 200
+SECONDS = 3.0  # for all sources together; a page that takes longer is taken for broken
+_VALUES = 50  # of one label
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    at: str
+    level: str
+    origin: str
+    text: str
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    source: str
+    text: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Lines oldest first; `labels`: what there is to choose from, each NAME=VALUE."""
+
+    lines: tuple[Row, ...] = ()
+    labels: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Of one source."""
+
+    lines: Sequence[Line] = ()
+    labels: Sequence[str] = ()
+    trouble: Trouble | None = None
+
+
+def newest(config: Config, names: Sequence[str], query: Query) -> Found:
+    """Blocks; for a thread without an event loop."""
+    return asyncio.run(_newest(config, names, query))
+
+
+async def _newest(config: Config, names: Sequence[str], query: Query) -> Found:
+    client = aio.state_client(config)
+    opened = sources.opened(config, client)
+    try:
+        parts = await asyncio.gather(*(_part(opened[name], query) for name in names))
+    finally:
+        for source in opened.values():
+            await source.close()
+        await client.aclose()
+    lines = sorted((line for part in parts for line in part.lines), key=lambda line: line.at)
+    lines = lines[-LINES:]
+    telling = _telling(lines)
+    return Found(
+        lines=tuple(_row(line, telling) for line in lines),
+        labels=tuple(sorted({label for part in parts for label in part.labels})),
+        troubles=tuple(part.trouble for part in parts if part.trouble),
+    )
+
+
+async def _part(source: Source, query: Query) -> _Part:
+    try:
+        async with asyncio.timeout(SECONDS):
+            return _Part(await _lines(source, query), await _labels(source, query))
+    except TimeoutError:
+        return _Part(trouble=Trouble(source.label, "It does not answer in time.", "Narrow the time, and try again."))
+    except Exception as failure:  # noqa: BLE001 -- whatever it is: the lines of the other sources are shown
+        note = notes.of(failure)
+        return _Part(trouble=Trouble(source.label, note.text, note.advice))
+
+
+async def _lines(source: Source, query: Query) -> Sequence[Line]:
+    """A search looks for a second; it is asked again as long as there is time."""
+    found: list[Line] = []
+    before, deadline = "", time.monotonic() + SECONDS / 2
+    while len(found) < LINES and time.monotonic() < deadline:
+        page = await source.search(query, before=before, limit=LINES - len(found))
+        found[:0] = page.lines
+        before = page.before
+        if page.is_end or not before:
+            break
+    return found
+
+
+async def _labels(source: Source, query: Query) -> Sequence[str]:
+    end = query.end or time.time_ns()
+    known = await source.labels(query.start or end - 3600 * _NS, end)
+    return [f"{name}={value}" for name, values in known.values.items() for value in list(values)[:_VALUES]]
+
+
+def _telling(lines: Sequence[Line]) -> tuple[str, ...]:
+    """The labels by which these lines differ: only those are worth the room beside each."""
+    seen: dict[str, set[str]] = {}
+    for line in lines:
+        for name, value in line.labels.items():
+            seen.setdefault(name, set()).add(value)
+    return tuple(name for name, values in seen.items() if len(values) > 1)
+
+
+def _row(line: Line, telling: Sequence[str]) -> Row:
+    return Row(
+        at=_written(line.at),
+        level=line.level.value if line.level else "",
+        origin=" · ".join(line.labels[name] for name in telling if name in line.labels),
+        text=line.text,
+        left_out=line.left_out,
+    )
+
+
+def _written(at: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at // _NS, UTC):%m-%d %H:%M:%S}.{at % _NS // 1_000_000:03d} UTC"
+    except (OverflowError, OSError, ValueError):
+        return str(at)  # no calendar has it

@@ -1,0 +1,140 @@
+"""What the server of a job's holder wrote while it ran: on which server, in which sources, from when to when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from dashboard.live import mirror
+from dashboard.log_query import SOURCES
+from dashboard.views import logs
+from recovery import config
+from recovery.config.logs import FILES, STREAM, LogSource
+from recovery.domain import holders
+from recovery.domain.ages import MINUTE, SECOND
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import shown
+from recovery.domain.verdicts import Kind
+from recovery.reads import shipping, stuck
+from recovery.reads.incidents import Record
+from recovery.reads.lists import Queue
+
+BEFORE = 30 * SECOND  # what the worker said before it took the job
+AFTER = 2 * MINUTE  # and behind the end: who was killed may be started anew, and say why
+UNSEEN = 5 * MINUTE  # before a lock was lost, of a run whose beginning is not written down any more
+
+NOT_YET = "No worker has taken this job yet, so there is no server whose logs would tell of it."
+NOBODY_KNOWS = "Nobody knows on which server its worker runs, so there are no lines to choose."
+ONLY_HOST = "Its worker is connected from {}, and no monitor tells which server that is."
+NO_SOURCE = "No source of logs knows servers, so the lines of {} cannot be told from those of others."
+ADVICE = "A monitor on the server tells both, whose worker it is and what it writes: docs/logs.md says how."
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """In ms; without an end it goes on. `marks`: what happened to the job, between the lines."""
+
+    start: int
+    end: int | None
+    marks: tuple[tuple[int, str], ...]
+
+
+def context(queue: Queue, row: JobRow, incidents: Sequence[Record], now: int) -> Mapping[str, Any]:
+    """For the tab: what the page of its lines needs, or why there are none."""
+    asked = span(row, incidents, now)
+    if asked is None:
+        return {"problem": NOT_YET, "advice": ""}
+    places, shipped = _places(queue, row, incidents, asked, now), shipping.servers()
+    is_only = not places and len(shipped) == 1
+    servers = tuple(shipped if is_only else (name for name in places if not _is_host(name)))
+    if not servers:
+        return {"problem": ONLY_HOST.format(places[0]) if places else NOBODY_KNOWS, "advice": ADVICE}
+    sources = chosen(config.current().logs, servers, shipped)
+    if not sources:
+        return {"problem": NO_SOURCE.format(", ".join(map(shown, servers))), "advice": ADVICE}
+    query = _query(sources, servers, asked)
+    return logs.context(
+        query,
+        servers=[shown(name) for name in servers],
+        is_only=is_only,
+        from_sources=[source.label for source in sources],
+        marks=asked.marks,
+        is_live=asked.end is None,
+        address=f"{reverse('logs')}?{query}",
+    )
+
+
+def span(row: JobRow, incidents: Sequence[Record], now: int) -> Span | None:
+    """Around the last run, or around the last loss when that was of an earlier one. None: it never ran."""
+    last = next(iter(incidents), None)
+    started = row.processed_at
+    ran_again = last is not None and started is not None and started > last.opened_at
+    if last is not None and (started is None or ran_again):
+        start = last.opened_at - UNSEEN
+    elif started is not None:
+        start = started - BEFORE
+    else:
+        return None
+    end = _end(row, last, ran_again=ran_again)
+    marks = [(started, "Picked up again" if ran_again else "Picked up")] if started is not None else []
+    for incident in incidents:
+        marks.append((incident.opened_at, "Holder gone" if incident.kind == Kind.DOOMED else "Lock lost"))
+        marks += [(incident.closed_at, "Recovered")] if incident.closed_at is not None else []
+    if row.state.is_finished and row.finished_at is not None:
+        marks.append((row.finished_at, row.state.value.capitalize()))
+    is_over = end is not None and end <= now
+    return Span(max(0, start), end if is_over else None, tuple(sorted(mark for mark in marks if mark[0] >= start)))
+
+
+def _end(row: JobRow, last: Record | None, *, ran_again: bool) -> int | None:
+    if row.state.is_finished:
+        return None if row.finished_at is None else row.finished_at + AFTER
+    if last is None or ran_again:
+        return None
+    if row.state is State.ACTIVE and last.closed_at is not None:
+        return None  # its lock came back
+    return (last.closed_at or last.opened_at) + AFTER
+
+
+def chosen(known: Sequence[LogSource], servers: Sequence[str], shipped: frozenset[str]) -> list[LogSource]:
+    """Sources that call servers by the same label, so that one question fits them all: first of those with lines."""
+    able = [source for source in known if source.server_label and _may_have(source, servers)]
+    able.sort(key=lambda source: source.kind == STREAM and not shipped.intersection(servers))
+    return [source for source in able if source.server_label == able[0].server_label][:SOURCES]
+
+
+def _may_have(source: LogSource, servers: Sequence[str]) -> bool:
+    return source.kind != FILES or source.server in servers
+
+
+def _places(queue: Queue, row: JobRow, incidents: Sequence[Record], asked: Span, now: int) -> list[str]:
+    """Where it ran in this time, each a server or else a host."""
+    found = [incident.server for incident in incidents if incident.opened_at >= asked.start]
+    snapshot = mirror.newest()
+    if snapshot is not None and row.processed_at is not None:
+        found.append(holders.server(row, stuck.around(queue, snapshot, config.current(), now)))
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _is_host(name: str) -> bool:
+    """A server's own name is no address."""
+    try:
+        ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _query(sources: Sequence[LogSource], servers: Sequence[str], asked: Span) -> str:
+    pairs = [
+        *(("source", source.name) for source in sources),
+        *(("label", f"{sources[0].server_label}={name}") for name in servers),
+        ("from", str(asked.start)),
+        *((("to", str(asked.end)),) if asked.end is not None else ()),
+    ]
+    return urlencode(pairs)

@@ -1,0 +1,72 @@
+"""/logs: what the servers write, from every configured source, live or of a range."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard import log_lines
+from dashboard.live import download
+from dashboard.log_query import RANGES, SOURCES, Asked
+from recovery import config
+from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level
+from recovery.reads import shipping
+
+PLAIN = "plain"  # of who has no scripts: the newest lines stand in the page
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    now, known = int(time.time() * 1000), config.current()
+    asked = Asked.of(request.GET, known.logs)
+    usual = [source.name for source in known.logs][:SOURCES]
+    is_plain = PLAIN in request.GET
+    found = log_lines.newest(known, asked.sources or usual, asked.query(now)) if is_plain else None
+    address = reverse("logs")
+    return render(
+        request,
+        "logs/page.html",
+        {
+            "asked": asked,
+            "sources": known.logs,
+            "usual": " ".join(usual),
+            "ranges": RANGES,
+            "levels": list(Level),
+            "texts": (("include", "Has", asked.include or ("",)), ("exclude", "Has not", asked.exclude or ("",))),
+            "limits": {"term": TERM_LIMIT, "terms": TERMS_LIMIT},
+            "choices": _choices(asked, found.labels if found else ()),
+            "is_filtered": bool(asked.address()),
+            "is_live": asked.is_live,
+            "is_plain": is_plain,
+            "is_shipping": shipping.is_known(),
+            "found": found,
+            "plain": f"{address}?{urlencode([*_pairs(request), (PLAIN, '1')])}",
+            "live": f"{address}?{asked.address(with_line=False)}",
+            "download": _download(asked, asked.sources or tuple(usual), now),
+        },
+    )
+
+
+def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
+    return [(name, value) for name, values in request.GET.lists() for value in values]
+
+
+def _choices(asked: Asked, known: tuple[str, ...]) -> list[tuple[str, bool]]:
+    return [(label, label in asked.labels) for label in dict.fromkeys((*asked.labels, *known))]
+
+
+def _download(asked: Asked, sources: tuple[str, ...], now: int) -> str:
+    start, end = asked.moments(now)
+    pairs = [*(("source", name) for name in sources), *asked.choice(), ("from", str(start)), ("to", str(end))]
+    return f"{download.PATH}?{urlencode(pairs)}"
+
+
+def context(query: str, **more: Any) -> dict[str, Any]:
+    """For lines on another page: what they are is said by that page, and cannot be chosen there."""
+    return {"query": query, "sources": config.current().logs, "is_shipping": shipping.is_known(), **more}
