@@ -1,0 +1,171 @@
+"""Searches among ten million shipped lines of a day: how long until something is there, and what it costs in memory.
+
+Once in large parcels, as a busy worker's lines come, and once in small ones, as many quiet workers send them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import psutil
+import redis
+
+from bench.measure import Result, percentile
+from recovery.config import load
+from recovery.config.logs import SHIPPED
+from recovery.connections import state
+from recovery.connections.aio import state_client
+from recovery.domain.lines import Level, Query
+from recovery.domain.parcels import Parcel
+from recovery.logs.base import Page
+from recovery.logs.stream import StreamSource
+from tests.stores import Store
+
+LINES = 10_000_000
+SERVERS = 10
+SIZES = (1000, 10)  # lines of a parcel
+FILLERS = 2  # processes
+ROUNDS = 5
+RARE = 50_000  # one line in so many has a text of its own
+FIRST_S = 1.0
+GROWTH_MB = 64.0
+LIMIT = 500  # lines of a page
+_DAY_MS, _HOUR_MS, _NS = 86_400_000, 3_600_000, 1_000_000
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One question, asked page by page. `first`: seconds until lines were there, or until it was sure that none are."""
+
+    pages: tuple[float, ...]
+    first: float
+    lines: int
+
+
+def run(*, quick: bool) -> Result:
+    lines = LINES // 20 if quick else LINES
+    result = Result("logs-search", f"Searching {lines:,} log lines of a day, shipped by {SERVERS} servers")
+    result.setting = {"lines": lines, "servers": SERVERS, "sizes": SIZES, "rounds": ROUNDS}
+    longest, firsts, growth = 0.0, 0.0, 0.0
+    for size in SIZES:
+        with Store("valkey") as store:
+            end = _fill(store, lines, size)
+            taken = store.client.info("memory")["used_memory"] / _MIB
+            result.row(f"{size} a parcel: in the store", taken, "MB", f"{lines // size:,} entries")
+            found, grown = asyncio.run(_measure(store, end))
+        for name, searches in found.items():
+            first = [search.first * 1000 for search in searches]
+            pages = [len(search.pages) for search in searches]
+            told = f"worst {max(first):,.0f} ms; {max(pages)} pages, {searches[-1].lines:,} lines"
+            result.row(f"{size} a parcel: {name}", percentile(first, 0.5), "ms", told)
+            longest = max(longest, *(max(search.pages) for search in searches))
+            if name != _WHOLE:
+                firsts = max([firsts, *(search.first for search in searches if search.lines)])
+        growth = max(growth, grown)
+    result.row("longest page of any search", longest * 1000, "ms", "after that it says how far it has come")
+    result.goal(f"an hour, the last one or another: first results ≤ {FIRST_S:g} s, worst of all", firsts, most=FIRST_S)
+    result.goal(f"memory of whoever searches: growth ≤ {GROWTH_MB:g} MB", growth, most=GROWTH_MB)
+    return result
+
+
+_HOURS = {
+    "last hour, newest lines": Query(),
+    "last hour, a rare text": Query(include=("needle",)),
+    "last hour, errors": Query(levels=frozenset((Level.ERROR,))),
+    "last hour, a text that no line has": Query(include=("no such text",)),
+}
+_EARLIER = "an hour, twelve hours ago: a rare text"
+_WHOLE = "all of the day: a text that no line has"
+
+
+async def _measure(store: Store, end: int) -> tuple[dict[str, list[Search]], float]:
+    client = state_client(load({"UNSTALL_STATE_URL": store.url}))
+    hour = _HOUR_MS * _NS
+    asked = {name: (replace(query, start=end - hour), ROUNDS) for name, query in _HOURS.items()}
+    middle = end - 12 * hour
+    asked[_EARLIER] = Query(include=("needle",), start=middle - hour, end=middle), ROUNDS
+    asked[_WHOLE] = Query(include=("no such text",), start=end - 25 * hour), 1
+    found: dict[str, list[Search]] = {}
+    source = StreamSource(SHIPPED, client)
+    await source.search(Query(), limit=1)
+    with _watched() as sizes:
+        for name, (query, rounds) in asked.items():
+            found[name] = [await _searched(source, query) for _ in range(rounds)]
+    await source.close()
+    await client.aclose()
+    return found, max(sizes) - sizes[0]
+
+
+async def _searched(source: StreamSource, query: Query) -> Search:
+    """To its end when nothing is found, else until there are lines."""
+    pages: list[float] = []
+    before = ""
+    started = time.perf_counter()
+    while True:
+        begun = time.perf_counter()
+        page: Page = await source.search(query, before=before, limit=LIMIT)
+        pages.append(time.perf_counter() - begun)
+        before = page.before
+        if page.lines or not before:
+            return Search(tuple(pages), time.perf_counter() - started, len(page.lines))
+
+
+@contextmanager
+def _watched() -> Iterator[list[float]]:
+    """This process's memory in MB, every few ms; the first is as it was before."""
+    process, over = psutil.Process(), threading.Event()
+    sizes = [process.memory_info().rss / _MIB]
+
+    def look() -> None:
+        while not over.wait(0.01):
+            sizes.append(process.memory_info().rss / _MIB)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        over.set()
+        thread.join()
+        sizes.append(process.memory_info().rss / _MIB)
+
+
+def _fill(store: Store, lines: int, size: int) -> int:
+    """A day's lines up to now, which is told (ns), written by other processes: this one's memory is measured."""
+    end = int(time.time() * 1000) - 1000
+    context = multiprocessing.get_context("spawn")
+    entries = lines // size // SERVERS
+    with context.Pool(FILLERS) as pool:
+        pool.starmap(_ship, [(store.url, number, entries, size, end) for number in range(SERVERS)])
+    return end * _NS
+
+
+def _ship(url: str, number: int, entries: int, size: int, end: int) -> None:
+    """What one server's monitor shipped in the day, evenly."""
+    client, server = redis.Redis.from_url(url, protocol=2), f"eu-{number}"
+    labels = [{"server": server, "container": name} for name in ("mail", "report", "resize")]
+    step, first = _DAY_MS / entries, number * RARE // SERVERS  # what is rare comes at another time from each
+    pipeline = client.pipeline(transaction=False)
+    for entry in range(entries):
+        at = end - _DAY_MS + int(entry * step) + number
+        rows = tuple(_line(at * _NS + place, first + entry * size + place) for place in range(size))
+        pipeline.xadd(state.logs(server), dict(Parcel(rows, labels[entry % 3]).encode()), id=f"{at + 1}-0")
+        if len(pipeline) * size >= 20_000 or entry == entries - 1:
+            pipeline.execute()
+    client.zadd(state.SHIPPING, {server: end})
+    client.close()
+
+
+def _line(at: int, number: int) -> tuple[int, bytes]:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 10**9))
+    said = "ERROR connect ECONNREFUSED 10.0.0.7:25" if number % 97 == 0 else "INFO sent"
+    word = "needle " if number % RARE == RARE // 2 else ""
+    text = f"{moment}.{at // 10**6 % 1000:03d}Z {said} {word}job={number:x} person={number * 7919 % 100_003}"
+    return at, f"{text} took {number % 977} ms".encode()
