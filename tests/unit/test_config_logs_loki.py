@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from recovery.config import Config, load
 from recovery.config.endpoints import Endpoint
 from recovery.config.logs import LIMIT, SHIPPED, LogSource
 from recovery.errors import ConfigError
+from tests.toml import Read, reading, refused
 
-Read = Callable[[str], Config]
 LOKI = "[[logs]]\nname = 'all'\nkind = 'loki'\nurl = 'http://loki:3100'\n"
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def load_from(toml: str) -> Config:
-        (tmp_path / "secret").write_text("open sesame\n")
-        (tmp_path / "ca.pem").write_text("x")
-        (tmp_path / "unstall.toml").write_text(toml)
-        return load({}, directory=tmp_path)
-
-    return load_from
-
-
-def refused(read: Read, toml: str) -> set[str]:
-    with pytest.raises(ConfigError) as caught:
-        read(toml)
-    assert all(problem.problem and problem.remedy for problem in caught.value.problems)
-    return {problem.key for problem in caught.value.problems}
+    return reading(tmp_path)
 
 
 def test_without_any_there_are_the_lines_that_monitors_ship(read: Read) -> None:

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from recovery.config import Config, load
 from recovery.config.endpoints import Endpoint
 from recovery.config.nodes import LIMIT, Node, Prometheus
 from recovery.errors import ConfigError
-
-Read = Callable[[str], Config]
+from tests.toml import Read, reading, refused
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def load_from(toml: str) -> Config:
-        (tmp_path / "secret").write_text("open sesame\n")
-        (tmp_path / "ca.pem").write_text("x")
-        (tmp_path / "unstall.toml").write_text(toml)
-        return load({}, directory=tmp_path)
-
-    return load_from
-
-
-def refused(read: Read, toml: str) -> set[str]:
-    with pytest.raises(ConfigError) as caught:
-        read(toml)
-    return {problem.key for problem in caught.value.problems}
+    return reading(tmp_path)
 
 
 def test_a_name_and_an_address_are_enough(read: Read) -> None:
