@@ -15,6 +15,7 @@ from dashboard.live.image import Health
 from recovery.connections import registry
 from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.refs import QueueRef
+from recovery.reads import lists
 from recovery.reads.shared import windows
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.roster import Known, Roster
@@ -65,6 +66,7 @@ def desk(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
     registry.reset()
     windows._windows.clear()
+    monkeypatch.setattr(lists, "longest_locks", lists.LongestLocks())
     yield Desk(valkey, state_store, monkeypatch)
     registry.reset()
 
