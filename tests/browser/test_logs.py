@@ -315,3 +315,9 @@ def test_without_scripts_the_newest_lines_stand_in_the_page(open_page: Open, sit
     expect(lines).to_have_text(["ERROR it failed"])
     expect(page.get_by_role("checkbox", name="container=mail")).to_be_visible()
     assert "level=error" in page.url
+    for number in range(8):
+        site.writer("plain").write("a line", file=f"/var/log/worker/mail-{number}.log")
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.reload()
+    heights = page.evaluate("[...document.querySelectorAll('#log-labels .chip')].map((chip) => chip.offsetHeight)")
+    assert max(heights) < 60, "on a phone a label is a word or two, not a column of letters"
