@@ -90,7 +90,7 @@ def run(*, quick: bool) -> Result:
 
 def run_way(*, quick: bool) -> Result:
     lines = QUICK_FILE_LINES if quick else FILE_LINES
-    result = Result("log_way", "A line on its way from a worker's file to a tab")
+    result = Result("log_way", "A line on its way from a worker's file to a reader of its stream")
     result.setting = {"lines": lines, "pause": FILE_PAUSE}
     with Store("valkey") as state:
         environ = {"UNSTALL_STATE_URL": state.url, "UNSTALL_REDIS_URL": state.url.replace("/0", "/1")}
