@@ -111,8 +111,10 @@ class Browser:
         for block in blocks:
             self._block(block.decode("ascii"))
 
-    def reconnect(self) -> None:
-        self._rest = b""
+    def reconnect(self) -> bool:
+        """Whether an event was under way, which is lost."""
+        is_broken, self._rest = bool(self._rest), b""
+        return is_broken
 
     def said(self, kind: str) -> list[dict[str, Any]]:
         return [note for note in self.notes if note["kind"] == kind]

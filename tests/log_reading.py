@@ -79,11 +79,11 @@ class Reading:
         head = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), patience(10))).decode()
         self.status, self.headers = int(head.split()[1]), head
 
-    def cut(self) -> None:
-        """What had come of an event is forgotten, as a browser does it."""
+    def cut(self) -> bool:
+        """What had come of an event is forgotten, as a browser does it; whether there was such a part."""
         if self._writer:
             self._writer.transport.abort()
-        self.browser.reconnect()
+        return self.browser.reconnect()
 
     async def take(self, size: int = READ) -> bool:
         """Some bytes; False when there are no more to come."""

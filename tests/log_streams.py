@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlencode
 
 from dashboard.live import asking
@@ -40,6 +40,18 @@ async def follow(stream: LogStream, browser: Browser, until: Callable[[], bool])
             some = await stream.next()
             assert some is not None
             browser.take(some)
+
+
+async def until_cut(stream: LogStream, browser: Browser, size: int, seconds: float) -> bool:
+    """So many bytes, or what comes in so many seconds; whether an event was under way when the connection was cut."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while size > 0 and (some := await stream.next()):
+                browser.take(some[:size])
+                size -= len(some)
+    stream.depart()
+    stream.close()
+    return browser.reconnect()
 
 
 def numbers(browser: Browser) -> list[int]:

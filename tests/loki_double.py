@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import select
 import socket
 import ssl
 import struct
@@ -32,6 +33,7 @@ MOST = 5000
 HOUR = 3600 * 10**9
 LONGEST = 721 * HOUR
 _GIVES_UP = 60.0  # seconds: nobody waits for it; the test lets it go
+_TICK = 0.02
 _IN_ORDER = 12  # lines of a stream; with more of them its sort is not stable
 _LEVELS = ("trace", "debug", "fatal", "critical", "error", "warn", "info")
 Answer = int | str | tuple[int, Mapping[str, str], bytes]
@@ -57,7 +59,9 @@ class _Stream:
 
 
 class LokiDouble:
-    """Use as a context. `asked`: all that came. `answers`: what the next questions get in place of the truth."""
+    """Use as a context. `asked`: all that came. `answers`: what the next questions get in place of the truth.
+    `abandoned`: those that were held back when whoever asked hung up.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class LokiDouble:
     ) -> None:
         self.most, self.tenant, self.token, self.levels = most, tenant, token, levels
         self.asked: list[Asked] = []
+        self.abandoned: list[Asked] = []
         self.answers: list[Answer] = []
         self.longest = LONGEST
         self.released = threading.Event()
@@ -129,11 +134,16 @@ class LokiDouble:
     def asked_for(self, text: str) -> list[Asked]:
         return [one for one in list(self.asked) if text in one.query]
 
-    def wait(self, asked: Asked) -> None:
+    def may_answer(self, asked: Asked, asker: socket.socket) -> bool:
+        """Once it is time; False when nobody waits for it any more."""
         with self._lock:
             seconds = max((held for text, held in self._held if text in asked.query), default=0.0)
-        if seconds:
-            self.released.wait(seconds)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.released.wait(_TICK):
+            if _has_hung_up(asker):
+                self.abandoned.append(asked)
+                return False
+        return True
 
     def answer(self, path: str, params: Mapping[str, str], headers: Mapping[str, str]) -> tuple[int, bytes]:
         if self.tenant and headers.get("x-scope-orgid") != self.tenant:
@@ -263,8 +273,9 @@ class _Page(BaseHTTPRequestHandler):
         asked = Asked(parts.path, params, headers)
         owner.asked.append(asked)
         told = owner.answers.pop(0) if owner.answers else None
-        owner.wait(asked)
-        if told is None:
+        if not owner.may_answer(asked, self.connection):
+            self.close_connection = True
+        elif told is None:
             self._say(*owner.answer(parts.path, params, headers))
         elif told in (HANG, RESET):
             self._break(owner, str(told))
@@ -300,6 +311,11 @@ class _Page(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nobody reads it."""
+
+
+def _has_hung_up(asker: socket.socket) -> bool:
+    """Nobody asks twice on one connection before the answer, so what can be read is the end."""
+    return bool(select.select([asker], [], [], 0)[0])
 
 
 def _stirred(values: list[Any]) -> list[Any]:

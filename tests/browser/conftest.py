@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
+from tests.browser.log_site import LogSite, log_site
 from tests.browser.seeds import Seeds, seed
 from tests.fleet import Fleet
 from tests.site import Site
@@ -75,6 +76,13 @@ def _lists(site: Site, seeds: Seeds) -> bool:
     return all(queue.encode() in page for queue in seeds.queues)
 
 
+@pytest.fixture(scope="session")
+def site() -> Iterator[LogSite]:
+    """A web process for the pages of logs; a test writes to servers of its own, and leaves a Loki that answers."""
+    with log_site() as made:
+        yield made
+
+
 @pytest.fixture
 def own_site(valkey: Store, state_store: Store) -> Iterator[Site]:
     """One for a single test that breaks something, or that must be alone."""
@@ -121,7 +129,7 @@ def open_page(
     def page(
         path: str,
         *,
-        site: Site | None = None,
+        site: Site | LogSite | None = None,
         person: str = "admin",
         theme: str = "light",
         width: int = 1280,

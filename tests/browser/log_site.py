@@ -24,10 +24,11 @@ class LogSite:
     web: WebProcess
     state: Store
     loki: LokiDouble
+    by_way_of: int = 0  # the port of a proxy in between
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.web.port}"
+        return f"http://127.0.0.1:{self.by_way_of or self.web.port}"
 
     def cookie(self, person: str) -> str:
         return self.web.cookies[person]

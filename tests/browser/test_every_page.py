@@ -229,7 +229,7 @@ def test_servers(walk: Walk, servers: tuple[str, str]) -> None:
     walk.to(
         Stop("/servers", "Servers"),
         Stop(f"{plain}?range=7d", "Servers", "operator", has_axe=False),
-        Stop("/servers/nope", "There is no such server", status=404),
+        Stop("/servers/nope", "There is no such server", status=404, has_axe=False),
         Stop("/logs?plain=1", "Logs"),
         Stop("/logs?plain=1&label=app=none&include=x&level=error", "Logs", "viewer", has_axe=False),
     )

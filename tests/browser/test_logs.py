@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.accessibility import barriers
-from tests.browser.log_site import LogSite, log_site, texts
+from tests.browser.log_site import LogSite, texts
 from tests.waiting import until
 
 pytestmark = pytest.mark.browser
@@ -32,21 +31,7 @@ ALL = (
     "WARN it may fail",
     "FATAL it ends",
 )
-_HOLD = 1.5  # seconds that an answer is held back
 _SIDEWAYS = "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
-# Every line that ever stood on the page, with what was asked for at that moment.
-_WITNESS = """() => {
-  window.seen = [];
-  const note = (row) => row.item && window.seen.push([location.search, row.item.text]);
-  new MutationObserver((changes) => changes.forEach((change) => change.addedNodes.forEach(note)))
-    .observe(document.querySelector("[data-rows]"), {childList: true});
-}"""
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[LogSite]:
-    with log_site() as made:
-        yield made
 
 
 def of(server: str) -> str:
@@ -195,30 +180,6 @@ def test_a_line_is_opened_linked_and_shown_among_its_neighbours(open_page: Open,
     page.get_by_role("link", name="Follow live").click()
     expect(state(page)).to_have_text("Live")
     assert "line=" not in page.url
-
-
-def test_no_line_of_an_earlier_filter_shows_under_a_later_one(open_page: Open, site: LogSite) -> None:
-    now = time.time_ns()
-    site.loki.push({"app": "race"}, *((now - number, f"tortoise and {number}") for number in range(20)))
-    site.loki.push({"app": "race"}, *((now - number, f"hare and {number}") for number in range(20)))
-    site.loki.hold("tortoise", _HOLD)
-    page = open_page("/logs?source=loki&label=app%3Drace", site=site)
-    until(lambda: len(texts(page)) == 40, 30, "all lines stand on the page")
-    page.evaluate(_WITNESS)
-    field = page.get_by_role("textbox", name="Has", exact=True)
-    for turn in range(1, 4):
-        asked = len(site.loki.asked_for("tortoise"))
-        field.fill("tortoise")
-        until(lambda: len(site.loki.asked_for("tortoise")) > asked, 30, "the slow question is asked")  # noqa: B023
-        field.fill(f"hare and {turn}")
-        until(lambda: f"hare and {turn}" in texts(page), 30, "the later answer is there")  # noqa: B023
-    late = time.monotonic() + 2 * _HOLD
-    until(lambda: time.monotonic() > late, 30, "the slow answers have come, if anybody still waits for them")
-    site.loki.push({"app": "race"}, (time.time_ns(), "hare and 3, in the end"))
-    until(lambda: "hare and 3, in the end" in texts(page), 30, "the last question goes on")
-    seen = page.evaluate("window.seen")
-    assert [row for row in seen if "hare" in row[0] and "hare" not in row[1]] == []
-    site.loki.hold("tortoise", 0)
 
 
 def test_a_source_in_trouble_is_said_and_the_others_go_on(

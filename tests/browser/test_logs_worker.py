@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from recovery.connections import state
-from tests.browser.log_site import LogSite, log_site, texts
+from tests.browser.log_site import LogSite, texts
 from tests.driver import NODE_DIRECTORY, lacking, node
 from tests.processes import end, spawn
 from tests.shipping import SERVER, monitor
@@ -37,12 +37,6 @@ new Worker("render", async (job) => {
 }, { connection });
 new Queue("render", { connection }).addBulk(Array.from({ length: Number(jobs) }, () => ({ name: "render", data: {} })));
 """
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[LogSite]:
-    with log_site() as made:
-        yield made
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that plays a bad network: refuses, cuts, delays, swallows, answers nonsense."""
+"""A TCP proxy on loopback that plays a bad network: refuses, cuts, delays, holds back, swallows, answers nonsense."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ import select
 import socket
 import struct
 import threading
+from dataclasses import dataclass, field
 from typing import Self
 
 _TICK = 0.02
 _NO_LINGER = struct.pack("ii", 1, 0)  # close() sends a reset instead of a farewell
+
+
+@dataclass(slots=True)
+class Held:
+    """A connection whose answer stays on the way. `come`: the first of it; `is_left`: whoever asked has hung up."""
+
+    come: bytes = b""
+    is_left: bool = False
+    freed: threading.Event = field(default_factory=threading.Event)
 
 
 class Proxy:
@@ -27,6 +37,8 @@ class Proxy:
         self._silent = False
         self._delay = 0.0
         self._allowance: int | None = None
+        self._mark = b""
+        self._held: dict[socket.socket, Held] = {}
         self.accepted = 0
 
     def __enter__(self) -> Self:
@@ -35,6 +47,7 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        self.let_go()
         self._listener.close()
         self.cut()
         for thread in self._threads:
@@ -82,6 +95,20 @@ class Proxy:
         """Each answer comes that much later."""
         self._delay = seconds
 
+    def hold(self, mark: bytes) -> None:
+        """Answers to requests in which this stands stay on the way, though the server has sent them: see `held`."""
+        self._mark = mark
+
+    @property
+    def held(self) -> list[Held]:
+        return list(self._held.values())
+
+    def let_go(self) -> None:
+        """What was held goes on its way, to those who still wait for it."""
+        self._mark = b""
+        for held in self.held:
+            held.freed.set()
+
     def _accept(self, listener: socket.socket) -> None:
         while not self._ended.is_set():
             try:
@@ -110,9 +137,13 @@ class Proxy:
             while not self._ended.is_set():
                 if not select.select([source], [], [], _TICK)[0]:
                     continue
+                if is_answer and (held := self._held.get(source)):
+                    _keep(held, source)
                 piece = source.recv(65536)
                 if self._silent:
                     continue
+                if not is_answer:
+                    self._watch(piece, sink)
                 if is_answer and self._delay:
                     self._ended.wait(self._delay)
                 if not piece:
@@ -126,10 +157,24 @@ class Proxy:
             with contextlib.suppress(OSError):
                 end.close()
 
+    def _watch(self, piece: bytes, server: socket.socket) -> None:
+        """What is asked, and that nobody waits for an answer any more."""
+        if self._mark and self._mark in piece:
+            self._held[server] = Held()
+        elif not piece and server in self._held:
+            self._held[server].is_left = True
+
     def _begin(self, work: object, *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
         self._threads.append(thread)
         thread.start()
+
+
+def _keep(held: Held, server: socket.socket) -> None:
+    """It stays in the kernel's hands meanwhile, also when the server has ended the connection."""
+    while not held.freed.wait(_TICK):
+        with contextlib.suppress(BlockingIOError):
+            held.come = server.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 def _listening(port: int) -> socket.socket:

@@ -55,6 +55,15 @@ def work(libraries: Fleet, store: Store, count: int = JOBS) -> Queue:
     return jobs
 
 
+def scene(watch: Watch, serve: Callable[..., Store], libraries: Fleet, count: int) -> tuple[Store, Queue, Armed]:
+    """So many jobs that run on a store of the test's own, and a watch that has seen them."""
+    store = serve()
+    jobs = work(libraries, store, count)
+    one = watch(store)
+    one.settle()
+    return store, jobs, one
+
+
 def silence(one: Armed, store: Store) -> None:
     """The store stops for longer than a lock lasts, and is looked at all the while."""
     store.pause()
@@ -79,10 +88,7 @@ def lose_locks(store: Store, base: str) -> None:
 def test_a_store_that_stopped_for_longer_than_a_lock_holds_until_a_person_lets_it_go(
     watch: Watch, serve: Callable[..., Store], libraries: Fleet
 ) -> None:
-    store = serve()
-    jobs = work(libraries, store)
-    one = watch(store)
-    one.settle()
+    store, jobs, one = scene(watch, serve, libraries, JOBS)
     silence(one, store)
     until(lambda: one.look() and Why.LOCKS in one.why, SOON, "the locks are found lost")
     assert Why.SILENT in one.why
@@ -98,10 +104,7 @@ def test_a_few_jobs_wait_until_every_worker_had_time_to_end_them(
     watch: Watch, serve: Callable[..., Store], libraries: Fleet
 ) -> None:
     """Too few to say that the store is wrong; but it was silent, so they are given two lock lengths."""
-    store = serve()
-    jobs = work(libraries, store, 3)
-    one = watch(store)
-    one.settle()
+    store, jobs, one = scene(watch, serve, libraries, 3)
     silence(one, store)
     until(lambda: one.look() and one.why, SOON, "it answers again")
     assert one.why == [Why.SILENT]
@@ -117,10 +120,7 @@ def test_whoever_begins_after_a_silence_that_nobody_saw_holds(
     watch: Watch, serve: Callable[..., Store], libraries: Fleet
 ) -> None:
     """The database was away too, so the term ended before the store fell silent: same life, no lock left, no memory."""
-    store = serve()
-    jobs = work(libraries, store, 3)
-    one = watch(store)
-    one.settle()
+    store, jobs, one = scene(watch, serve, libraries, 3)
     store.pause()
     ends = time.monotonic() + 1.2 * LOCK_MS / 1000
     until(lambda: time.monotonic() > ends, SOON)
@@ -139,10 +139,7 @@ def test_whoever_begins_after_a_silence_that_nobody_saw_holds(
 def test_a_restart_that_lost_the_locks_alone_holds_and_lets_go_by_itself_in_the_end(
     watch: Watch, serve: Callable[..., Store], libraries: Fleet
 ) -> None:
-    store = serve()
-    jobs = work(libraries, store)
-    one = watch(store)
-    one.settle()
+    store, jobs, one = scene(watch, serve, libraries, JOBS)
     lose_locks(store, jobs.base)
     until(lambda: one.look() and set(one.why) >= {Why.LOCKS, Why.RUN}, SOON, "it is noticed")
     for _ in range(3):
@@ -156,10 +153,7 @@ def test_a_scheduler_that_begins_after_the_restart_knows_of_it(
     watch: Watch, serve: Callable[..., Store], libraries: Fleet
 ) -> None:
     """Nobody has seen the locks go: what is remembered is the run id of before."""
-    store = serve()
-    jobs = work(libraries, store)
-    one = watch(store)
-    one.settle()
+    store, jobs, one = scene(watch, serve, libraries, JOBS)
     lose_locks(store, jobs.base)
     one.restart()
     until(lambda: one.look() and set(one.why) >= {Why.LOCKS, Why.RUN}, SOON, "it is noticed")

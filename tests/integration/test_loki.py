@@ -17,6 +17,7 @@ from recovery.logs.base import Gap
 from recovery.logs.loki import LokiSource
 from recovery.logs.loki import source as module
 from tests.loki_double import LokiDouble
+from tests.patience import patience
 
 SECOND = 10**9
 MINUTE = 60 * SECOND
@@ -296,6 +297,9 @@ async def test_a_cut_off_question_leaves_the_source_as_it_was(double: LokiDouble
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
+    async with asyncio.timeout(patience(5)):
+        while double.abandoned != double.asked_for('app="mail"'):
+            await asyncio.sleep(0.01)
     double.hold('app="mail"', 0)
     assert texts((await source.search(replace(OF_MAIL, start=now - MINUTE))).lines) == ["here"]
 

@@ -1,23 +1,28 @@
-"""A stream of lines from a Loki, cut off at any byte: every line once, late ones too, and troubles are told."""
+"""A stream of lines from a Loki, cut off at any byte: every line once, late ones too, troubles are told, and nobody is
+asked for what is not wanted any more.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 
+from dashboard.live import feed, feeds, tail
 from recovery.config.endpoints import Endpoint
 from recovery.config.logs import LOKI, LogSource
 from recovery.logs.loki import LokiSource
 from recovery.logs.loki import source as module
+from tests.log_asgi import log_house
 from tests.log_lines import Browser
-from tests.log_streams import feeds_of, follow, opened
-from tests.loki_double import LokiDouble
+from tests.log_streams import feeds_of, follow, opened, until_cut
+from tests.loki_double import Asked, LokiDouble
+from tests.patience import patience
 
+_LONG = 300.0  # seconds: whoever waits for an answer does not give up by itself within a test
 STREAMS = ({"app": "mail"}, {"app": "mail", "pod": "1"})
 
 
@@ -29,7 +34,7 @@ async def double() -> AsyncIterator[LokiDouble]:
 
 @pytest.fixture
 async def source(double: LokiDouble) -> AsyncIterator[LokiSource]:
-    made = LokiSource(LogSource("loki", "Loki", LOKI, Endpoint(double.url), timeout=30), settled=0.05)
+    made = LokiSource(LogSource("loki", "Loki", LOKI, Endpoint(double.url), timeout=_LONG), settled=0.05)
     made.pace = 0.05
     yield made
     await made.close()
@@ -52,15 +57,8 @@ async def test_a_reader_that_is_cut_anywhere_gets_every_line_once(
                 text = f"line {len(written)}"
                 double.push(chance.choice(STREAMS), (time.time_ns() - late + number, text))
                 written.append(text)
-            stream, left = opened(shared, browser.last), chance.randrange(1, chance.choice((300, 3_000, 60_000)))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(chance.choice((0.01, 0.05, 0.2))):
-                    while left > 0 and (some := await stream.next()):
-                        browser.take(some[:left])
-                        left -= len(some)
-            stream.depart()
-            stream.close()
-            browser.reconnect()
+            size = chance.randrange(1, chance.choice((300, 3_000, 60_000)))
+            await until_cut(opened(shared, browser.last), browser, size, chance.choice((0.01, 0.05, 0.2)))
         stream = opened(shared, browser.last)
         await follow(stream, browser, lambda: len(browser.lines) >= len(written))
         stream.close()
@@ -82,3 +80,49 @@ async def test_trouble_is_told_once_and_so_is_its_end(double: LokiDouble, source
     [trouble] = browser.said("trouble")
     assert "500 Internal Server Error: broken" in trouble["text"]
     assert trouble["advice"]
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["asks for something newer", "leaves"])
+async def test_what_a_tab_does_not_want_any_more_is_given_up_at_the_source(
+    double: LokiDouble, source: LokiSource, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """Its connection to the tab stays open when it asks for something newer: that alone must do."""
+    monkeypatch.setattr(tail, "ANSWER_SECONDS", _LONG)
+    double.push(STREAMS[0], *((time.time_ns() - 10**9, line) for line in ("tortoise", "hare")))
+    double.hold("tortoise", _LONG)
+    async with log_house(monkeypatch, source) as house:
+        old = house.ask("/live/logs?g=1&tab=t&label=app%3Dmail&include=tortoise")
+        await met(lambda: kinds(double.asked_for("tortoise")) == {"backward", "forward"})  # a search, and a feed
+        if leaves:
+            old.leave()
+        new = house.ask("/live/logs?g=2&tab=t&label=app%3Dmail&include=hare")
+        await new.until(lambda: new.browser.lines == ["hare"])
+        await old.whole()
+        await met(lambda: "backward" in kinds(double.abandoned))
+        assert not old.browser.lines
+
+
+async def test_a_feed_that_nobody_reads_any_more_asks_no_more(
+    double: LokiDouble, source: LokiSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(feed, "READ_SECONDS", _LONG)
+    double.hold("tortoise", _LONG)
+    async with feeds_of(source) as shared:
+        stream = opened(shared, label="app=mail", include="tortoise")
+        await met(lambda: "forward" in kinds(double.asked_for("tortoise")))
+        stream.close()
+        await met(lambda: "forward" in kinds(double.abandoned))
+        assert not len(shared)
+
+
+def kinds(asked: Iterable[Asked]) -> set[str]:
+    """A reader's own search goes backward; a feed reads forward."""
+    return {one.params["direction"] for one in list(asked) if "direction" in one.params}
+
+
+async def met(condition: Callable[[], object]) -> None:
+    """By a stand-in with threads of its own, which wakes nobody here."""
+    async with asyncio.timeout(patience(10)):
+        while not condition():
+            await asyncio.sleep(0.005)

@@ -43,7 +43,8 @@ def test_a_killed_workers_job_is_requeued_from_the_shell_and_completed(night: Si
     assert (refused.status, refused.outcome) == (3, "refused")
 
     holder.kill()
-    found = until(lambda: _if(_verdict(night, jobs), "abandoned"), _SOON, "nobody is left to rescue it")
+    until(lambda: b">abandoned</span>" in night.web.get("/stuck", "viewer").body, _SOON, "nobody is left to rescue it")
+    found = until(lambda: _if(_verdict(night, jobs), "abandoned"), _SOON, "a shell says so too")
     assert "no lock" in found["why"]
     assert found["fate"].startswith("Nothing happens")
     done = _act(night, jobs, job)

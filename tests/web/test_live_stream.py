@@ -15,6 +15,7 @@ from recovery.domain.counts import DeploymentSample, Snapshot
 from recovery.reads import snapshots
 from tests.patience import patience
 from tests.stores import Store
+from tests.web.streaming import web_over
 from tests.web_process import Tab, WebProcess
 
 LIMITS = {
@@ -38,9 +39,7 @@ def state_store() -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def web(state_store: Store) -> Iterator[WebProcess]:
     """One process for all: each test takes a person of its own where it takes a right away."""
-    # Nobody reads the queues' store here.
-    environ = {"UNSTALL_STATE_URL": state_store.url, "UNSTALL_REDIS_URL": state_store.url.replace("/0", "/1")}
-    with WebProcess(environ, LIMITS) as process:
+    with web_over(state_store, LIMITS) as process:
         yield process
 
 
