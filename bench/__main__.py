@@ -11,6 +11,7 @@ from bench import (
     failed_page,
     gate,
     log_streams,
+    log_way,
     logs_search,
     measure,
     metrics,
@@ -46,7 +47,7 @@ def main() -> int:
         "gate": lambda: gate.run(quick=asked.quick),
         "metrics": lambda: metrics.run(quick=asked.quick),
         "log_streams": lambda: log_streams.run(quick=asked.quick),
-        "log_way": lambda: log_streams.run_way(quick=asked.quick),
+        "log_way": lambda: log_way.run(quick=asked.quick),
         "logs-search": lambda: logs_search.run(quick=asked.quick),
         "streams": lambda: streams.run(quick=asked.quick, minutes=asked.minutes),
     }

@@ -1,6 +1,7 @@
 """Searches among ten million shipped lines of a day: how long until something is there, and what it costs in memory.
 
-Once in large parcels, as a busy worker's lines come, and once in small ones, as many quiet workers send them.
+Once in large parcels, as a busy worker's lines come, and once in small ones, as many quiet workers send them; there
+once more with all that is rare at one moment, so that a search goes through nearly an hour before it finds anything.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from recovery.config.logs import SHIPPED
 from recovery.connections import state
 from recovery.connections.aio import state_client
 from recovery.domain.lines import Level, Query
-from recovery.domain.parcels import Parcel
+from recovery.domain.parcels import Parcel, Raw
 from recovery.logs.base import Page
 from recovery.logs.stream import StreamSource
 from tests.stores import Store
 
 LINES = 10_000_000
 SERVERS = 10
-SIZES = (1000, 10)  # lines of a parcel
+SPREAD, AT_ONCE = "each server's rare lines at another time", "all rare lines 55 minutes back"
+LAYOUTS = ((1000, SPREAD), (10, SPREAD), (10, AT_ONCE))  # lines of a parcel, and where the rare ones lie
+RARE_BACK_MS = 55 * 60_000  # before the end of each of the hours that are asked for
 FILLERS = 2  # processes
 ROUNDS = 5
-RARE = 50_000  # one line in so many has a text of its own
+RARE = 50_000  # one line in so many has a text of its own, when they are spread
 FIRST_S = 1.0
 GROWTH_MB = 64.0
 LIMIT = 500  # lines of a page
@@ -49,22 +52,45 @@ class Search:
     lines: int
 
 
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What each server ships: its end (ms), entries of so many lines, and where the rare lines lie."""
+
+    end: int
+    entries: int
+    size: int
+    layout: str
+
+    @property
+    def step(self) -> float:
+        return _DAY_MS / self.entries
+
+    def lines(self, at: int, entry: int, first: int) -> Iterator[Raw]:
+        """Of one entry. `first`: the number of the first line of the first entry."""
+        numbers = range(first + entry * self.size, first + (entry + 1) * self.size)
+        is_moment = (self.end - at) % _HOUR_MS // self.step == RARE_BACK_MS // self.step
+        spread, together = range(RARE // 2, numbers.stop, RARE), numbers[: int(is_moment)]
+        rares = together if self.layout == AT_ONCE else spread
+        return (_line(at * _NS + place, number, is_rare=number in rares) for place, number in enumerate(numbers))
+
+
 def run(*, quick: bool) -> Result:
     lines = LINES // 20 if quick else LINES
     result = Result("logs-search", f"Searching {lines:,} log lines of a day, shipped by {SERVERS} servers")
-    result.setting = {"lines": lines, "servers": SERVERS, "sizes": SIZES, "rounds": ROUNDS}
+    result.setting = {"lines": lines, "servers": SERVERS, "layouts": LAYOUTS, "rounds": ROUNDS}
     longest, firsts, growth = 0.0, 0.0, 0.0
-    for size in SIZES:
+    for size, layout in LAYOUTS:
+        title = f"{size} a parcel, {layout}" if layout == AT_ONCE else f"{size} a parcel"
         with Store("valkey") as store:
-            end = _fill(store, lines, size)
+            end = _fill(store, lines, size, layout)
             taken = store.client.info("memory")["used_memory"] / _MIB
-            result.row(f"{size} a parcel: in the store", taken, "MB", f"{lines // size:,} entries")
+            result.row(f"{title}: in the store", taken, "MB", f"{lines // size:,} entries")
             found, grown = asyncio.run(_measure(store, end))
         for name, searches in found.items():
             first = [search.first * 1000 for search in searches]
             pages = [len(search.pages) for search in searches]
             told = f"worst {max(first):,.0f} ms; {max(pages)} pages, {searches[-1].lines:,} lines"
-            result.row(f"{size} a parcel: {name}", percentile(first, 0.5), "ms", told)
+            result.row(f"{title}: {name}", percentile(first, 0.5), "ms", told)
             longest = max(longest, *(max(search.pages) for search in searches))
             if name != _WHOLE:
                 firsts = max([firsts, *(search.first for search in searches if search.lines)])
@@ -137,35 +163,34 @@ def _watched() -> Iterator[list[float]]:
         sizes.append(process.memory_info().rss / _MIB)
 
 
-def _fill(store: Store, lines: int, size: int) -> int:
+def _fill(store: Store, lines: int, size: int, layout: str) -> int:
     """A day's lines up to now, which is told (ns), written by other processes: this one's memory is measured."""
     end = int(time.time() * 1000) - 1000
     context = multiprocessing.get_context("spawn")
     entries = lines // size // SERVERS
     with context.Pool(FILLERS) as pool:
-        pool.starmap(_ship, [(store.url, number, entries, size, end) for number in range(SERVERS)])
+        pool.starmap(_ship, [(store.url, number, Day(end, entries, size, layout)) for number in range(SERVERS)])
     return end * _NS
 
 
-def _ship(url: str, number: int, entries: int, size: int, end: int) -> None:
+def _ship(url: str, number: int, day: Day) -> None:
     """What one server's monitor shipped in the day, evenly."""
     client, server = redis.Redis.from_url(url, protocol=2), f"eu-{number}"
     labels = [{"server": server, "container": name} for name in ("mail", "report", "resize")]
-    step, first = _DAY_MS / entries, number * RARE // SERVERS  # what is rare comes at another time from each
     pipeline = client.pipeline(transaction=False)
-    for entry in range(entries):
-        at = end - _DAY_MS + int(entry * step) + number
-        rows = tuple(_line(at * _NS + place, first + entry * size + place) for place in range(size))
+    for entry in range(day.entries):
+        at = day.end - _DAY_MS + int(entry * day.step) + number
+        rows = tuple(day.lines(at, entry, number * RARE // SERVERS))
         pipeline.xadd(state.logs(server), dict(Parcel(rows, labels[entry % 3]).encode()), id=f"{at + 1}-0")
-        if len(pipeline) * size >= 20_000 or entry == entries - 1:
+        if len(pipeline) * day.size >= 20_000 or entry == day.entries - 1:
             pipeline.execute()
-    client.zadd(state.SHIPPING, {server: end})
+    client.zadd(state.SHIPPING, {server: day.end})
     client.close()
 
 
-def _line(at: int, number: int) -> tuple[int, bytes]:
+def _line(at: int, number: int, *, is_rare: bool) -> Raw:
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 10**9))
     said = "ERROR connect ECONNREFUSED 10.0.0.7:25" if number % 97 == 0 else "INFO sent"
-    word = "needle " if number % RARE == RARE // 2 else ""
+    word = "needle " if is_rare else ""
     text = f"{moment}.{at // 10**6 % 1000:03d}Z {said} {word}job={number:x} person={number * 7919 % 100_003}"
     return at, f"{text} took {number % 977} ms".encode()

@@ -29,12 +29,14 @@ from dashboard.live.vigil import Vigil  # noqa: E402
 from dashboard.metrics import app as metrics  # noqa: E402
 from recovery import config  # noqa: E402
 from recovery.connections import registry  # noqa: E402
+from recovery.logs import threads  # noqa: E402
 
 log = logging.getLogger(__name__)
 
 # Django takes a thread and a database connection for every request in flight. When five hundred tabs ask in the
 # same second, more of them at once make all of them slower; those beyond wait here, where waiting costs nothing.
 PAGES_AT_ONCE = 8
+THREADS = 4  # for whatever else would hold up the loop: two looks and two scrapes at once
 
 hub = Hub()
 _streams = Streams(hub)
@@ -87,6 +89,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await receive()
     mirrored = Mirror(_publish)
     try:
+        asyncio.get_running_loop().set_default_executor(threads.started(THREADS, "web"))
         hub.start()
         await mirrored.start()
         _logs.start(config.current())

@@ -28,7 +28,7 @@ class Spot:
     before: str | None = None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=32)  # of the newest places, and small: what stays behind a thousand readers lies in their memory
 def written(name: str, spot: Spot) -> str:
     """One source's part of a cursor; the parts are joined with `&`. A thousand readers are often at the same place."""
     told = spot.place if spot.before is None else f"{spot.place} {spot.before}"

@@ -18,6 +18,8 @@ from typing import TypeVar
 from dashboard.live import events, session
 from dashboard.live.events import Ending
 from dashboard.live.session import Visitor
+from recovery.logs import threads
+from recovery.processes import memory
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ BEAT_SECONDS = 15.0  # below the idle limit of common proxies (nginx 60 s, some 
 RECHECK_SECONDS = 60.0  # a right that was taken away ends its streams within this time
 RECHECK_TURN = 5.0  # rights are asked in batches, one batch a turn
 LOOKUP_THREADS = 2  # sessions are looked up in these; one database connection each, closed after use
+MANY = 100  # streams that leave within a turn: their memory is given back, a while later
+TIDY_TURNS = 3  # until then: what many shared ends some seconds after the last of them (feeds.py)
 PARTING_SECONDS = 1.0  # for a stream to take its farewell before it is cut
 
 
@@ -93,6 +97,8 @@ class Hub:
         self._newest: bytes | None = None
         self._lookups: ThreadPoolExecutor | None = None
         self._checks: asyncio.Task[None] | None = None
+        self._left = 0  # in this turn
+        self._tidy_in = 0  # turns; 0: there is nothing to tidy
         self._closed = False
 
     def __len__(self) -> int:
@@ -100,7 +106,7 @@ class Hub:
 
     def start(self) -> None:
         self._closed = False
-        self._lookups = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="live-session")
+        self._lookups = threads.started(LOOKUP_THREADS, "live-session")
         self._checks = asyncio.create_task(self._check_for_ever(), name="live-rights")
 
     async def close(self) -> None:
@@ -145,6 +151,7 @@ class Hub:
 
     def leave(self, stream: Stream) -> None:
         self._streams.discard(stream)
+        self._left += 1
         self._people[stream.visitor.id] -= 1
         if self._people[stream.visitor.id] <= 0:
             del self._people[stream.visitor.id]
@@ -161,10 +168,20 @@ class Hub:
     async def _check_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RECHECK_TURN)
+            self._tidy()
             try:
                 await self._check(time.monotonic())
             except Exception:  # any failure of the database or the session store; the next turn asks again
                 log.exception("cannot re-check who may watch")
+
+    def _tidy(self) -> None:
+        left, self._left = self._left, 0
+        if left >= MANY:
+            self._tidy_in = TIDY_TURNS
+        elif self._tidy_in:
+            self._tidy_in -= 1
+            if not self._tidy_in:
+                memory.give_back()
 
     async def _check(self, now: float) -> None:
         """End the streams whose right is gone."""

@@ -13,7 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _LEVEL = 1  # of zlib: logs shrink to a seventh with it, and the monitor has one core to spare at most
+# Up to so many bytes a parcel is folded without a table of its own: a fifth larger, and unfolded in half the time. A
+# search of an hour unfolds forty thousand such.
+_SMALL = 2048
 LARGEST = 8 * 1024 * 1024  # bytes that one entry may unfold to: what claims more is not ours
+SURE = LARGEST // 1100  # a smaller body cannot unfold to more: nothing that zlib knows is folded so tightly
 _DIGITS = 19  # of a moment in ns, until the year 2262
 
 
@@ -46,7 +50,7 @@ class Parcel:
             "count": len(self.lines),
             "first": min(moments),
             "last": max(moments),
-            "body": zlib.compress(body, _LEVEL),
+            "body": _folded(body),
         }
 
 
@@ -57,14 +61,23 @@ def lines(body: bytes) -> Iterable[Raw]:
 
 def unfolded(body: bytes) -> bytes:
     """All rows, with line feeds between them; raises ValueError when it is no body, or not all of one."""
-    unfolding = zlib.decompressobj()
     try:
+        if len(body) < SURE:
+            return zlib.decompress(body)
+        unfolding = zlib.decompressobj()
         rows = unfolding.decompress(body, LARGEST)
     except zlib.error as failure:
         raise ValueError("a parcel of lines cannot be unfolded") from failure
     if not unfolding.eof:
         raise ValueError("a parcel of lines is too large, or cut")
     return rows
+
+
+def _folded(rows: bytes) -> bytes:
+    if len(rows) > _SMALL:
+        return zlib.compress(rows, _LEVEL)
+    folding = zlib.compressobj(_LEVEL, strategy=zlib.Z_FIXED)
+    return folding.compress(rows) + folding.flush()
 
 
 def line(row: bytes) -> Raw:

@@ -7,13 +7,13 @@ an hour in which the store was away: that may be anywhere up to now, and a searc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Protocol
 
 from recovery.domain.lines import Query
 from recovery.logs.places import Id, Spot, last_of, mark_of, previous
-from recovery.logs.shipped import Entry, Shipped, share
+from recovery.logs.shipped import Entry, Row, Shipped, share
 
 BYTES_AT_ONCE = 1024 * 1024  # folded, over all servers: some 50,000 lines, and a few ms of the store's time
 FIRST = 32  # entries asked for before it is known how large they are
@@ -23,6 +23,9 @@ _ENTRY = 200  # bytes of one at least, with its fields
 AHEAD_MS = 10 * 60 * 1000
 LATE_MS = 10 * 60 * 1000  # what is shipped so long behind a moment comes late: a monitor that can ships within a second
 _NS = 1_000_000  # in a millisecond
+
+Found = Mapping[bytes, Sequence[Row]]  # of each server, newest first
+Sifted = Callable[[Found], Awaitable[Mapping[bytes, Sequence[Entry]]]]
 
 _ORDER = attrgetter("order")
 
@@ -45,17 +48,17 @@ class InTurn:
         return ()
 
 
-def of(shipped: Shipped, query: Query, ends: Mapping[bytes, Id], spot: Spot | None) -> Walk:
+def of(shipped: Shipped, sifted: Sifted, query: Query, ends: Mapping[bytes, Id], spot: Spot | None) -> Walk:
     """What a query may find from its beginning on, or from a place. `ends`: of each server the last id."""
     oldest = 0 if query.start is None else max(0, query.start // _NS - AHEAD_MS)
     begin = {server: spot.touched(mark_of(server)) for server in ends} if spot else ends
     border = _border(query)
     if border is None:
-        return Backwards(shipped, begin, oldest)
+        return Backwards(shipped, sifted, begin, oldest)
     if spot and is_late(spot, query):
-        return Backwards(shipped, begin, border + 1)
+        return Backwards(shipped, sifted, begin, border + 1)
     in_time = {server: min(id, last_of(border)) for server, id in begin.items()}
-    return InTurn(Backwards(shipped, in_time, oldest), Backwards(shipped, ends, border + 1))
+    return InTurn(Backwards(shipped, sifted, in_time, oldest), Backwards(shipped, sifted, ends, border + 1))
 
 
 def is_late(spot: Spot, query: Query) -> bool:
@@ -71,8 +74,9 @@ def _border(query: Query) -> int | None:
 class Backwards:
     """`ends`: of each server the id to begin with. Nothing is looked for that was shipped before `oldest` (ms)."""
 
-    def __init__(self, shipped: Shipped, ends: Mapping[bytes, Id], oldest: int) -> None:
+    def __init__(self, shipped: Shipped, sifted: Sifted, ends: Mapping[bytes, Id], oldest: int) -> None:
         self._shipped = shipped
+        self._sifted = sifted
         self._next = dict(ends)  # of those that may have more
         self._waiting: dict[bytes, deque[Entry]] = {server: deque() for server in ends}
         self._oldest = oldest
@@ -86,19 +90,19 @@ class Backwards:
     async def _fetch(self) -> None:
         """More of those that hold up the others, and of all that soon would."""
         count = share(self._count, len(self._waiting))
-        asked = {server: id for server, id in self._next.items() if len(self._waiting[server]) <= count // 2}
+        asked = {server: id for server, id in self._next.items() if _count(self._waiting[server]) <= count // 2}
         found = await self._shipped.older(asked, self._oldest, count)
-        for server, entries in found.items():
+        for server, entries in (await self._sifted(found)).items():
             self._waiting[server].extend(entries)
-            if len(entries) < count:
+            if len(found[server]) < count:
                 del self._next[server]
             else:
                 self._next[server] = previous(entries[-1].id)
-        self._learn([entry for entries in found.values() for entry in entries])
+        self._learn([row for rows in found.values() for row in rows])
 
-    def _learn(self, entries: Sequence[Entry]) -> None:
-        if entries:
-            size = sum(_ENTRY + len(entry.body) for entry in entries) / len(entries)
+    def _learn(self, rows: Sequence[Row]) -> None:
+        if rows:
+            size = _ENTRY + sum(len(fields[-1]) for _, fields in rows) / len(rows)  # the body is the last
             self._count = max(1, min(int(BYTES_AT_ONCE / size), MOST, self._count * 4))
 
     def _certain(self) -> Sequence[Entry]:
@@ -112,3 +116,7 @@ class Backwards:
             while waiting and (floor is None or waiting[0].order >= floor):
                 found.append(waiting.popleft())
         return sorted(found, key=_ORDER, reverse=True)
+
+
+def _count(waiting: Iterable[Entry]) -> int:
+    return sum(entry.passed or 1 for entry in waiting)

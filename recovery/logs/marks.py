@@ -15,7 +15,9 @@ from recovery.logs.base import Gap
 from recovery.logs.places import NEVER, Id, Spot, last_of, mark_of, previous
 from recovery.logs.shipped import SERVERS_LIMIT, Head, Newer, Stream, shown
 
-KEPT = 256  # readers and the last steps of each; a reader that is forgotten goes on from its text
+# Selections of servers, and the last steps of those who read one; a reader that is forgotten goes on from its text.
+# Few, because what stays behind a thousand readers lies in the midst of their memory and holds it.
+SELECTIONS, STEPS = 64, 16
 AHEAD_MS = 1000  # an entry so far in the store's future is of before its clock was set back: no use to wait for it
 LOOK_MS = 5000  # a place so old: may its stream have been cut behind it? None is cut sooner
 FORGOTTEN_MS = 7 * 24 * 3600 * 1000  # whoever shipped within it is never taken off the list while its store lives
@@ -64,13 +66,14 @@ class Marks:
     """Those of the last readers, by their text and by whom they read."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, frozenset[str] | None], Mark] = OrderedDict()
+        self._kept: OrderedDict[frozenset[str] | None, OrderedDict[str, Mark]] = OrderedDict()
         self._own = secrets.token_hex(4)
         self._turn = 0
 
     def get(self, text: str, names: frozenset[str] | None) -> Mark | None:
         """None when the text is no place at all."""
-        if known := self._kept.get((text, names)):
+        steps = self._kept.get(names)
+        if steps and (known := steps.get(text)):
             return known
         spot = Spot.parse(text)
         return Mark(spot, is_part=_MORE in text, is_lately=bool(spot.mark) or _LATELY in text) if spot else None
@@ -83,9 +86,13 @@ class Marks:
         if not mark.is_plain:
             self._turn += 1
             text = f"{text}{_MORE}{self._own}{self._turn}"
-        self._kept[text, names] = mark
-        self._kept.move_to_end((text, names))
-        while len(self._kept) > KEPT:
+        steps = self._kept.setdefault(names, OrderedDict())
+        steps[text] = mark
+        steps.move_to_end(text)
+        self._kept.move_to_end(names)
+        if len(steps) > STEPS:
+            steps.popitem(last=False)
+        if len(self._kept) > SELECTIONS:
             self._kept.popitem(last=False)
         return text
 

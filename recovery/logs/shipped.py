@@ -24,18 +24,20 @@ COUNT_LIMIT = 1 << 20  # lines that an entry may say it has
 LABELS_LIMIT = 32  # labels of a set that are looked at
 VALUE_LIMIT = 300  # characters of a name or a value
 _TURNS = 10  # a server may begin to ship between two questions; ten in a row do not
+FIELDS = [b"labels", b"count", b"first", b"last", b"body"]  # in the order in which monitors write them
+
+Row = tuple[bytes, Sequence[bytes]]  # as the store gives an entry: its id; its fields, each before its value
 
 
 class Entry(NamedTuple):
-    """A parcel as it lies there, still folded. A tuple, because a search may pass over a million of them."""
+    """A parcel as it lies there, still folded. A search may pass over a million of them, so what it says of itself is
+    made out when somebody asks.
+    """
 
     order: tuple[Id, str]  # its id and the mark of its server
     server: bytes
-    labels: Mapping[str, str]
-    size: int  # lines, as it says
-    first: int
-    last: int
-    body: bytes
+    told: Sequence[bytes]  # the values of FIELDS
+    passed: int = 0  # it stands for so many without what is looked for, and has no body (sifting.py)
 
     @property
     def id(self) -> Id:
@@ -44,6 +46,27 @@ class Entry(NamedTuple):
     @property
     def mark(self) -> str:
         return self.order[1]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return labels_of(self.server, self.told[0])
+
+    @property
+    def size(self) -> int:
+        """Lines, as it says."""
+        return max(0, min(_whole(self.told[1]), COUNT_LIMIT))
+
+    @property
+    def first(self) -> int:
+        return _whole(self.told[2])
+
+    @property
+    def last(self) -> int:
+        return _whole(self.told[3], 1 << 63)
+
+    @property
+    def body(self) -> bytes:
+        return self.told[4]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +98,9 @@ class Newer(Head):
 
 class Shipped:
     def __init__(self, client: redis.asyncio.Redis) -> None:
+        """The client is ours alone: its entries come as the store gives them, not as dictionaries."""
+        for command in ("XREAD", "XRANGE", "XREVRANGE"):
+            client.set_response_callback(command, _as_it_is)
         self._client = client
         self._known: Mapping[bytes, int] = {}
 
@@ -115,14 +141,14 @@ class Shipped:
         cut = frozenset(server for server in servers if len(entries[server]) >= each_count)
         return Newer(now, servers, _streams(servers, replies[1:]), entries, cut)
 
-    async def older(self, asked: Mapping[bytes, Id], oldest: int, count: int) -> dict[bytes, Sequence[Entry]]:
+    async def older(self, asked: Mapping[bytes, Id], oldest: int, count: int) -> dict[bytes, Sequence[Row]]:
         """Of each server the newest up to an id, newest first, none from before `oldest` (ms)."""
         with self._asked():
             pipeline = self._client.pipeline(transaction=False)
             for server, id in asked.items():
                 pipeline.xrevrange(_key(server), printed(id), oldest, count)
             replies = await pipeline.execute()
-        return {server: entries_of(server, rows) for server, rows in zip(asked, replies, strict=True)}
+        return dict(zip(asked, replies, strict=True))
 
     async def entry(self, server: bytes, id: Id) -> Entry | None:
         with self._asked():
@@ -192,9 +218,9 @@ def shown(server: bytes) -> str:
     return _clean(refs.text(server))
 
 
-def entries_of(server: bytes, rows: Iterable[tuple[bytes, Mapping[bytes, bytes] | None]]) -> Sequence[Entry]:
+def entries_of(server: bytes, rows: Iterable[Row]) -> Sequence[Entry]:
     mark = mark_of(server)
-    return [_entry(server, mark, id, fields or {}) for id, fields in rows if id]
+    return [Entry((parse_id(id), mark), server, _told(fields)) for id, fields in rows]
 
 
 @lru_cache(maxsize=4096)
@@ -213,18 +239,12 @@ def _key(server: bytes) -> bytes:
     return state.logs(refs.text(server))
 
 
-def _entry(server: bytes, mark: str, id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+def _told(fields: Sequence[bytes]) -> Sequence[bytes]:
     """What lacks a field is kept with an empty body: it cannot be unfolded, and that is said (judging.py)."""
-    read = fields.get
-    return Entry(
-        (parse_id(id), mark),
-        server,
-        labels_of(server, read(b"labels", b"{}")),
-        max(0, min(_whole(read(b"count")), COUNT_LIMIT)),
-        _whole(read(b"first")),
-        _whole(read(b"last"), 1 << 63),
-        read(b"body", b""),
-    )
+    if fields[::2] == FIELDS:
+        return fields[1::2]
+    read = dict(zip(fields[::2], fields[1::2], strict=False))
+    return [read.get(name, b"") for name in FIELDS]
 
 
 def _streams(servers: Iterable[bytes], replies: Iterable[Any]) -> Mapping[bytes, Stream]:
@@ -252,6 +272,10 @@ def _answer(reply: Any) -> Any:
     if isinstance(reply, Exception):
         raise reply
     return reply
+
+
+def _as_it_is(response: Any, **kwargs: Any) -> Any:
+    return response
 
 
 def _sound(reply: Any) -> Iterable[tuple[bytes, Any]]:

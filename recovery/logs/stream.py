@@ -7,7 +7,7 @@ begin to ship later. Nothing is written, and unfolding and judging is done in th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -16,13 +16,13 @@ import redis.asyncio
 from recovery.config.logs import LogSource
 from recovery.domain.lines import Query
 from recovery.errors import Missing
-from recovery.logs import backwards, marks
+from recovery.logs import backwards, marks, sifting, threads
 from recovery.logs.base import Gap, Labels, Page
 from recovery.logs.forwards import in_order
 from recovery.logs.judging import Judge, Judged, Patience, Wanted
 from recovery.logs.marks import Mark
 from recovery.logs.places import Spot, mark_of
-from recovery.logs.shipped import Newer, Shipped
+from recovery.logs.shipped import Entry, Newer, Shipped
 
 SEARCH_S = 0.8  # of work for one page of a search: with the ways to and fro it comes within a second
 READ_S = 1.0
@@ -46,8 +46,8 @@ class StreamSource:
         self.pace = PACE_S
         self._shipped = Shipped(client)
         self._marks = marks.Marks()
-        self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix=f"search-{spec.name}")
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"read-{spec.name}")
+        self._searchers = threads.started(SEARCHERS, f"search-{spec.name}")
+        self._readers = threads.started(READERS, f"read-{spec.name}")
 
     async def labels(self, start: int, end: int) -> Labels:
         """Of lines that came since `start`: when the first one with a set came is not known, so `end` cuts nothing."""
@@ -96,8 +96,8 @@ class StreamSource:
 
     async def close(self) -> None:
         """Whatever still works in a thread ends by itself: its time is short."""
-        for threads in (self._searchers, self._readers):
-            threads.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._searchers, self._readers):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def _names(self, query: Query) -> Names:
         """The servers that a query asks for."""
@@ -113,7 +113,8 @@ class StreamSource:
 
     async def _searched(self, mark: Mark, spot: Spot | None, wanted: Wanted, after: str) -> Page:
         """At least one entry is looked at each time: who asks again gets on."""
-        walk = backwards.of(self._shipped, wanted.query, mark.ids, spot)
+        sifted = partial(_sifted, self._searchers, sifting.of(wanted.query))
+        walk = backwards.of(self._shipped, sifted, wanted.query, mark.ids, spot)
         found = Judged(spot=spot)
         while entries := await walk.some():
             judge = Judge(wanted, len(found.lines))
@@ -165,10 +166,21 @@ class StreamSource:
         return await self._shipped.newer(names, mark.after, count, with_streams=True)
 
 
-async def _judged(threads: ThreadPoolExecutor, wanted: Wanted, work: Callable[[], Judged]) -> Judged:
+async def _sifted(
+    executor: ThreadPoolExecutor, sift: sifting.Sift, found: backwards.Found
+) -> Mapping[bytes, Sequence[Entry]]:
+    """In a thread: it is some ms of work."""
+
+    def work() -> Mapping[bytes, Sequence[Entry]]:
+        return {server: sift(server, rows) for server, rows in found.items()}
+
+    return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+
+async def _judged(executor: ThreadPoolExecutor, wanted: Wanted, work: Callable[[], Judged]) -> Judged:
     """In a thread, which goes on to no purpose when nobody waits any more: it is told."""
     try:
-        return await asyncio.get_running_loop().run_in_executor(threads, work)
+        return await asyncio.get_running_loop().run_in_executor(executor, work)
     except asyncio.CancelledError:
         wanted.patience.end()
         raise

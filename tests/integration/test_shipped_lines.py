@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
@@ -16,10 +16,10 @@ from recovery.connections import state
 from recovery.domain.lines import Level, Query
 from recovery.domain.parcels import Parcel
 from recovery.logs import backwards, stream
-from recovery.logs.backwards import Backwards
+from recovery.logs.backwards import Backwards, Found
 from recovery.logs.base import Page
 from recovery.logs.judging import Patience
-from recovery.logs.shipped import Shipped
+from recovery.logs.shipped import Entry, Shipped, entries_of
 from tests.log_writer import LogWriter
 from tests.patience import patience
 from tests.shipped import ALL, HOUR_MS, Sources, now_ms, put, read_all, search_all, settle, ship, sources_of, texts
@@ -167,7 +167,12 @@ async def test_what_is_fetched_at_once_is_bounded_by_bytes_and_in_order(
         put(state_store, server, {"labels": "{}", "count": 1, "body": chance.randbytes(3000)}, id=f"{base + number}-0")
     shipped = Shipped(sources.client)
     head = await shipped.head(None)
-    walk = Backwards(shipped, {server: stream.last for server, stream in head.streams.items()}, 0)
+    ends = {server: stream.last for server, stream in head.streams.items()}
+
+    async def all_of(found: Found) -> dict[bytes, Sequence[Entry]]:
+        return {server: entries_of(server, rows) for server, rows in found.items()}
+
+    walk = Backwards(shipped, all_of, ends, 0)
     found, most = [], 0
     while some := await walk.some():
         found += some

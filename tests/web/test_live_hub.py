@@ -12,6 +12,7 @@ from dashboard.live import hub as hubs
 from dashboard.live.events import Ending
 from dashboard.live.hub import Full, Hub, Stream
 from dashboard.live.session import Visitor
+from recovery.processes import memory
 
 ANNE = Visitor(1, "session-of-anne")
 BOB = Visitor(2, "session-of-bob")
@@ -104,3 +105,25 @@ async def _read(hub: Hub, stream: Stream) -> Ending | None:
         pass
     hub.leave(stream)
     return stream.ending
+
+
+@pytest.mark.parametrize(("leaving", "given_back"), [(100, 1), (99, 0)])
+async def test_once_many_have_left_their_memory_is_given_back_a_while_later(
+    monkeypatch: pytest.MonkeyPatch, leaving: int, given_back: int
+) -> None:
+    given: list[int] = []
+    turns = 0
+    monkeypatch.setattr(hubs, "RECHECK_TURN", 0.0)
+    monkeypatch.setattr(memory, "give_back", lambda: given.append(turns))
+    monkeypatch.setattr(hubs, "PERSON_LIMIT", 100)
+    hub = Hub()
+    streams = [hub.open(ANNE, _nothing) for _ in range(leaving)]
+    hub.start()
+    for stream in streams:
+        hub.leave(stream)
+    while turns < 20:
+        await asyncio.sleep(0)
+        turns += 1
+    await hub.close()
+    assert len(given) == given_back
+    assert all(turn >= hubs.TIDY_TURNS for turn in given)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from recovery.config.logs import LogSource
 from recovery.domain.lines import Query
 from recovery.domain.moments import AHEAD
 from recovery.errors import AccessDenied, Missing
+from recovery.logs import threads
 from recovery.logs.base import Gap, Labels, Page
 from recovery.logs.files.finding import File, Roots, told
 from recovery.logs.files.ledger import Ledger, View
@@ -43,7 +43,7 @@ class FilesSource:
         self._places = Places()
         self._troubles: str | None = None  # at the last read
         self._labels: dict[str, Mapping[str, str]] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"logs-{spec.name}")
+        self._threads = threads.started(THREADS, f"logs-{spec.name}")
 
     def tap(self, query: Query) -> Query:
         """Whoever reads any of the files shares what is read of all."""
