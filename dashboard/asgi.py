@@ -27,6 +27,7 @@ from dashboard.live.mirror import Mirror  # noqa: E402
 from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa: E402
 from dashboard.live.vigil import Vigil  # noqa: E402
 from dashboard.metrics import app as metrics  # noqa: E402
+from dashboard.once import house as once  # noqa: E402
 from recovery import config  # noqa: E402
 from recovery.connections import registry  # noqa: E402
 from recovery.logs import threads  # noqa: E402
@@ -43,6 +44,7 @@ _streams = Streams(hub)
 _logs = Logs(hub)
 _metrics = metrics.Metrics(mirror.picture, lambda: len(hub))
 _gate = house.GateHouse(mirror.picture)
+_once = once.OnceHouse()
 _places = asyncio.Semaphore(PAGES_AT_ONCE)
 
 
@@ -59,6 +61,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _gate(scope, receive, send)
     elif scope["path"] == metrics.PATH:
         await _metrics(scope, receive, send)
+    elif scope["path"] == once.PATH or scope["path"].startswith(f"{once.PATH}/"):
+        await _once(scope, receive, send)
     else:
         await _page(scope, receive, send)
 
@@ -94,6 +98,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await mirrored.start()
         _logs.start(config.current())
         _gate.start()
+        _once.start()
     except Exception as failure:
         log.exception("the web process cannot start")
         await send({"type": "lifespan.startup.failed", "message": str(failure)})
@@ -108,6 +113,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await hub.close()
     await _logs.stop()
     await _gate.stop()
+    await _once.stop()
     await mirrored.stop()
     registry.reset()
     await send({"type": "lifespan.shutdown.complete"})

@@ -44,6 +44,7 @@ PAGES = (
     Entry("Servers", "servers", ("servers", "server"), "g v"),
     Entry("Logs", "logs", ("logs",), "g l"),
     Entry("Scanners", "scanners", _SCANNERS, "g c"),
+    Entry("Once", "once", ("once", "once-key", "once-release", "once-forget"), "g o"),
     Entry("Alerts", "alerts", ("alerts", "alert-test"), "g e"),
     Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),
     Entry("Users", "users", ("users", "user-add", "user-role", "user-active", "user-link"), "g u", Role.ADMIN),

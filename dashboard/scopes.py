@@ -14,6 +14,7 @@ class Scope(StrEnum):
     BULK = "bulk"
     AUDIT = "audit"
     GATE = "gate"
+    ONCE = "once"
     METRICS = "metrics"
 
     @property
@@ -28,6 +29,7 @@ _MAY = {
     Scope.BULK: "orders runs over many jobs, watches them, stops them; edits policies, runs scanners",
     Scope.AUDIT: "reads the audit",
     Scope.GATE: "asks the gate of a server whether heavy work may start, and nothing else",
+    Scope.ONCE: "claims work that must not run twice, renews, completes and releases it; sees such claims",
     Scope.METRICS: "scrapes /metrics, and nothing else",
 }
 

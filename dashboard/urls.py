@@ -20,6 +20,7 @@ from dashboard.views import (
     health,
     job,
     logs,
+    once,
     overview,
     palette,
     policies,
@@ -116,12 +117,19 @@ SERVERS = [
 LOGS = [
     path("logs", logs.page, name="logs"),
 ]
+ONCE = [
+    path("once", once.page, name="once"),
+    path("once/rows", once.rows, name="once-rows"),
+    path("once/keys/<name:key>", once.key, name="once-key"),
+    path("once/keys/<name:key>/release", once.release, name="once-release"),
+    path("once/keys/<name:key>/forget", once.forget, name="once-forget"),
+]
 ALERTS = [
     path("alerts", alerts.page, name="alerts"),
     path("alerts/now", alerts.now, name="alerts-now"),
     path("alerts/test/<str:channel>", alerts.test, name="alert-test"),
 ]
-urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *ALERTS, *SERVERS, *LOGS, *API]
+urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *ALERTS, *SERVERS, *LOGS, *ONCE, *API]
 
 handler400 = errors.bad_request
 handler403 = errors.forbidden

@@ -21,6 +21,7 @@ UnstallError
 ├── BadOrder               an order that says too little or too much to be carried out: no reason, no job
 ├── Forbidden              whoever asks has not the right
 ├── Fenced                 another scheduler leads under a later epoch, so nothing was done
+├── NotApart               what must not stand beside queues would, so nothing was done
 ├── NotRecorded            the audit could not be written, so nothing was done
 └── NotDelivered           a message did not arrive, or may not have; the text says why
 """
@@ -146,6 +147,10 @@ class Fenced(UnstallError):
         self.epoch = epoch
         self.results = results
         super().__init__(f"Another scheduler leads (epoch {epoch}).")
+
+
+class NotApart(UnstallError):
+    """The state store is the database of some queues, so nothing was done; the text says of which."""
 
 
 class NotRecorded(UnstallError):

@@ -61,6 +61,8 @@ class Packed:
     inbox: bytes | None = None
     tallies: bytes | None = None
     totals: Mapping[bytes, bytes] = field(default_factory=dict)
+    once: Mapping[bytes, bytes] = field(default_factory=dict)  # what the ledger counted
+    once_keys: int = 0
 
 
 class Image:
@@ -101,6 +103,8 @@ class Image:
         pipeline.hgetall(state.TOTALS)
         pipeline.hgetall(state.GATES)
         pipeline.hgetall(state.NODES)
+        pipeline.hgetall(state.ONCE_COUNTS)
+        pipeline.hlen(state.ONCE_RECORDS)
         pipeline.execute_command("PUBSUB", "NUMSUB", state.SNAPSHOT_CHANNEL)  # each mirror listens there
         for server in self._asked:
             pipeline.hgetall(state.server_metrics(server))
@@ -108,9 +112,10 @@ class Image:
             pipeline.pttl(state.gate_settling(server))
 
     def answer(self, answers: Sequence[Any], now_ms: int) -> None:
-        snapshot, scheduler, brakes, scanners, names, inbox, tallies, totals, stored, unread, mirrors, *told = answers
+        snapshot, scheduler, brakes, scanners, names, *rest = answers
+        inbox, tallies, totals, stored, unread, once, once_keys, mirrors, *told = rest
         self.take(snapshot, scheduler, brakes, scanners)
-        self.packed = Packed(inbox, tallies, totals)
+        self.packed = Packed(inbox, tallies, totals, once, int(once_keys))
         self.unread = tuple(trouble for packed in unread.values() for trouble in nodes.decode(packed))
         self._follow(told, gates.decoded(stored), now_ms)
         self._asked = tuple(refs.text(name) for name in names)

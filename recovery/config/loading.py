@@ -21,6 +21,7 @@ from recovery.config.limits import read_queues, read_thresholds
 from recovery.config.logs import read_logs
 from recovery.config.metrics import read_metrics
 from recovery.config.nodes import read_nodes, read_prometheus
+from recovery.config.once import read_once
 from recovery.config.policies import read_policies
 from recovery.config.public import read_public_url
 from recovery.config.readers import Problems, read_table, refuse_misspelled, secret
@@ -65,6 +66,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         hooks=read_hooks(root["hooks"] or [], _databases(root), folder, problems),
         gate=read_gate(root["gate"] or {}, root["servers"] or [], folder, problems),
         metrics=read_metrics(root["metrics"] or {}, folder, problems),
+        once=read_once(root["once"] or {}, folder, problems),
         alerting=read_alerting(root["alerts"] or {}, folder, problems),
         public_url=read_public_url(environ, problems),
         nodes=nodes,

@@ -14,6 +14,7 @@ from recovery.config.nodes import Node, Prometheus
 from recovery.config.schemas import Schema
 from recovery.domain.channels import Alerting
 from recovery.domain.hooks import Hook
+from recovery.domain.once import Terms
 from recovery.domain.policies import Layer
 from recovery.errors import DeploymentMissing
 
@@ -141,6 +142,7 @@ class Config:
     gate: Gating = field(default_factory=Gating)
     logs: tuple[LogSource, ...] = (SHIPPED,)
     metrics: Metrics = field(default_factory=Metrics)
+    once: Terms = field(default_factory=Terms)  # of the ledger
     alerting: Alerting = field(default_factory=Alerting)
     public_url: str = ""  # where people reach the pages, without a slash at its end; "": nobody said
     nodes: tuple[Node, ...] = ()  # servers without a monitor, measured by others

@@ -21,6 +21,12 @@ SHIPPING = b"worker-monitor:logs"  # sorted set: every server whose monitor ship
 DOCTOR = b"unstall:doctor"  # string for a moment: may we write?
 KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when
 KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it
+ONCE_RECORDS = b"unstall:once:records"  # hash: key of the work → its claim, packed (domain/once.py)
+ONCE_RESULTS = b"unstall:once:results"  # hash: key of the work → what came of it, JSON
+ONCE_ENDS = b"unstall:once:ends"  # sorted set: keys, by when they are forgotten
+ONCE_HELD = b"unstall:once:held"  # sorted set: keys that are claimed and not completed, by when the claim lapses
+ONCE_NEWEST = b"unstall:once:newest"  # sorted set: keys, by when they were claimed or completed
+ONCE_COUNTS = b"unstall:once:counts"  # hash: the last token, bytes of results, and how often which step came to what
 
 _FOUND = b"unstall:found:"
 _HISTORY = b"unstall:history:"

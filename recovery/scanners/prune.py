@@ -1,6 +1,9 @@
 """Forgets what nobody will ask for again: in the database old runs, incidents and brakes, in the state store the queues
 and the history of deployments that are no longer configured, and the names of servers that were silent for eight days.
 
+The ledger of work that must not run twice forgets by itself what its time is over, ten keys with each step; here it
+forgets the rest, also when nobody asks it any more.
+
 Queues that are gone need nothing here: discovery forgets them, and their history ends by its own time to live. The
 audit is never pruned.
 """
@@ -22,6 +25,7 @@ from recovery.domain.mandate import May, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report, Status
 from recovery.models import Alert, Incident, ScanFind, ScanRun
+from recovery.once.ledger import Ledger
 from recovery.reads import servers
 from recovery.scanners.gating import flips
 
@@ -54,6 +58,7 @@ class Pruner:
         removed = sum(self._clear(found) for found in rows)
         removed += brakes.prune() if self._may() else 0
         removed += servers.forget(self._registry.state(), now) if self._may() else 0
+        removed += self._forget_claims()
         return _removed(removed + self._unlink())
 
     def _clear(self, rows: QuerySet[Any]) -> int:
@@ -64,6 +69,13 @@ class Pruner:
                 ScanFind.objects.filter(run_id__in=keys).delete()
             rows.model._default_manager.filter(pk__in=keys).delete()
             removed += len(keys)
+        return removed
+
+    def _forget_claims(self) -> int:
+        """Those whose time is over by the clock of the store. A step takes some milliseconds of it."""
+        ledger, removed = Ledger(self._registry.state(), self._registry.config.once), 0
+        while self._may() and (dropped := ledger.prune()):
+            removed += dropped
         return removed
 
     def _unlink(self) -> int:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
-from recovery.domain.refs import unslug
+from recovery.domain.refs import slug, unslug
 from tests.accessibility import barriers
 from tests.browser import scanned, yard
 from tests.browser.conftest import Complaints
 from tests.browser.seeds import NASTY, SECRET, Seeds
+from tests.once import Desk
 from tests.site import Site
 from tests.waiting import until
 
@@ -236,6 +237,37 @@ def test_servers(walk: Walk, servers: tuple[str, str]) -> None:
     page = walk.to(Stop(odd, "Servers", "viewer"))
     assert SECRET not in page.content()
     assert page.locator("main img, main script").count() == 0
+
+
+@pytest.fixture(scope="module")
+def claims(live_site: Site) -> tuple[str, str]:
+    """The slugs of a key that was done and of one that nobody completed, with their tokens as a query."""
+    desk = Desk(live_site.state.client)
+    desk.claim("charge:order-17", owner="worker-3 on eu-2", by="billing")
+    done = desk.done(f"done {NASTY[0]}", f'{{"password": "{SECRET}", "id": "ch_1"}}'.encode())
+    dead = desk.lapsed("x" * 512, owner="y" * 200)
+    return f"{slug(f'done {NASTY[0]}')}/forget?token={done}", f"{'x' * 512}/release?token={dead}"
+
+
+@_EACH_LOOK
+def test_what_must_not_run_twice(walk: Walk, claims: tuple[str, str]) -> None:
+    done, dead = claims
+    walk.to(
+        Stop("/once", "Once"),
+        Stop("/once?state=claimed", "Once", "operator", has_axe=False),
+        Stop("/once?q=no-such-key", "Once", has_axe=False),
+        Stop(f"/once/keys/{done.split('/')[0]}", "done"),
+        Stop(f"/once/keys/{dead.split('/')[0]}", "xxx", "operator", has_axe=False),
+        Stop(f"/once/keys/{done}", "Forget that it was done"),
+        Stop(f"/once/keys/{dead}", "Release the claim of", "operator"),
+        Stop(f"/once/keys/{done}", "Not for your role", "operator", 403, has_axe=False),
+        Stop(f"/once/keys/{dead}0", "This is gone", "operator", 404, has_axe=False),
+        Stop("/once/keys/none", "This is gone", status=404, has_axe=False),
+    )
+    for path in ("/once", f"/once/keys/{done.split('/')[0]}"):
+        page = walk.to(Stop(path, "", "viewer", has_axe=False))
+        assert SECRET not in page.content()
+        assert page.locator("main img, main script").count() == 0
 
 
 @_EACH_LOOK

@@ -35,6 +35,7 @@ HEADINGS = {
     "gate": "`[gate]`",
     "servers": "`[[servers]]`",
     "metrics": "`[metrics]`",
+    "once": "`[once]`",
     "nodes": "`[[nodes]]`",
     "prometheus": "`[prometheus]`",
     "logs": "`[[logs]]`",

@@ -12,6 +12,8 @@ from recovery.connections.scripts import script
 BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
 SCRIPTS = sorted(BACKENDS.glob("*/lua/write/*.lua"))
 PARTS = sorted(BACKENDS.glob("*/lua/write/parts/*.lua"))
+# It knows no queue and no epoch: what a scanner or a leader is does not concern it.
+LEDGER = BACKENDS.parent / "once" / "lua" / "write"
 HEADINGS = ("KEYS", "ARGV", "Returns", "Cost", "Versions")
 _HEAD = re.compile(r"\A(?:--\[\[\n.*?\n\]\]|(?:--[^\n]*\n)+)", re.DOTALL)
 _COMMENT = re.compile(r"--\[\[.*?\]\]|--[^\n]*", re.DOTALL)
@@ -19,7 +21,7 @@ _INCLUDE = re.compile(r"^--- include ([a-z-]+)$", re.MULTILINE)
 
 
 def _named(path: Path) -> str:
-    return str(path.relative_to(BACKENDS))
+    return str(path.relative_to(BACKENDS.parent))
 
 
 def test_there_are_scripts_of_both_libraries_and_what_both_share() -> None:
@@ -34,7 +36,7 @@ def test_the_fence_comes_before_all_else(path: Path) -> None:
     assert code[:3] == ["do", "local", "WEEK"]
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=_named)
+@pytest.mark.parametrize("path", [*SCRIPTS, LEDGER / "once.lua"], ids=_named)
 def test_a_script_has_its_head(path: Path) -> None:
     head = _HEAD.match(path.read_text("utf-8"))
     assert head, "it does not open with a comment"
@@ -47,12 +49,12 @@ def test_its_name_is_a_verb_and_an_object(path: Path) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z]+)+", path.stem)
 
 
-@pytest.mark.parametrize("path", PARTS, ids=_named)
+@pytest.mark.parametrize("path", [*PARTS, *LEDGER.glob("parts/*.lua")], ids=_named)
 def test_a_part_says_what_it_is_for(path: Path) -> None:
     assert re.search(r"^-- [A-Z`]", path.read_text("utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=_named)
+@pytest.mark.parametrize("path", [*SCRIPTS, LEDGER / "once.lua"], ids=_named)
 def test_every_part_that_it_asks_for_is_there(path: Path) -> None:
     whole = script(path).text.decode()
     assert _INCLUDE.findall(whole) == []
@@ -83,7 +85,7 @@ def test_nothing_is_written_but_by_a_script() -> None:
     assert {name: found for name, text in code.items() if (found := re.findall(writes, text))} == {}
 
 
-@pytest.mark.parametrize("path", [*SCRIPTS, *PARTS], ids=_named)
+@pytest.mark.parametrize("path", [*SCRIPTS, *PARTS, *LEDGER.rglob("*.lua")], ids=_named)
 def test_no_script_walks_the_key_space(path: Path) -> None:
     code = _COMMENT.sub("", path.read_text("utf-8"))
     assert not re.search(r'"(KEYS|SCAN|FLUSHALL|FLUSHDB)"', code)

@@ -23,10 +23,10 @@ EXPECTED = dict.fromkeys(
     (
         *("users", "user-add", "user-role", "user-active", "user-link", "tokens", "token-make", "token-revoke"),
         *("bulk-stop", "bulk-go-on", "audit-verify", "audit-export"),
-        *("scanner-pause", "policy-edit", "brake-release", "alert-test"),
+        *("scanner-pause", "policy-edit", "brake-release", "alert-test", "once-forget"),
     ),
     Role.ADMIN,
-) | dict.fromkeys(("act", "audit-restore", "scan-order"), Role.OPERATOR)
+) | dict.fromkeys(("act", "audit-restore", "scan-order", "once-release"), Role.OPERATOR)
 # The API takes tokens and no logins: each of its methods and the one scope that it takes.
 SCOPES = {
     ("api-queues", "GET"): Scope.READ,
@@ -59,6 +59,7 @@ SCOPES = {
 ANY_TOKEN = {"api-document", "api-nowhere"}
 SAMPLES = {"deployment": "main", "base": "bull:jobs", "id": "1", "number": 1, "rest": "x"}
 SAMPLES |= {"pk": 1, "token": "nope", "path": "x", "scanner": "stale-check", "channel": "ops", "server": "eu-1"}
+SAMPLES |= {"key": "x"}
 # Applications that stand beside Django, and whose addresses it does not know.
 _OF_LOGS = ("", "/older", "/around", "/labels", "/download")
 BESIDE = ("/live/events", "/metrics", *(f"/live/logs{path}" for path in _OF_LOGS))

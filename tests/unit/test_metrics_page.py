@@ -216,3 +216,13 @@ def test_promtool_finds_nothing_to_complain_of() -> None:
         [promtool(), "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_the_ledger_is_counted_from_its_first_claim_on() -> None:
+    counted = read(full())
+    assert value(counted, "unstall_once_steps_total", outcome="won") == 7
+    assert value(counted, "unstall_once_steps_total", outcome="released") == 0
+    assert value(counted, "unstall_once_replaced_total") == 2
+    assert value(counted, "unstall_once_keys") == 3
+    assert value(counted, "unstall_once_results_bytes") == 640
+    assert not [name for name, _ in read(picture_of(None)) if name.startswith("unstall_once")]

@@ -11,6 +11,7 @@ from django.urls import URLPattern
 from dashboard import urls
 from dashboard.access import Role
 from dashboard.api.document import document
+from dashboard.once import app as once
 from dashboard.scopes import Scope
 from tests.machines import Machine, refused, told
 from tests.people import browser, person
@@ -50,7 +51,7 @@ def test_it_is_a_valid_openapi_document() -> None:
 
 def test_every_address_of_the_api_is_in_it() -> None:
     routes = {re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/{pattern.pattern}") for pattern in _patterns()}
-    assert routes == {path for _, path in calls()}
+    assert routes | {once.PATH, *once.STEPS} == {path for _, path in calls()}
 
 
 def _patterns() -> list[URLPattern]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from recovery import config as configuration
 from recovery.connections.registry import Registry
 from recovery.errors import ConfigError
-from recovery.management.checkup import alerts, databases, home, nodes, queues, state
+from recovery.management.checkup import alerts, databases, home, nodes, once, queues, state
 from recovery.management.checkup.findings import Finding, Level, wrong
 
 __all__ = ["Finding", "Level", "examine"]
@@ -26,6 +26,7 @@ def examine() -> Iterator[Finding]:
     registry = Registry(config)
     try:
         yield from state.store(registry)
+        yield from once.once(registry)
         yield from queues.deployments(registry)
         yield from databases.databases(registry)
         yield from nodes.nodes(config)

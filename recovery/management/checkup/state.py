@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from recovery.config import Deployment
 from recovery.connections import faults
 from recovery.connections.registry import Registry
 from recovery.connections.state import DOCTOR, SNAPSHOT
 from recovery.errors import StoreError
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
+from recovery.once.apart import neighbours
 from recovery.reads import leading
 
 ABOUT, SCHEDULER = "state store", "scheduler"
@@ -24,23 +24,23 @@ def store(registry: Registry) -> Iterator[Finding]:
         yield warning(ABOUT, "None is configured.", remedy)
         return
     try:
-        run_id = _probed(registry)
+        _probe(registry)
         sign, has_worked = _fed(registry)
+        beside = list(_neighbours(registry))
     except StoreError as error:
         yield silent(ABOUT, error)
         return
     yield good(ABOUT, f"{state.target} can be written.")
-    yield from _neighbours(registry, state, run_id)
+    yield from beside
     yield from _scheduler(sign, has_worked=has_worked)
 
 
-def _probed(registry: Registry) -> str:
-    """Written, removed again, and asked who it is; "" when it does not tell."""
+def _probe(registry: Registry) -> None:
+    """Written, and removed again."""
     client = registry.state()
     with faults.guarded(client):
         client.set(DOCTOR, b"1", ex=_PROBE_S)
         client.delete(DOCTOR)
-        return str(client.info("server").get("run_id", ""))
 
 
 def _fed(registry: Registry) -> tuple[leading.Sign | None, bool]:
@@ -65,22 +65,12 @@ def _scheduler(sign: leading.Sign | None, *, has_worked: bool) -> Iterator[Findi
         yield warning(SCHEDULER, "None runs: every number on the pages is old.", "Start one: manage.py scheduler")
 
 
-def _neighbours(registry: Registry, state: Deployment, run_id: str) -> Iterator[Finding]:
-    for deployment in registry.config.deployments:
-        if not run_id or run_id not in _run_ids(registry, deployment.name):
-            continue
-        if deployment.database == state.database:
-            remedy = "Use another server, or another database number: nothing is written beside queues."
-            yield wrong(ABOUT, f"It is the very place of the queues of {deployment.name}.", remedy)
-        else:
-            remedy = "Better a server of its own: one that is full or stopped then takes only one of the two."
-            yield warning(ABOUT, f"It shares its server with the queues of {deployment.name}.", remedy)
-
-
-def _run_ids(registry: Registry, name: str) -> set[str]:
-    try:
-        replies = registry.wire(name).each_node(("INFO", "server"))
-    except StoreError:
-        return set()  # told among the deployments
-    lines = (line for reply in replies.values() if isinstance(reply, bytes) for line in reply.decode().splitlines())
-    return {line.partition(":")[2] for line in lines if line.startswith("run_id:")}
+def _neighbours(registry: Registry) -> Iterator[Finding]:
+    """Those that do not answer are told among the deployments."""
+    found = neighbours(registry)
+    for name in found.same:
+        remedy = "Use another server, or another database number: nothing is written beside queues."
+        yield wrong(ABOUT, f"It is the very place of the queues of {name}.", remedy)
+    for name in found.beside:
+        remedy = "Better a server of its own: one that is full or stopped then takes only one of the two."
+        yield warning(ABOUT, f"It shares its server with the queues of {name}.", remedy)

@@ -1,0 +1,103 @@
+"""The ledger as its page shows it: each key in words, with its result as far as this person may read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from dashboard.discretion import Discretion
+from dashboard.rows import brief
+from recovery.domain.ages import age
+from recovery.domain.once import Claim, State
+from recovery.domain.refs import shown
+from recovery.reads.once import Counts, Row
+
+RESULT_TOLD = 160  # characters in a row
+
+_STANDING = {
+    State.CLAIMED: "lapses in {}",
+    State.LAPSED: "lapsed {} ago, never completed",
+    State.COMPLETED: "completed {} ago",
+}
+_BRIEFLY = {State.CLAIMED: "{} left", State.LAPSED: "{} ago", State.COMPLETED: "{} ago"}
+RISKS = {
+    State.CLAIMED: "A worker that is only slow goes on: then the work is done twice, and it learns of that too late.",
+    State.LAPSED: "A worker that is only slow cannot complete it any more, and the next one does it again.",
+    State.COMPLETED: "Whoever claims it next does it once more, and does not get the result.",
+}
+EFFECTS = {
+    State.CLAIMED: "The key is free at once, and the next may claim it. Its token is worth nothing any more.",
+    State.LAPSED: "The key is free, as it is for a new claim anyway, and is listed no more.",
+    State.COMPLETED: "The key is free, and its result is gone.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One key. `standing`: until when, in words; `act`: the name of its button, "" when there is none."""
+
+    claim: Claim
+    key: str
+    url: str
+    standing: str
+    briefly: str  # the same beside the word for its state
+    owner: str
+    by: str
+    result: str
+    size: int
+    act: str = ""
+    act_url: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    name: str
+    title: str
+    count: int
+    is_here: bool
+
+
+def line(row: Row, now: int, see: Discretion, *, may_act: bool, may_forget: bool) -> Line:
+    claim = row.claim
+    told = see.payload(row.result.decode("utf-8", "replace")) if row.result else ""
+    act, url = _act(claim, may_act=may_act, may_forget=may_forget)
+    return Line(
+        claim,
+        brief(shown(claim.key)),
+        reverse("once-key", args=[claim.key]),
+        standing(claim, now),
+        _BRIEFLY[claim.state].format(age(abs(claim.until - now))),
+        shown(claim.owner),
+        shown(claim.by),
+        told if len(told) <= RESULT_TOLD else f"{told[:RESULT_TOLD]}…",
+        row.size,
+        act,
+        url,
+        "warn" if claim.state is State.LAPSED else "",
+    )
+
+
+def standing(claim: Claim, now: int) -> str:
+    return _STANDING[claim.state].format(age(abs(claim.until - now)))
+
+
+def tabs(counts: Counts, here: State | None) -> list[Tab]:
+    found = (
+        (None, "All", counts.keys),
+        (State.CLAIMED, "Claimed", counts.claimed),
+        (State.LAPSED, "Lapsed", counts.lapsed),
+        (State.COMPLETED, "Completed", counts.completed),
+    )
+    return [Tab(state.value if state else "", title, count, state is here) for state, title, count in found]
+
+
+def _act(claim: Claim, *, may_act: bool, may_forget: bool) -> tuple[str, str]:
+    """Bound to the claim that is shown."""
+    name = "Forget" if claim.is_completed else "Release"
+    if not (may_forget if claim.is_completed else may_act):
+        return "", ""
+    address = reverse(f"once-{name.lower()}", args=[claim.key])
+    return name, f"{address}?{urlencode({'token': claim.token})}"

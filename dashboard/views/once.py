@@ -1,0 +1,163 @@
+"""/once: work that must not run twice: what is claimed by whom, what lapsed, what was done; and a claim let go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard import actors, dialogs, once_cells
+from dashboard.access import Role, allows, needs
+from dashboard.discretion import Discretion
+from dashboard.rows import brief
+from dashboard.tree import tree
+from recovery import config
+from recovery.actions import once as acts
+from recovery.connections.registry import registry
+from recovery.domain.once import Claim, State
+from recovery.domain.refs import shown
+from recovery.errors import BadOrder, ConfigError, Missing, NotApart, StoreError
+from recovery.reads import durability, once
+from recovery.reads.durability import Doubt
+from recovery.reads.once import Counts, Listing, Place, Row, Wanted
+from recovery.reads.shared import Shared
+
+MATCH_LIMIT = 512  # characters of a search: no key is longer
+_GONE = "There is no such claim (any more): it was completed, released, or claimed anew."
+_SHOWN_FOR = 64  # different questions of the last second
+_shown = Shared(kept=_SHOWN_FOR)
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    return render(request, "once/page.html", _context(request))
+
+
+@require_safe
+def rows(request: HttpRequest) -> HttpResponse:
+    return render(request, "once/_rows.html", _context(request))
+
+
+@require_safe
+def key(request: HttpRequest, key: str) -> HttpResponse:
+    """One of them, with its result in whole. Raises Missing, NotApart, StoreError."""
+    answer = acts.show(key)
+    if answer.claim is None:
+        raise Missing("Nobody has claimed this key, or its time is over.")
+    see = Discretion.of(request)
+    result = see.payload(answer.result.decode("utf-8", "replace")) if answer.result else ""
+    row = Row(answer.claim, len(answer.result or b""), None)
+    context = {"line": once_cells.line(row, answer.now, see, **_may(request)), "whole": shown(key)}
+    payload = {"size": row.size, "tree": tree(result), "is_cut": False}
+    return render(request, "once/key.html", context | {"payload": payload, "here": request.path})
+
+
+@needs(Role.OPERATOR)
+def release(request: HttpRequest, key: str) -> HttpResponse:
+    claim = _meant(request, key)
+    if claim.is_completed:
+        raise Missing(_GONE)
+    return _change(request, claim, "Release the claim of")
+
+
+@needs(Role.ADMIN)
+def forget(request: HttpRequest, key: str) -> HttpResponse:
+    claim = _meant(request, key)
+    if not claim.is_completed:
+        raise Missing("It is not completed, so there is nothing to forget.")
+    return _change(request, claim, "Forget that it was done:")
+
+
+def _change(request: HttpRequest, claim: Claim, title: str) -> HttpResponse:
+    if request.method != "POST":
+        return _ask(request, claim, title)
+    if lacks := dialogs.lacks_reason(request):
+        return _ask(request, claim, title, lacks)
+    act = acts.forget if claim.is_completed else acts.release
+    try:
+        act(actors.person(request), claim, dialogs.reason(request))
+    except BadOrder as refused:
+        return _ask(request, claim, title, {"reason": str(refused)})
+    _shown.forget()
+    words = f"{'Forgotten' if claim.is_completed else 'Released'}: {shown(claim.key)}."
+    return dialogs.done(request, words, _back(request))
+
+
+def _meant(request: HttpRequest, key: str) -> Claim:
+    """The claim whose token was shown, as it is now. Raises Missing, NotApart, StoreError."""
+    claim = acts.show(key).claim
+    if claim is None or str(claim.token) != request.GET.get("token", ""):
+        raise Missing(_GONE)
+    return claim
+
+
+def _ask(request: HttpRequest, claim: Claim, title: str, wrong: dict[str, str] | None = None) -> HttpResponse:
+    told = {
+        "claim": claim,
+        "effect": once_cells.EFFECTS[claim.state],
+        "risk": once_cells.RISKS[claim.state],
+        "standing": once_cells.standing(claim, acts.show(claim.key).now),
+        "verb": "Forget" if claim.is_completed else "Release",
+        "here": dialogs.here(request, f"{request.path}?{urlencode({'token': claim.token})}"),
+        "back": _back(request),
+        "wrong": wrong or {},
+    }
+    return dialogs.ask(request, "once/_release.html", title, told, about=brief(shown(claim.key)))
+
+
+def _context(request: HttpRequest) -> dict[str, Any]:
+    """A store that is away leaves a sentence in the place of the table."""
+    wanted, here = _wanted(request)
+    told = {"wanted": wanted, "here": here, "is_filtered": bool(wanted.match)}
+    try:
+        listing, counts, doubts = _shown.get((wanted, "listing"), lambda: _look(wanted))
+    except StoreError as error:
+        return told | {"trouble": f"The state store does not answer: {error}. {error.advice}"}
+    except (NotApart, ConfigError) as error:
+        return told | {"trouble": str(error)}
+    see, most = Discretion.of(request), config.current().once.keys
+    lines = [once_cells.line(row, listing.now, see, **_may(request)) for row in listing.rows]
+    return told | {
+        "lines": lines,
+        "tabs": once_cells.tabs(counts, wanted.state),
+        "counts": counts,
+        "most": most,
+        "is_full": counts.keys >= most,
+        "doubts": doubts if counts.keys else (),
+        "looked": listing.looked,
+        "older": _query(wanted, listing.next) if listing.next else "",
+        "newest": _query(wanted, None) if wanted.after else "",
+    }
+
+
+def _look(wanted: Wanted) -> tuple[Listing, Counts, tuple[Doubt, ...]]:
+    acts.guard.check()
+    store = registry().state()
+    return once.listing(store, wanted), once.counts(store), durability.doubts(store)
+
+
+def _wanted(request: HttpRequest) -> tuple[Wanted, str]:
+    """And the same as a query, for whoever asks again."""
+    state = next((one for one in State if one.value == request.GET.get("state")), None)
+    state = None if state is State.FREE else state
+    after = Place.parse(request.GET.get("after", ""))
+    wanted = Wanted(state, request.GET.get("q", "").strip()[:MATCH_LIMIT], after)
+    return wanted, _query(wanted, after)
+
+
+def _query(wanted: Wanted, after: Place | None) -> str:
+    told = {"state": wanted.state or "", "q": wanted.match, "after": str(after or "")}
+    written = urlencode({name: value for name, value in told.items() if value})
+    return f"?{written}"
+
+
+def _may(request: HttpRequest) -> dict[str, bool]:
+    return {"may_act": allows(request.user, Role.OPERATOR), "may_forget": allows(request.user, Role.ADMIN)}
+
+
+def _back(request: HttpRequest) -> str:
+    return dialogs.back(request, reverse("once"))

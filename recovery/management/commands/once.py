@@ -1,0 +1,104 @@
+"""The ledger of work that must not run twice: what is claimed and done, one key, and a claim let go."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.actions import once as acts
+from recovery.actions.audit import REASON_LIMIT
+from recovery.connections.registry import registry
+from recovery.domain.ages import age
+from recovery.domain.once import Claim, State
+from recovery.domain.redact import payload
+from recovery.domain.refs import shown
+from recovery.errors import ConfigError, Missing, StoreError, UnstallError
+from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL, actor
+from recovery.management.columns import aligned
+from recovery.processes import beside
+from recovery.reads import once
+from recovery.reads.once import Place, Wanted
+
+_HEAD = ("key", "state", "owner", "claimed by", "since", "token")
+_STATES = [state.value for state in State if state is not State.FREE]
+
+
+class Command(BaseCommand):
+    help = (
+        "List what is claimed and done, show one key, release a claim. "
+        "Exit status: 0, 2 for a wrong call, 3 when it is refused, 4 without an answer."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        steps = parser.add_subparsers(dest="step", required=True)
+        listed = steps.add_parser("list", help="newest first, 50 at a time")
+        listed.add_argument("--state", choices=_STATES, help="only these")
+        listed.add_argument("--match", default="", help="a literal part of the key")
+        listed.add_argument("--after", default="", help="what next said, for the following ones")
+        shown_one = steps.add_parser("show", help="one key, with its result; secrets are hidden")
+        released = steps.add_parser("release", help="let a claim go, so that the next claimer need not wait")
+        for one in (shown_one, released):
+            one.add_argument("key")
+        released.add_argument("--token", type=int, required=True, help="the claim that is meant")
+        released.add_argument("--reason", required=True, help=f"at most {REASON_LIMIT} characters, for the audit")
+        for one in (listed, shown_one, released):
+            one.add_argument("--json", action="store_true", help="for scripts")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        try:
+            beside.join(Path(settings.DATA_DIR))
+            told, words = _STEPS[options["step"]](options)
+        except ConfigError as error:
+            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        except StoreError as error:
+            raise CommandError(f"The state store {error}. {error.advice}", returncode=UNREACHABLE) from error
+        except UnstallError as error:
+            raise CommandError(str(error), returncode=REFUSED) from error
+        self.stdout.write(json.dumps(told, indent=2) if options["json"] else words)
+
+
+def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    state = State(options["state"]) if options["state"] else None
+    found = once.listing(registry().state(), Wanted(state, options["match"], Place.parse(options["after"])))
+    following = str(found.next) if found.next else None
+    told = {"now": found.now, "keys": [_told(row.claim) for row in found.rows], "next": following}
+    if not found.rows:
+        return told, "Nothing is claimed." if following is None else f"None of {found.looked:,}. --after {following}"
+    lines = aligned([_HEAD, *(_cells(row.claim, found.now) for row in found.rows)], (0, 1, 2, 3))
+    return told, lines + (f"\nMore: --after {following}" if following else "")
+
+
+def _show(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    answer = acts.show(options["key"])
+    if answer.claim is None:
+        raise Missing("Nobody has claimed it.")
+    result = payload(answer.result.decode("utf-8", "replace")) if answer.result else None
+    rows = [_HEAD, _cells(answer.claim, answer.now)]
+    return _told(answer.claim) | {"result": result}, aligned(rows, (0, 1, 2, 3)) + (f"\n{result}" if result else "")
+
+
+def _release(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    answer = acts.show(options["key"])
+    if answer.claim is None or answer.claim.token != options["token"]:
+        raise Missing("There is no such claim (any more). Nothing was done.")
+    number = acts.release(actor(), answer.claim, options["reason"])
+    return {"released": options["key"], "audit": number}, f"Released; entry #{number} of the audit."
+
+
+def _told(claim: Claim) -> dict[str, Any]:
+    return asdict(claim) | {"key": shown(claim.key), "owner": shown(claim.owner)}
+
+
+def _cells(claim: Claim, now: int) -> tuple[str, ...]:
+    since = f"{age(now - (claim.until if claim.is_completed else claim.since))} ago"
+    return (shown(claim.key), claim.state.value, shown(claim.owner), claim.by, since, str(claim.token))
+
+
+_STEPS = {"list": _list, "show": _show, "release": _release}
