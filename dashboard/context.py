@@ -47,6 +47,7 @@ PAGES = (
     Entry("Once", "once", ("once", "once-key", "once-release", "once-forget"), "g o"),
     Entry("Alerts", "alerts", ("alerts", "alert-test"), "g e"),
     Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),
+    Entry("Tuning", "tuning", ("tuning", "drills", "drill", "drill-order"), "g n"),
     Entry("Users", "users", ("users", "user-add", "user-role", "user-active", "user-link"), "g u", Role.ADMIN),
     Entry("Tokens", "tokens", ("tokens", "token-make", "token-revoke"), "g k", Role.ADMIN),
 )

@@ -16,6 +16,7 @@ from dashboard.views import (
     banner,
     brakes,
     bulk,
+    drill,
     errors,
     health,
     job,
@@ -33,6 +34,7 @@ from dashboard.views import (
     servers,
     stuck,
     tokens,
+    tuning,
     users,
 )
 
@@ -124,12 +126,34 @@ ONCE = [
     path("once/keys/<name:key>/release", once.release, name="once-release"),
     path("once/keys/<name:key>/forget", once.forget, name="once-forget"),
 ]
+TUNING = [
+    path("tuning", tuning.page, name="tuning"),
+    path("tuning/drill", drill.page, name="drills"),
+    path("tuning/drill/now", drill.now, name="drills-now"),
+    path("tuning/drill/order", drill.order, name="drill-order"),
+    path("tuning/drill/<int:pk>", drill.run, name="drill"),
+    path("tuning/drill/<int:pk>/now", drill.run_now, name="drill-now"),
+    path("tuning/drill/<int:pk>/stop", drill.stop, name="drill-stop"),
+]
 ALERTS = [
     path("alerts", alerts.page, name="alerts"),
     path("alerts/now", alerts.now, name="alerts-now"),
     path("alerts/test/<str:channel>", alerts.test, name="alert-test"),
 ]
-urlpatterns = [*ACCESS, *PROBES, *PAGES, *QUEUES, *ACTS, *SCANNERS, *ALERTS, *SERVERS, *LOGS, *ONCE, *API]
+urlpatterns = [
+    *ACCESS,
+    *PROBES,
+    *PAGES,
+    *QUEUES,
+    *ACTS,
+    *SCANNERS,
+    *ALERTS,
+    *SERVERS,
+    *LOGS,
+    *ONCE,
+    *TUNING,
+    *API,
+]
 
 handler400 = errors.bad_request
 handler403 = errors.forbidden

@@ -19,6 +19,7 @@ UnstallError
 │   └── ServerMissing
 ├── Unsupported            this flavour or version cannot do it; the text says why
 ├── BadOrder               an order that says too little or too much to be carried out: no reason, no job
+├── Illegible              a text that somebody gave cannot be read; `line` says where
 ├── Forbidden              whoever asks has not the right
 ├── Fenced                 another scheduler leads under a later epoch, so nothing was done
 ├── NotApart               what must not stand beside queues would, so nothing was done
@@ -130,6 +131,17 @@ class Unsupported(UnstallError):
 
 class BadOrder(UnstallError):
     """An order that cannot be carried out as it is written; the text says what is wrong with it."""
+
+
+class Illegible(UnstallError):
+    """A text that was pasted or uploaded cannot be taken in; `line` from 1, 0 where it is about the whole."""
+
+    def __init__(self, name: str, reason: str, *, line: int = 0) -> None:
+        self.name = name
+        self.line = line
+        self.reason = reason
+        where = f"{name}, line {line}" if line else name
+        super().__init__(f"{where}: {reason}")
 
 
 class Forbidden(UnstallError):

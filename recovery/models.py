@@ -299,3 +299,25 @@ class Alert(models.Model):
             models.Index(fields=["is_settled", "since"], name="alert_unsettled"),
             models.Index(fields=["resolved_at"], name="alert_resolved"),
         ]
+
+
+class DrillRun(models.Model):
+    """A fire drill that somebody ordered on the page; the scheduler carries it out. The newest are kept."""
+
+    status = models.CharField(max_length=10, default="waiting")  # waiting, running, ended, failed, stopped
+    wants_stop = models.BooleanField(default=False)
+    plan = models.TextField()  # JSON of domain/drills.Plan
+    actor = models.TextField()  # JSON of acting.Actor
+    reason = models.TextField()
+    epoch = models.BigIntegerField(null=True)
+    wanted_at = models.BigIntegerField()
+    started_at = models.BigIntegerField(null=True)
+    ended_at = models.BigIntegerField(null=True)
+    version = models.CharField(max_length=40, default="")  # of the library that took part
+    rounds = models.TextField(default="[]")  # JSON of those that are over
+    under_way = models.TextField(default="[]")  # JSON: what happened so far in the round that is not
+    cleaned = models.IntegerField(null=True)  # keys that were taken away
+    trouble = models.TextField(default="")
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["status"], name="drill_status")]

@@ -18,6 +18,7 @@ TALLIES = b"unstall:tallies"  # string: numbers from the database, for whoever s
 OUTLETS = b"unstall:alerts:outlets"  # hash: channel of alerts → how it fares
 TELLER = b"unstall:alerts:teller"  # string with a TTL: which web process tells that nobody leads
 SHIPPING = b"worker-monitor:logs"  # sorted set: every server whose monitor ships log lines, by when it last did
+DRILLS = b"unstall:drills"  # string with a TTL: the libraries that whoever leads can make a fire drill with
 DOCTOR = b"unstall:doctor"  # string for a moment: may we write?
 KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when
 KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it

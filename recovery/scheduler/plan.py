@@ -26,7 +26,7 @@ from recovery.scanners.snapshot.record import Recorder
 from recovery.scanners.snapshot.roster import Roster
 from recovery.scanners.tallying import tally
 from recovery.scanners.watching.turnover import Turnover
-from recovery.scheduler import orders, timed
+from recovery.scheduler import drills, orders, timed
 from recovery.scheduler.orders import Orders
 from recovery.scheduler.timed import Rhythm, Timed
 
@@ -116,6 +116,7 @@ class _Term:
         self._tallier = tally.Tallier(registry, self._may)
         self._ledger = Ledger(registry, mandate.epoch)
         self._orders = Orders(self._ledger)
+        self._drills = drills.Drills(registry, mandate)
         self._timed = {scan: self._timing(scan) for scan in self._crew.scans}
         self._turnover = Turnover()
 
@@ -139,12 +140,14 @@ class _Term:
             Entry("gates", gates.EVERY, self._gates.run),
             Entry("alerts", alerting.EVERY, self._alerts.run, first=alerting.AFTER),
             *_measuring(self._config, self._registry, self._may),
+            Entry("drills", drills.EVERY, self._drills.look),
             Entry("tallies", tally.EVERY, self._tallier.run, first=TALLY_AFTER),
         )
 
     def stop(self) -> None:
         self._discoverer.stop()
         self._bulk.stop()
+        self._drills.stop()
         self._crew.stop()
 
     def close(self) -> None:

@@ -209,6 +209,8 @@ def test_what_looks_after_itself(walk: Walk, seeds: Seeds, story: str) -> None:
         Stop("/scanners/policy", "Not for your role", "operator", 403, has_axe=False),
         Stop("/scanners/runs/999999", "This is gone", status=404, has_axe=False),
         Stop("/scanners/nope", "There is no such page", status=404, has_axe=False),
+        Stop("/tuning", "Tuning"),
+        Stop("/tuning", "Tuning", "viewer", has_axe=False),
     )
     page = walk.to(Stop(story, "stale-check, run", "viewer", has_axe=False))
     assert SECRET not in page.content()

@@ -23,7 +23,7 @@ EXPECTED = dict.fromkeys(
     (
         *("users", "user-add", "user-role", "user-active", "user-link", "tokens", "token-make", "token-revoke"),
         *("bulk-stop", "bulk-go-on", "audit-verify", "audit-export"),
-        *("scanner-pause", "policy-edit", "brake-release", "alert-test", "once-forget"),
+        *("scanner-pause", "policy-edit", "brake-release", "alert-test", "drill-order", "drill-stop", "once-forget"),
     ),
     Role.ADMIN,
 ) | dict.fromkeys(("act", "audit-restore", "scan-order", "once-release"), Role.OPERATOR)

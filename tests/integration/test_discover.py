@@ -93,6 +93,20 @@ def test_keys_that_only_look_like_a_queue_are_none(bench: Callable[..., Bench], 
     assert one.bases() == []
 
 
+def test_the_queue_of_a_fire_drill_is_nobodys(bench: Callable[..., Bench], valkey: Store) -> None:
+    """Neither by its keys, nor by its workers' names, while a queue whose name only begins like it is one."""
+    bullmq(valkey.client, "unstall-drill:0a1b2c")
+    add(valkey.client, "unstall-drill:0a1b2c", "1")
+    bullmq(valkey.client, "unstall-drills:mine")
+    name = b64encode(b"0a1b2c").decode()
+    worker = valkey.connect(client_name=f"unstall-drill:{name}:w:work-1")
+    worker.ping()
+    one = bench(valkey)
+    one.run()
+    worker.close()
+    assert one.bases() == ["unstall-drills:mine"]
+
+
 def test_glob_characters_in_a_prefix_are_taken_literally(bench: Callable[..., Bench], store: Store) -> None:
     bullmq(store.client, "{a}[b]*?:jobs")
     bullmq(store.client, "{a}bxy:jobs")

@@ -15,6 +15,7 @@ from recovery.config import Deployment
 from recovery.connections.registry import Registry
 from recovery.connections.wire import Wire
 from recovery.domain.counts import Flavour, Worker
+from recovery.domain.drills.plan import is_drill
 from recovery.domain.refs import QueueRef, raw
 from recovery.errors import StoreError
 from recovery.scanners.snapshot.roster import Known, Roster
@@ -129,6 +130,7 @@ class Search:
             base
             for base in bases
             if base not in listed
+            and not is_drill(base)  # one that we made, and take away again
             and base not in self._left_out
             and now - self._rejected.get(base, -REJECT_MS) >= REJECT_MS
             and self._sweep.wants(raw(base))

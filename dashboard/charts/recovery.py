@@ -1,0 +1,112 @@
+"""What is foretold of a lost job and of an ordered stop, as bars on one scale, in parts of a hundred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recovery.domain.tuning.findings import plain, spoken
+from recovery.domain.tuning.prediction import Prediction, Recovery, Shutdown
+
+_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
+_TICKS = 5  # labels that still stand side by side on a phone
+_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    kind: str  # lock, check, late, pause, ending, spare, cut
+    x: str
+    width: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    kind: str  # typical, kill
+    x: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One row. `words` say the same to those who do not see it."""
+
+    title: str
+    words: str
+    bars: tuple[Bar, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    label: str
+    x: str
+    anchor: str  # of its text: start, middle, end
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    lanes: tuple[Lane, ...]
+    ticks: tuple[Tick, ...]
+
+
+def picture(said: Sequence[tuple[str, Prediction]]) -> Picture:
+    """Of each a lane for the kill and one for the stop, `now` before `proposed`; one scale for all of them."""
+    step = _step(max([1.0, *(end for _, one in said for end in _ends(one))]))
+    full = step * _TICKS
+    killed = [_killed(title, one.recovery, full) for title, one in said]
+    stopped = [_stopped(title, one.shutdown, full) for title, one in said if one.shutdown]
+    return Picture((*killed, *stopped), tuple(_tick(index, step) for index in range(_TICKS + 1)))
+
+
+def _ends(said: Prediction) -> list[float]:
+    ends = [said.recovery.worst] if said.recovery else []
+    return ends + ([said.shutdown.done, said.shutdown.killed] if said.shutdown else [])
+
+
+def _step(longest: float) -> float:
+    fitting = (step for step in _STEPS if step * _TICKS >= longest)
+    return next(fitting, longest / _TICKS)
+
+
+def _killed(title: str, said: Recovery | None, full: float) -> Lane:
+    title = f"Worker killed, {title}"
+    if said is None:
+        return Lane(title, "no check runs: the job is never recovered")
+    lock = said.stages[0].at_most
+    bars = (
+        _bar("lock", 0, lock, full),
+        _bar("check", lock, said.about, full),
+        _bar("late", said.about, said.worst, full),
+    )
+    words = f"back after about {spoken(said.about)}; typically {spoken(said.typical)}, at worst {spoken(said.worst)}"
+    return Lane(title, words, bars, (Mark("typical", _part(said.typical, full)),))
+
+
+def _stopped(title: str, said: Shutdown | None, full: float) -> Lane:
+    title = f"Worker stopped, {title}"
+    if said is None:
+        return Lane(title, "not known")
+    end = min(said.done, said.killed)
+    bars = [_bar("pause", 0, min(said.pre_stop, said.killed), full), _bar("ending", said.pre_stop, end, full)]
+    if said.races:
+        bars.append(_bar("cut", said.killed, said.done, full))
+        words = f"SIGKILL after {spoken(said.killed)}, and it ends its jobs until {spoken(said.done)}: a race"
+    else:
+        bars.append(_bar("spare", said.done, said.killed, full))
+        words = f"done after {spoken(said.done)}, SIGKILL after {spoken(said.killed)}: {spoken(said.margin)} to spare"
+    return Lane(title, words, tuple(bars), (Mark("kill", _part(said.killed, full)),))
+
+
+def _bar(kind: str, start: float, end: float, full: float) -> Bar:
+    return Bar(kind, _part(start, full), _part(max(0.0, end - start), full))
+
+
+def _part(value: float, full: float) -> str:
+    return f"{100 * value / full:.2f}%"
+
+
+def _tick(index: int, step: float) -> Tick:
+    at = index * step
+    label = f"{plain(at / _HOUR)} h" if at >= _HOUR else spoken(at)
+    anchor = "start" if index == 0 else "end" if index == _TICKS else "middle"
+    return Tick(label, f"{100 * index / _TICKS:.2f}%", anchor)

@@ -1,0 +1,66 @@
+"""What an admin writes to order a fire drill: the times of a configuration, as people write times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from recovery.domain.drills.plan import AT_MOST, Library, Means, Plan, problems
+from recovery.domain.spans import span, written
+
+_PLAN = Plan()
+_MEANS = {Means.KILL: "SIGKILL, as a crash", Means.TERM: "SIGTERM, then SIGKILL, as a deploy"}
+
+
+class SpanField(forms.CharField):
+    """`30s`, `500ms`, `2min`; milliseconds when it is clean."""
+
+    def __init__(self, label: str, default: int, help_text: str = "") -> None:
+        attributes = {"autocomplete": "off", "spellcheck": "false", "size": "8"}
+        super().__init__(
+            label=label,
+            initial=written(default),
+            max_length=20,
+            help_text=help_text,
+            widget=forms.TextInput(attrs=attributes),
+        )
+
+    def clean(self, value: Any) -> int:
+        said = super().clean(value)
+        try:
+            return span(said)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+def _number(label: str, default: int, most: int, least: int = 1, help_text: str = "") -> forms.IntegerField:
+    return forms.IntegerField(label=label, initial=default, min_value=least, max_value=most, help_text=help_text)
+
+
+class DrillForm(forms.Form):
+    library = forms.ChoiceField(label="Library", choices=[(one.value, one.label) for one in Library])
+    lock = SpanField("Lock", _PLAN.lock, "lockDuration")
+    renew = SpanField("Renewed every", _PLAN.renew, "lockRenewTime")
+    stalled_interval = SpanField("Watchdog every", _PLAN.stalled_interval, "stalledInterval")
+    max_stalled = _number("May stall", _PLAN.max_stalled, 1000, 0, "maxStalledCount")
+    workers = _number("Workers", _PLAN.workers, 16)
+    concurrency = _number("Jobs at once", _PLAN.concurrency, 100, help_text="concurrency")
+    rounds = _number("Rounds", _PLAN.rounds, AT_MOST)
+    means = forms.ChoiceField(label="Ended by", choices=[(one.value, words) for one, words in _MEANS.items()])
+    shutdown = SpanField("Shutdown", _PLAN.shutdown, "how long the worker waits for its job")
+    grace = SpanField("Grace", _PLAN.grace, "when SIGKILL follows SIGTERM")
+    job = SpanField("Length of the job", _PLAN.job)
+
+    def clean(self) -> dict[str, Any]:
+        told = super().clean() or {}
+        if not self.errors:
+            for name, words in problems(self.plan).items():
+                self.add_error(name if name in self.fields else None, words)
+        return told
+
+    @property
+    def plan(self) -> Plan:
+        """Of a form whose fields are clean."""
+        values = dict(self.cleaned_data)
+        return Plan(library=Library(values.pop("library")), means=Means(values.pop("means")), **values)

@@ -1,0 +1,105 @@
+"""/tuning/drill: fire drills that were made, the one under way, and the form by which an admin orders one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard import actors, dialogs, drill_cells
+from dashboard.access import Role, allows, needs
+from dashboard.drill_form import DrillForm
+from recovery.actions import drills as orders
+from recovery.connections.registry import registry
+from recovery.errors import BadOrder, ConfigError, StoreError
+from recovery.reads import drills
+from recovery.reads.drills import Offer
+from recovery.reads.shared import Shared
+
+_shown = Shared(kept=4)
+_NOBODY = "Nobody says which libraries there are: no scheduler leads, or the state store does not answer."
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    return render(request, "tuning/drills.html", part(request))
+
+
+@require_safe
+def now(request: HttpRequest) -> HttpResponse:
+    return render(request, "tuning/_drill.html", part(request))
+
+
+@require_safe
+def run(request: HttpRequest, pk: int) -> HttpResponse:
+    return render(request, "tuning/drill.html", _run(request, pk))
+
+
+@require_safe
+def run_now(request: HttpRequest, pk: int) -> HttpResponse:
+    return render(request, "tuning/_drill_run.html", _run(request, pk))
+
+
+@needs(Role.ADMIN)
+def order(request: HttpRequest) -> HttpResponse:
+    form = DrillForm(request.POST if request.method == "POST" else None)
+    if request.method != "POST":
+        return _ask(request, form)
+    wrong = dialogs.lacks_reason(request)
+    if not form.is_valid() or wrong:
+        return _ask(request, form, wrong)
+    try:
+        ordered = orders.order(actors.person(request), form.plan, dialogs.reason(request))
+    except BadOrder as refused:
+        return _ask(request, form, {"order": str(refused)})
+    _shown.forget()
+    return dialogs.go(request, reverse("drill", args=[ordered.pk]))
+
+
+@require_POST
+@needs(Role.ADMIN)
+def stop(request: HttpRequest, pk: int) -> HttpResponse:
+    if not orders.stop(actors.person(request), pk):
+        messages.warning(request, "It was over already, or is being stopped.")
+    _shown.forget()
+    return redirect("drill", pk)
+
+
+def part(request: HttpRequest) -> dict[str, Any]:
+    """What `tuning/_drill.html` shows, on whatever page."""
+    offers = _shown.get("offers", _offers)
+    lines = [drill_cells.line(one) for one in _shown.get("newest", drills.newest)]
+    return {
+        "drills": [line for line in lines if not line["run"].is_open],
+        "under_way": next((line for line in lines if line["run"].is_open), None),
+        "offers": offers,
+        "nobody": "" if offers else _NOBODY,
+        "may_order": allows(request.user, Role.ADMIN),
+        "can_order": any(not one.trouble for one in offers),
+    }
+
+
+def _run(request: HttpRequest, pk: int) -> dict[str, Any]:
+    return {"one": drill_cells.detail(drills.run(pk)), "may_stop": allows(request.user, Role.ADMIN)}
+
+
+def _offers() -> tuple[Offer, ...]:
+    try:
+        return drills.read(registry().state())
+    except (StoreError, ConfigError):
+        return ()
+
+
+def _ask(request: HttpRequest, form: DrillForm, wrong: dict[str, str] | None = None) -> HttpResponse:
+    told = {
+        "form": form,
+        "here": dialogs.here(request, reverse("drill-order")),
+        "back": dialogs.back(request, reverse("drills")),
+        "offers": _shown.get("offers", _offers),
+        "wrong": wrong or {},
+    }
+    return dialogs.ask(request, "tuning/_drill_order.html", "Order a fire drill", told)

@@ -1,0 +1,93 @@
+"""Fire drills that people order: written down here, carried out by the scheduler, each with its notes in the audit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TypeVar
+
+from django.db import Error, transaction
+
+from recovery.actions import audit
+from recovery.actions.reasons import given
+from recovery.domain.acting import Actor
+from recovery.domain.chain import canonical
+from recovery.domain.drills.plan import Plan, problems
+from recovery.domain.drills.rounds import OPEN, Round, summed
+from recovery.errors import BadOrder, Forbidden, Missing, NotRecorded
+from recovery.models import DrillRun
+
+NOTE = "fire drill"  # the act of the notes that say who ordered a drill, and what it came to
+KEPT = 50  # drills: more than anybody compares
+LONGEST = 4 * 60 * 60 * 1000  # ms of rounds that an order may ask for
+
+T = TypeVar("T")
+
+
+def order(actor: Actor, plan: Plan, reason: str) -> DrillRun:
+    """The scheduler starts it within seconds; one at a time. Raises Forbidden, BadOrder and NotRecorded."""
+    _allowed(actor)
+    said = given(reason)
+    if wrong := problems(plan):
+        raise BadOrder(" ".join(f"{name.replace('_', ' ').capitalize()}: {words}" for name, words in wrong.items()))
+    if plan.rounds * plan.patience > LONGEST:
+        raise BadOrder("It might take more than four hours. Ask for fewer rounds.")
+    return _recorded(lambda: _ordered(actor, plan, said))
+
+
+def stop(actor: Actor, id: int) -> bool:
+    """Asks for its end; False when it is over already. Raises Forbidden, Missing and NotRecorded."""
+    _allowed(actor)
+    if not DrillRun.objects.filter(pk=id).exists():
+        raise Missing(f"There is no fire drill {id} (any more).")
+    return _recorded(lambda: _stopped(actor, id))
+
+
+def ended(run: DrillRun, actor: Actor, rounds: Sequence[Round]) -> None:
+    """What it came to, in the audit. Part of the caller's transaction. Raises NotRecorded."""
+    summary = summed(rounds)
+    told = {"drill": run.pk, "outcome": run.status, "rounds": summary.rounds, "recovered": summary.recovered}
+    audit.note(actor, NOTE, run.reason, told | {"p50": summary.p50, "worst": summary.worst})
+
+
+def _ordered(actor: Actor, plan: Plan, reason: str) -> DrillRun:
+    """Looked for after it is written: whoever appends to the audit waits for whoever does, so one of two sees both."""
+    run = DrillRun.objects.create(
+        plan=canonical(plan.as_json()), actor=canonical(asdict(actor)), reason=reason, wanted_at=_now()
+    )
+    audit.note(actor, NOTE, reason, {"drill": run.pk, "plan": plan.as_json()})
+    if DrillRun.objects.filter(status__in=OPEN).count() > 1:
+        raise BadOrder("Another fire drill is under way. One at a time: they would disturb each other's times.")
+    _forget()
+    return run
+
+
+def _stopped(actor: Actor, id: int) -> bool:
+    asked: int = DrillRun.objects.filter(pk=id, status__in=OPEN, wants_stop=False).update(wants_stop=True)
+    if asked:
+        audit.note(actor, NOTE, f"Stop fire drill {id}.", {"drill": id})
+    return bool(asked)
+
+
+def _forget() -> None:
+    old = list(DrillRun.objects.order_by("-pk").values_list("pk", flat=True)[KEPT : 2 * KEPT])
+    DrillRun.objects.filter(pk__in=old).exclude(status__in=OPEN).delete()
+
+
+def _recorded(change: Callable[[], T]) -> T:
+    """Both, or neither: what changes, and its note in the audit."""
+    try:
+        with transaction.atomic():
+            return change()
+    except Error as error:
+        raise NotRecorded(f"The database did not take it, so nothing was done: {type(error).__name__}.") from error
+
+
+def _allowed(actor: Actor) -> None:
+    if not actor.may_bulk:
+        raise Forbidden("This takes the right to act in bulk.")
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,199 @@
+"""What a fire drill is asked to do, what cannot be tried, what will not go well, and what is to be expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from recovery.domain import counts, stored
+from recovery.domain.ages import HOUR, SECOND
+from recovery.domain.spans import written
+from recovery.domain.tuning.prediction import LOCK, Stage, predict
+from recovery.domain.tuning.timing import Timing
+
+PREFIX = "unstall-drill"  # of every queue that a drill makes; none is ever taken for one of the user's
+SLACK = 30 * SECOND  # beyond what the times ask for, until a round is given up: processes start, idle workers poll
+AT_MOST = 50  # rounds
+
+
+class Library(StrEnum):
+    """Whose workers take part."""
+
+    BULLMQ = "bullmq"
+    BULL = "bull"
+    PYTHON = "python"  # the official port of BullMQ
+
+    @property
+    def label(self) -> str:
+        return {"bullmq": "BullMQ", "bull": "Bull", "python": "BullMQ for Python"}[self]
+
+
+class Means(StrEnum):
+    """How the worker that has the job is ended."""
+
+    KILL = "KILL"
+    TERM = "TERM"  # and KILL when its grace is over
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One drill. `wait` None: each worker is ended at a random moment of its job, as in life."""
+
+    library: Library = Library.BULLMQ
+    lock: int = 30 * SECOND
+    renew: int = 15 * SECOND
+    stalled_interval: int = 30 * SECOND
+    max_stalled: int = 1
+    concurrency: int = 1
+    workers: int = 2
+    rounds: int = 1
+    means: Means = Means.KILL
+    grace: int = 30 * SECOND
+    shutdown: int = 30 * SECOND  # for how long a worker that was asked to end waits for its job
+    job: int = 120 * SECOND
+    wait: int | None = None
+    timeout: int | None = None  # of one round, from the signal on
+
+    @property
+    def patience(self) -> int:
+        """How long a round is waited for: no healthy library takes longer."""
+        if self.timeout is not None:
+            return self.timeout
+        recovery = predict(self.timing).recovery
+        worst = round(recovery.worst * SECOND) if recovery else self.lock
+        return self.end_within + worst + SLACK
+
+    @property
+    def timing(self) -> Timing:
+        """The same, for whoever predicts."""
+        return Timing(
+            library=counts.Library.BULL if self.library is Library.BULL else counts.Library.BULLMQ,
+            lock=self.lock / SECOND,
+            renew=self.renew / SECOND,
+            stalled_interval=self.stalled_interval / SECOND,
+            max_stalled=self.max_stalled,
+            shutdown=self.shutdown / SECOND,
+            grace=self.grace / SECOND,
+        )
+
+    @property
+    def end_within(self) -> int:
+        return self.grace if self.means is Means.TERM else 0
+
+    @property
+    def spread(self) -> int:
+        """Within so much of a job's life lies the moment of the signal: all phases of lock and watchdog come up."""
+        return min(max(self.renew, self.stalled_interval), self.job // 2)
+
+    def as_json(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def of_json(cls, told: Any) -> Plan:
+        """What an older version did not know is as by default. Raises ValueError."""
+        stored.fields(told, "library", "means")
+        values: dict[str, Any] = {field.name: told[field.name] for field in fields(cls) if field.name in told}
+        library, means = Library(values.pop("library")), Means(values.pop("means"))
+        for name, value in values.items():
+            (stored.whole_or_none if name in _OPTIONAL else stored.whole)(value)
+        return cls(library=library, means=means, **values)
+
+
+_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "lock": (100, HOUR),
+    "renew": (10, HOUR),
+    "stalled_interval": (0, HOUR),
+    "max_stalled": (0, 1000),
+    "concurrency": (1, 100),
+    "workers": (1, 16),
+    "rounds": (1, AT_MOST),
+    "grace": (0, HOUR),
+    "shutdown": (0, HOUR),
+    "job": (SECOND, HOUR),
+    "wait": (0, HOUR),
+    "timeout": (SECOND, 4 * HOUR),
+}
+_OPTIONAL = frozenset({"wait", "timeout"})
+_TIMES = frozenset({"lock", "renew", "stalled_interval", "grace", "shutdown", "job", "wait", "timeout"})
+
+
+def problems(plan: Plan) -> dict[str, str]:
+    """What cannot be tried at all, by the name of its field."""
+    found = {}
+    for name, (least, most) in _BOUNDS.items():
+        value = getattr(plan, name)
+        if value is not None and not least <= value <= most:
+            found[name] = f"Write {_said(name, least)} to {_said(name, most)}."
+    if plan.wait is not None and plan.wait >= plan.job and "wait" not in found:
+        found["wait"] = "The job would be over before its worker is ended: make the job longer."
+    return found
+
+
+def doubts(plan: Plan) -> tuple[str, ...]:
+    """What will not go well. It is tried all the same: to see that is what a drill is for."""
+    said = []
+    if plan.renew >= plan.lock:
+        said.append("The lock may end before it is renewed: then the watchdog takes jobs away from workers that live.")
+    elif plan.renew * 2 > plan.lock:
+        said.append("The lock does not outlast one renewal that is missed.")
+    if plan.stalled_interval == 0:
+        said.append("Without a stalled interval there is no watchdog.")
+    if plan.workers == 1:
+        said.append("With one worker nobody is left to take over.")
+    if plan.means is Means.TERM and plan.grace <= plan.shutdown:
+        said.append("The grace is over before the worker gives up by itself: SIGKILL meets it while it ends.")
+    return tuple(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One stage of the prediction, from the signal on."""
+
+    name: str
+    at_least: int
+    typical: int
+    at_most: int
+
+
+def predicted(plan: Plan) -> tuple[Expected, ...]:
+    """Empty: never recovered. A worker that is asked to end and has a long job ends when it gives up, or is killed."""
+    recovery = predict(plan.timing).recovery if plan.workers > 1 else None
+    if recovery is None:
+        return ()
+    before = min(plan.shutdown, plan.grace) if plan.means is Means.TERM else 0
+    return tuple(_expected(stage, before if stage.name == LOCK else 0) for stage in recovery.stages)
+
+
+def in_all(stages: Sequence[Expected]) -> Expected | None:
+    """None: nothing is expected."""
+    if not stages:
+        return None
+    least, typical, most = (sum(getattr(one, name) for one in stages) for name in ("at_least", "typical", "at_most"))
+    return Expected("in all", least, typical, most)
+
+
+def arguments(plan: Plan) -> tuple[str, ...]:
+    """What `manage.py drill` is called with for it: what is not as by default."""
+    given: list[str] = []
+    for field in fields(plan):
+        value = getattr(plan, field.name)
+        if value != field.default and value is not None:
+            option = "signal" if field.name == "means" else field.name.replace("_", "-")
+            given += [f"--{option}", written(value) if field.name in _TIMES else str(value)]
+    return tuple(given)
+
+
+def is_drill(base: str) -> bool:
+    """Whether a queue of this base is one of ours."""
+    return base.startswith(f"{PREFIX}:")
+
+
+def _expected(stage: Stage, before: int) -> Expected:
+    least, typical, most = (round(value * SECOND) for value in (stage.at_least, stage.typical, stage.at_most))
+    return Expected(stage.name, before + least, before + typical, before + most)
+
+
+def _said(name: str, value: int) -> str:
+    return f"{value / SECOND:g} s" if name in _TIMES else f"{value}"

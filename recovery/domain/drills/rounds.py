@@ -1,0 +1,172 @@
+"""The stages of a fire drill as they were measured, round by round, and what all rounds come to.
+
+Times are whole milliseconds. None is a stage that could not be seen, never one that took no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+from typing import Any
+
+from recovery.domain import stored
+from recovery.domain.tuning.prediction import CHECK, LOCK, PICK_UP
+
+
+class Status(StrEnum):
+    """Of a drill that was ordered on the page."""
+
+    WAITING = "waiting"  # the scheduler starts it within a few seconds
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"  # it could not be carried through
+    STOPPED = "stopped"
+
+    @property
+    def is_open(self) -> bool:
+        return self in OPEN
+
+
+class Stage(StrEnum):
+    """What happens to a job whose worker is ended, in this order; a watchdog's mark may come before the lock's end."""
+
+    ENDED = "worker ended"
+    GONE = "connection gone"
+    UNLOCKED = "lock ended"
+    MARKED = "marked stalled"
+    BACK = "back in wait"
+    AGAIN = "picked up again"
+    FAILED = "failed"  # in place of the one before, where the library fails what stalled too often
+
+    @property
+    def part(self) -> str:
+        """The stage of the prediction that it belongs to."""
+        return _PARTS[self]
+
+
+class End(StrEnum):
+    """What became of a round."""
+
+    AGAIN = "picked up again"
+    FAILED = "failed by the library"
+    IN_TIME = "finished in time"
+    TWICE = "taken over alive"
+    LEFT = "not recovered"
+
+    @property
+    def is_recovery(self) -> bool:
+        """Its length is a time to recovery."""
+        return self in (End.AGAIN, End.FAILED)
+
+    @property
+    def is_harmless(self) -> bool:
+        return self.is_recovery or self is End.IN_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One stage of a round: when, since the signal, and how long after the one before. None: it was not seen."""
+
+    stage: Stage
+    at: int | None
+    took: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"stage": self.stage.value, "at": self.at, "took": self.took}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """`wait`: how long the job had run when its worker was ended. `says`: what was remarkable, "" when nothing was."""
+
+    number: int
+    end: End
+    wait: int
+    stages: tuple[Measured, ...]
+    total: int | None
+    is_complete: bool = False  # the job ran to its end in the second worker
+    says: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "round": self.number,
+            "end": self.end.value,
+            "wait": self.wait,
+            "stages": [stage.as_json() for stage in self.stages],
+            "total": self.total,
+            "completed": self.is_complete,
+            "says": self.says,
+        }
+
+    @classmethod
+    def of_json(cls, told: Any) -> Round:
+        """Raises ValueError."""
+        names = ("round", "end", "wait", "stages", "total", "completed", "says")
+        number, end, wait, stages, total, completed, says = stored.fields(told, *names)
+        return cls(
+            stored.whole(number),
+            End(end),
+            stored.whole(wait),
+            tuple(_stage(one) for one in stages),
+            stored.whole_or_none(total),
+            stored.flag(completed),
+            stored.text(says),
+        )
+
+    def took(self, part: str) -> int | None:
+        """How long a stage of the prediction took; None when none of what it is made of was seen."""
+        found = [one.took for one in self.stages if one.stage.part == part and one.took is not None]
+        return sum(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Over the rounds that ended in a recovery. None: there was none."""
+
+    p50: int | None
+    worst: int | None
+    recovered: int
+    rounds: int
+
+
+def measured(moments: Mapping[Stage, float | None], signal_at: float, last: Stage) -> tuple[Measured, ...]:
+    """The stages up to `last`, from moments of one clock in seconds. Each takes what it adds to those before it.
+
+    So they sum up to the whole: a watchdog's mark from before the lock's end adds nothing.
+    """
+    found, reached = [], 0
+    for stage in Stage:
+        if stage in _ENDS and stage is not last:
+            continue
+        moment = moments.get(stage)
+        at = None if moment is None else max(reached, round((moment - signal_at) * 1000))
+        found.append(Measured(stage, at, None if at is None else at - reached))
+        reached = reached if at is None else at
+    return tuple(found)
+
+
+def summed(rounds: Sequence[Round]) -> Summary:
+    totals = sorted(one.total for one in rounds if one.end.is_recovery and one.total is not None)
+    middle = totals[ceil(len(totals) / 2) - 1] if totals else None
+    return Summary(middle, totals[-1] if totals else None, len(totals), len(rounds))
+
+
+def _stage(told: Any) -> Measured:
+    stage, at, took = stored.fields(told, "stage", "at", "took")
+    return Measured(Stage(stage), stored.whole_or_none(at), stored.whole_or_none(took))
+
+
+PARTS = (LOCK, CHECK, PICK_UP)
+OPEN = frozenset({Status.WAITING, Status.RUNNING})
+_PARTS = {
+    Stage.ENDED: LOCK,
+    Stage.GONE: LOCK,
+    Stage.UNLOCKED: LOCK,
+    Stage.MARKED: CHECK,
+    Stage.BACK: CHECK,
+    Stage.AGAIN: PICK_UP,
+    Stage.FAILED: PICK_UP,
+}
+_ENDS = (Stage.AGAIN, Stage.FAILED)

@@ -1,0 +1,27 @@
+"""Spans of time as people write them: `30s`, `500ms`, `1.5min`, `2h`; a number alone is seconds."""
+
+from __future__ import annotations
+
+import re
+
+from recovery.domain.ages import HOUR, MINUTE, SECOND
+
+_WRITTEN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|sec|m|min|h)?", re.ASCII)
+_UNITS = {"ms": 1, "s": SECOND, "sec": SECOND, "m": MINUTE, "min": MINUTE, "h": HOUR}
+
+
+def span(written: str) -> int:
+    """In milliseconds; raises ValueError."""
+    found = _WRITTEN.fullmatch(written.strip().lower())
+    if found is None:
+        raise ValueError("Write a time as 500ms, 30s, 2min or 1h.")
+    number, unit = found.groups()
+    return round(float(number) * _UNITS[unit or "s"])
+
+
+def written(ms: int) -> str:
+    """The inverse, in the largest unit that leaves it whole."""
+    for unit in ("h", "min", "s"):
+        if ms and ms % _UNITS[unit] == 0:
+            return f"{ms // _UNITS[unit]}{unit}"
+    return f"{ms}ms" if ms else "0s"

@@ -1,0 +1,91 @@
+"""What is found wrong: how bad, where, the arithmetic, what would be right; and the spans of text that make it so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recovery.domain.tuning.workloads import Place, Room, Setting
+
+
+class Severity(StrEnum):
+    """Gravest first. A note is no fault."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The span from (line, column) to (end_line, end_column) becomes `text`; lines from 1, columns from 0.
+
+    `head`: the lines before it that open a block; of several edits with the same one at one point it is written once.
+    """
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+    head: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`kind` names the rule. `arithmetic` "": there is none. `edits` are its own part of the patch."""
+
+    kind: str
+    severity: Severity
+    where: str
+    says: str
+    arithmetic: str = ""
+    remedy: str = ""
+    edits: tuple[Edit, ...] = ()
+
+
+def ordered(found: list[Finding]) -> tuple[Finding, ...]:
+    """Most severe first; each is said once."""
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: one.severity.rank))
+
+
+def written(place: Place | None, value: str) -> tuple[Edit, ...]:
+    """A value put in the place of another."""
+    if place is None:
+        return ()
+    text = place.wrap.format(value)
+    return (Edit(place.file, place.line, place.column, place.end_line, place.end_column, text),)
+
+
+def removed(setting: Setting) -> tuple[Edit, ...]:
+    """The lines that hold nothing but it; nothing where there are none such."""
+    place = setting.place
+    if place is None or not place.first:
+        return ()
+    return (Edit(place.file, place.first, 0, place.last + 1, 0, ""),)
+
+
+def added(room: Room | None, *pairs: tuple[str, str]) -> tuple[Edit, ...]:
+    """New lines, each a name and its value; `head` first, where the block they belong to is not there yet."""
+    if room is None or not pairs:
+        return ()
+    indent = " " * room.indent
+    entries = [room.line.format(*pair) for pair in pairs]
+    text = "".join(f"{indent}{line}\n" for entry in entries for line in entry.split("\n"))
+    head = "".join(f"{line}\n" for line in room.head)
+    return (Edit(room.file, room.after + 1, 0, room.after + 1, 0, text, head),)
+
+
+def plain(value: float) -> str:
+    """Seconds and counts as people write them: `45`, `2.5`."""
+    return str(int(value)) if value == int(value) else f"{value:.3f}".rstrip("0")
+
+
+def spoken(value: float) -> str:
+    return f"{plain(value)} s"

@@ -1,0 +1,121 @@
+"""Findings about an ordered stop: who is killed while it still works, what pauses, what looks after its health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.domain.tuning import variables
+from recovery.domain.tuning.findings import Edit, Finding, Severity, added, plain, spoken, written
+from recovery.domain.tuning.prediction import Shutdown, predict
+from recovery.domain.tuning.proposal import NARROW
+from recovery.domain.tuning.setups import Setup, number
+from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.workloads import Kind, Scaler, Workload
+
+_CALM = 300  # seconds; Kubernetes waits as long when nobody says otherwise
+_RESERVED = 97  # connections PostgreSQL gives to applications by default: 100, of which 3 are kept back
+_PACE = 60  # seconds in which at most one pod is taken away
+
+
+def of_stopping(setup: Setup, better: Timing) -> Iterator[Finding]:
+    workload, stop = setup.workload, predict(setup.timing).shutdown
+    if stop:
+        yield from _race(setup, stop, better)
+    yield from _cut(setup, better)
+    if workload is None:
+        return
+    if workload.kind is Kind.KUBERNETES and workload.pre_stop == 0:
+        yield _no_pause(setup)
+    if workload.pre_stop is None:
+        says = "What preStop runs is not known to end in time; it is taken as 0 s here."
+        yield Finding("unknown-pause", Severity.NOTE, setup.where, says)
+    yield from _health(setup, workload)
+
+
+def of_scaling(setup: Setup, scaler: Scaler) -> Iterator[Finding]:
+    """Each step down is an order to stop, whatever the worker is doing."""
+    where = f"{scaler.name} ({scaler.file}:{scaler.line})"
+    shutdown = setup.timing.shutdown
+    window = _CALM if scaler.window is None else scaler.window
+    if window < _CALM or not scaler.is_paced:
+        longer = "long" if shutdown is None else f"longer than {spoken(shutdown)}"
+        rest = f"A job that runs {longer} is cut."
+        pace = "" if scaler.is_paced else ", all of them within 15 s"
+        says = f"It takes workers away after {spoken(window)} of quiet{pace}. {rest}"
+        remedy = f"scaleDown: wait {_CALM} s, then at most one pod in {_PACE} s."
+        yield Finding("hasty-scale-down", Severity.MEDIUM, where, says, remedy=remedy, edits=_calm(scaler))
+    pool, most = _pool(setup), scaler.most
+    if pool and most and pool * most > _RESERVED:
+        says = f"{most} workers open up to {plain(pool * most)} connections; PostgreSQL's default leaves {_RESERVED}."
+        arithmetic = f"{most} × {plain(pool)} = {plain(pool * most)}"
+        remedy = "Raise max_connections, put a pooler before it, or take a smaller pool."
+        yield Finding("many-connections", Severity.LOW, where, says, arithmetic, remedy)
+
+
+def _race(setup: Setup, stop: Shutdown, better: Timing) -> Iterator[Finding]:
+    timing = setup.timing
+    if stop.margin >= NARROW:
+        return
+    arithmetic = (
+        f"preStop {plain(timing.pre_stop)} + shutdown {plain(stop.done - stop.pre_stop)} = {plain(stop.done)} s, "
+        f"grace period {plain(stop.killed)} s"
+    )
+    remedy = f"A grace period of {spoken(better.grace or 0)}."
+    if stop.races:
+        says = f"SIGKILL comes {_when(stop)} the worker stops waiting for its jobs: nothing is ended in order."
+        yield Finding("sigkill-race", Severity.HIGH, setup.where, says, arithmetic, remedy)
+    else:
+        says = f"Only {spoken(stop.margin)} are left between the end of waiting and SIGKILL."
+        yield Finding("narrow-grace", Severity.MEDIUM, setup.where, says, arithmetic, remedy)
+
+
+def _when(stop: Shutdown) -> str:
+    return "in the moment when" if stop.margin == 0 else f"{spoken(-stop.margin)} before"
+
+
+def _cut(setup: Setup, better: Timing) -> Iterator[Finding]:
+    """Who waits as long as a recovery takes loses nothing by waiting."""
+    shutdown, wanted, said = setup.timing.shutdown, better.shutdown, predict(better).recovery
+    if shutdown is None or wanted is None or said is None or wanted <= shutdown:
+        return
+    says = f"A job that runs longer than {spoken(shutdown)} is cut at each deployment, and then waits for its recovery."
+    arithmetic = f"shutdown {plain(shutdown)} s < recovery {plain(said.about)} s"
+    remedy = f"Wait {spoken(wanted)} for running jobs: as long as a recovery takes."
+    yield Finding("short-shutdown", Severity.LOW, setup.where, says, arithmetic, remedy)
+
+
+def _no_pause(setup: Setup) -> Finding:
+    says = "There is no preStop pause: SIGTERM comes before probes, scalers and senders of requests know of it."
+    return Finding("no-pre-stop", Severity.LOW, setup.where, says, remedy="preStop: sleep 5.")
+
+
+def _health(setup: Setup, workload: Workload) -> Iterator[Finding]:
+    if workload.is_probed is False:
+        says = "Nothing looks after its health: a worker that hangs keeps its locks and takes no job."
+        remedy = "A readiness and a liveness probe."
+        if setup.version:
+            remedy = f"{variables.HEALTH}=true, and probes on /healthz and /healthz/readiness, port 5678."
+        yield Finding("no-health-check", Severity.LOW, setup.where, says, remedy=remedy)
+    elif workload.is_probed and setup.version and workload.kind is Kind.KUBERNETES:
+        yield from _closed(setup, workload)
+
+
+def _closed(setup: Setup, workload: Workload) -> Iterator[Finding]:
+    setting = workload.settings.get(variables.HEALTH)
+    if workload.missing or (setting and (setting.is_hidden or setting.value.lower() in ("true", "1"))):
+        return
+    says = "It is probed, and answers only when it is told to: Kubernetes restarts a worker that works."
+    edits = written(setting.place, "true") if setting else added(workload.variables, (variables.HEALTH, "true"))
+    yield Finding("closed-health-check", Severity.HIGH, setup.where, says, "", f"{variables.HEALTH}=true", edits)
+
+
+def _calm(scaler: Scaler) -> tuple[Edit, ...]:
+    if scaler.window_place is not None and (scaler.window or 0) < _CALM:
+        return written(scaler.window_place, str(_CALM))
+    return added(scaler.room, ("stabilizationWindowSeconds", str(_CALM)))
+
+
+def _pool(setup: Setup) -> float | None:
+    settings = setup.workload.settings if setup.workload else {}
+    setting = settings.get(variables.POOL)
+    return number(setting.value) if setting else None

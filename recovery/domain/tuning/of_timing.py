@@ -1,0 +1,116 @@
+"""Findings about the lock, its renewals and the check: how long a lost job waits, and how easily one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.domain.counts import Library
+from recovery.domain.tuning.findings import Finding, Severity, plain, spoken
+from recovery.domain.tuning.prediction import predict
+from recovery.domain.tuning.proposal import ABOUT, ENOUGH_RENEWALS, SLOW
+from recovery.domain.tuning.setups import Setup
+from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.variables import FAILS_AT_ONCE
+
+_MANY_STALLS = 3  # a job that kills its worker kills one more with each
+_SHORT_LOCK = 10.0  # seconds; a busy event loop is late by as much
+NAMES = {
+    "lock": ("lockDuration", "QUEUE_WORKER_LOCK_DURATION"),
+    "renew": ("lockRenewTime", "QUEUE_WORKER_LOCK_RENEW_TIME"),
+    "stalled_interval": ("stalledInterval", "QUEUE_WORKER_STALLED_INTERVAL"),
+    "max_stalled": ("maxStalledCount", "QUEUE_WORKER_MAX_STALLED_COUNT"),
+}
+
+
+def of_timing(setup: Setup, better: Timing) -> Iterator[Finding]:
+    timing = setup.timing
+    if timing.stalled_interval <= 0:
+        yield _unchecked(setup)
+    else:
+        yield from _slow(setup, better)
+    yield from _renewals(setup, better)
+    if timing.lock < _SHORT_LOCK:
+        yield _short(setup)
+    yield from _stalls(setup)
+
+
+def name_of(part: str, setup: Setup) -> str:
+    """As whoever sets it calls it."""
+    return NAMES[part][setup.version is not None]
+
+
+def _unchecked(setup: Setup) -> Finding:
+    name = name_of("stalled_interval", setup)
+    says = "No check for lost jobs runs: a job whose worker dies stays active for ever."
+    if setup.timing.library is Library.BULLMQ:
+        says = "BullMQ refuses to start a worker whose check has no interval."
+    return Finding("no-check", Severity.HIGH, setup.where, says, f"{name} = 0", f"Set {name} to 15 s.")
+
+
+def _slow(setup: Setup, better: Timing) -> Iterator[Finding]:
+    timing, said = setup.timing, predict(setup.timing).recovery
+    if said is None or said.about <= ABOUT:
+        return
+    severity = Severity.MEDIUM if said.about > SLOW else Severity.LOW
+    says = f"A job whose worker is killed waits about {spoken(said.about)}, at worst {spoken(said.worst)}."
+    yield Finding("slow-recovery", severity, setup.where, says, _about(timing), _faster(setup, better))
+
+
+def _about(timing: Timing) -> str:
+    lock, interval = timing.lock, timing.stalled_interval
+    if lock < interval:
+        return f"two checks, the first only marks it: 2 × {plain(interval)} = {plain(2 * interval)} s"
+    return f"lock {plain(lock)} + check {plain(interval)} = {plain(lock + interval)} s"
+
+
+def _faster(setup: Setup, better: Timing) -> str:
+    said = predict(better).recovery
+    if said is None or better == setup.timing:
+        return ""
+    now, then = setup.timing.lock - setup.timing.renew, better.lock - better.renew
+    words = [f"lock {spoken(better.lock)}, renewed every {spoken(better.renew)}, check every"]
+    words.append(f"{spoken(better.stalled_interval)}: about {spoken(said.about)}.")
+    if then < now:
+        words.append(f"A worker that is blocked for {spoken(then)} loses its jobs then; now it takes {spoken(now)}.")
+    return " ".join(words)[:1].upper() + " ".join(words)[1:]
+
+
+def _renewals(setup: Setup, better: Timing) -> Iterator[Finding]:
+    lock, renew = setup.timing.lock, setup.timing.renew
+    if renew * ENOUGH_RENEWALS <= lock:
+        return
+    left = lock - renew
+    arithmetic = f"lock {plain(lock)} − renewal {plain(renew)} = {plain(left)} s"
+    remedy = f"Renew every {spoken(better.renew)}: {name_of('renew', setup)} = {plain(better.renew * 1000)}."
+    if left <= 0:
+        says = "Every lock ends before it is renewed: jobs are taken from workers that still run them."
+        yield Finding("renewed-too-late", Severity.HIGH, setup.where, says, arithmetic, remedy)
+    elif 2 * renew > lock:
+        says = f"A renewal that comes {spoken(left)} late loses the job, less than the time between two of them."
+        yield Finding("renewed-too-late", Severity.MEDIUM, setup.where, says, arithmetic, remedy)
+    else:
+        says = f"No renewal may fail: the one after it comes at {spoken(2 * renew)}, and the lock lives {spoken(lock)}."
+        yield Finding("renewed-too-late", Severity.LOW, setup.where, says, arithmetic, remedy)
+
+
+def _short(setup: Setup) -> Finding:
+    lock = setup.timing.lock
+    says = f"A worker whose event loop is blocked for {spoken(lock)} loses its jobs though it lives: they run twice."
+    return Finding("short-lock", Severity.MEDIUM, setup.where, says, remedy=f"A lock of {spoken(30)} is usual.")
+
+
+def _stalls(setup: Setup) -> Iterator[Finding]:
+    count = setup.timing.max_stalled
+    if setup.version and setup.version >= FAILS_AT_ONCE:
+        says = (
+            "This n8n fails an execution whose worker died at the first check that finds it, and does not run it again."
+        )
+        yield Finding("fails-at-once", Severity.NOTE, setup.where, says)
+    elif count == 0:
+        says = "A job whose worker died is failed at the first check, and does not run again."
+        remedy = f"{name_of('max_stalled', setup)} = 1 runs it once more. Leave it where a job must not run twice."
+        yield Finding("no-second-run", Severity.LOW, setup.where, says, remedy=remedy)
+    elif count > _MANY_STALLS:
+        says = f"A job that kills its worker may kill {count + 1} of them before it is failed."
+        remedy = f"{name_of('max_stalled', setup)} = 1 or 2."
+        yield Finding("many-stalls", Severity.LOW, setup.where, says, f"{count} + 1 = {count + 1}", remedy)

@@ -1,0 +1,88 @@
+"""From what is set to what is proposed, as spans of the person's own text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.domain.tuning import variables
+from recovery.domain.tuning.findings import Edit, added, plain, written
+from recovery.domain.tuning.setups import Setup, number
+from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.versions import NEWEST
+from recovery.domain.tuning.workloads import Kind, Workload
+
+_MS = 1000
+
+
+def edits(setup: Setup, better: Timing) -> tuple[Edit, ...]:
+    """What can be edited; options that stand in somebody's code cannot."""
+    if setup.workload is None:
+        return ()
+    found = [*_stopping(setup, setup.workload, better)]
+    if setup.version is not None:
+        found += _variables(setup, setup.workload, better)
+    return tuple(found)
+
+
+def is_out_of_reach(setup: Setup, better: Timing) -> bool:
+    """Whether a change is proposed that stands in nothing we were shown."""
+    now = setup.timing
+    is_changed = (now.lock, now.renew, now.stalled_interval) != (better.lock, better.renew, better.stalled_interval)
+    return is_changed and setup.version is None
+
+
+def _variables(setup: Setup, workload: Workload, better: Timing) -> Iterator[Edit]:
+    fresh: list[tuple[str, str]] = []
+    for name, value in _wanted(setup, better):
+        setting = workload.settings.get(name)
+        if setting is None:
+            fresh.append((name, value))
+        else:
+            yield from written(setting.place, value)
+    yield from added(workload.variables, *fresh)
+
+
+def _wanted(setup: Setup, better: Timing) -> Iterator[tuple[str, str]]:
+    now, version = setup.timing, setup.version
+    pairs = (
+        (variables.LOCK, now.lock, better.lock),
+        (variables.RENEW, now.renew, better.renew),
+        (variables.STALLED_INTERVAL, now.stalled_interval, better.stalled_interval),
+    )
+    for name, before, after in pairs:
+        if before != after and version and variables.VARIABLES[name].covers(version):
+            yield name, plain(after * _MS)
+    if better.shutdown is not None and _shutdown_left(setup) != better.shutdown:
+        yield _shutdown_name(setup), plain(better.shutdown)
+
+
+def _shutdown_left(setup: Setup) -> float | None:
+    """What holds once the old name that overrides the new one is taken out."""
+    settings = setup.workload.settings if setup.workload else {}
+    new = settings.get(variables.SHUTDOWN)
+    if new and variables.OLD_SHUTDOWN in settings and variables.has_alias(setup.version or NEWEST):
+        return number(new.value)
+    return setup.timing.shutdown
+
+
+def _shutdown_name(setup: Setup) -> str:
+    """The old name's line becomes that of the new name where there is none yet, so its value is changed there."""
+    settings = setup.workload.settings if setup.workload else {}
+    version = setup.version
+    is_old = version is not None and not variables.has_alias(version)
+    if is_old or (variables.OLD_SHUTDOWN in settings and variables.SHUTDOWN not in settings):
+        return variables.OLD_SHUTDOWN
+    return variables.SHUTDOWN
+
+
+def _stopping(setup: Setup, workload: Workload, better: Timing) -> Iterator[Edit]:
+    if better.grace is not None and better.grace != setup.timing.grace:
+        if workload.grace:
+            yield from written(workload.grace.place, plain(better.grace))
+        else:
+            yield from added(workload.grace_room, ("", plain(better.grace)))
+    if workload.kind is Kind.KUBERNETES and better.pre_stop != setup.timing.pre_stop and workload.pre_stop == 0:
+        if workload.pre_stop_place:
+            yield from written(workload.pre_stop_place, plain(better.pre_stop))
+        else:
+            yield from added(workload.pre_stop_room, ("", plain(better.pre_stop)))

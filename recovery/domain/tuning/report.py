@@ -1,0 +1,125 @@
+"""The whole answer: of each kind of worker what is found and foretold, now and as proposed; one patch for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from recovery.domain.tuning import plan, seen, setups
+from recovery.domain.tuning.findings import Edit, Finding, Severity, ordered, removed, written
+from recovery.domain.tuning.of_stopping import of_scaling, of_stopping
+from recovery.domain.tuning.of_timing import of_timing
+from recovery.domain.tuning.of_variables import of_variables
+from recovery.domain.tuning.patches import Patch, patch
+from recovery.domain.tuning.prediction import Prediction, predict
+from recovery.domain.tuning.proposal import proposed
+from recovery.domain.tuning.seen import Running
+from recovery.domain.tuning.setups import Options, Setup
+from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.workloads import Kind, Scene, StorePolicy, Workload
+
+SAFE_POLICY = "noeviction"
+WORKERS_LIMIT = 50  # kinds of workers judged at once: more findings than anybody reads
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """One kind of worker. `better` is the same timing where nothing is proposed."""
+
+    setup: Setup
+    better: Timing
+    now: Prediction
+    then: Prediction
+    is_out_of_reach: bool = False  # what is proposed stands in code that nobody has shown us
+
+    @property
+    def is_changed(self) -> bool:
+        return self.better != self.setup.timing
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`remarks`: what could not be looked at, and what was assumed."""
+
+    findings: tuple[Finding, ...] = ()
+    outlooks: tuple[Outlook, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def is_grave(self) -> bool:
+        return any(finding.severity is Severity.HIGH for finding in self.findings)
+
+
+def report(scene: Scene, options: Options, running: Running | None = None) -> Report:
+    """`running` None: nobody looked."""
+    every = setups.setups(scene.workloads, options)
+    outlooks = [_outlook(setup) for setup in every[:WORKERS_LIMIT]]
+    found = [*_of_stores(scene.policies)]
+    if running:
+        found += [*seen.findings(running), *seen.differences(running, [outlook.setup for outlook in outlooks])]
+    for outlook in outlooks:
+        found += _of_setup(outlook, scene)
+    kept = ordered(found)
+    remarks = [*_remarks(scene, outlooks)]
+    if len(every) > WORKERS_LIMIT:
+        remarks.append(f"{len(every) - WORKERS_LIMIT:,} more kinds of workers were left out.")
+    return Report(kept, tuple(outlooks), _patches(scene, kept, outlooks), tuple(remarks))
+
+
+def _outlook(setup: Setup) -> Outlook:
+    workload = setup.workload
+    may_pause = workload is not None and workload.kind is Kind.KUBERNETES and workload.pre_stop is not None
+    better = proposed(setup.timing, has_pre_stop=may_pause)
+    far = plan.is_out_of_reach(setup, better)
+    return Outlook(setup, better, predict(setup.timing), predict(better), is_out_of_reach=far)
+
+
+def _of_setup(outlook: Outlook, scene: Scene) -> Iterator[Finding]:
+    setup, better = outlook.setup, outlook.better
+    yield from of_variables(setup)
+    yield from of_timing(setup, better)
+    yield from of_stopping(setup, better)
+    for scaler in scene.scalers:
+        if setup.workload and scaler.scales(setup.workload):
+            yield from of_scaling(setup, scaler)
+            return  # a second one of the same target would be another fault
+
+
+def _of_stores(policies: Sequence[StorePolicy]) -> Iterator[Finding]:
+    for policy in policies:
+        if policy.setting.value != SAFE_POLICY:
+            where = f"{policy.name} ({policy.file}:{policy.line})"
+            says = "Under memory pressure this store throws locks and jobs away."
+            said, remedy = f"maxmemory-policy {policy.setting.value}", f"maxmemory-policy {SAFE_POLICY}"
+            edits = written(policy.setting.place, SAFE_POLICY) or removed(policy.setting)
+            yield Finding("eviction", Severity.HIGH, where, says, said, remedy, edits)
+
+
+def _patches(scene: Scene, findings: Sequence[Finding], outlooks: Sequence[Outlook]) -> tuple[Patch, ...]:
+    # A value that is set anew comes before a line that would be taken out because of the old one.
+    edits: list[Edit] = [edit for outlook in outlooks for edit in plan.edits(outlook.setup, outlook.better)]
+    edits += [edit for finding in findings for edit in finding.edits]
+    made = (patch(file, text, [edit for edit in edits if edit.file == file]) for file, text in scene.texts.items())
+    return tuple(one for one in made if one is not None)
+
+
+def _remarks(scene: Scene, outlooks: Sequence[Outlook]) -> Iterator[str]:
+    yield from scene.remarks
+    for outlook in outlooks:
+        setup = outlook.setup
+        if setup.is_assumed:
+            yield f"{setup.where}: nothing says which n8n it is; it is taken for the newest known."
+        yield from _unseen(setup.workload)
+    if scene.texts and not outlooks:
+        yield "No worker was found: neither a worker of n8n, nor a library that you named."
+
+
+def _unseen(workload: Workload | None) -> Iterator[str]:
+    if workload is None:
+        return
+    for name in workload.missing:
+        yield f"{workload.where}: it also reads {name}, which was not given."
+    hidden = sorted(setting.name for setting in workload.settings.values() if setting.is_hidden)
+    if hidden:
+        yield f"{workload.where}: not known is the value of {', '.join(hidden)}."

@@ -1,0 +1,94 @@
+"""What the running queues show of their workers' settings: what Redis tells, each a lower bound of the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from recovery.domain.counts import Library
+from recovery.domain.refs import QueueRef
+from recovery.domain.tuning.findings import Finding, Severity, plain, spoken
+from recovery.domain.tuning.setups import Setup
+from recovery.domain.tuning.timing import Timing
+
+_CLOCK = 1.0  # seconds by which a reading may be off
+_EVICTS = "maxmemory-policy is "
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One queue. Seconds; None: nothing was seen. `lock`: the longest that was left of one. `renewed`: how far the
+    shortest was below it, so renewals come at least so far apart. `interval`: the longest left of the watchdog's key.
+    """
+
+    queue: QueueRef
+    library: Library
+    label: str = ""  # of library and version
+    is_n8n: bool = False
+    active: int | None = None
+    workers: int | None = None
+    lock: float | None = None
+    renewed: float | None = None
+    interval: float | None = None
+    is_unwatched: bool = False  # jobs are active, and nobody runs the check
+
+    @property
+    def timing(self) -> Timing | None:
+        """As far as it is known; None without a lock or a check to go by."""
+        if self.lock is None or self.interval is None:
+            return None
+        usual = self.lock / (6 if self.is_n8n else 2)
+        return Timing(self.library, self.lock, min(max(self.renewed or 0.0, usual), self.lock), self.interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One deployment. `warnings` are its own; `holds_state`: ours is the very same database."""
+
+    name: str
+    warnings: tuple[str, ...] = ()
+    holds_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """`left_out`: queues with active jobs beyond what one look reads. `trouble`: what could not be looked at."""
+
+    queues: tuple[Seen, ...] = ()
+    stores: tuple[Store, ...] = ()
+    left_out: int = 0
+    trouble: tuple[str, ...] = field(default=())
+
+
+def findings(running: Running) -> Iterator[Finding]:
+    """Of what runs, whatever the files say."""
+    for store in running.stores:
+        if store.holds_state:
+            says = "The state store is the very database of these queues: a full or emptied one takes both."
+            remedy = "Another server, or another database number, in UNSTALL_STATE_URL."
+            yield Finding("shared-database", Severity.HIGH, store.name, says, remedy=remedy)
+        for warning in store.warnings:
+            if warning.startswith(_EVICTS):
+                remedy = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file."
+                yield Finding("eviction", Severity.HIGH, store.name, warning, remedy=remedy)
+    for seen in running.queues:
+        if seen.is_unwatched:
+            says = "Jobs are active and nobody runs the check for lost ones: nothing will rescue them."
+            remedy = "Start a worker, or leave skipStalledCheck out of its options."
+            yield Finding("nobody-checks", Severity.HIGH, seen.queue.label, says, remedy=remedy)
+
+
+def differences(running: Running, setups: Sequence[Setup]) -> Iterator[Finding]:
+    """Where workers of n8n run with other values than the files have; what is longer than written is proof."""
+    for setup in setups:
+        for seen in running.queues if setup.version else ():
+            pairs = (
+                ("lock", seen.lock, setup.timing.lock),
+                ("check", seen.interval, setup.timing.stalled_interval),
+            )
+            for what, found, written in pairs if seen.is_n8n else ():
+                if found is not None and found > written + _CLOCK:
+                    says = f"{seen.queue.label} runs with a {what} of {spoken(found)}: the files are not what runs."
+                    arithmetic = f"seen {plain(found)} s, written {plain(written)} s"
+                    remedy = "Restart every worker of it with these files, or give those that it runs with."
+                    yield Finding("not-in-force", Severity.MEDIUM, setup.where, says, arithmetic, remedy)

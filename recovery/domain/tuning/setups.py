@@ -1,0 +1,166 @@
+"""One kind of worker as it would run: its timing, and which of the written settings each part of it comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from recovery.domain.counts import Library
+from recovery.domain.tuning import variables
+from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.versions import NEWEST, Version, of_image, text
+from recovery.domain.tuning.workloads import Setting, Workload
+
+_MS = 1000.0
+_BEYOND = 10**12  # no setting of a queue is as large
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person says beside the files. `timing`: of workers whose options stand in their code."""
+
+    version: Version | None = None
+    timing: Timing | None = None
+    workload: str = ""  # whose name: the one that runs the workers
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """`version` None: not n8n. `is_assumed`: neither image nor person said the version. `given`: the setting behind
+    each part of the timing that is written down. `odd`: settings whose value is no number.
+    """
+
+    name: str
+    application: str
+    timing: Timing
+    workload: Workload | None = None
+    version: Version | None = None
+    is_assumed: bool = False
+    given: Mapping[str, Setting] = field(default_factory=dict)
+    odd: tuple[Setting, ...] = ()
+
+    @property
+    def where(self) -> str:
+        return self.workload.where if self.workload else self.name
+
+
+def setups(workloads: tuple[Workload, ...], options: Options) -> tuple[Setup, ...]:
+    """Of the workers among the containers; without any, of what a person said."""
+    found = [setup for workload in workloads if (setup := _of(workload, options))]
+    if not found and options.timing and not any(map(is_n8n, workloads)):
+        alone = [workload for workload in workloads if not is_store(workload)]
+        if len(alone) == 1:
+            return (_plain(alone[0], options.timing),)
+        return (Setup(f"{_label(options.timing.library)} worker", _label(options.timing.library), options.timing),)
+    return tuple(found)
+
+
+def is_n8n(workload: Workload) -> bool:
+    name = workload.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    ours = any(key in variables.VARIABLES or key in variables.PHANTOMS for key in workload.settings)
+    return name == "n8n" or "n8n" in workload.words[:1] or ours
+
+
+def runs_jobs(workload: Workload) -> bool:
+    """A worker of n8n; variables alone are taken for one."""
+    return "worker" in workload.words or (not workload.words and not workload.image)
+
+
+def is_store(workload: Workload) -> bool:
+    name = workload.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return name.startswith(("redis", "valkey", "postgres", "keydb", "dragonfly", "mysql", "mariadb", "traefik"))
+
+
+def _of(workload: Workload, options: Options) -> Setup | None:
+    if options.workload and workload.name != options.workload:
+        return None
+    if is_n8n(workload):
+        return _n8n(workload, options) if runs_jobs(workload) or options.workload else None
+    if options.timing and (options.workload or "worker" in workload.name.lower()) and not is_store(workload):
+        return _plain(workload, options.timing)
+    return None
+
+
+def _label(library: Library) -> str:
+    return {Library.BULL: "Bull", Library.BULLMQ: "BullMQ"}.get(library, str(library))
+
+
+def _plain(workload: Workload, timing: Timing) -> Setup:
+    """Its options stand in its code; how it is stopped, in the files."""
+    grace = seconds(workload.grace, workload.default_grace)
+    stopped = replace(timing, pre_stop=_pause(workload), grace=timing.grace if grace is None else grace)
+    given = {"grace": workload.grace} if workload.grace else {}
+    return Setup(workload.name, _label(timing.library), stopped, workload, given=given)
+
+
+def _n8n(workload: Workload, options: Options) -> Setup:
+    tagged = of_image(workload.image)
+    version = options.version or tagged or NEWEST
+    is_assumed = not (options.version or tagged)
+    usual, reading = variables.defaults(version), _Reading(workload.settings, version)
+    lock = reading.of("lock", variables.LOCK, usual.lock, _MS)
+    timing = Timing(
+        library=Library.BULL,
+        lock=lock,
+        renew=reading.of("renew", variables.RENEW, usual.renew, _MS) or lock / 2,  # Bull takes 0 for not said
+        stalled_interval=reading.of("stalled_interval", variables.STALLED_INTERVAL, usual.stalled_interval, _MS),
+        max_stalled=int(reading.of("max_stalled", variables.MAX_STALLED, float(usual.max_stalled))),
+        shutdown=reading.shutdown(usual.shutdown),
+        pre_stop=_pause(workload),
+        grace=seconds(workload.grace, workload.default_grace),
+    )
+    given = reading.given | ({"grace": workload.grace} if workload.grace else {})
+    name = f"n8n {text(version)}" + (", assumed" if is_assumed else "")
+    return Setup(workload.name, name, timing, workload, version, is_assumed, given, tuple(reading.odd))
+
+
+def _pause(workload: Workload) -> float:
+    """A hook of unknown length takes at least no time at all."""
+    return workload.pre_stop or 0.0
+
+
+def seconds(setting: Setting | None, otherwise: float | None) -> float | None:
+    if setting is None:
+        return otherwise
+    return number(setting.value)
+
+
+def number(written: str) -> float | None:
+    """As JavaScript's Number() would take a decimal; None for what is none, or beyond all sense."""
+    try:
+        value = float(written.strip() or "x")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 <= value < _BEYOND and "_" not in written else None
+
+
+class _Reading:
+    """The variables of one container, as one version of n8n takes them."""
+
+    def __init__(self, settings: Mapping[str, Setting], version: Version) -> None:
+        self._settings = settings
+        self._version = version
+        self.given: dict[str, Setting] = {}
+        self.odd: list[Setting] = []
+
+    def of(self, part: str, name: str, usual: float, unit: float = 1.0) -> float:
+        setting = self._settings.get(name)
+        if setting is None or setting.is_hidden or not setting.value or not self._is_read(name):
+            return usual
+        value = number(setting.value)
+        if value is None:
+            self.odd.append(setting)
+            return usual
+        self.given[part] = setting
+        return value / unit
+
+    def shutdown(self, usual: float) -> float:
+        """The old name comes first where both are set."""
+        old = self.of("shutdown", variables.OLD_SHUTDOWN, usual)
+        if "shutdown" in self.given:
+            return float(int(old))
+        return self.of("shutdown", variables.SHUTDOWN, usual)
+
+    def _is_read(self, name: str) -> bool:
+        return variables.VARIABLES[name].covers(self._version)

@@ -1,0 +1,30 @@
+"""The settings that decide what becomes of a job whose worker is stopped or killed; seconds, None: nobody knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recovery.domain.counts import Library
+
+LOCK = 30.0  # what both libraries do when nobody says otherwise
+STALLED_INTERVAL = 30.0
+MAX_STALLED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`library`: Bull (n8n too) or BullMQ. `renew` is the application's setting, how it is kept is the library's.
+
+    `stalled_interval` 0: nobody runs the check. `max_stalled` 0: what is found without its worker is failed at once.
+    `shutdown`: how long the application waits for its jobs after SIGTERM. `grace`: from the order to stop until
+    SIGKILL, the time of `pre_stop` included; both are of whoever runs the container.
+    """
+
+    library: Library = Library.BULL
+    lock: float = LOCK
+    renew: float = LOCK / 2
+    stalled_interval: float = STALLED_INTERVAL
+    max_stalled: int = MAX_STALLED
+    shutdown: float | None = None
+    pre_stop: float = 0.0
+    grace: float | None = None

@@ -1,0 +1,150 @@
+"""n8n's variables that decide over its queue: from which version to which each exists, and what n8n does without it.
+
+Read from the sources of each of the 697 releases 1.0.0 … 2.36.5. All that begin with QUEUE_ are here, so another one of
+that beginning is read by none of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from recovery.domain.tuning.versions import NEWEST, Version, text
+
+LOCK: Final = "QUEUE_WORKER_LOCK_DURATION"
+RENEW: Final = "QUEUE_WORKER_LOCK_RENEW_TIME"
+STALLED_INTERVAL: Final = "QUEUE_WORKER_STALLED_INTERVAL"
+MAX_STALLED: Final = "QUEUE_WORKER_MAX_STALLED_COUNT"
+SHUTDOWN: Final = "N8N_GRACEFUL_SHUTDOWN_TIMEOUT"
+OLD_SHUTDOWN: Final = "QUEUE_WORKER_TIMEOUT"
+HEALTH: Final = "QUEUE_HEALTH_CHECK_ACTIVE"
+CONCURRENCY: Final = "N8N_CONCURRENCY_PRODUCTION_LIMIT"
+POOL: Final = "DB_POSTGRESDB_POOL_SIZE"
+_RECOVERY: Final = "N8N_EXECUTIONS_QUEUE_RECOVERY_INTERVAL"
+_START: Version = (1, 0, 0)
+FAILS_AT_ONCE: Version = (2, 0, 0)  # from here on an execution whose lock was lost is failed, and never run again
+_LONGER_LOCK: Version = (1, 111, 0)
+_OWN_SHUTDOWN: Version = (1, 22, 0)  # until then QUEUE_WORKER_TIMEOUT was the setting, since then it overrides it
+_SETTINGS: Version = (1, 15, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`since`: the first version that reads it; `until`: the first that does not any more. `instead`: what to set."""
+
+    since: Version = _START
+    until: Version | None = None
+    instead: str = ""
+
+    def covers(self, version: Version) -> bool:
+        return self.since <= version and (self.until is None or version < self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a version does when nothing is set; seconds."""
+
+    lock: float
+    renew: float
+    stalled_interval: float
+    max_stalled: int
+    shutdown: float
+
+
+VARIABLES: Final[dict[str, Span]] = {
+    LOCK: Span(_SETTINGS),
+    RENEW: Span(_SETTINGS),
+    STALLED_INTERVAL: Span(_SETTINGS),
+    MAX_STALLED: Span(_SETTINGS, FAILS_AT_ONCE),
+    OLD_SHUTDOWN: Span(),
+    SHUTDOWN: Span(_OWN_SHUTDOWN, instead=OLD_SHUTDOWN),
+    HEALTH: Span(),
+    "QUEUE_HEALTH_CHECK_PORT": Span(),
+    "QUEUE_RECOVERY_INTERVAL": Span(until=(1, 65, 0), instead=_RECOVERY),
+    _RECOVERY: Span((1, 47, 0)),
+    "N8N_EXECUTIONS_QUEUE_RECOVERY_BATCH": Span((1, 47, 0)),
+    CONCURRENCY: Span((1, 47, 0)),
+    POOL: Span((1, 18, 0)),
+    "N8N_WORKER_SERVER_ADDRESS": Span((1, 63, 0)),
+    "QUEUE_BULL_PREFIX": Span(),
+    "QUEUE_BULL_REDIS_CLUSTER_NODES": Span((1, 0, 5)),
+    "QUEUE_BULL_REDIS_DB": Span(),
+    "QUEUE_BULL_REDIS_DNS_LOOKUP_STRATEGY": Span((2, 2, 0)),
+    "QUEUE_BULL_REDIS_DUALSTACK": Span((1, 79, 0)),
+    "QUEUE_BULL_REDIS_HOST": Span(),
+    "QUEUE_BULL_REDIS_KEEP_ALIVE": Span((2, 7, 0)),
+    "QUEUE_BULL_REDIS_KEEP_ALIVE_DELAY": Span((2, 7, 0)),
+    "QUEUE_BULL_REDIS_KEEP_ALIVE_INTERVAL": Span((2, 7, 0)),
+    "QUEUE_BULL_REDIS_PASSWORD": Span(),
+    "QUEUE_BULL_REDIS_PORT": Span(),
+    "QUEUE_BULL_REDIS_RECONNECT_ON_FAILOVER": Span((1, 123, 29)),
+    "QUEUE_BULL_REDIS_SLOT_REFRESH_INTERVAL": Span((2, 2, 0)),
+    "QUEUE_BULL_REDIS_SLOT_REFRESH_TIMEOUT": Span((2, 2, 0)),
+    "QUEUE_BULL_REDIS_TIMEOUT_THRESHOLD": Span(),
+    "QUEUE_BULL_REDIS_TLS": Span((1, 6, 0)),
+    "QUEUE_BULL_REDIS_TLS_SERVERNAME": Span((2, 30, 0)),
+    "QUEUE_BULL_REDIS_TLS_VALIDATE_CERTIFICATE": Span((2, 30, 0)),
+    "QUEUE_BULL_REDIS_USERNAME": Span(),
+}
+# Found in guides, and read by no version.
+PHANTOMS: Final[dict[str, str]] = {
+    "N8N_QUEUE_BULL_GRACEFULSHUTDOWNTIMEOUT": SHUTDOWN,
+    "N8N_WORKER_TIMEOUT": SHUTDOWN,
+    "QUEUE_WORKER_CONCURRENCY": CONCURRENCY,
+    "N8N_WORKER_CONCURRENCY": CONCURRENCY,
+}
+# Whose values are looked at; of every other variable only the name is kept.
+READ: Final = frozenset({LOCK, RENEW, STALLED_INTERVAL, MAX_STALLED, SHUTDOWN, OLD_SHUTDOWN, HEALTH, CONCURRENCY, POOL})
+NUMBERS: Final = READ - {HEALTH}
+_FILE = "_FILE"  # n8n reads the value of any variable from a file that NAME_FILE names
+_FAMILY = "QUEUE_"
+_SLIP = 2  # letters by which a name is taken for another; no two of n8n's 578 come as near to those here
+
+
+def defaults(version: Version) -> Defaults:
+    lock, renew = (60.0, 10.0) if version >= _LONGER_LOCK else (30.0, 15.0)
+    return Defaults(lock, renew, 30.0, 0 if version >= FAILS_AT_ONCE else 1, 30.0)
+
+
+def has_alias(version: Version) -> bool:
+    """Whether QUEUE_WORKER_TIMEOUT is the old name of another variable, which it overrides."""
+    return version >= _OWN_SHUTDOWN
+
+
+def ignored(name: str, version: Version) -> tuple[str, str] | None:
+    """Why this version does not read it, and what it reads in its place ("": nothing); None: it may be read."""
+    plain = name.removesuffix(_FILE)
+    span = VARIABLES.get(plain)
+    if span is not None:
+        return None if span.covers(version) else (_outside(span, version), _instead(span, version))
+    if plain in PHANTOMS:
+        return "no version of n8n reads it", PHANTOMS[plain]
+    meant = next((known for known in VARIABLES if is_slip(plain, known)), "")
+    if meant:
+        return "no version of n8n reads it", meant
+    if plain.startswith(_FAMILY) and version <= NEWEST:
+        return f"no version of n8n up to {text(NEWEST)} reads it", ""
+    return None
+
+
+def _outside(span: Span, version: Version) -> str:
+    if version < span.since:
+        return f"n8n reads it since {text(span.since)}"
+    return f"n8n does not read it since {text(span.until or NEWEST)}"
+
+
+def _instead(span: Span, version: Version) -> str:
+    known = VARIABLES.get(span.instead)
+    return span.instead if known and known.covers(version) else ""
+
+
+def is_slip(written: str, known: str) -> bool:
+    """Whether one was meant and the other written: at most two letters added, left out or changed."""
+    if written == known or abs(len(written) - len(known)) > _SLIP or len(written) > 2 * len(known):
+        return False
+    row = list(range(len(known) + 1))
+    for place, letter in enumerate(written, 1):
+        before, row[0] = row[0], place
+        for index, other in enumerate(known, 1):
+            before, row[index] = row[index], min(row[index] + 1, row[index - 1] + 1, before + (letter != other))
+    return row[-1] <= _SLIP

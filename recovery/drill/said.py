@@ -1,0 +1,70 @@
+"""A drill in words for the shell: what happens as it happens, and a table of what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.domain.drills.plan import Expected, in_all, predicted
+from recovery.domain.drills.rounds import PARTS, Round
+from recovery.domain.refs import shown
+from recovery.drill.drill import Drill, Event
+
+_UNKNOWN = "?"
+_FIRST = {"picked up": "a worker has the job", "signal": "its worker gets the signal, so long after"}
+
+
+def event_text(event: Event) -> str:
+    """One line."""
+    if event.round is None:
+        return f"  round {event.number}  {_seconds(event.at):>9}  {_FIRST.get(event.what, event.what)}"
+    one = event.round
+    total = f", {_seconds(one.total)} after the signal" if one.total is not None else ""
+    return f"round {one.number}: {one.end.value}{total}.{' ' + shown(one.says) if one.says else ''}"
+
+
+def report_text(drill: Drill) -> str:
+    return "\n".join((*_table(drill), "", *_summary(drill)))
+
+
+def _table(drill: Drill) -> Iterator[str]:
+    """One line a stage of each round, and the stages as they were predicted."""
+    for one in drill.rounds:
+        yield f"Round {one.number}: {one.end.value}; {_seconds(one.wait)} of its job were over."
+        for stage in one.stages:
+            yield f"  {stage.stage.value:<16} {_seconds(stage.took):>9}   at {_seconds(stage.at):>9}"
+        if one.total is not None:
+            yield f"  {'in all':<16} {_seconds(one.total):>9}"
+        yield from _parts(one, drill)
+
+
+def _parts(one: Round, drill: Drill) -> Iterator[str]:
+    if not one.end.is_recovery:
+        return
+    took = {name: one.took(name) for name in PARTS}
+    for known in predicted(drill.plan):
+        yield f"  {known.name + ':':<16} {_seconds(took[known.name]):>9}   predicted {_range(known)}"
+
+
+def _summary(drill: Drill) -> Iterator[str]:
+    summary = drill.summary
+    if summary.p50 is not None:
+        yield (
+            f"Time to recovery, {drill.plan.library.label} {shown(drill.version)}: p50 {_seconds(summary.p50)}, worst "
+            f"{_seconds(summary.worst)} ({summary.recovered} of {summary.rounds} rounds)."
+        )
+    else:
+        yield "No round ended in a recovery."
+    known = in_all(predicted(drill.plan))
+    yield f"Predicted: {_range(known)}." if known else "Predicted: never, for nobody takes it over."
+    if drill.says:
+        yield drill.says
+    left = f"Keys of {drill.base} may be left: {shown(drill.left)}"
+    yield left if drill.cleaned is None else f"Cleaned up: {drill.cleaned} keys of {drill.base}."
+
+
+def _range(known: Expected) -> str:
+    return f"{_seconds(known.typical)} ({_seconds(known.at_least)} to {_seconds(known.at_most)})"
+
+
+def _seconds(ms: int | None) -> str:
+    return _UNKNOWN if ms is None else f"{ms / 1000:.2f} s"

@@ -1,0 +1,67 @@
+"""Takes away every key of one drill, and no other: in slices, so that nobody else waits for it."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from recovery.backends import workers
+from recovery.connections.wire import Command, Wire
+from recovery.domain.drills.plan import is_drill
+from recovery.domain.refs import QueueRef, raw
+from recovery.errors import StoreError
+
+COUNT = 1000  # keys a SCAN call looks at: 1 ms of the server at worst
+BATCH = 100  # keys a call removes; UNLINK frees them in the background
+PASSES = 5  # what a worker sent with its last breath may be carried out after the first
+LEAVING = 5.0  # seconds for the connections of dead workers to be closed
+PAUSE = 0.1  # seconds between two looks at who is connected
+
+_GLOB = re.compile(rb"([*?\[\]\\^-])")
+
+
+def sweep(wire: Wire, base: str) -> int:
+    """How many keys went. Raises StoreError, and ValueError for a base that no drill has."""
+    if not is_drill(base):
+        raise ValueError(f"not a drill's: {base!r}")
+    _until_left(wire, base)
+    removed = 0
+    for _ in range(PASSES):
+        found = _pass(wire, raw(base) + b":")
+        removed += found
+        if not found:
+            break
+    return removed
+
+
+def _until_left(wire: Wire, base: str) -> None:
+    """A worker that is dying still may write. Where nobody may ask who is connected, the passes have to do."""
+    ends, ref = time.monotonic() + LEAVING, QueueRef("", base)
+    while time.monotonic() < ends:
+        listings = wire.each_node((b"CLIENT", b"LIST")).values()
+        if not any(workers.parse(listing, [ref]) for listing in listings if isinstance(listing, bytes)):
+            return
+        time.sleep(PAUSE)
+
+
+def _pass(wire: Wire, head: bytes) -> int:
+    node, cursor, removed = wire.nodes()[0], b"0", 0
+    pattern = _GLOB.sub(rb"\\\1", head) + b"*"
+    while True:
+        started = time.monotonic()
+        cursor, keys = _one(wire, node, (b"SCAN", cursor, b"MATCH", pattern, b"COUNT", COUNT))
+        own = [key for key in keys if key.startswith(head)]
+        for at in range(0, len(own), BATCH):
+            _one(wire, node, (b"UNLINK", *own[at : at + BATCH]))
+        removed += len(own)
+        if cursor == b"0":
+            return removed
+        time.sleep(time.monotonic() - started)  # half of the server's time at most
+
+
+def _one(wire: Wire, node: str, command: Command) -> Any:
+    reply = wire.at(node, [command])[0]
+    if isinstance(reply, Exception):
+        raise StoreError(wire.target, str(reply))
+    return reply

@@ -1,0 +1,158 @@
+"""A fire drill: a disposable queue with real workers, one of which is killed, and the time to recovery as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.actions import audit
+from recovery.actions.drills import NOTE
+from recovery.config import current
+from recovery.domain.drills.plan import Library, Means, Plan, doubts, problems
+from recovery.domain.refs import shown
+from recovery.domain.spans import span
+from recovery.domain.spans import written as spelled
+from recovery.drill import drill, link, programs
+from recovery.drill.crew import NotStarted
+from recovery.drill.drill import Drill, Event
+from recovery.drill.said import event_text, report_text
+from recovery.errors import BadOrder, ConfigError, Missing, NotRecorded, StoreError, Unsupported
+from recovery.management import calling
+from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
+from recovery.processes import beside
+from recovery.processes.signals import Ending
+
+INTERRUPTED = 130
+BY_HAND = "By hand, from the shell."
+_PLAN = Plan()
+_TIMES = {
+    "lock": "how long a lock lasts",
+    "renew": "how often it is renewed",
+    "stalled-interval": "how often a watchdog looks",
+    "grace": "with TERM: when SIGKILL follows",
+    "shutdown": "with TERM: how long the worker waits for its job before it gives up",
+    "job": "how long the job takes",
+    "wait": "how long it has run when its worker is ended; by default a random time",
+    "timeout": "when a round is given up",
+}
+_NUMBERS = {
+    "max-stalled": "how often a job may stall",
+    "concurrency": "jobs at once in each worker",
+    "workers": "processes",
+    "rounds": "how often it is repeated",
+}
+
+
+class Stopped(Exception):
+    """A signal came."""
+
+
+class Command(BaseCommand):
+    help = (
+        "Measure the time to recovery: end a real worker in the middle of its job. Exit status: 0 the job was "
+        "recovered each time, 2 for a wrong call, 3 when it was not, 4 when the store does not answer."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--library", choices=[one.value for one in Library], default=_PLAN.library.value)
+        parser.add_argument("--node-modules", default="", metavar="PATH", help="where your library is (else NODE_PATH)")
+        for name, words in _TIMES.items():
+            default = getattr(_PLAN, name.replace("-", "_"))
+            said = f"{words} (default {spelled(default)})" if default is not None else words
+            parser.add_argument(f"--{name}", type=_span, default=default, metavar="TIME", help=said)
+        for name, words in _NUMBERS.items():
+            default = getattr(_PLAN, name.replace("-", "_"))
+            parser.add_argument(
+                f"--{name}", type=int, default=default, metavar="N", help=f"{words} (default {default})"
+            )
+        parser.add_argument("--signal", choices=[one.value for one in Means], default=Means.KILL.value)
+        parser.add_argument("--on", default="", metavar="DEPLOYMENT", help="in its Redis, not in our state store")
+        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--follow", action="store_true", help="what happens as JSON on stderr, one object a line")
+
+    def handle(self, *_: Any, **given: Any) -> None:
+        asked = Namespace(**given)
+        plan = plan_of(asked)
+        ending = Ending(lambda: os._exit(INTERRUPTED))  # our workers die with us, and the cleaner cleans up
+        ending.listen()
+
+        def rest(seconds: float) -> None:
+            if ending.wait(seconds):
+                raise Stopped
+
+        try:
+            found = self._run(asked, plan, rest)
+        except Stopped:
+            raise CommandError("Stopped, and cleaned up.", returncode=INTERRUPTED) from None
+        except (ConfigError, Missing, BadOrder, Unsupported) as error:
+            raise CommandError(str(error), returncode=WRONG_CALL) from error
+        except StoreError as error:
+            raise CommandError(f"{error}. {error.advice}", returncode=UNREACHABLE) from error
+        except (NotStarted, NotRecorded) as error:
+            raise CommandError(str(error), returncode=REFUSED) from error
+        self._tell(asked, found)
+        if not all(one.end.is_harmless for one in found.rounds):
+            sys.exit(REFUSED)
+
+    def _run(self, asked: Namespace, plan: Plan, rest: Any) -> Drill:
+        beside.join(Path(settings.DATA_DIR))
+        program = programs.find(plan.library, asked.node_modules)
+        where = link.place(current(), asked.on)
+        if asked.on:  # what is written into somebody's Redis is in the audit, or is not written
+            audit.note(calling.actor(), NOTE, BY_HAND, {"on": asked.on, "plan": plan.as_json()})
+        if asked.follow:
+            self._say(json.dumps({"version": program.version, "target": where.target}))
+        else:
+            self._say(f"{plan.library.label} {shown(program.version)} on {where.target}: {plan.workers} workers.")
+            for doubt in doubts(plan):
+                self._say(doubt)
+        tell = self._follow if asked.follow else self._event
+        return drill.run(plan, program, where, asked.on, rest=rest, tell=tell)
+
+    def _event(self, event: Event) -> None:
+        if text := event_text(event):
+            self._say(text)
+
+    def _follow(self, event: Event) -> None:
+        told = {"number": event.number, "what": event.what, "at": event.at}
+        self._say(json.dumps(told | ({"round": event.round.as_json()} if event.round else {})))
+
+    def _say(self, line: str) -> None:
+        """At once: it is read while we are at it."""
+        self.stderr.write(line, lambda text: text)
+        self.stderr.flush()
+
+    def _tell(self, asked: Namespace, found: Drill) -> None:
+        if asked.follow:
+            self._say(json.dumps({"cleaned": found.cleaned, "says": " ".join(filter(None, (found.says, found.left)))}))
+        if asked.json:
+            self.stdout.write(json.dumps(drill.as_json(found), indent=2))
+        elif not asked.follow:
+            self.stdout.write(report_text(found))
+
+
+def plan_of(asked: Namespace) -> Plan:
+    """Raises CommandError."""
+    names = [name.replace("-", "_") for name in (*_TIMES, *_NUMBERS)]
+    plan = Plan(
+        library=Library(asked.library), means=Means(asked.signal), **{name: getattr(asked, name) for name in names}
+    )
+    if wrong := problems(plan):
+        lines = [f"--{name.replace('_', '-')}: {words}" for name, words in wrong.items()]
+        raise CommandError("\n".join(lines), returncode=WRONG_CALL)
+    return plan
+
+
+def _span(written: str) -> int:
+    try:
+        return span(written)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

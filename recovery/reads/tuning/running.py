@@ -1,0 +1,84 @@
+"""The running queues, looked at for what they show of their workers' settings."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from recovery.config import Config, Deployment
+from recovery.connections.registry import registry
+from recovery.domain.counts import Library, QueueSample, Snapshot
+from recovery.domain.jobs import State
+from recovery.domain.n8n import is_n8n
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.tuning.seen import Running, Seen, Store
+from recovery.errors import ConfigError, StoreError, UnstallError
+from recovery.reads import lists, sightings, stuck
+from recovery.reads.sightings import Memory
+
+QUEUES_LIMIT = 20  # queues whose locks one look reads; those with the most active jobs
+_LOCKS = 50  # jobs of each
+_LIBRARIES = frozenset({Library.BULL, Library.BULLMQ})
+
+
+def running(snapshot: Snapshot, config: Config, now: int) -> Running:
+    """Of the queues of Bull and BullMQ, the busiest first. What cannot be read is said, and nothing is raised."""
+    readable = [sample for sample in snapshot.queues if sample.flavour.library in _LIBRARIES and not sample.error]
+    ordered = sorted(readable, key=lambda sample: (-(sample.counts.active or 0), sample.ref))
+    queues: list[Seen] = []
+    trouble: list[str] = []
+    for sample in ordered[:QUEUES_LIMIT]:
+        try:
+            queues.append(_seen(sample, snapshot, config, now))
+        except UnstallError as error:
+            trouble.append(f"{shown(sample.ref.label)}: {error}")
+    trouble += [f"{one.name} does not answer: {one.error}" for one in snapshot.deployments if one.error]
+    return Running(tuple(queues), _stores(snapshot, config), max(0, len(ordered) - QUEUES_LIMIT), tuple(trouble))
+
+
+def _seen(sample: QueueSample, snapshot: Snapshot, config: Config, now: int) -> Seen:
+    """Remembered lengths are those of the orphan-watch, which looks more often than we do."""
+    queue = lists.Queue(sample.ref, sample.flavour, sample)
+    memory, left = _memory(sample.ref), _ttls(queue) if sample.counts.active else []
+    longest, interval = max([*left, memory.lock_length]), max(memory.interval, sample.watchdog_ttl or 0)
+    return Seen(
+        queue=sample.ref,
+        library=sample.flavour.library,
+        label=sample.flavour.label,
+        is_n8n=is_n8n(sample.ref, sample.flavour),
+        active=sample.counts.active,
+        workers=sample.workers,
+        lock=_seconds(longest) if longest else None,
+        renewed=_seconds(longest - min(left)) if len(left) > 1 else None,
+        interval=_seconds(interval) if interval else None,
+        is_unwatched=bool(sample.counts.active) and stuck.around(queue, snapshot, config, now).watchdog_is_dead,
+    )
+
+
+def _memory(ref: QueueRef) -> Memory:
+    """Without a state store nothing is remembered."""
+    try:
+        return sightings.memory(registry().state(), ref)[0]
+    except (ConfigError, StoreError):
+        return Memory()
+
+
+def _ttls(queue: lists.Queue) -> list[int]:
+    rows = lists.window(queue, State.ACTIVE, size=_LOCKS).rows
+    return [row.lock.ttl for row in rows if row.lock is not None and row.lock.ttl]
+
+
+def _seconds(ms: int) -> float:
+    """A little is gone by the time we look; settings are whole seconds."""
+    return float(ceil(ms / 1000))
+
+
+def _stores(snapshot: Snapshot, config: Config) -> tuple[Store, ...]:
+    warnings = {sample.name: sample.warnings for sample in snapshot.deployments}
+    return tuple(
+        Store(one.name, warnings.get(one.name, ()), holds_state=_is_same(config.state, one))
+        for one in config.deployments
+    )
+
+
+def _is_same(state: Deployment | None, queues: Deployment) -> bool:
+    return state is not None and state.database == queues.database and not set(state.nodes).isdisjoint(queues.nodes)

@@ -1,0 +1,163 @@
+"""One YAML file while it is read: its lines, its budget, and settings with the span that each stands on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from recovery.domain.tuning.variables import READ
+from recovery.domain.tuning.workloads import Place, Room, Setting
+from recovery.reads.tuning.nodes import SETTING_COST, Budget, Mapping, Node, Scalar, Sequence, word
+
+_WORD = re.compile(r"\S+")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|h|m|s)")
+
+
+@dataclass(slots=True)
+class Source:
+    """`lines` as YAML counts them, where they are those of everybody else; other texts get no patch."""
+
+    name: str
+    text: str
+    budget: Budget
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines = self.text.split("\n")
+
+    def valued(self, key: Scalar, value: Node, *, wrap: str = '"{}"') -> Setting:
+        """A key with its value. `wrap`: how the value is written where it stands without quotes."""
+        self.budget.spend(SETTING_COST, key.line)
+        if not isinstance(value, Scalar):
+            return Setting(key.value)
+        first = key.line if self._stands_alone(key) else 0
+        place = self._span(value, wrap, first, max(key.line, value.last) if value.line >= key.line else key.line)
+        if value.line != key.line:
+            place = None  # an alias, whose value others share; or a block
+        return Setting(key.value, _kept(key.value, value), place, self._span(key, "{}"))
+
+    def pair(self, item: Scalar) -> Setting:
+        """`NAME=value` as one word of a list. A name alone passes on what the caller has."""
+        self.budget.spend(SETTING_COST, item.line)
+        name, equals, value = item.value.partition("=")
+        whole = self._span(item, "{}")
+        if whole is None or not equals:
+            return Setting(name, value if name in READ else "", is_hidden=not equals)
+        first = item.line if re.fullmatch(r"\s*- +", self.lines[item.line - 1][: item.column]) else 0
+        start = whole.column + bool(item.style)
+        middle = start + len(name)
+        end = whole.end_column - bool(item.style)
+        place = Place(self.name, item.line, middle + 1, item.line, end, "{}", first, item.line if first else 0)
+        renames = Place(self.name, item.line, start, item.line, middle)
+        return Setting(name, value if name in READ else "", place, renames)
+
+    def named(self, item: Mapping, name: Scalar, value: Node | None) -> Setting:
+        """`name:` and `value:` of one item of a list."""
+        self.budget.spend(SETTING_COST, name.line)
+        renames = self._span(name, "{}")
+        if not isinstance(value, Scalar):
+            return Setting(name.value, place=None, renames=renames)
+        head = self.lines[item.line - 1][: item.column] if item.line <= len(self.lines) else "x"
+        first = item.line if not item.is_flow and re.fullmatch(r"\s*- +", head) else 0
+        place = self._span(value, '"{}"', first, item.last)
+        return Setting(name.value, _kept(name.value, value), place, renames)
+
+    def number(self, block: Node | None, name: str) -> Setting | None:
+        """A number of the block's own, which stands beside its key."""
+        found = self.budget.pairs(block).get(name)
+        if found is None or not isinstance(found[1], Scalar):
+            return None
+        is_here = found[1].line == found[0].line
+        return Setting(name, found[1].value, self.span(found[1], "{}") if is_here else None)
+
+    def part(self, scalar: Scalar, inner: re.Match[str], group: int = 1) -> Place | None:
+        """What a pattern has found inside of a scalar of one line."""
+        whole = self._span(scalar, "{}")
+        if whole is None:
+            return None
+        start = whole.column + bool(scalar.style)
+        return Place(self.name, whole.line, start + inner.start(group), whole.line, start + inner.end(group))
+
+    def span(self, scalar: Scalar, wrap: str) -> Place | None:
+        return self._span(scalar, wrap)
+
+    def room(self, node: Node | None, line: str, *, head: str = "", at_top: bool = False) -> Room | None:
+        """Inside of a block, before its first line or behind its last; none where it is written in brackets."""
+        start = self._start(node)
+        if start is None or isinstance(node, Scalar | None):
+            return None
+        first, column = start
+        after = first - 1 if at_top else node.last
+        if at_top and self.lines[after][:column].strip():
+            after += 1  # the first line of an item of a list also holds its dash
+        heads = (" " * column + head,) if head else ()
+        return Room(self.name, after, column, line, heads)
+
+    def inside(self, block: Node | None, name: str, line: str, *, listed: bool = False) -> Room | None:
+        """Inside of what stands under a key of a block: behind its last line, or as its first where it has none."""
+        found = self.budget.pairs(block).get(name)
+        if found is None:
+            return self.room(block, indented(line), head=f"{name}:")
+        key, value = found
+        if isinstance(value, Scalar):
+            is_nothing = not word(value) and not value.style and self._stands_alone(key)
+            return Room(self.name, key.line, key.column + 2, line) if is_nothing else None
+        return self.room(value, line) if isinstance(value, Sequence) is listed else None
+
+    def _start(self, node: Node | None) -> tuple[int, int] | None:
+        """The line and the column of a block's first key or dash; what names the block may stand on a line before."""
+        if isinstance(node, Mapping) and node.pairs and not node.is_flow:
+            return node.pairs[0][0].line, node.pairs[0][0].column
+        if isinstance(node, Sequence) and node.items and not node.is_flow:
+            written = self.lines[node.items[0].line - 1]
+            column = len(written) - len(written.lstrip(" "))
+            return (node.items[0].line, column) if written[column : column + 1] == "-" else None
+        return None
+
+    def _stands_alone(self, key: Scalar) -> bool:
+        return key.line <= len(self.lines) and not self.lines[key.line - 1][: key.column].strip()
+
+    def _span(self, scalar: Scalar, wrap: str, first: int = 0, last: int = 0) -> Place | None:
+        """None unless the text there is exactly the value: escapes, blocks and folded lines are left alone."""
+        if scalar.line != scalar.end_line or scalar.line > len(self.lines):
+            return None
+        written = f"{scalar.style}{scalar.value}{scalar.style}"
+        raw = self.lines[scalar.line - 1][scalar.column : scalar.end_column]
+        if not raw.endswith(written):  # before it, an anchor may stand
+            return None
+        column = scalar.end_column - len(written)
+        wrap = f"{scalar.style}{wrap.strip(chr(34))}{scalar.style}" if scalar.style else wrap
+        return Place(self.name, scalar.line, column, scalar.line, scalar.end_column, wrap, first, last if first else 0)
+
+
+def _kept(name: str, value: Scalar) -> str:
+    return value.value if name in READ else ""
+
+
+def words(budget: Budget, *nodes: Node | None) -> tuple[str, ...]:
+    """Of commands: lists of words, lines of words, a shell's `-c` line taken apart."""
+    found: list[str] = []
+    for node in nodes:
+        parts = budget.items(node) if isinstance(node, Sequence) else [node]
+        for part in parts:
+            found += _WORD.findall(word(part))
+    return tuple(found)
+
+
+def duration(written: str) -> float | None:
+    """`30`, `30s`, `1m30s`, `1h` as seconds; None for what is none."""
+    if re.fullmatch(r"\d{1,9}", written):
+        return float(written)
+    parts = _DURATION.findall(written)
+    if not parts or "".join(number + unit for number, unit in parts) != written:
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def whole(written: str) -> int | None:
+    return int(written) if re.fullmatch(r"[0-9]{1,6}", written) else None
+
+
+def indented(lines: str) -> str:
+    return "\n".join(f"  {line}" for line in lines.split("\n"))

@@ -1,0 +1,200 @@
+"""Carries out the fire drills that people order, each in a process of its own, so that nothing here waits for it.
+
+That process cleans up after itself when we ask it to end, and also when we are gone: then it is asked by the kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from django.db import Error, close_old_connections, transaction
+
+from recovery.actions import drills as orders
+from recovery.connections.registry import Registry
+from recovery.domain.chain import canonical
+from recovery.domain.drills.plan import AT_MOST, arguments
+from recovery.domain.drills.rounds import Round, Status
+from recovery.domain.mandate import Mandate
+from recovery.domain.refs import shown
+from recovery.errors import StoreError
+from recovery.models import DrillRun
+from recovery.processes.child import Child, Command
+from recovery.reads import drills as seen
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0  # seconds between two looks for an order
+OFFER_EVERY = 30.0  # seconds between two looks at what could be started
+LISTEN = 0.25  # seconds between two looks at a drill that is under way
+ENDING = 6.0  # seconds that it has to clean up; the scheduler itself has eight
+STEPS = 12  # of a round
+WORDS = 300  # characters of what went wrong
+_MANAGE = Path(__file__).parents[2] / "manage.py"
+_CUT_OFF = "The scheduler that carried it out ended, or led no more."
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What the process told so far."""
+
+    version: str = ""
+    rounds: list[Round] = field(default_factory=list)
+    steps: list[tuple[int, str, int]] = field(default_factory=list)
+    cleaned: int | None = None
+    noted: dict[str, Any] = field(default_factory=dict)  # what of it stands in the row
+    noise: deque[str] = field(default_factory=lambda: deque(maxlen=5))
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The columns that follow from it."""
+        return {
+            "version": self.version[:40],
+            "rounds": canonical([one.as_json() for one in self.rounds]),
+            "under_way": canonical([list(step) for step in self.steps]),
+            "cleaned": self.cleaned,
+        }
+
+    def take(self, line: str) -> None:
+        try:
+            self._take(json.loads(line))
+        except (ValueError, TypeError, AttributeError):
+            self.noise.append(line.removeprefix("CommandError: "))
+
+    def _take(self, told: dict[str, Any]) -> None:
+        if "version" in told:
+            self.version = str(told["version"])
+        elif "round" in told:
+            self.rounds = [*self.rounds, Round.of_json(told["round"])][:AT_MOST]
+            self.steps = []
+        elif "what" in told:
+            self.steps = [*self.steps, (int(told["number"]), str(told["what"]), int(told["at"]))][-STEPS:]
+        else:
+            self.cleaned = told.get("cleaned")
+            self.noise.extend(filter(None, [str(told.get("says", ""))]))
+
+
+class Drills:
+    """Of one term. `look` is called by one thread, and takes as long as a drill does."""
+
+    def __init__(self, registry: Registry, mandate: Mandate, *, manage: Path = _MANAGE) -> None:
+        self._registry = registry
+        self._mandate = mandate
+        self._manage = manage
+        self._stopping = threading.Event()
+        self._offer_at = 0.0
+
+    def look(self, _now: int) -> None:
+        """Raises Error of the database, StoreError and NotRecorded."""
+        self._offer()
+        for left in DrillRun.objects.filter(status=Status.RUNNING):  # none is ours: we would be at it
+            self._close(left, _Heard(), Status.FAILED, _CUT_OFF)
+        row = DrillRun.objects.filter(status=Status.WAITING).order_by("pk").first()
+        if row is not None and row.wants_stop:
+            self._close(row, _Heard(), Status.STOPPED, "")
+        elif row is not None and self._goes_on():
+            self._run(row)
+
+    def stop(self) -> None:
+        """The one that is under way cleans up, and ends."""
+        self._stopping.set()
+
+    def _goes_on(self) -> bool:
+        return self._mandate.holds() and not self._stopping.is_set()
+
+    def _offer(self) -> None:
+        if time.monotonic() < self._offer_at:
+            return
+        self._offer_at = time.monotonic() + OFFER_EVERY
+        try:
+            seen.write(self._registry.state(), seen.look())
+        except StoreError as error:
+            log.debug("what drills could be made is not said: %s", error)
+
+    def _run(self, row: DrillRun) -> None:
+        begun = DrillRun.objects.filter(pk=row.pk, status=Status.WAITING)
+        if not begun.update(status=Status.RUNNING, started_at=_now(), epoch=self._mandate.epoch):
+            return
+        row.refresh_from_db()
+        lines: SimpleQueue[str] = SimpleQueue()
+        argv = [sys.executable, str(self._manage), "drill", "--follow", *arguments(seen.run_of(row).plan)]
+        child = Child(Command("drill", argv, death=signal.SIGTERM), lambda _, line: lines.put(line))
+        heard = _Heard()
+        try:
+            asked = self._watch(row, child, lines, heard)
+        finally:
+            child.stop(ENDING)
+        _drain(lines, heard)
+        status, trouble = _outcome(child.ended(), heard, asked=asked, goes_on=self._goes_on())
+        self._close(row, heard, status, trouble)
+
+    def _watch(self, row: DrillRun, child: Child, lines: SimpleQueue[str], heard: _Heard) -> bool:
+        """Until it has ended, or is to; True when somebody asked for its end."""
+        while child.ended() is None and self._goes_on():
+            _drain(lines, heard)
+            if _noted(row, heard):
+                return True
+            self._stopping.wait(LISTEN)
+        return False
+
+    def _close(self, row: DrillRun, heard: _Heard, status: Status, trouble: str) -> None:
+        """Once: whoever comes later finds it closed. Its note, or nothing."""
+        known = seen.run_of(row)
+        told = heard.row if heard.version else {}
+        with transaction.atomic():
+            changed = DrillRun.objects.filter(pk=row.pk, status=row.status, epoch=row.epoch).update(
+                **told | {"status": status, "trouble": trouble, "ended_at": _now(), "under_way": "[]"}
+            )
+            if changed:
+                row.status = status
+                orders.ended(row, known.actor, heard.rounds or known.rounds)
+
+
+def _noted(row: DrillRun, heard: _Heard) -> bool:
+    """Whether somebody asks for its end. A database that is away for a moment costs the drill nothing."""
+    known = heard.row
+    try:
+        if known != heard.noted:
+            DrillRun.objects.filter(pk=row.pk, epoch=row.epoch).update(**known)
+            heard.noted = known
+        return DrillRun.objects.filter(pk=row.pk, wants_stop=True).exists()
+    except Error as error:
+        log.warning("how far the drill is was not noted: %s", type(error).__name__)
+        close_old_connections()
+        return False
+
+
+def _outcome(code: int | None, heard: _Heard, *, asked: bool, goes_on: bool) -> tuple[Status, str]:
+    words = shown(" ".join(heard.noise))[-WORDS:]
+    if asked:
+        return Status.STOPPED, ""
+    if not goes_on:
+        return Status.FAILED, _CUT_OFF
+    if heard.rounds and heard.cleaned is not None:
+        return Status.ENDED, words
+    return Status.FAILED, words or f"It ended with status {code}, and said nothing."
+
+
+def _drain(lines: SimpleQueue[str], heard: _Heard) -> None:
+    for line in iter(lambda: _next(lines), None):
+        heard.take(line)
+
+
+def _next(lines: SimpleQueue[str]) -> str | None:
+    try:
+        return lines.get_nowait()
+    except Empty:
+        return None
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,163 @@
+"""A patch makes what was found go away, keeps everything else as it was, and shows no secret."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from recovery.domain.tuning.findings import Edit
+from recovery.domain.tuning.patches import patch
+from tests.tuning import COMPOSE, KUBERNETES, finding, judged, kinds, patched, patched_by_patch
+
+LISTED = """services:
+  worker:
+    image: n8nio/n8n:1.123.5
+    command: worker
+    environment:
+      - "QUEUE_WORKER_LOCK_DURATION=60000"
+      - QUEUE_WORKER_TIMEOUT=30 # old
+      - N8N_QUEUE_BULL_GRACEFULSHUTDOWNTIMEOUT=300
+"""
+ENV = """# of the workers
+export QUEUE_WORKER_LOCK_DURATION="60000"   # a minute
+QUEUE_WORKER_LOCK_RENEW_TIME=10000
+DB_POSTGRESDB_PASSWORD='hunter2'
+"""
+BARE = "services:\n  worker:\n    image: n8nio/n8n:1.123.5\n    command: worker"
+HELM = "---\n# Source: n8n/templates/deployment-worker.yaml\n" + KUBERNETES
+PROBE = KUBERNETES[KUBERNETES.index("          readinessProbe") : KUBERNETES.index("---")]
+CASES = {
+    "kubernetes": {"k8s.yaml": KUBERNETES},
+    "kubernetes, variables last": {"k8s.yaml": KUBERNETES.replace(PROBE, "")},
+    "compose": {"compose.yaml": COMPOSE, ".env": "N8N_GRACEFUL_SHUTDOWN_TIMEOUT=30\n"},
+    "list": {"compose.yaml": LISTED},
+    "env": {"worker.env": ENV},
+    "bare, without a last line break": {"compose.yaml": BARE},
+    "helm": {"rendered.yaml": HELM},
+    "windows": {"k8s.yaml": KUBERNETES.replace("\n", "\r\n")},
+}
+EACH = pytest.mark.parametrize("files", CASES.values(), ids=CASES.keys())
+BY_HAND = {"no-health-check", "fails-at-once"}  # what no patch of ours can know
+
+
+@EACH
+def test_what_was_patched_is_found_no_more(files: dict[str, str]) -> None:
+    first = judged(files)
+    assert kinds(first) - BY_HAND, "there is something to find"
+    second = judged(patched(first, files))
+    assert kinds(second) <= BY_HAND
+    assert not second.patches
+
+
+@EACH
+def test_patch_itself_comes_to_the_same(files: dict[str, str], tmp_path: Path) -> None:
+    found = judged(files)
+    assert not any(patch.withheld for patch in found.patches)
+    assert patched_by_patch(found, files, tmp_path) == patched(found, files)
+
+
+@EACH
+def test_a_patch_touches_nothing_else(files: dict[str, str]) -> None:
+    for made in judged(files).patches:
+        kept = [line[1:] for line in made.diff.splitlines() if line.startswith("-") and not line.startswith("---")]
+        after = made.after.split("\n")
+        lost = [line for line in made.before.split("\n") if line not in after and line.rstrip("\r") not in kept]
+        assert [line for line in lost if line.strip()] == []
+
+
+def test_the_kubernetes_patch_is_the_published_remedy() -> None:
+    files = {"k8s.yaml": KUBERNETES}
+    after = judged(patched(judged(files), files)).outlooks[0].setup.timing
+    assert (after.lock, after.renew, after.stalled_interval) == (30, 5, 15)
+    assert (after.shutdown, after.pre_stop, after.grace) == (45, 5, 65)
+
+
+def test_comments_and_quotes_stay() -> None:
+    after = patched(judged({"worker.env": ENV}), {"worker.env": ENV})["worker.env"]
+    assert 'export QUEUE_WORKER_LOCK_DURATION="30000"   # a minute' in after
+    assert after.startswith("# of the workers\n")
+
+
+@EACH
+def test_no_secret_is_shown(files: dict[str, str]) -> None:
+    found = judged(files)
+    assert "hunter" not in repr([(finding.says, finding.remedy, finding.arithmetic) for finding in found.findings])
+    assert not [made for made in found.patches if "hunter" in made.diff]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "QUEUE_WORKER_TIMEOUT=60 # and the password is hunter2",
+        "QUEUE_WORKER_TIMEOUT=60 # and the password is hunter",
+        'environment: {QUEUE_WORKER_TIMEOUT: "60", DB_PASSWORD: hunter2}',
+        "QUEUE_WORKER_TIMEOUT=60 DB=hunter2",
+        "QUEUE_WORKER_TIMEOUT=hunter2",
+    ],
+)
+def test_a_line_that_may_hold_a_secret_is_withheld(line: str) -> None:
+    made = patch("f", f"{line}\n", [Edit("f", 1, 0, 2, 0, "")])
+    assert made
+    assert made.diff == ""
+    assert made.withheld == 1
+    assert made.after == ""
+
+
+def test_a_secret_beside_a_change_is_no_context() -> None:
+    pairs = (("API_TOKEN", 4711), ("QUEUE_WORKER_TIMEOUT", 60), ("PIN", 4712))
+    text = "".join(f"- name: {name}\n  value: '{value}'\n" for name, value in pairs)
+    made = patch("f", text, [Edit("f", 4, 10, 4, 12, "45")])
+    assert made
+    assert "4711" not in made.diff
+    assert "4712" not in made.diff
+    assert "-  value: '60'\n+  value: '45'\n" in made.diff
+
+
+def test_what_was_shared_by_an_anchor_is_changed_once() -> None:
+    text = """x-env: &env
+  QUEUE_WORKER_LOCK_DURATION: 60000
+services:
+  a-worker: {image: "n8nio/n8n:1.123.5", command: worker, environment: *env}
+  b-worker: {image: "n8nio/n8n:1.123.5", command: worker, environment: *env}
+"""
+    found = judged({"c.yaml": text})
+    (made,) = found.patches
+    assert made.diff.count("+  QUEUE_WORKER_LOCK_DURATION") == 1
+    assert "+  QUEUE_WORKER_STALLED_INTERVAL" in made.diff
+
+
+def test_a_reference_is_changed_where_its_value_stands() -> None:
+    files = {
+        "compose.yaml": BARE + '\n    environment:\n      QUEUE_WORKER_LOCK_DURATION: "${LOCK:-60000}"\n'
+        "      QUEUE_WORKER_STALLED_INTERVAL: ${SWEEP}\n",
+        ".env": "SWEEP=30000\n",
+    }
+    after = patched(judged(files), files)
+    assert "${LOCK:-30000}" in after["compose.yaml"]
+    assert "${SWEEP}" in after["compose.yaml"]
+    assert after[".env"] == "SWEEP=15000\n"
+
+
+def test_a_manifest_in_brackets_gets_its_values_changed() -> None:
+    text = re.sub(r"\s+", " ", _JSON)
+    found = judged({"k8s.json": text})
+    assert finding(found, "sigkill-race")
+    after = judged({"k8s.json": found.patches[0].after}).outlooks[0].setup.timing
+    assert (after.lock, after.grace) == (30, 60 + 5)
+
+
+_JSON = """{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": {"template": {"spec":
+{"terminationGracePeriodSeconds": 30, "containers": [{"name": "w", "image": "n8nio/n8n:1.123.5", "args": ["worker"],
+"env": [{"name": "QUEUE_WORKER_LOCK_DURATION", "value": "60000"}]}]}}}}"""
+
+
+def test_lines_that_patch_does_not_know_get_none() -> None:
+    assert patch("f", "a\u2028b\n", [Edit("f", 1, 0, 1, 1, "c")]) is None
+
+
+def test_of_overlapping_edits_the_first_counts() -> None:
+    made = patch("f", "A=1\n", [Edit("f", 1, 2, 1, 3, "2"), Edit("f", 1, 0, 2, 0, "")])
+    assert made
+    assert made.after == "A=2\n"

@@ -1,0 +1,217 @@
+"""/tuning/drill: what was measured beside what was predicted, what is missing, and the order that an admin gives."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client
+
+from dashboard.access import Role
+from dashboard.views import drill
+from recovery.actions import drills as orders
+from recovery.connections import registry
+from recovery.domain.chain import canonical
+from recovery.domain.drills.plan import Library, Means, Plan
+from recovery.domain.drills.rounds import End, Round, Stage, measured
+from recovery.models import AuditEntry, DrillRun
+from recovery.reads import drills
+from recovery.reads.drills import Offer
+from tests.people import browser, person, text
+from tests.watching import now_ms
+from tests.web.conftest import Desk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NASTY = '"><img src=x onerror=alert(1)>'
+FIELDS = {
+    "library": "bull",
+    "lock": "60s",
+    "renew": "10s",
+    "stalled_interval": "30s",
+    "max_stalled": "0",
+    "workers": "2",
+    "concurrency": "10",
+    "rounds": "3",
+    "means": "TERM",
+    "shutdown": "30s",
+    "grace": "30s",
+    "job": "2min",
+    "reason": "before the night shift",
+}
+MOMENTS = {
+    Stage.ENDED: 0.01,
+    Stage.GONE: None,
+    Stage.UNLOCKED: 25.0,
+    Stage.MARKED: 12.0,
+    Stage.BACK: 61.0,
+    Stage.AGAIN: 61.004,
+}
+
+
+@pytest.fixture
+def admin(desk: Desk) -> Iterator[Client]:
+    desk.look()
+    offer(*(Offer(library, "5.1.0", "") for library in Library))
+    yield browser(person(Role.ADMIN))
+    drill._shown.forget()
+
+
+def offer(*offers: Offer) -> None:
+    drills.write(registry.registry().state(), offers)
+    drill._shown.forget()
+
+
+def run(status: str = "ended", **facts: object) -> DrillRun:
+    rounds = [Round(1, End.AGAIN, 9000, measured(MOMENTS, 0.0, Stage.AGAIN), 61_004, True)]
+    told = {
+        "status": status,
+        "plan": canonical(Plan().as_json()),
+        "actor": canonical({"kind": "person", "name": "anna"}),
+        "reason": "a quiet evening",
+        "wanted_at": now_ms(),
+        "rounds": json.dumps([one.as_json() for one in rounds]),
+        "version": "5.81.5",
+    }
+    drill._shown.forget()
+    return DrillRun.objects.create(**(told | facts))
+
+
+def plain(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_a_drill_stands_beside_its_prediction(admin: Client) -> None:
+    one = run()
+    said = plain(text(admin, "/tuning/drill"))
+    for words in ("BullMQ 5.81.5", "by anna", "lock 30s, renew 15s", "1 min 1 s", "1 of 1 rounds", "at worst 2 min"):
+        assert words in said
+    page = text(admin, f"/tuning/drill/{one.pk}")
+    said = plain(page)
+    for words in ("a quiet evening", "Beside the prediction", "9 s of its job were over", "manage.py drill"):
+        assert words in said
+    assert 'data-part="check"' in page
+    assert "hx-get" not in page.split('id="drill-run"')[1].split(">")[0]
+
+
+def test_a_stage_that_was_not_seen_is_not_zero(admin: Client) -> None:
+    page = text(admin, f"/tuning/drill/{run().pk}")
+    cell = page.split('data-label="connection gone"')[1].split("</td>")[0]
+    assert "0 ms" not in cell
+    assert "–" in cell
+    assert "25 s" in page.split('data-label="lock ended"')[1].split("</td>")[0]
+
+
+def test_one_that_recovered_nothing_says_so(admin: Client) -> None:
+    left = Round(1, End.LEFT, 9000, measured({}, 0.0, Stage.AGAIN), None, says="Nobody had taken it over after 9 s.")
+    one = run(rounds=json.dumps([left.as_json()]), plan=canonical(Plan(workers=1).as_json()))
+    said = plain(text(admin, f"/tuning/drill/{one.pk}"))
+    for words in ("1: not recovered", "Nobody had taken it over after 9 s.", "nobody is left to take over", "0 of 1"):
+        assert words in said
+    assert "never" in plain(text(admin, "/tuning/drill/now"))
+
+
+def test_the_one_under_way_is_live_with_its_stages(admin: Client) -> None:
+    steps = json.dumps([[2, "picked up", 0], [2, "signal", 12_000], [2, "lock ended", 24_100]])
+    one = run("running", under_way=steps, plan=canonical(Plan(rounds=5).as_json()))
+    for page in (text(admin, "/tuning/drill"), text(admin, f"/tuning/drill/{one.pk}/now")):
+        said = plain(page)
+        assert "round 2 of 5" in said
+        assert "lock ended 24 s" in said
+        assert "unstall:refresh" in page
+
+
+def test_what_is_missing_is_said_with_how_to_have_it(admin: Client) -> None:
+    offer(Offer(Library.BULLMQ, "", "No package bullmq was found."), Offer(Library.PYTHON, "3.4.4", ""))
+    said = plain(text(admin, "/tuning/drill"))
+    assert "No package bullmq was found." in said
+    assert "3.4.4" in said
+    registry.registry().state().flushall()
+    drill._shown.forget()
+    assert "Nobody says which libraries there are" in text(admin, "/tuning/drill")
+
+
+# -- ordering
+
+
+def test_an_admin_orders_what_is_written(admin: Client) -> None:
+    assert 'name="lock" value="30s"' in text(admin, "/tuning/drill/order")
+    answer = admin.post("/tuning/drill/order", FIELDS)
+    one = DrillRun.objects.get()
+    assert answer.headers["Location"] == f"/tuning/drill/{one.pk}"
+    plan = Plan(Library.BULL, 60_000, 10_000, 30_000, 0, 10, 2, 3, Means.TERM)
+    assert drills.run(one.pk).plan == plan
+    note = AuditEntry.objects.get(act=orders.NOTE)
+    assert (note.reason, note.actor, json.loads(note.body)["plan"]) == (
+        FIELDS["reason"],
+        "some-admin",
+        plan.as_json(),
+    )
+    assert "SIGKILL meets it while it ends" in plain(text(admin, f"/tuning/drill/{one.pk}"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("lock", "soon", "Write a time as"),
+        ("lock", "0s", "Write 0.1 s to 3600 s."),
+        ("workers", "99", "less than or equal to 16"),
+        ("library", "celery", "Select a valid choice"),
+        ("rounds", "50", "more than four hours"),
+        ("reason", " ", "Say why"),
+        ("job", NASTY[:20], "Write a time as"),
+    ],
+    ids=["time", "least", "most", "library", "hours", "reason", "hostile"],
+)
+def test_what_cannot_be_ordered_is_said_beside_what_was_written(
+    admin: Client, field: str, value: str, words: str
+) -> None:
+    more = {"stalled_interval": "10min"} if words == "more than four hours" else {}
+    page = text_of_post(admin, FIELDS | more | {field: value})
+    assert words in page
+    assert "<img" not in page
+    assert DrillRun.objects.count() == 0
+
+
+def text_of_post(client: Client, fields: dict[str, str]) -> str:
+    answer = client.post("/tuning/drill/order", fields)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_a_second_one_has_to_wait(admin: Client) -> None:
+    admin.post("/tuning/drill/order", FIELDS)
+    assert "Another fire drill is under way" in text_of_post(admin, FIELDS)
+    assert DrillRun.objects.count() == 1
+
+
+def test_stopping_is_asked_once(admin: Client) -> None:
+    one = run("running")
+    assert admin.post(f"/tuning/drill/{one.pk}/stop").headers["Location"] == f"/tuning/drill/{one.pk}"
+    assert DrillRun.objects.get().wants_stop
+    assert "Stopping" in text(admin, f"/tuning/drill/{one.pk}")
+    assert admin.post("/tuning/drill/999/stop").status_code == 404
+    assert text(admin, "/tuning/drill/999", 404)
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_others_look_and_order_nothing(admin: Client, role: Role) -> None:
+    one, other = run("running"), browser(person(role))
+    assert "Order a drill" not in text(other, "/tuning/drill")
+    assert ">Stop<" not in text(other, f"/tuning/drill/{one.pk}")
+    for address in ("/tuning/drill/order", f"/tuning/drill/{one.pk}/stop"):
+        assert other.post(address, FIELDS).status_code == 403
+    assert (DrillRun.objects.count(), DrillRun.objects.get().wants_stop) == (1, False)
+
+
+def test_hostile_words_stay_words(admin: Client) -> None:
+    odd = Round(1, End.FAILED, 1, measured(MOMENTS, 0.0, Stage.FAILED), None, says=NASTY)
+    steps = json.dumps([[1, NASTY, 5]])
+    nasty = {"reason": NASTY, "version": NASTY[:40], "trouble": NASTY, "under_way": steps}
+    rounds = json.dumps([odd.as_json()])
+    one = run("failed", **nasty, rounds=rounds, actor=canonical({"kind": "person", "name": NASTY}))
+    two = run("running", **nasty, rounds=rounds)
+    offer(Offer(Library.BULL, "", NASTY))
+    for address in ("/tuning/drill", f"/tuning/drill/{one.pk}", f"/tuning/drill/{two.pk}", "/tuning/drill/order"):
+        assert "<img" not in text(admin, address)
