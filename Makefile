@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-long test-loki lint format locks clean screenshots
+.PHONY: help setup setup-test run test test-long test-loki test-n8n lint format locks clean screenshots
 
 # An environment of the caller's must not lead the project's Python astray.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV DJANGO_SETTINGS_MODULE
@@ -22,7 +22,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 
 help: ## what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
 
 setup: $(VENV)/.stamp-run .static/.stamp ## everything `make run` needs
 
@@ -44,13 +44,16 @@ format: setup-test ## put the code into its format
 	@$(BIN)/ruff format --quiet .
 
 test: lint ## the whole gate; pytest's summary is the last thing printed
-	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m "not long and not loki" $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m "not long and not loki and not n8n" $(PYTEST_ARGS)
 
 test-long: setup-test ## soak and generated states by the thousand
 	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m long --timeout 3600 $(PYTEST_ARGS)
 
 test-loki: setup-test ## the contract of logs with a real Loki, which Go builds once
 	@program=$$(sh deploy/setup/loki.sh) && LOKI="$$program" $(PYTHON) -m pytest -q -m loki tests/contract/test_log_source_loki_real.py $(PYTEST_ARGS)
+
+test-n8n: setup-test ## the repairs of n8n with a real one, which is installed once
+	@folder=$$(sh deploy/setup/n8n.sh) && N8N="$$folder" $(PYTHON) -m pytest -q -m n8n tests/contract/test_n8n_real.py $(PYTEST_ARGS)
 
 screenshots: setup-test ## take the README's pictures anew from the demo
 	@$(PYTHON) docs/img/take.py

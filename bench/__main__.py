@@ -16,6 +16,7 @@ from bench import (
     measure,
     metrics,
     monitor,
+    n8n_truth,
     once,
     overview,
     passes,
@@ -51,6 +52,7 @@ def main() -> int:
         "log_streams": lambda: log_streams.run(quick=asked.quick),
         "log_way": lambda: log_way.run(quick=asked.quick),
         "logs-search": lambda: logs_search.run(quick=asked.quick),
+        "n8n_truth": lambda: n8n_truth.run(quick=asked.quick),
         "streams": lambda: streams.run(quick=asked.quick, minutes=asked.minutes),
     }
     unknown = set(asked.names) - set(benches)

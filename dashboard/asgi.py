@@ -115,7 +115,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await _gate.stop()
     await _once.stop()
     await mirrored.stop()
-    registry.reset()
+    await asyncio.to_thread(registry.reset)  # Django closes no connection to a database in an event loop
     await send({"type": "lifespan.shutdown.complete"})
 
 

@@ -14,12 +14,11 @@ from dashboard.inbox import Filter
 from dashboard.rows import ID_LIMIT
 from dashboard.wishes import MATCHING, address
 from recovery import config
-from recovery.actions import catalog
-from recovery.backends import operator
+from recovery.actions import catalog, operators
 from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour
 from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
+from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck, Verdict
 from recovery.reads.lists import Queue, count_of
 
@@ -94,7 +93,7 @@ def of_job(row: JobRow, verdict: Verdict | None, flavour: Flavour, *, back: str,
     offered = catalog.offered(row, verdict, flavour)
     suggested = verdict.suggests if verdict else None
     shown = _shown(offered, suggested, spread)
-    buttons = [_job_button(act, row, back, suggested) for act in offered]
+    buttons = [job_button(act, row.ref, back, is_suggested=act is suggested) for act in offered]
     first = tuple(button for act, button in zip(offered, buttons, strict=True) if act in shown)
     more = tuple(button for act, button in zip(offered, buttons, strict=True) if act not in shown)
     return Acts(f"job {row.ref.label}", first, more)
@@ -109,11 +108,11 @@ def on_queue(queue: Queue, *, back: str) -> Acts:
     """For the head of the queue's page."""
     can = catalog.on_queue(queue.flavour)
     first = [act for act in _switch(queue) if act in can]
-    buttons = [_queue_button(act, queue.ref, back) for act in first]
+    buttons = [queue_button(act, queue.ref, back) for act in first]
     failed = count_of(queue.sample, State.FAILED) if queue.sample else None
     if failed and Act.RETRY in _doable(queue.flavour):
         buttons.append(_every_button(Act.RETRY, queue.ref, State.FAILED, back, "Retry all failed"))
-    rest = [_queue_button(act, queue.ref, back) for act in can if act not in (Act.PAUSE, Act.RESUME)]
+    rest = [queue_button(act, queue.ref, back) for act in can if act not in (Act.PAUSE, Act.RESUME)]
     return Acts(f"queue {queue.ref.label}", tuple(buttons), tuple(rest))
 
 
@@ -172,9 +171,7 @@ def of_rows(state: State, flavour: Flavour) -> tuple[tuple[str, str], ...]:
 
 
 def _doable(flavour: Flavour) -> frozenset[Act]:
-    if flavour.read_only:
-        return frozenset()
-    return frozenset(Act) - frozenset(operator(flavour).refusals(flavour))
+    return frozenset(Act) - frozenset(operators.refusals(flavour))
 
 
 def _switch(queue: Queue) -> tuple[Act, ...]:
@@ -191,15 +188,14 @@ def _shown(offered: Sequence[Act], suggested: Act | None, spread: int) -> frozen
     return frozenset(ranked[:spread])
 
 
-def _job_button(act: Act, row: JobRow, back: str, suggested: Act | None) -> Button:
+def job_button(act: Act, job: JobRef, back: str, *, is_suggested: bool = False) -> Button:
     entry = catalog.ENTRIES[act]
-    url = address(act, [row.ref], back=back)
-    kind = "primary" if act is suggested else "danger" if entry.tone == "danger" else ""
-    name = f"{row.ref.queue}#{row.ref.id}"
-    return Button(_id(act, name), entry.label, url, kind, f"{entry.label} job {row.ref.label}")
+    url = address(act, [job], back=back)
+    kind = "primary" if is_suggested else "danger" if entry.tone == "danger" else ""
+    return Button(_id(act, f"{job.queue}#{job.id}"), entry.label, url, kind, f"{entry.label} job {job.label}")
 
 
-def _queue_button(act: Act, ref: QueueRef, back: str) -> Button:
+def queue_button(act: Act, ref: QueueRef, back: str) -> Button:
     entry = catalog.ENTRIES[act]
     kind = "danger" if entry.tone == "danger" else ""
     label = f"{entry.label}…" if entry.in_steps else entry.label

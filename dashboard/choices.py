@@ -90,6 +90,13 @@ _CHOICES: Mapping[Act, tuple[Choice, ...]] = {
         _RESET_STALLS,
     ),
     Act.REMOVE: (Choice("children", "With its own children", "As the library does; off: the children stay."),),
+    Act.RELAUNCH: (
+        Choice(
+            "latest",
+            "With the workflow as it is saved now",
+            "Off: as it was when this execution ran. n8n refuses it when a node is gone that has to run.",
+        ),
+    ),
     Act.DRAIN: (Choice("delayed", "Delayed jobs too"),),
     Act.CLEAN: (
         Choice("state", "Which jobs", kind="pick", values=_CLEANED),

@@ -17,7 +17,7 @@ from recovery.domain.acting import Order, Seen
 from recovery.domain.inbox import Inbox
 from recovery.domain.jobs import State
 from recovery.domain.refs import JobRef, QueueRef
-from recovery.domain.verdicts import Stuck
+from recovery.domain.verdicts import Kind, Stuck
 from recovery.errors import Forbidden, Missing, StoreError, Unsupported
 from recovery.reads import lists, stuck
 
@@ -51,7 +51,8 @@ def look(wanted: Order, chosen: Filter, among: Collection[str] | None) -> Look:
     inbox = stuck.newest()
     found: dict[QueueRef, list[Stuck]] = {}
     for line in inbox.rows if inbox else ():
-        if chosen.holds(line) and (among is None or confirmation.name(line.job) in among):
+        is_meant = line.verdict.kind is not Kind.N8N and chosen.holds(line)
+        if is_meant and (among is None or confirmation.name(line.job) in among):
             found.setdefault(line.job.queue, []).append(line)
     return Look(tuple(_part(wanted, ref, lines) for ref, lines in found.items()), _note(inbox, chosen))
 

@@ -92,7 +92,7 @@ def told(act: Act, results: Sequence[tuple[Order, JobResult]], *, is_on_queue: b
     if is_on_queue:
         words = _on_queue(entry.done, [result for _, result in results], where)
     else:
-        words = f"{_jobs(len(done))} {entry.done}{where}."
+        words = f"{entry.counted(len(done))} {entry.done}{where}.{_told_of_one(results)}"
     return Told(
         title=f"{entry.label}: {'done' if not skipped else 'not everything was done' if done else 'nothing was done'}",
         words=words,
@@ -102,6 +102,12 @@ def told(act: Act, results: Sequence[tuple[Order, JobResult]], *, is_on_queue: b
         entry=numbers[-1] if numbers else None,
         restore=restorable,
     )
+
+
+def _told_of_one(results: Sequence[tuple[Order, JobResult]]) -> str:
+    """What there is to know beside that it was done: of many nobody reads it."""
+    only = results[0][1] if len(results) == 1 else None
+    return f" {shown(only.why)}" if only and only.outcome is Outcome.DONE and only.why else ""
 
 
 def _on_queue(done: str, results: Sequence[JobResult], where: str) -> str:
@@ -117,7 +123,3 @@ def _ordered(proposal: Proposal, runs: tuple[BulkRun, ...]) -> Told:
     entry = proposal.entry
     words = "The scheduler does it now, chunk by chunk. You may leave this page; it goes on."
     return Told(title=f"{entry.label}: under way", words=words, tone="note", runs=runs)
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'s' * (count != 1)}"

@@ -98,6 +98,7 @@ def rights(queue: Queue, config: Config) -> tuple[Right, ...]:
             entry.tone,
         )
         for act, entry in ENTRIES.items()
+        if not entry.is_for_execution
     )
 
 

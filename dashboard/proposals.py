@@ -10,10 +10,9 @@ from dashboard import confirmation, matching
 from dashboard.live import mirror
 from dashboard.wishes import JOBS_LIMIT, Wish
 from recovery import config
-from recovery.actions import catalog, runner
+from recovery.actions import catalog, operators, runner
 from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.runner import Preview
-from recovery.backends import operator
 from recovery.backends.base import MOVE_CHUNK
 from recovery.domain.acting import Act, Actor, Options, Order, Seen
 from recovery.domain.jobs import State
@@ -149,7 +148,8 @@ class Proposal:
         if self.wish.every:
             return f"{self.entry.label} all {_plural(self.wish.every)} in"
         count = len(self.allowed) or sum(len(order.jobs) for order in self.orders) + len(self.missing)
-        return f"{self.entry.label} {_jobs(count)} in" + ("" if self.queue else f" {len(self.orders)} queues")
+        where = "" if self.queue else f" {len(self.orders)} queues"
+        return f"{self.entry.label} {self.entry.counted(count)} in{where}"
 
     @property
     def queue(self) -> QueueRef | None:
@@ -162,7 +162,7 @@ class Proposal:
         if self.is_on_queue:
             return self.entry.label
         size = self.size
-        return f"{self.entry.label} {'all of them' if size is None else _jobs(size)}"
+        return f"{self.entry.label} {'all of them' if size is None else self.entry.counted(size)}"
 
     @property
     def change(self) -> str:
@@ -172,7 +172,7 @@ class Proposal:
             return self.effect
         if self.size == 0:
             return "Nothing."
-        return f"{'All of them' if self.size is None else _jobs(self.size)}. {self.effect}"
+        return f"{'All of them' if self.size is None else self.entry.counted(self.size)}. {self.effect}"
 
     @property
     def named(self) -> tuple[dict[str, str], ...]:
@@ -259,9 +259,7 @@ def _on_all(wish: Wish, order: Order, now: int) -> Proposal:
     if not order.actor.may_bulk:
         raise Forbidden("All jobs of a list at once take the right to act in bulk.")
     queue = lists.locate(order.queue, mirror.newest())
-    if queue.flavour.read_only:
-        raise Unsupported(queue.flavour.read_only)
-    if reason := operator(queue.flavour).refusals(queue.flavour).get(wish.act):
+    if reason := operators.refusals(queue.flavour).get(wish.act):
         raise Unsupported(reason)
     # How many of the active jobs are orphans is known only when each was judged.
     count = lists.count_of(queue.sample, wish.every) if queue.sample and isinstance(wish.every, State) else None
@@ -292,7 +290,7 @@ def _seen(wish: Wish) -> tuple[dict[QueueRef, list[Seen]], tuple[JobRef, ...]]:
     for ref, ids in wish.queues.items():
         queue = lists.locate(ref, mirror.newest())
         place = wish.place or _PLACES.get(wish.act, State.WAITING)
-        rows = queue.reader.rows(queue.wire, ref, [(id, place) for id in ids])
+        rows = queue.rows([(id, place) for id in ids])
         missing += [ref.job(id) for id, row in zip(ids, rows, strict=True) if row is None]
         if seen := [Seen.of(row) for row in rows if row is not None]:
             found[ref] = seen
@@ -301,7 +299,7 @@ def _seen(wish: Wish) -> tuple[dict[QueueRef, list[Seen]], tuple[JobRef, ...]]:
 
 def _chunk(order: Order) -> int:
     queue = lists.locate(order.queue, mirror.newest())
-    return operator(queue.flavour).chunk(order.act)
+    return operators.operator(queue.flavour).chunk(order.act)
 
 
 def _cleaned(act: Act, options: Options) -> Options:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from dashboard.addresses import written_job
 from dashboard.rows import Cells, LockBar, brief
@@ -23,6 +24,7 @@ _TONES = {
     Kind.UNKNOWN: "unreadable",
     Kind.STRAY: "warn",
     Kind.MALFORMED: "warn",
+    Kind.N8N: "warn",
     Kind.HELD: "",
 }
 
@@ -46,17 +48,24 @@ def line(stuck: Stuck) -> Cells:
     queue = stuck.job.queue
     return {
         **cells(stuck.verdict),
-        "anchor": f"stuck-{brief(stuck.job.slug)}-{queue.slug}",
-        "pick": written_job(stuck.job),
-        "id": brief(stuck.job.label),
+        "anchor": f"stuck-{brief(stuck.job.slug)}-{queue.slug}" if stuck.has_job else f"execution-{stuck.execution}",
+        "pick": written_job(stuck.job) if stuck.has_job and stuck.verdict.kind is not Kind.N8N else "",
+        "id": brief(stuck.job.label) if stuck.has_job else f"execution {stuck.execution}",
         "name": shown(stuck.name),
-        "url": reverse("job", args=[queue.deployment, queue.base, stuck.job.id]),
+        "url": _url(stuck),
         "queue": queue.label,
         "queue_url": f"{reverse('queue', args=[queue.deployment, queue.base])}?tab=active",
         "since": stuck.since or None,
         "holder": shown(stuck.holder),
         "server": shown(stuck.server),
     }
+
+
+def _url(stuck: Stuck) -> str:
+    """An execution without a job has its line in n8n's truth table."""
+    if not stuck.has_job:
+        return f"{reverse('n8n')}?{urlencode({'execution': stuck.execution})}"
+    return reverse("job", args=[stuck.job.queue.deployment, stuck.job.queue.base, stuck.job.id])
 
 
 def lock(bar: LockBar, verdict: Verdict | None) -> LockBar:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from tests.driver import Driver
 
 GENERATIONS = ("bull3", "bull4", "bullmq3", "bullmq4", "bullmq5", "bullmq6")
+OF_N8N = "bull416"  # the one that n8n runs on, since 1.92: no generation of its own
 PREFIX = "bull"  # the default of both libraries
 
 
@@ -34,7 +35,7 @@ class Fleet(Mapping[str, "Library"]):
         self._libraries: dict[str, Library] = {}
 
     def __getitem__(self, name: str) -> Library:
-        if name not in GENERATIONS:
+        if name not in (*GENERATIONS, OF_N8N):
             raise KeyError(name)
         if name not in self._libraries:
             self._libraries[name] = Library(name)

@@ -14,9 +14,8 @@ from dashboard.api.jobs import Seen
 from dashboard.api.names import NAME_LIMIT, QueueName, queue_ref
 from dashboard.live import mirror
 from dashboard.scopes import Scope
-from recovery.actions import runner
+from recovery.actions import operators, runner
 from recovery.actions.catalog import ENTRIES, Entry
-from recovery.backends import operator
 from recovery.domain import acting
 from recovery.domain.acting import Act, JobResult, Judgement, Order, Outcome
 from recovery.domain.jobs import State
@@ -48,6 +47,7 @@ class Options(Schema):
     )
     limit: int = Field(default=0, ge=0, le=10_000_000, description="clean: at most so many; 0 is all.")
     delayed: bool = Field(default=False, description="drain: delayed jobs too.")
+    latest: bool = Field(default=False, description="relaunch: with the workflow as it is saved now.")
     message: str = Field(default="", max_length=MESSAGE_LIMIT, description="fail: written into the job.")
 
     def chosen(self) -> acting.Options:
@@ -229,6 +229,4 @@ def _name(job: str) -> dict[str, Any]:
 
 def _refusals(ref: QueueRef) -> dict[Act, str]:
     flavour = lists.locate(ref, mirror.newest()).flavour
-    if flavour.read_only:
-        return dict.fromkeys(Act, shown(flavour.read_only))
-    return {act: shown(why) for act, why in operator(flavour).refusals(flavour).items()}
+    return {act: shown(why) for act, why in operators.refusals(flavour).items()}

@@ -32,6 +32,9 @@ class Orphan(JobName):
     server: str | None = Field(description="From where its holder is or was connected.")
     verdict: VerdictOn
     incident: int | None
+    execution: str | None = Field(
+        description="n8n's execution that contradicts the job; with none for it, the job's id is ~, that of no name."
+    )
     seen: Seen | None = Field(description="As it was at that look.")
 
     @classmethod
@@ -44,6 +47,7 @@ class Orphan(JobName):
             server=shown(line.server) or None,
             verdict=VerdictOn.of(line.verdict),
             incident=line.incident,
+            execution=line.execution or None,
             seen=Seen.of(line.row) if line.row else None,
         )
 

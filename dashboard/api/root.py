@@ -14,6 +14,7 @@ from dashboard.api import (
     bulk,
     faults,
     jobs,
+    n8n,
     orphans,
     policies,
     queues,
@@ -33,7 +34,7 @@ api = NinjaAPI(
     openapi_url=None,
     urls_namespace="api",
 )
-for room in (queues, jobs, orphans, actions, bulk, policies, scanners, sweeps, servers, alerts, audit):
+for room in (queues, jobs, orphans, n8n, actions, bulk, policies, scanners, sweeps, servers, alerts, audit):
     api.add_router("", room.router)
 
 

@@ -145,7 +145,7 @@ def _present(detail: Detail) -> dict[str, JobRow | None]:
         return {}
     try:
         queue = lists.locate(detail.entry.queue, mirror.newest())
-        rows = queue.reader.rows(queue.wire, queue.ref, [(id, State.ACTIVE) for id in ids])
+        rows = queue.rows([(id, State.ACTIVE) for id in ids])
     except (StoreError, UnstallError):
         return {}
     return dict(zip(ids, rows, strict=True))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from dashboard import buttons, job_log, past, rows, server_logs, verdicts
+from dashboard import buttons, job_log, n8n_buttons, n8n_cells, past, rows, server_logs, verdicts
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.tree import Tree, tree
@@ -24,6 +24,7 @@ from recovery.domain.verdicts import Verdict
 from recovery.errors import WrongType
 from recovery.reads import audit, incidents, jobs, lists, stuck
 from recovery.reads.lists import Queue
+from recovery.reads.n8n import single as n8n
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ _PAYLOADS: dict[str, Callable[[Job], Text]] = {
 
 
 def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
+    if elsewhere := n8n_buttons.place(QueueRef(deployment, base), id):
+        return redirect(elsewhere)
     return render(request, "job/page.html", _context(request, deployment, base, id))
 
 
@@ -117,11 +120,18 @@ def _context(request: HttpRequest, deployment: str, base: str, id: str) -> dict[
     see = Discretion.of(request)
     return {
         **_life(request, queue, job),
+        **_of_n8n(request, job),
         "tabs": tabs,
         "tab": chosen,
         "is_redacted": not see.sees_all,
         **_contents(request, queue, job, chosen, see),
     }
+
+
+def _of_n8n(request: HttpRequest, job: Job) -> dict[str, Any]:
+    found = n8n.of_job(job.row.ref, job.data.value)
+    acts = n8n_buttons.of_single(found, request.user, back=request.get_full_path())
+    return {"of_n8n": n8n_cells.of_job(found), "execution_acts": acts}
 
 
 def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:

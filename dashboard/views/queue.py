@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from dashboard import addresses, buttons, policy, policy_table, rows, verdicts
+from dashboard import addresses, buttons, n8n_buttons, policy, policy_table, rows, verdicts
 from dashboard.access import may_see_payloads, role_of
 from dashboard.charts import throughput
 from dashboard.discretion import Discretion
@@ -56,6 +56,8 @@ class Tab:
 
 
 def page(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
+    if elsewhere := n8n_buttons.place(QueueRef(deployment, base)):
+        return redirect(elsewhere)
     return render(request, "queue/page.html", _context(request, deployment, base))
 
 

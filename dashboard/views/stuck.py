@@ -18,6 +18,7 @@ from dashboard.buttons import Acts, Button, May
 from dashboard.inbox import Filter
 from dashboard.live import mirror
 from dashboard.rows import Cells
+from dashboard.views import n8n
 from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour
 from recovery.domain.inbox import Inbox, Tally
@@ -37,7 +38,7 @@ _times = Shared(life=TIMES_LIFE, kept=1)
 
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    return render(request, "stuck/page.html", _context(request))
+    return render(request, "stuck/page.html", _context(request) | {"has_n8n": n8n.is_here()})
 
 
 @require_safe
@@ -60,6 +61,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     may = buttons.may(request.user)
     return {
         "inbox": found,
+        "active": found.stuck - found.counts.get(Kind.N8N, 0) if found else 0,
         "is_old": found is not None and now - found.checked_at > OLD_MS,
         "lines": _cells(lines[start : start + SIZE], may, back),
         "matching": len(lines),
@@ -78,7 +80,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "may": may,
         "picks": buttons.on_selection(_PICKS),
         "all_acts": _all_acts(found, chosen, back) if may.bulk and found else [],
-        "matching_acts": _matching_acts(lines, chosen, back) if may.bulk else (),
+        "matching_acts": _matching_acts(_jobs(lines), chosen, back) if may.bulk else (),
         "before": _at(chosen, max(0, start - SIZE)) if start else "",
         "after": _at(chosen, start + SIZE) if start + SIZE < len(lines) else "",
     }
@@ -102,6 +104,11 @@ def _matching_acts(lines: Sequence[Stuck], chosen: Filter, back: str) -> tuple[B
     if len(lines) < 2 or (len(lines) <= SIZE and not chosen):
         return ()
     return buttons.on_matching(lines, _flavours(), chosen, back=back)
+
+
+def _jobs(lines: Sequence[Stuck]) -> list[Stuck]:
+    """What can be acted on as a job: n8n's mismatches are put right one by one."""
+    return [line for line in lines if line.verdict.kind is not Kind.N8N]
 
 
 def _acts(line: Stuck, flavours: dict[QueueRef, Flavour], may: May, back: str) -> Acts | None:

@@ -151,7 +151,7 @@ def _in_audit(tried: Sequence[BulkItem]) -> dict[int, JobResult]:
 def _moved(order: Order, tried: Sequence[BulkItem]) -> list[tuple[BulkItem, JobResult]]:
     """Those that are not as they were when they were tried; the audit is told what all of them came to."""
     queue, seen = sight.scene(order.queue, order.act).queue, [runs.seen_of(item) for item in tried]
-    rows = queue.reader.rows(queue.wire, queue.ref, [(one.id, one.state) for one in seen]) if seen else ()
+    rows = queue.rows([(one.id, one.state) for one in seen]) if seen else ()
     moved = [
         (item, JobResult(one.id, Outcome.UNKNOWN, _how(item, row), item.audit))
         for item, one, row in zip(tried, seen, rows, strict=True)

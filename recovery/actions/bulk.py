@@ -19,12 +19,13 @@ from recovery.actions import audit, runner, sight
 from recovery.actions.batch import Held, work
 from recovery.actions.catalog import ENTRIES
 from recovery.actions.claims import Claim, Lost
-from recovery.actions.gather import Selection
+from recovery.actions.gather import ONE_BY_ONE, Selection
 from recovery.actions.pace import LONGEST, Pace
 from recovery.actions.runs import FAILED, NOTE, OPEN, STOPPED, WAITING, put
 from recovery.connections.registry import Registry
 from recovery.domain.acting import Actor, Order
 from recovery.domain.chain import canonical
+from recovery.domain.counts import Library
 from recovery.domain.mandate import Mandate, always
 from recovery.errors import (
     BadOrder,
@@ -61,7 +62,9 @@ def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
         raise BadOrder(f"{entry.label} is done at once, not in bulk.")
     if entry.in_steps == (bool(wanted.jobs) or selection is not None):
         raise BadOrder("Name the jobs, or say which are meant." if not entry.in_steps else "It finds its jobs itself.")
-    sight.scene(wanted.queue, wanted.act)
+    scene = sight.scene(wanted.queue, wanted.act)
+    if selection is not None and scene.queue.flavour.library is Library.N8N:
+        raise Unsupported(ONE_BY_ONE)
     try:
         with transaction.atomic():
             run = _written(wanted, selection)

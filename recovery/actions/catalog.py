@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from recovery.backends import operator
+from recovery.actions.operators import refusals
 from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour
 from recovery.domain.jobs import JobRow, State
@@ -30,11 +30,17 @@ class Entry:
     effect: str  # one sentence
     states: frozenset[State] = frozenset()
     is_for_queue: bool = False
+    is_for_execution: bool = False  # of n8n: it may have no job at all
     needs_bulk: bool = False
     in_steps: bool = False  # takes jobs away step by step until none is left
     irreversible: bool = False
     restorable: bool = False  # for 24 hours
     tone: str = ""  # of the button: "", primary, danger
+
+    def counted(self, count: int) -> str:
+        """What it is done to: "3 jobs"."""
+        noun = "execution" if self.is_for_execution else "job"
+        return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 _ALL = (
@@ -139,6 +145,22 @@ _ALL = (
         restorable=True,
         tone="danger",
     ),
+    Entry(
+        Act.RELAUNCH,
+        "Relaunch",
+        "relaunched",
+        "n8n is asked to retry the execution: it makes a new one of what it has kept of this one.",
+        is_for_execution=True,
+        tone="primary",
+    ),
+    Entry(
+        Act.MARK,
+        "Mark crashed",
+        "marked as crashed",
+        "The execution's row is marked in n8n's database as n8n marks it when it finds no job: crashed, stopped now.",
+        is_for_execution=True,
+        tone="danger",
+    ),
 )
 ENTRIES: Mapping[Act, Entry] = {entry.act: entry for entry in _ALL}
 _OF_ROWS = {
@@ -157,7 +179,7 @@ def offered(row: JobRow, verdict: Verdict | None, flavour: Flavour) -> tuple[Act
     """The acts that fit this job as it is, the one that is suggested first. What needs force is not offered."""
     if flavour.read_only:
         return ()
-    refused = operator(flavour).refusals(flavour)
+    refused = refusals(flavour)
     fitting = [entry.act for entry in _ALL if entry.act not in refused and _fits(entry, row, verdict)]
     suggested = verdict.suggests if verdict else None
     return tuple(sorted(fitting, key=lambda act: act is not suggested))
@@ -167,12 +189,12 @@ def on_queue(flavour: Flavour) -> tuple[Act, ...]:
     """The acts on the queue itself that this flavour allows."""
     if flavour.read_only:
         return ()
-    refused = operator(flavour).refusals(flavour)
+    refused = refusals(flavour)
     return tuple(entry.act for entry in _ALL if entry.is_for_queue and entry.act not in refused)
 
 
 def _fits(entry: Entry, row: JobRow, verdict: Verdict | None) -> bool:
-    if entry.is_for_queue or entry.act is Act.RESTORE:
+    if entry.is_for_queue or entry.is_for_execution or entry.act is Act.RESTORE:
         return False
     if entry.states and (row.missing or row.state not in entry.states):
         return False

@@ -12,11 +12,14 @@ from dataclasses import asdict, dataclass
 from recovery.actions import sight
 from recovery.backends.base import LIST_LIMIT
 from recovery.domain.acting import Seen
+from recovery.domain.counts import Library
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.signatures import signature
 from recovery.domain.verdicts import Kind, Verdict
-from recovery.errors import BadOrder
+from recovery.errors import BadOrder, Unsupported
 from recovery.reads import stuck
+
+ONE_BY_ONE = "Executions of n8n are named one by one: there is no list of them here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,10 @@ class Part:
 
 
 def part(scene: sight.Scene, selection: Selection, cursor: str = "") -> Part:
-    """The next window. Raises StoreError."""
+    """The next window. Raises StoreError, Unsupported."""
     queue = scene.queue
+    if queue.flavour.library is Library.N8N:
+        raise Unsupported(ONE_BY_ONE)
     page = queue.reader.page(queue.wire, queue.ref, selection.state, cursor=cursor, size=LIST_LIMIT, oldest_first=True)
     verdicts = _verdicts(scene, selection, page.rows)
     return Part(tuple(Seen.of(row) for row in page.rows if _is_meant(selection, row, verdicts.get(row.id))), page.next)

@@ -147,7 +147,7 @@ def _after(order: Order, scene: Scene, done: Sequence[Done]) -> dict[str, JobRow
     queue = scene.queue
     with suppress(StoreError):
         wanted = [(one.id, one.state) for one in changed if one.state is not None]
-        return {row.id: row for row in queue.reader.rows(queue.wire, order.queue, wanted) if row is not None}
+        return {row.id: row for row in queue.rows(wanted) if row is not None}
     return {}
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from recovery.actions import n8n_rules
 from recovery.actions.catalog import ENTRIES
 from recovery.domain.acting import Act, Judgement, Options, Outcome, Seen
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.n8n import is_n8n
+from recovery.domain.n8n.standing import Standing
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.reads.surroundings import has_window
@@ -28,6 +30,11 @@ N8N_PAUSE = (
     "This is n8n's queue. While it is paused, n8n marks the executions that wait in it as crashed. "
     "Stop its workers instead."
 )
+N8N_ABORT = (
+    "n8n's worker aborts the run at once, as n8n itself aborts one: the execution becomes canceled, what it did stays "
+    "done, and its job goes when the step that was under way lets go."
+)
+UNHEARD = "Only a worker that listens for this stops; otherwise the job runs on."
 UNPROVEN = (
     "It has no lock, and that is not yet proof: this library takes a job first and locks it a moment later. "
     "Look again after the next stalled check."
@@ -51,6 +58,7 @@ class Case:
     row: JobRow | None
     verdict: Verdict | None = None
     seen: Seen | None = None
+    standing: Standing | None = None  # of its execution in n8n
 
 
 def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: Case) -> Judgement:
@@ -60,8 +68,12 @@ def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: C
     seen = case.seen or Seen.of(row)
     try:
         _same(act, seen, row)
-        risks = _rule(act, flavour)(_Look(queue, flavour, options, row, case.verdict))
-    except _Refused as refused:
+        if flavour.library is Library.N8N:
+            risks = n8n_rules.on_execution(act, case.standing or Standing(case.id), options)
+        else:
+            risks = _rule(act, flavour)(_Look(queue, flavour, options, row, case.verdict))
+            risks += n8n_rules.on_job(act, case.standing, options) if case.standing else []
+    except (_Refused, n8n_rules.Against) as refused:
         return Judgement(case.id, is_allowed=False, why=str(refused), seen=seen, name=row.name)
     return Judgement(case.id, is_allowed=True, risk=" ".join(risks), seen=seen, name=row.name)
 
@@ -221,7 +233,7 @@ def _remove(look: _Look) -> list[str]:
 def _cancel(look: _Look) -> list[str]:
     if look.row.lock is None:
         raise _Refused("Nobody holds it, so nobody can be asked to stop it: requeue it or fail it.")
-    return ["Only a worker that listens for this stops; otherwise the job runs on."]
+    return [N8N_ABORT if is_n8n(look.queue, look.flavour) else UNHEARD]
 
 
 _RULES: Mapping[Act, Callable[[_Look], list[str]]] = {

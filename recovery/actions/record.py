@@ -63,6 +63,8 @@ def _before(one: Judged) -> dict[str, Any]:
     told = {"job": one.judgement.id, "before": before}
     if one.judgement.seen:
         told["seen"] = of_seen(one.judgement.seen)
+    if one.standing:
+        told["n8n"] = one.standing.as_record()
     return told | ({"verdict": _verdict(one.verdict)} if one.verdict else {})
 
 

@@ -175,4 +175,4 @@ def _question(entry: Entry, order: Order, can: int, count: int | None) -> str:
         return f"{entry.label} {name}{about}?"
     if entry.is_for_queue:
         return f"{entry.label} {name}?"
-    return f"{entry.label} {can:,} job{'s' * (can != 1)} of {name}?"
+    return f"{entry.label} {entry.counted(can)} of {name}?"

@@ -6,21 +6,24 @@ Every act begins here, and a job is looked at again right before it: what was sh
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from recovery.actions.judge import Case, is_proven, judge
-from recovery.backends import operator
+from recovery.actions.operators import guarded, operator, refusals
 from recovery.backends.base import QueueOperator, Target
 from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Judgement, Options, Order, Seen
-from recovery.domain.counts import Snapshot
+from recovery.domain.counts import Library, Snapshot
 from recovery.domain.jobs import JobRow, State
+from recovery.domain.n8n import is_n8n
+from recovery.domain.n8n.standing import Standing
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.verdicts import Verdict
 from recovery.errors import ConfigError, StoreError, Unsupported
 from recovery.reads import lists, snapshots, stuck
 from recovery.reads.lists import Queue
+from recovery.reads.n8n import standing
 from recovery.reads.shared import windows
 
 STALE_MS = 30_000  # an older snapshot knows nothing of today's workers; what it said of them is not used
@@ -47,6 +50,7 @@ class Judged:
     judgement: Judgement
     row: JobRow | None
     verdict: Verdict | None
+    standing: Standing | None = None  # of its execution, when it is a job of n8n's or the execution itself
 
 
 def scene(ref: QueueRef, act: Act, epoch: int | None = None) -> Scene:
@@ -59,11 +63,9 @@ def scene(ref: QueueRef, act: Act, epoch: int | None = None) -> Scene:
         raise Unsupported(f"The deployment {shown(deployment.name)} is configured to be read only.")
     snapshot = _newest(now())
     queue = lists.locate(ref, snapshot)
-    if queue.flavour.read_only:
-        raise Unsupported(queue.flavour.read_only)
-    able = operator(queue.flavour)
-    if reason := able.refusals(queue.flavour).get(act):
+    if reason := refusals(queue.flavour).get(act):
         raise Unsupported(reason)
+    able = guarded(operator(queue.flavour), ref, queue.flavour, registry().config)
     return Scene(queue, Target(registry().wire(ref.deployment), ref, queue.flavour, epoch), able, snapshot)
 
 
@@ -72,9 +74,14 @@ def judged(order: Order, scene: Scene, jobs: Sequence[Seen], *, insists: bool = 
     when what has to be known of them cannot be read.
     """
     queue = scene.queue
-    rows = queue.reader.rows(queue.wire, queue.ref, [(seen.id, seen.state) for seen in jobs])
+    rows = queue.rows([(seen.id, seen.state) for seen in jobs])
     verdicts = _verdicts(order.act, scene, rows, insists=insists)
-    return tuple(_judged(order, scene, seen, row, verdicts) for seen, row in zip(jobs, rows, strict=True))
+    standings = _standings(scene, rows)
+    cases = (
+        Case(seen.id, row, verdicts.get(seen.id), seen, standings.get(seen.id))
+        for seen, row in zip(jobs, rows, strict=True)
+    )
+    return tuple(_judged(order, scene, case) for case in cases)
 
 
 def options(order: Order, judged: Sequence[Judged]) -> Options:
@@ -89,7 +96,7 @@ def seen(ref: QueueRef, ids: Sequence[str]) -> tuple[Seen, ...]:
     found: list[Seen] = []
     for start in range(0, len(ids), LOOKED_UP):
         part = ids[start : start + LOOKED_UP]
-        rows = queue.reader.rows(queue.wire, ref, [(id, State.UNKNOWN) for id in part])
+        rows = queue.rows([(id, State.UNKNOWN) for id in part])
         found += [Seen.of(row) if row else Seen(id, State.UNKNOWN) for id, row in zip(part, rows, strict=True)]
     return tuple(found)
 
@@ -98,10 +105,18 @@ def now() -> int:
     return int(time.time() * 1000)
 
 
-def _judged(order: Order, scene: Scene, seen: Seen, row: JobRow | None, verdicts: dict[str, Verdict]) -> Judged:
-    verdict = verdicts.get(seen.id)
-    case = Case(seen.id, row, verdict, seen)
-    return Judged(judge(order.act, order.queue, scene.queue.flavour, order.options, case), row, verdict)
+def _judged(order: Order, scene: Scene, case: Case) -> Judged:
+    judgement = judge(order.act, order.queue, scene.queue.flavour, order.options, case)
+    return Judged(judgement, case.row, case.verdict, case.standing)
+
+
+def _standings(scene: Scene, rows: Sequence[JobRow | None]) -> Mapping[str, Standing]:
+    """What n8n's database says of those that are there; nothing of queues that are not n8n's."""
+    queue, ids = scene.queue, [row.id for row in rows if row is not None]
+    if queue.flavour.library is Library.N8N:
+        return standing.of_executions(registry(), queue.ref, ids, scene.snapshot, now())
+    is_its = registry().config.n8n_of(queue.ref) is not None or is_n8n(queue.ref, queue.flavour)
+    return standing.of_jobs(registry(), queue, ids) if is_its and queue.flavour.library is Library.BULL else {}
 
 
 def _verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None], *, insists: bool) -> dict[str, Verdict]:

@@ -7,6 +7,7 @@ from functools import cache
 
 from recovery.config.databases import Columns, Database, Engine, States, Table
 from recovery.config.loading import load, load_described
+from recovery.config.n8n import N8n
 from recovery.config.urls import hidden
 from recovery.config.values import Address, Config, Deployment, Login, Mode, Thresholds, Tls
 
@@ -19,6 +20,7 @@ __all__ = [
     "Engine",
     "Login",
     "Mode",
+    "N8n",
     "States",
     "Table",
     "Thresholds",

@@ -35,6 +35,10 @@ class Database:
     timeout: float = 2.0
 
     @property
+    def is_postgresql(self) -> bool:
+        return self.engine is Engine.POSTGRESQL
+
+    @property
     def target(self) -> str:
         """The address as a person may see it: no password, no options."""
         if self.engine is Engine.SQLITE:

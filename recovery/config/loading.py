@@ -2,7 +2,7 @@
 
 1. Read UNSTALL_CONFIG (default: unstall.toml when there is one).
 2. Lay the environment over it: UNSTALL_REDIS_URL adds the deployment `main`, UNSTALL_STATE_URL and
-   UNSTALL_ENVIRONMENT win over the file.
+   UNSTALL_ENVIRONMENT win over the file, UNSTALL_N8N_DATABASE_URL adds a database.
 3. Build the values, collecting problems; look for combinations that cannot be.
 """
 
@@ -20,6 +20,7 @@ from recovery.config.hooks import read_hooks
 from recovery.config.limits import read_queues, read_thresholds
 from recovery.config.logs import read_logs
 from recovery.config.metrics import read_metrics
+from recovery.config.n8n import Surroundings, database_of, read_n8n
 from recovery.config.nodes import read_nodes, read_prometheus
 from recovery.config.once import read_once
 from recovery.config.policies import read_policies
@@ -44,17 +45,23 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
     intervals = read_table(root["intervals"] or {}, INTERVALS, "intervals.", folder, problems)
     thresholds = read_thresholds(root["thresholds"] or {}, folder, problems)
     queues = read_queues(root["queues"] or [], thresholds, folder, problems)
-    databases = read_databases(root["databases"] or [], folder, problems)
+    databases = (
+        *read_databases(root["databases"] or [], folder, problems),
+        *database_of(secret(environ, "UNSTALL_N8N_DATABASE_URL", problems), folder, problems),
+    )
+    deployments = _deployments(environ, root, folder, problems)
+    names = tuple(deployment.name for deployment in deployments)
     nodes = read_nodes(root["nodes"] or [], folder, problems)
     config = Config(
         databases=databases,
         tables=read_tables(root["tables"] or [], _databases(root), folder, problems),
-        deployments=_deployments(environ, root, folder, problems),
+        deployments=deployments,
         state=_state(environ, root, folder, problems),
         environment=_environment(environ, root, problems),
         collect_every=intervals["collect"],
         discover_every=intervals["discover"],
         orphans_every=intervals["orphans"],
+        n8n_every=intervals["n8n"],
         stale_check_every=intervals["stale_check"],
         relaunch_failed_every=intervals["relaunch_failed"],
         startup_sweep_every=intervals["startup_sweep"],
@@ -72,6 +79,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         nodes=nodes,
         prometheus=read_prometheus(root["prometheus"], nodes, folder, problems),
         logs=read_logs(root["logs"] or [], folder, problems),
+        n8n=read_n8n(root["n8n"] or [], Surroundings(names, {one.name: one for one in databases}, folder), problems),
     )
     rules.check(config, environ, problems)
     if problems.found:

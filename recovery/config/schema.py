@@ -65,6 +65,8 @@ INTERVALS = (
     Key("discover", Kind.NUMBER, 60.0, low=5.0, high=3600.0),
     # An orphan is to be seen within seconds; a look costs a command an active job.
     Key("orphans", Kind.NUMBER, 5.0, low=1.0, high=300.0),
+    # Each look reads all executions that n8n has not ended; it waits for most of what is wrong by itself for longer.
+    Key("n8n", Kind.NUMBER, 30.0, low=5.0, high=3600.0),
     # These look deep, or act on many: oftener than every few seconds they would meet what they just did themselves.
     Key("stale_check", Kind.NUMBER, 900.0, low=5.0, high=86_400.0),
     Key("relaunch_failed", Kind.NUMBER, 1800.0, low=5.0, high=86_400.0),
@@ -139,6 +141,18 @@ TABLE = (
     Key("timezone", default="UTC"),
 )
 CHOICE = (Key("column"), Key("is"), Key("equals"), Key("to"))
+N8N = (
+    Key("name", default="n8n"),
+    Key("queue"),
+    Key("database"),
+    Key("schema", default="public"),
+    Key("table_prefix"),
+    Key("editor"),
+    Key("api"),
+    Key("api_key"),
+    Key("api_key_file", Kind.FILE),
+    Key("tls_ca", Kind.FILE),
+)
 _ENDPOINT = (Key("token_file", Kind.FILE), Key("username"), Key("password_file", Kind.FILE), Key("tls_ca", Kind.FILE))
 NODE = (Key("id"), Key("exporter"), Key("instance"), Key("disk", default="/"), *_ENDPOINT)
 PROMETHEUS = (Key("url"), Key("label", default="instance"), Key("match"), Key("disk", default="/"), *_ENDPOINT)
@@ -242,6 +256,7 @@ ROOT = (
     Key("nodes", Kind.TABLES),
     Key("prometheus", Kind.TABLE),
     Key("logs", Kind.TABLES),
+    Key("n8n", Kind.TABLES),
 )
 TABLES = {
     "": ROOT,
@@ -265,6 +280,7 @@ TABLES = {
     "nodes": NODE,
     "prometheus": PROMETHEUS,
     "logs": LOGS,
+    "n8n": N8N,
 }
 
 # Variables that this package reads, then those of the web process and of the children of `up`.
@@ -272,6 +288,7 @@ TABLES = {
 VARIABLES = (
     "UNSTALL_REDIS_URL",
     "UNSTALL_STATE_URL",
+    "UNSTALL_N8N_DATABASE_URL",
     "UNSTALL_CONFIG",
     "UNSTALL_ENVIRONMENT",
     "UNSTALL_SECRET_KEY",
@@ -296,4 +313,10 @@ VARIABLES = (
     "DATABASE_URL",
 )
 # These may come from a file instead, whose path is in NAME_FILE.
-SECRETS = ("UNSTALL_REDIS_URL", "UNSTALL_STATE_URL", "UNSTALL_SECRET_KEY", "DATABASE_URL")
+SECRETS = (
+    "UNSTALL_REDIS_URL",
+    "UNSTALL_STATE_URL",
+    "UNSTALL_N8N_DATABASE_URL",
+    "UNSTALL_SECRET_KEY",
+    "DATABASE_URL",
+)

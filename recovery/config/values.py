@@ -10,12 +10,14 @@ from recovery.config.databases import Database, Table
 from recovery.config.gate import Gating
 from recovery.config.logs import SHIPPED, LogSource
 from recovery.config.metrics import Metrics
+from recovery.config.n8n import N8n
 from recovery.config.nodes import Node, Prometheus
 from recovery.config.schemas import Schema
 from recovery.domain.channels import Alerting
 from recovery.domain.hooks import Hook
 from recovery.domain.once import Terms
 from recovery.domain.policies import Layer
+from recovery.domain.refs import QueueRef
 from recovery.errors import DeploymentMissing
 
 PRODUCTION_NAMES = frozenset({"production", "prod", "live"})
@@ -127,6 +129,7 @@ class Config:
     collect_every: float = 2.0
     discover_every: float = 60.0
     orphans_every: float = 5.0
+    n8n_every: float = 30.0
     stale_check_every: float = 900.0
     relaunch_failed_every: float = 1800.0
     startup_sweep_every: float = 60.0
@@ -147,6 +150,7 @@ class Config:
     public_url: str = ""  # where people reach the pages, without a slash at its end; "": nobody said
     nodes: tuple[Node, ...] = ()  # servers without a monitor, measured by others
     prometheus: Prometheus | None = None
+    n8n: tuple[N8n, ...] = ()
 
     @property
     def state_url(self) -> str | None:
@@ -156,6 +160,14 @@ class Config:
     @property
     def environment_is_production(self) -> bool:
         return self.environment.lower() in PRODUCTION_NAMES
+
+    def n8n_of(self, queue: QueueRef) -> N8n | None:
+        """The installation whose queue, or whose worker pool's, this is."""
+        return next((one for one in self.n8n if one.owns(queue)), None)
+
+    def n8n_with(self, executions: QueueRef) -> N8n | None:
+        """The installation whose executions these are."""
+        return next((one for one in self.n8n if one.executions == executions), None)
 
     def thresholds_of(self, deployment: str, base: str) -> Thresholds:
         """The queue's own, else those of its base anywhere, else those of all."""

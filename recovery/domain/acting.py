@@ -28,6 +28,8 @@ class Act(StrEnum):
     DRAIN = "drain"
     PAUSE = "pause"
     RESUME = "resume"
+    RELAUNCH = "relaunch"
+    MARK = "mark-crashed"
 
 
 class Outcome(StrEnum):
@@ -74,6 +76,7 @@ class Options:
     older_than: int = 0  # clean: ms since it finished, or was added
     limit: int = 0  # clean: at most so many; 0: all
     delayed: bool = False  # drain: delayed jobs too
+    latest: bool = False  # relaunch: with the workflow as it is saved now, not as it was then
     cursor: str = ""  # clean, drain: where the step before ended (`Removed.next`); "" begins anew
     message: str = ""  # fail: the reason that is written into the job
 
@@ -101,6 +104,7 @@ class Done:
     state: State | None = None  # where the job is now, as far as the script knows
     kept: Kept | None = None
     fenced: int | None = None  # the later epoch that its script met, so that it was refused
+    heard: int | None = None  # fail: how many were told of it; None: nobody has counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Library(StrEnum):
     BULLMQ = "bullmq"
     PRO = "bullmq-pro"
     TABLE = "table"  # rows of a SQL database
+    N8N = "n8n"  # executions in n8n's own database
     UNKNOWN = "unknown"
 
 
@@ -54,6 +55,7 @@ class Flavour(NamedTuple):
     @property
     def label(self) -> str:
         names = {Library.BULL: "Bull", Library.BULLMQ: "BullMQ", Library.PRO: "BullMQ Pro", Library.TABLE: "Table"}
+        names |= {Library.N8N: "Executions of n8n"}
         name = names.get(self.library, "unknown")
         number = ".".join(self.version.split(".")[:2]) or (str(self.major) if self.major else "")
         if self.upto and not self.version:

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     GHOST = "ghost"
     STRAY = "stray"
     MALFORMED = "malformed"
+    N8N = "n8n"  # its execution says something else than the job, or has none
     UNKNOWN = "unknown"
 
     @property
@@ -48,6 +49,7 @@ _URGENCY = {
     Kind.ABANDONED: 9,
     Kind.ORPHAN: 7,
     Kind.DOOMED: 6,
+    Kind.N8N: 5,
     Kind.MALFORMED: 5,
     Kind.OVERDUE: 4,
     Kind.GHOST: 3,
@@ -55,6 +57,7 @@ _URGENCY = {
     Kind.UNLOCKED: 1,
 }
 _POISON_URGENCY = 8
+_PEOPLES = (Kind.ABANDONED, Kind.N8N, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY)
 
 
 class Cause(StrEnum):
@@ -103,7 +106,7 @@ class Verdict:
             return False
         if self.kind in (Kind.ORPHAN, Kind.DOOMED):
             return self.is_poison or self.until is None
-        return self.kind in (Kind.ABANDONED, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY)
+        return self.kind in _PEOPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +121,8 @@ class Stuck:
     row: JobRow | None = None
     incident: int | None = None  # number of the open incident
     server: str = ""  # from where its holder is or was connected, as far as it is known
+    execution: str = ""  # n8n's, that contradicts the job; its `job` has no id when there is none
+
+    @property
+    def has_job(self) -> bool:
+        return bool(self.job.id)

@@ -87,13 +87,14 @@ def _stuck(stuck: Stuck) -> list[Any]:
         _row(row) if row else None,
         stuck.incident,
         stuck.server,
+        stuck.execution,
     ]
 
 
 def _read_stuck(written: list[Any]) -> Stuck:
-    (deployment, base, id), name, verdict, since, holder, row, incident, server = written
+    (deployment, base, id), name, verdict, since, holder, row, *rest = written
     job = JobRef(QueueRef(deployment, base), id)
-    return Stuck(job, name, _verdict(verdict), since, holder, _read_row(job, row) if row else None, incident, server)
+    return Stuck(job, name, _verdict(verdict), since, holder, _read_row(job, row) if row else None, *rest)
 
 
 def _row(row: JobRow) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recovery.backends import reader
@@ -11,11 +12,12 @@ from recovery.backends.base import LIST_LIMIT, Capabilities, QueueReader, Wire
 from recovery.backends.flavours import identify
 from recovery.connections.registry import registry
 from recovery.connections.sql import SqlWire
-from recovery.domain.counts import Flavour, QueueSample, Snapshot, Worker
+from recovery.domain.counts import Flavour, Library, QueueSample, Snapshot, Worker
 from recovery.domain.jobs import JobRow, Page, SchedulerRow, State
 from recovery.domain.refs import QueueRef
 from recovery.errors import QueueMissing
 from recovery.reads import tables
+from recovery.reads.n8n import targets
 from recovery.reads.shared import windows
 from recovery.reads.silence import spared
 
@@ -40,16 +42,27 @@ class Queue:
     def reader(self) -> QueueReader:
         return reader(self.flavour)
 
+    def rows(self, wanted: Sequence[tuple[str, State]]) -> tuple[JobRow | None, ...]:
+        """Jobs with where each was seen last, looked at now; None: it is gone."""
+        if self.flavour.library is Library.N8N:
+            return targets.rows(registry(), self.ref, [id for id, _ in wanted])
+        return self.reader.rows(self.wire, self.ref, wanted)
+
     @property
     def capabilities(self) -> Capabilities:
         return self.reader.capabilities(self.flavour)
 
 
 def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
-    """From the snapshot; a queue that is too new for it is looked at directly. Raises QueueMissing."""
+    """From the snapshot; a queue that is too new for it is looked at directly. Raises QueueMissing.
+
+    The executions of n8n are in no snapshot: they are a queue for acts alone.
+    """
     sample = snapshot.queue(ref) if snapshot else None
     if sample is not None:
         return Queue(ref, sample.flavour, sample)
+    if registry().config.n8n_with(ref):
+        return Queue(ref, targets.FLAVOUR)
     place = registry().wire(ref.deployment)
     if isinstance(place, SqlWire):
         return Queue(ref, tables.flavour(place, place.table(ref.base)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from recovery.actions import bulk
 from recovery.config import Config
 from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import Mandate, May, always
 from recovery.domain.scans import Scan
 from recovery.reads.scans import every
@@ -25,6 +26,7 @@ from recovery.scanners.snapshot.discover import Discoverer
 from recovery.scanners.snapshot.record import Recorder
 from recovery.scanners.snapshot.roster import Roster
 from recovery.scanners.tallying import tally
+from recovery.scanners.truths import watch as truths
 from recovery.scanners.watching.turnover import Turnover
 from recovery.scheduler import drills, orders, timed
 from recovery.scheduler.orders import Orders
@@ -87,6 +89,7 @@ def reading(config: Config, registry: Registry, may: May) -> Plan:
             first=COLLECT_AFTER,
         ),
         *_measuring(config, registry, may),
+        *_comparing(config, registry, lambda: collector.newest, may),
     )
     return Plan(entries, discoverer.stop, collector.close, may)
 
@@ -140,6 +143,7 @@ class _Term:
             Entry("gates", gates.EVERY, self._gates.run),
             Entry("alerts", alerting.EVERY, self._alerts.run, first=alerting.AFTER),
             *_measuring(self._config, self._registry, self._may),
+            *_comparing(self._config, self._registry, lambda: self._collector.newest, self._may),
             Entry("drills", drills.EVERY, self._drills.look),
             Entry("tallies", tally.EVERY, self._tallier.run, first=TALLY_AFTER),
         )
@@ -180,6 +184,12 @@ def _measuring(config: Config, registry: Registry, may: May) -> Iterator[Entry]:
     if config.prometheus:
         known = prometheus.FromPrometheus(registry, config.prometheus, may)
         yield Entry("prometheus", prometheus.EVERY, known.run)
+
+
+def _comparing(config: Config, registry: Registry, newest: Callable[[], Snapshot | None], may: May) -> Iterator[Entry]:
+    """n8n's jobs with its executions. It only reads, so it needs nobody who leads."""
+    if config.n8n:
+        yield Entry("n8n", config.n8n_every, truths.Watch(registry, newest, may).run, first=truths.AFTER)
 
 
 def _look(scan: Scan) -> float:

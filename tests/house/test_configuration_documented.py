@@ -39,9 +39,10 @@ HEADINGS = {
     "nodes": "`[[nodes]]`",
     "prometheus": "`[prometheus]`",
     "logs": "`[[logs]]`",
+    "n8n": "`[[n8n]]`",
 }
-_ROW = re.compile(r"^\| `(?P<name>[A-Za-z_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
-_NAME = re.compile(r"\"(UNSTALL_[A-Z_]*[A-Z]|DATABASE_URL)\"")
+_ROW = re.compile(r"^\| `(?P<name>[A-Za-z0-9_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
+_NAME = re.compile(r"\"(UNSTALL_[A-Z0-9_]*[A-Z]|DATABASE_URL)\"")
 
 
 def rows(heading: str) -> dict[str, tuple[str, str]]:

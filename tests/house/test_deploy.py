@@ -50,7 +50,8 @@ def test_the_example_configuration_is_one_that_starts(tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir()
     for name in ("shop", "billing"):
         (tmp_path / "secrets" / name).write_text("secret\n")
-    (tmp_path / "secrets" / "app").write_text("postgresql://unstall:secret@db/app\n")
+    for name in ("app", "n8n"):
+        (tmp_path / "secrets" / name).write_text(f"postgresql://unstall:secret@db/{name}\n")
     loaded = config.load({}, directory=tmp_path)
     assert [deployment.name for deployment in loaded.deployments] == ["shop", "billing", "n8n"]
     assert [(table.database, table.name) for table in loaded.tables] == [("app", "imports")]

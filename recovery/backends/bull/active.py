@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from recovery.backends.base import Target
 from recovery.backends.bull import looks, retention, scripted
 from recovery.backends.bull.scripted import Call
+from recovery.backends.shared import decode
 from recovery.connections.scripts import Part
-from recovery.domain.acting import Done, Options, Seen
+from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
 
@@ -39,7 +42,7 @@ def fail(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tu
         return (*scripted.shown(job), _message(job.id), _or_empty(keep), _or_empty(age))
 
     settings = (raw(target.ref.base), now, options.message or REASON, scripted.counting(options))
-    return Call("fail-jobs", target, settings, each, STEP).do(jobs, refused)
+    return Call("fail-jobs", target, settings, each, STEP).told(jobs, _told, refused)
 
 
 def release(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
@@ -52,6 +55,11 @@ def release(target: Target, jobs: Sequence[Seen], options: Options, now: int) ->
         return (*scripted.shown(job), raw(job.token or ""))
 
     return Call("release-locks", target, settings, each, STEP).do(jobs, refused)
+
+
+def _told(job: Seen, answer: Sequence[Any]) -> Done:
+    done = scripted.read(job, answer)
+    return replace(done, heard=decode.count(answer[1])) if done.outcome is Outcome.DONE else done
 
 
 def _unfit(jobs: Sequence[Seen], options: Options) -> dict[str, Done]:

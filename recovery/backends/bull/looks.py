@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from recovery.backends.base import Target
+from recovery.backends.base import Target, Wire
 from recovery.backends.bull.keys import BullKeys
-from recovery.backends.bull.n8n import DATA_LIMIT, is_n8n
+from recovery.backends.bull.n8n import DATA_LIMIT, EXECUTION, is_n8n
 from recovery.backends.shared import decode
 from recovery.domain.acting import Seen
-from recovery.domain.refs import raw
+from recovery.domain.refs import QueueRef, raw
 
 _OPTIONS_LIMIT = 64 * 1024  # bytes: a library writes some hundred
 _SAMPLE = 5  # jobs of each state that are looked at to know whose queue it is
@@ -18,11 +18,19 @@ _SAMPLE = 5  # jobs of each state that are looked at to know whose queue it is
 
 def options(target: Target, jobs: Sequence[Seen]) -> list[Mapping[str, Any]]:
     """Written once, when the job is added, so they may be read before the script runs. Unreadable ones are empty."""
-    return [decode.mapping(value) for value in _field(target, [raw(job.id) for job in jobs], b"opts", _OPTIONS_LIMIT)]
+    ids = [raw(job.id) for job in jobs]
+    return [decode.mapping(value) for value in _field(target.wire, target.ref, ids, b"opts", _OPTIONS_LIMIT)]
 
 
 def of_n8n(target: Target, jobs: Sequence[Seen]) -> list[bool]:
-    return [is_n8n(decode.octets(data)) for data in _field(target, [raw(job.id) for job in jobs], b"data", DATA_LIMIT)]
+    return [is_n8n(decode.octets(data)) for data in _data(target.wire, target.ref, [raw(job.id) for job in jobs])]
+
+
+def executions(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> dict[str, str]:
+    """The execution of n8n's that each job is for, by job; those that name none are left out."""
+    found = _data(wire, ref, [raw(id) for id in ids])
+    named = {id: decode.mapping(decode.octets(data)).get(EXECUTION) for id, data in zip(ids, found, strict=True)}
+    return {id: str(execution) for id, execution in named.items() if execution}
 
 
 def is_queue_of_n8n(target: Target) -> bool:
@@ -31,17 +39,21 @@ def is_queue_of_n8n(target: Target) -> bool:
     lists = [(b"LRANGE", key, -_SAMPLE, -1) for key in (keys.wait, keys.paused, keys.active)]
     sets = [(b"ZRANGE", key, 0, _SAMPLE - 1) for key in (keys.delayed, keys.completed, keys.failed)]
     ids = dict.fromkeys(id for reply in target.wire.call([*lists, *sets]) for id in decode.items(_if_list(reply)))
-    return any(is_n8n(decode.octets(data)) for data in _field(target, ids, b"data", DATA_LIMIT))
+    return any(is_n8n(decode.octets(data)) for data in _data(target.wire, target.ref, ids))
 
 
-def _field(target: Target, ids: Iterable[bytes], name: bytes, limit: int) -> list[Any]:
+def _data(wire: Wire, ref: QueueRef, ids: Iterable[bytes]) -> list[Any]:
+    return _field(wire, ref, ids, b"data", DATA_LIMIT)
+
+
+def _field(wire: Wire, ref: QueueRef, ids: Iterable[bytes], name: bytes, limit: int) -> list[Any]:
     """One field of each job, None where it is longer than `limit`."""
-    keys = BullKeys(target.ref.base)
+    keys = BullKeys(ref.base)
     jobs = [keys.job(id) for id in ids]
-    sizes = target.wire.call([(b"HSTRLEN", job, name) for job in jobs]) if jobs else []
+    sizes = wire.call([(b"HSTRLEN", job, name) for job in jobs]) if jobs else []
     fits = [0 < (decode.count(size) or 0) <= limit for size in sizes]
     wanted = [(b"HGET", job, name) for job, is_short in zip(jobs, fits, strict=True) if is_short]
-    replies = iter(target.wire.call(wanted) if wanted else [])
+    replies = iter(wire.call(wanted) if wanted else [])
     return [next(replies) if is_short else None for is_short in fits]
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from recovery.backends.shared import decode
 
 DATA_LIMIT = 16 * 1024  # bytes: n8n's jobs hold ids and flags, no payload
-_NAMES = frozenset({"executionId", "workflowId"})
+EXECUTION = "executionId"
+_NAMES = frozenset({EXECUTION, "workflowId"})
 
 
 def is_n8n(data: bytes | str | None) -> bool:

@@ -1,9 +1,9 @@
-"""What is done to a whole queue, and the wish to cancel."""
+"""What is done to a whole queue; and telling who runs a job to give it up."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from recovery.backends.base import ACTIVE_CHUNK, Target
@@ -11,17 +11,22 @@ from recovery.backends.bull import looks, scripted
 from recovery.backends.bull.keys import BullKeys
 from recovery.backends.bull.scripted import Call
 from recovery.backends.shared import decode
+from recovery.connections.cluster import ClusterWire
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Act, Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
 
+ABORT = {"kind": "abort-job"}  # n8n since 1.55
+_OLD_ABORT = -1  # before that
 CHANNEL = b"unstall:cancel:"  # and the queue's base: where a worker of the application's own may listen
 
 _NOBODY = (
     "No worker listens for it, and Bull itself has no way to stop a running job from outside. "
     "docs/cancel.md has the ten lines that make a worker listen."
 )
+_NO_N8N = "Neither a worker nor a main process of n8n listens: nobody was told."
+_ABORTING = "n8n was told; the worker that runs it aborts it, and its execution becomes canceled."
 _N8N = (
     "It is a queue of n8n, which takes the executions of a paused queue for crashed ones after its next look; "
     "stop its workers instead."
@@ -41,14 +46,46 @@ def turn(act: Act, target: Target, options: Options, now: int) -> Done:
 
 
 def cancel(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """A wish: no version of Bull can be told from outside to give a job up. What is said is the job's id, as JSON."""
+    """n8n's own abort for its jobs. For others a wish: no version of Bull can be told from outside to give a job up."""
+    theirs = zip(jobs, looks.of_n8n(target, jobs), strict=True)
+    of_n8n = [job for job, is_its in theirs if is_its]
+    answers = {done.id: done for done in _abort(target, of_n8n)}
+    return _wish(target, jobs, answers)
+
+
+def _wish(target: Target, jobs: Sequence[Seen], answers: Mapping[str, Done]) -> tuple[Done, ...]:
+    """What is said is the job's id, as JSON. Those that have an answer already are not asked again."""
 
     def each(job: Seen) -> Iterable[Part]:
         return (*scripted.shown(job), raw(job.token or ""), json.dumps(job.id))
 
-    against = scripted.misplaced(jobs, (State.ACTIVE,))
+    against = {**scripted.misplaced(jobs, (State.ACTIVE,)), **answers}
     settings = (CHANNEL + raw(target.ref.base),)
     return Call("wish-cancel", target, settings, each, ACTIVE_CHUNK).told(jobs, _heard, against)
+
+
+def _abort(target: Target, jobs: Sequence[Seen]) -> tuple[Done, ...]:
+    """As `job.progress({"kind": "abort-job"})` writes and publishes it."""
+
+    def each(job: Seen) -> Iterable[Part]:
+        told = (json.dumps({"jobId": job.id, "progress": word}, separators=(",", ":")) for word in (_OLD_ABORT, ABORT))
+        return (*scripted.shown(job), raw(job.token or ""), *told)
+
+    def told(job: Seen, answer: Sequence[Any]) -> Done:
+        done = scripted.read(job, answer)
+        return _aborting(done, answer[1], is_counted=is_counted) if done.outcome is Outcome.DONE else done
+
+    is_counted = not isinstance(target.wire, ClusterWire)  # there only the listeners of one node are
+    channel = BullKeys(target.ref.base).named(b"progress")
+    settings = (channel, json.dumps(ABORT, separators=(",", ":")), "" if is_counted else "anyway")
+    against = scripted.misplaced(jobs, (State.ACTIVE,))
+    return Call("abort-jobs", target, settings, each, ACTIVE_CHUNK).told(jobs, told, against)
+
+
+def _aborting(job: Done, heard: Any, *, is_counted: bool) -> Done:
+    if is_counted and not decode.count(heard):
+        return Done(job.id, Outcome.REFUSED, _NO_N8N, State.ACTIVE)
+    return Done(job.id, Outcome.DONE, _ABORTING, State.ACTIVE)
 
 
 def _heard(job: Seen, answer: Sequence[Any]) -> Done:

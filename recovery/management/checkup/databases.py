@@ -39,9 +39,10 @@ def _answers(about: str, wire: SqlWire) -> Iterator[Finding]:
 
 def _used(about: str, registry: Registry, database: Database) -> Iterator[Finding]:
     named = {table.database for table in registry.config.tables}
+    named |= {one.database for one in registry.config.n8n}
     named |= {hook.follow.database for hook in registry.config.hooks if hook.follow}
     if database.name not in named:
-        yield warning(about, "Nothing uses it.", "Write [[tables]] or [[hooks]] that name it, or take it out.")
+        yield warning(about, "Nothing uses it.", "Write [[tables]], [[hooks]] or [[n8n]] that name it, or take it out.")
 
 
 def _table(about: str, wire: SqlWire, table: Table) -> Iterator[Finding]:

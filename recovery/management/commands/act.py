@@ -61,6 +61,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="say what would happen, and do nothing")
         parser.add_argument("--force", action="store_true", help="in spite of poison, or of a holder that is connected")
         parser.add_argument("--consent", action="store_true", help="n8n: the workflow may run twice")
+        parser.add_argument("--latest", action="store_true", help="relaunch: with the workflow as it is saved now")
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument("--json", action="store_true", help="for scripts")
         parser.add_argument("--requeue", action="store_true", help="release: and back to wait at once")
@@ -132,6 +133,7 @@ def _order(asked: Namespace) -> Order:
         reset_attempts=asked.reset,
         requeue=asked.requeue,
         directly=asked.directly,
+        latest=asked.latest,
         state=_state(asked.all) if act is Act.CLEAN else None,
         older_than=asked.older_than * 1000,
         limit=asked.limit,
@@ -210,7 +212,8 @@ def _foretold(judgement: Judgement) -> JobResult:
 def _question(order: Order, previews: Sequence[Preview], can: int) -> str:
     if ENTRIES[order.act].is_for_queue:
         return previews[0].question
-    return f"{ENTRIES[order.act].label} {can:,} job{'s' * (can != 1)} of {order.queue.label}?"
+    entry = ENTRIES[order.act]
+    return f"{entry.label} {entry.counted(can)} of {order.queue.label}?"
 
 
 def _line(order: Order, result: JobResult, *, dry: bool) -> str:

@@ -81,7 +81,8 @@ def _row(stuck: Stuck) -> dict[str, Any]:
     return {
         "deployment": stuck.job.queue.deployment,
         "base": stuck.job.queue.base,
-        "job": stuck.job.id,
+        "job": stuck.job.id or None,
+        "execution": stuck.execution or None,
         "name": stuck.name,
         "verdict": verdict.kind.value,
         "since": stuck.since,
@@ -143,7 +144,8 @@ def _paragraph(stuck: Stuck, now: int) -> Sequence[str]:
     verdict = stuck.verdict
     name = f"  {shown(stuck.name)}" if stuck.name else ""
     poison = ", poison" if verdict.is_poison else ""
-    head = f"{verdict.kind.value}{poison}  {shown(str(stuck.job))}{name}  for {age(now - stuck.since)}"
+    what = stuck.job if stuck.has_job else f"{stuck.job.queue} execution {stuck.execution}"
+    head = f"{verdict.kind.value}{poison}  {shown(str(what))}{name}  for {age(now - stuck.since)}"
     because = f" Cause: {verdict.cause}, {verdict.cause_evidence}" if verdict.cause else ""
     lines = [head, f"  why      {shown(verdict.why + because)}", f"  if not   {shown(verdict.fate)}"]
     return [*lines, f"  suggest  {verdict.suggests}"] if verdict.suggests else lines

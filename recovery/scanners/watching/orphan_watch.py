@@ -19,9 +19,13 @@ from recovery.domain.acting import Outcome
 from recovery.domain.counts import Snapshot
 from recovery.domain.inbox import ROW_LIMIT, Inbox, ordered
 from recovery.domain.mandate import May, always
+from recovery.domain.n8n import lines
+from recovery.domain.n8n.pairs import Truth
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report
+from recovery.errors import ConfigError, StoreError
 from recovery.reads import inboxes
+from recovery.reads.n8n import truths
 from recovery.scanners.acting.deeds import Deeds
 from recovery.scanners.acting.rescue import Rescue
 from recovery.scanners.watching.beat import Beat, Found
@@ -117,12 +121,22 @@ class OrphanWatch:
         found = [beat.look(snapshot, now) for beat in self._beats]
         self._found = found
         rows = ordered([row for one in found for row in one.rows])
-        return Inbox(
+        inbox = Inbox(
             checked_at=now,
             rows=tuple(rows[:ROW_LIMIT]),
             queues=tuple(tally for one in found for tally in one.tallies),
             faults=(*faults, *dict.fromkeys(fault for one in found for fault in one.faults)),
         )
+        return lines.merged(inbox, self._truths())
+
+    def _truths(self) -> tuple[Truth, ...]:
+        """What the last look at n8n's executions found, by whoever leads."""
+        if not self._registry.config.n8n:
+            return ()
+        try:
+            return truths.fetch(self._registry.state())
+        except (ConfigError, StoreError):
+            return ()
 
     def _open_casebook(self) -> tuple[str, ...]:
         if self._casebook is None:

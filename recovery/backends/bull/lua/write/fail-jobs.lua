@@ -4,7 +4,7 @@
 -- ARGV     1 the queue's base, 2 now, 3 the reason, 4 "count" it as a stall, "keep" or "forget"
 --          then seven a job: its id; as they were shown: processedOn, attemptsMade, stalledCounter; what is published;
 --          how many failed jobs its options keep ("": all, 0: not even this one); for how many ms ("": for ever)
--- Returns  an answer a job, in their order (parts/jobs)
+-- Returns  an answer a job, in their order (parts/jobs); done: {"done", how many heard it (in a cluster: on this node)}
 -- Cost     as requeue-jobs, and at most 1000 older jobs are removed, as the options of these say
 -- Versions Bull 3.10 to 4.x, as 4.12.6 and later do it: older ones write no finishedOn and do not heed removeOnFail,
 --          which leaves jobs in `failed` for ever. A job without `deid` (before 4.16) has no key to give up.
@@ -49,8 +49,7 @@ local function fail(key, lock, id, processed, attempts, stalls, message, keep, a
   local dedup = own_dedup_key(BASE, id, key)
   if dedup and call("PTTL", dedup) <= 0 then call("DEL", dedup) end
   settle(id, key, keep, age)
-  call("PUBLISH", FAILED, message) -- whoever waits for the job learns it from nothing else
-  return { "done" }
+  return { "done", call("PUBLISH", FAILED, message) } -- whoever waits for the job learns it from nothing else
 end
 
 return each_job(4, 7, fail)

@@ -1,4 +1,4 @@
-"""How a queue of n8n is known: it runs on Bull, and its queue has a name of its own."""
+"""n8n in queue mode: how its queues are known, and how its jobs and its executions stand to each other."""
 
 from __future__ import annotations
 

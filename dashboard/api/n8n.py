@@ -1,0 +1,175 @@
+"""/n8n: jobs and executions beside each other, as the last look found them. No queue and no database is asked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from django.http import HttpRequest
+from ninja import Field, Query, Router, Schema
+
+from dashboard.api.caller import guarded
+from dashboard.api.names import JobName, QueueName
+from dashboard.scopes import Scope
+from recovery.domain.jobs import State
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.mismatches import Mismatch, Repair
+from recovery.domain.n8n.pairs import MATCHING_LIMIT, MISMATCH_LIMIT, Finding, Pair, Truth
+from recovery.domain.refs import shown
+from recovery.reads.n8n import truths
+
+router = Router(tags=["n8n"])
+SIZE = 100
+
+
+class MismatchOf(Schema):
+    """What contradicts itself, and what puts it right."""
+
+    kind: Mismatch
+    since: int | None
+    why: str = Field(description="The evidence.")
+    fate: str = Field(description="What n8n does by itself if nobody acts.")
+    repair: Repair = Field(description="Empty: nothing but to wait.")
+
+    @classmethod
+    def of(cls, finding: Finding) -> MismatchOf:
+        return cls(
+            kind=finding.kind,
+            since=finding.since,
+            why=shown(finding.why),
+            fate=shown(finding.fate),
+            repair=finding.repair,
+        )
+
+
+class ClaimOf(Schema):
+    """A job of n8n's queue, or of a pool's."""
+
+    job: JobName
+    state: State
+    is_locked: bool | None = Field(description="Of an active job; null: it is not active, or nobody may look.")
+    holder: str | None = Field(description="Its worker, when the queue has only one.")
+
+    @classmethod
+    def of(cls, claim: Claim) -> ClaimOf:
+        is_locked = claim.is_locked if claim.is_active and claim.lock_known else None
+        return cls(
+            job=JobName.of(claim.job), state=claim.state, is_locked=is_locked, holder=shown(claim.holder) or None
+        )
+
+
+class ExecutionOf(Schema):
+    """An execution as n8n's database has it; never its data."""
+
+    status: Status
+    mode: str
+    created_at: int | None
+    started_at: int | None
+    stopped_at: int | None
+    is_deleted: bool
+
+    @classmethod
+    def of(cls, execution: Execution) -> ExecutionOf:
+        return cls(
+            status=execution.status,
+            mode=shown(execution.mode),
+            created_at=execution.created_at,
+            started_at=execution.started_at,
+            stopped_at=execution.stopped_at,
+            is_deleted=execution.is_deleted,
+        )
+
+
+class PairOf(Schema):
+    """One job beside its execution; either may be missing."""
+
+    id: str = Field(description="The execution's.")
+    workflow: str
+    title: str = Field(description="The workflow's name.")
+    claim: ClaimOf | None
+    execution: ExecutionOf | None
+    mismatch: MismatchOf | None
+
+    @classmethod
+    def of(cls, pair: Pair) -> PairOf:
+        return cls(
+            id=shown(pair.id),
+            workflow=shown(pair.workflow),
+            title=shown(pair.title),
+            claim=ClaimOf.of(pair.claim) if pair.claim else None,
+            execution=ExecutionOf.of(pair.execution) if pair.execution else None,
+            mismatch=MismatchOf.of(pair.finding) if pair.finding else None,
+        )
+
+
+class Installation(Schema):
+    """One n8n, with a window of its table: mismatches first, then an excerpt of what is as it should be."""
+
+    name: str
+    queue: QueueName
+    checked_at: int
+    fault: str | None = Field(description="Why nothing could be compared; then all counts say nothing.")
+    release: str = Field(description="Which versions of n8n have such tables.")
+    took: int
+    counts: dict[Mismatch, int]
+    jobs: int
+    executions: int = Field(description="That have not ended.")
+    parked: int
+    elsewhere: int = Field(description="Of them without a job by their mode: manual and the like.")
+    unsure_parents: int = Field(description="Sub-workflows whose parent may be alive.")
+    left_out: int = Field(description="Beyond the limits of a look.")
+    notes: list[str]
+    pairs: list[PairOf]
+    matched: int
+    next: str | None = Field(description="The cursor of the following page; null after the last.")
+
+    @classmethod
+    def of(cls, truth: Truth, query: TruthQuery) -> Installation:
+        found = query.chosen(truth)
+        after = query.cursor + query.size
+        named = ("checked_at", "took", "jobs", "executions", "parked", "elsewhere", "unsure_parents", "left_out")
+        return cls(
+            name=truth.name,
+            queue=QueueName.of(truth.queue),
+            fault=shown(truth.fault) or None,
+            release=truth.release.value,
+            counts=dict(truth.counts),
+            notes=[shown(note) for note in truth.notes],
+            pairs=[PairOf.of(pair) for pair in found[query.cursor : after]],
+            matched=len(found),
+            next=str(after) if after < len(found) else None,
+            **{name: getattr(truth, name) for name in named},
+        )
+
+
+class TruthTables(Schema):
+    """One table an installation; none: no n8n is configured, or nobody has looked yet."""
+
+    installations: list[Installation]
+
+
+class TruthQuery(Schema):
+    """Which of them; what is left out is any."""
+
+    n8n: str = Field(default="", max_length=40, description="The name of one installation.")
+    mismatch: Mismatch | None = None
+    execution: str = Field(default="", max_length=20)
+    mismatches: bool = Field(default=False, description="Without the excerpt of what is as it should be.")
+    cursor: int = Field(default=0, ge=0, le=MISMATCH_LIMIT + MATCHING_LIMIT)
+    size: int = Field(default=SIZE, ge=1, le=SIZE)
+
+    def chosen(self, truth: Truth) -> list[Pair]:
+        pairs = truth.pairs if self.mismatches or self.mismatch else (*truth.pairs, *truth.matching)
+        return [
+            pair
+            for pair in pairs
+            if (self.mismatch is None or (pair.finding is not None and pair.finding.kind is self.mismatch))
+            and self.execution in ("", pair.id)
+        ]
+
+
+@router.get("/n8n", **guarded(Scope.READ), response=TruthTables, url_name="n8n", summary="n8n: jobs and executions")
+def tables(request: HttpRequest, query: Annotated[TruthQuery, Query()]) -> TruthTables:
+    """Each contradiction with its evidence, what n8n does by itself, and what puts it right."""
+    found = [truth for truth in truths.newest() if query.n8n in ("", truth.name)]
+    return TruthTables(installations=[Installation.of(truth, query) for truth in found])

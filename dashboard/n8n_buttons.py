@@ -1,0 +1,100 @@
+"""The buttons of n8n's truth table: for each mismatch the repair it is named with first, then what else is possible.
+
+Some are for the job, some for the execution; which of the two a button acts on is in its title.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from dashboard import buttons
+from dashboard.buttons import Acts, Button
+from recovery import config
+from recovery.actions import catalog
+from recovery.config import N8n
+from recovery.domain.acting import Act
+from recovery.domain.jobs import State
+from recovery.domain.n8n.executions import Status
+from recovery.domain.n8n.mismatches import Mismatch
+from recovery.domain.n8n.pairs import Pair
+from recovery.domain.n8n.standing import row_of
+from recovery.domain.refs import QueueRef
+from recovery.errors import ConfigError
+from recovery.n8n import public
+from recovery.reads.n8n.single import Single
+
+_OF_EXECUTIONS = frozenset({Act.MARK, Act.RELAUNCH})
+_RETRIED = frozenset({Status.RUNNING, Status.UNKNOWN, Status.ERROR, Status.CRASHED, Status.CANCELED, Status.FAILED})
+
+
+def of_pair(pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int = 1) -> Acts | None:
+    """None where nothing is wrong, or nothing may be done by this person."""
+    may = buttons.may(user, n8n.queue.deployment) if n8n else buttons.May()
+    if n8n is None or pair.finding is None or not may.act:
+        return None
+    chosen = [act for act in _acts(pair, n8n) if act is not Act.RESUME or may.bulk]
+    found = [one for act in chosen if (one := _button(act, pair, n8n, back))]
+    if not found:
+        return None
+    first = replace(found[0], kind=found[0].kind or "primary")
+    return Acts(f"execution {pair.id}", (first, *found[1:spread]), tuple(found[spread:]))
+
+
+def of_single(found: Single | None, user: object, *, back: str) -> Acts | None:
+    """On a job's page, where the acts on the job itself stand above: those on its execution."""
+    if found is None or found.execution is None or not buttons.may(user, found.n8n.queue.deployment).act:
+        return None
+    pair = found.pair or Pair(found.id, None, found.execution)
+    if not _can_relaunch(pair, found.n8n):
+        return None
+    made = _button(Act.RELAUNCH, pair, found.n8n, back)
+    return Acts(f"execution {found.id}", (made,)) if made else None
+
+
+def place(ref: QueueRef, id: str = "") -> str:
+    """Where executions are shown that stand in the audit as a queue of jobs; "" for any other queue."""
+    try:
+        if config.current().n8n_with(ref) is None:
+            return ""
+    except ConfigError:
+        return ""
+    return reverse("n8n") + (f"?{urlencode({'execution': id})}" if id else "")
+
+
+def _acts(pair: Pair, n8n: N8n) -> list[Act]:
+    again = [Act.RELAUNCH] if _can_relaunch(pair, n8n) else []
+    marks = [Act.MARK] if _can_mark(n8n) else []
+    is_held = pair.claim is not None and pair.claim.is_locked
+    is_delayed = pair.claim is not None and pair.claim.state is State.DELAYED
+    of_kind: dict[Mismatch | None, list[Act]] = {
+        Mismatch.ORPHANED: [Act.FAIL, *again, Act.REQUEUE],
+        Mismatch.NO_JOB: [*marks, *again],
+        Mismatch.DEAD_PARENT: [*marks, *again],
+        Mismatch.UNSEEN: [Act.CANCEL],
+        Mismatch.LEFT: [] if is_held else [Act.REMOVE, *again],
+        Mismatch.DELETED: [Act.CANCEL if is_held else Act.REMOVE],
+        Mismatch.PAUSED: [] if is_delayed else [Act.RESUME],
+    }
+    return of_kind.get(pair.finding.kind if pair.finding else None, [])
+
+
+def _can_relaunch(pair: Pair, n8n: N8n) -> bool:
+    """As far as it is known without asking; the dialog looks closer."""
+    is_retried = pair.execution is not None and pair.execution.is_there and pair.execution.status in _RETRIED
+    return is_retried and bool(n8n.database) and not public.lacks(n8n)
+
+
+def _can_mark(n8n: N8n) -> bool:
+    return any(one.name == n8n.database and not one.read_only for one in config.current().databases)
+
+
+def _button(act: Act, pair: Pair, n8n: N8n, back: str) -> Button | None:
+    if act is Act.RESUME:
+        return buttons.queue_button(act, pair.claim.job.queue, back) if pair.claim else None
+    if act in _OF_EXECUTIONS:
+        made = buttons.job_button(act, row_of(n8n.executions, pair.execution).ref, back) if pair.execution else None
+        return replace(made, title=f"{catalog.ENTRIES[act].label} execution {pair.id}") if made else None
+    return buttons.job_button(act, pair.claim.job, back) if pair.claim else None

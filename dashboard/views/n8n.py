@@ -1,0 +1,103 @@
+"""/stuck/n8n: each n8n's jobs and executions beside each other, as the scheduler found them at its last look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard import n8n_buttons, n8n_cells
+from dashboard.live import mirror
+from dashboard.n8n_cells import Filter
+from recovery.config import N8n
+from recovery.connections.registry import registry
+from recovery.domain.n8n import is_n8n
+from recovery.domain.n8n.around import GRACE
+from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.refs import QueueRef
+from recovery.errors import ConfigError
+from recovery.reads.n8n import truths
+
+SIZE = 100  # pairs on a page: more than a person looks through at once
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    return render(request, "n8n/page.html", _context(request))
+
+
+@require_safe
+def rows(request: HttpRequest) -> HttpResponse:
+    return render(request, "n8n/_rows.html", _context(request))
+
+
+def is_here() -> bool:
+    """Whether there is anything to show: an n8n that is configured, or a queue that is n8n's."""
+    return bool(_installations() or _unnamed())
+
+
+def _context(request: HttpRequest) -> dict[str, Any]:
+    chosen, found, known = Filter.of(request.GET), truths.newest(), {one.name: one for one in _installations()}
+    here = [truth for truth in found if truth.name in known]
+    pairs = [(truth, pair) for truth in here for pair in (*truth.pairs, *truth.matching) if chosen.holds(truth, pair)]
+    start = _start(request, len(pairs))
+    looked = {truth.name for truth in here}
+    return {
+        "truths": [_head(truth) for truth in here if chosen.n8n in ("", truth.name)],
+        "has_looked": bool(here),
+        "waiting": [one for one in known.values() if one.database and one.name not in looked],
+        "lacking": [one for one in known.values() if not one.database],
+        "unnamed": _unnamed(),
+        "names": sorted(known) if len(known) > 1 else [],
+        "kinds": n8n_cells.kinds(here, chosen.mismatch),
+        "chosen": chosen,
+        "lines": _lines(request, pairs[start : start + SIZE], known),
+        "matching": len(pairs),
+        "link": chosen.address + (f"&from={start}" if start else ""),
+        "before": _at(chosen, max(0, start - SIZE)) if start else "",
+        "after": _at(chosen, start + SIZE) if start + SIZE < len(pairs) else "",
+    }
+
+
+def _installations() -> tuple[N8n, ...]:
+    try:
+        return registry().config.n8n
+    except ConfigError:
+        return ()
+
+
+def _unnamed() -> list[QueueRef]:
+    """Queues that look like n8n's and belong to none that is configured."""
+    snapshot, known = mirror.newest(), _installations()
+    samples = snapshot.queues if snapshot else ()
+    seen = (sample.ref for sample in samples if is_n8n(sample.ref, sample.flavour))
+    return [ref for ref in seen if not any(one.owns(ref) for one in known)]
+
+
+def _head(truth: Truth) -> dict[str, Any]:
+    unlisted = truth.mismatches - len(truth.pairs)
+    return {"truth": truth, "is_old": truths.is_old(truth), "unlisted": unlisted, "fresh": truth.fresh(GRACE)}
+
+
+def _lines(request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], known: dict[str, N8n]) -> list[dict[str, Any]]:
+    back = f"{reverse('n8n')}{Filter.of(request.GET).address}"
+    return [
+        n8n_cells.line(pair, known.get(truth.name))
+        | {"acts": n8n_buttons.of_pair(pair, known.get(truth.name), request.user, back=back)}
+        for truth, pair in pairs
+    ]
+
+
+def _start(request: HttpRequest, total: int) -> int:
+    written = request.GET.get("from", "")
+    start = int(written) if written.isascii() and written.isdigit() and len(written) < 7 else 0
+    return min(start, max(0, total - 1)) // SIZE * SIZE
+
+
+def _at(chosen: Filter, start: int) -> str:
+    return f"?{urlencode(chosen.told | {'from': str(start)})}"

@@ -1,0 +1,136 @@
+"""The operator of n8n's executions: the retry that n8n is asked for, and the mark in its database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from recovery.backends.base import Target
+from recovery.connections.registry import registry
+from recovery.connections.sql import SqlWire
+from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Removed, Seen
+from recovery.domain.counts import Flavour
+from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.standing import state_of
+from recovery.errors import StatementRefused, StoreError, Unsupported
+from recovery.n8n import executions, marking, public
+from recovery.n8n.public import Retry
+from recovery.n8n.tables import Tables
+from recovery.reads.n8n import targets
+
+OWN = frozenset({Act.RELAUNCH, Act.MARK})
+_CHUNKS = {Act.RELAUNCH: 5, Act.MARK: 100}  # a retry may take as long as n8n needs to answer
+_PAUSE = 0.1  # seconds between two looks for the new execution
+_REFUSED = "That is done to jobs: an execution of n8n is relaunched, or marked as crashed."
+_GONE = "There is no such execution (any more)."
+_MOVED = "It is {status} now."
+_STARTED = "It was started again since it was shown."
+_LATE = "n8n has neither answered nor made a new execution within {seconds:g} s. Look for a retry of it in n8n."
+_PERHAPS = "{trouble} Whether it began all the same is not known: look for a retry of it in n8n."
+
+
+class ExecutionOperator:
+    """Stateless: which n8n it is comes with the target."""
+
+    def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
+        return {act: _REFUSED for act in Act if act not in OWN}
+
+    def chunk(self, act: Act) -> int:
+        return _CHUNKS.get(act, 1)
+
+    def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+        if act not in OWN:
+            raise Unsupported(_REFUSED)
+        n8n = targets.installation(registry(), target.ref)
+        wire, known = targets.database(registry(), n8n)
+        found = executions.of_ids(wire, known, [job.id for job in jobs])
+        told: list[Done] = []
+        for job in jobs:
+            execution = found.get(job.id)
+            refused = _moved(job, execution)
+            if refused or execution is None:
+                told.append(refused or _missing(job))
+            elif act is Act.MARK:
+                told.append(_mark(wire, known, execution))
+            else:
+                told.append(_relaunch(wire, known, Retry(n8n, job.id, latest=options.latest), job))
+        return tuple(told)
+
+    def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
+        raise Unsupported(_REFUSED)
+
+    def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
+        raise Unsupported(_REFUSED)
+
+    def put_back(self, target: Target, kept: Kept, now: int) -> Done:
+        raise Unsupported(_REFUSED)
+
+    def fence(self, target: Target) -> None:
+        """Nothing to raise: no scanner touches an execution, and a row is changed only as it is then."""
+
+
+def _moved(job: Seen, execution: Execution | None) -> Done | None:
+    """None when it still is as it was shown."""
+    if execution is None or not execution.is_there:
+        return _missing(job)
+    if state_of(execution.status) is not job.state:
+        return _refused(job.id, execution, _MOVED.format(status=execution.status))
+    return None if execution.started_at == job.processed_at else _refused(job.id, execution, _STARTED)
+
+
+def _mark(wire: SqlWire, known: Tables, execution: Execution) -> Done:
+    if why := marking.refusal(wire, known):
+        return _refused(execution.id, execution, why)
+    try:
+        now = marking.mark(wire, known, execution)
+    except StatementRefused as error:
+        return _refused(execution.id, execution, f"The database refused it: {error.reason}")
+    if now is None:
+        return Done(execution.id, Outcome.DONE, "Its row says crashed now.")
+    if not now.is_there:
+        return Done(execution.id, Outcome.MISSING, _GONE)
+    return _refused(execution.id, now, _MOVED.format(status=now.status))
+
+
+def _relaunch(wire: SqlWire, known: Tables, retry: Retry, job: Seen) -> Done:
+    """Whichever comes first: the new execution in the database, or n8n's answer. Then nobody waits any longer."""
+    newest = executions.newest(wire, known)
+    retry.start()
+    try:
+        made = _made(wire, known, retry, job.id, newest)
+    finally:
+        retry.leave()
+    if made:
+        return Done(job.id, Outcome.DONE, f"It runs again as execution {made}.")
+    if not retry.trouble:
+        return Done(job.id, Outcome.UNKNOWN, _LATE.format(seconds=public.SECONDS))
+    if retry.is_unsure:
+        return Done(job.id, Outcome.UNKNOWN, _PERHAPS.format(trouble=retry.trouble))
+    return Done(job.id, Outcome.REFUSED, retry.trouble, job.state)
+
+
+def _made(wire: SqlWire, known: Tables, retry: Retry, id: str, newest: int) -> str:
+    """The id of the new execution; "" when n8n refused, or time is up."""
+    until = time.monotonic() + public.SECONDS
+    while time.monotonic() < until:
+        is_over = retry.is_over  # asked before the look: what it told of is in the database then
+        made = retry.id or _found(wire, known, id, newest)
+        if made or is_over:
+            return made
+        retry.join(_PAUSE)
+    return ""
+
+
+def _found(wire: SqlWire, known: Tables, id: str, newest: int) -> str:
+    try:
+        return executions.retry_of(wire, known, id, newest)
+    except StoreError:
+        return ""
+
+
+def _missing(job: Seen) -> Done:
+    return Done(job.id, Outcome.MISSING, _GONE)
+
+
+def _refused(id: str, execution: Execution, why: str) -> Done:
+    return Done(id, Outcome.REFUSED, why, state_of(execution.status))

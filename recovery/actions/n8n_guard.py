@@ -1,0 +1,142 @@
+"""The last moment before a job of n8n's is failed or run again: its execution is read once more, and held.
+
+Between that look and the script nobody can end the execution: its row is locked, where our user may lock it. What has
+ended is left alone. After a failure it is told what n8n made of it, because main may have been restarted since it gave
+the job out, and then nobody is listening.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+
+from recovery.actions.n8n_rules import against
+from recovery.backends.base import QueueOperator, Target
+from recovery.backends.bull import looks
+from recovery.config import N8n
+from recovery.connections.cluster import ClusterWire
+from recovery.connections.registry import registry
+from recovery.connections.sql import SqlWire
+from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Removed, Seen
+from recovery.domain.counts import Flavour
+from recovery.domain.n8n.executions import Execution
+from recovery.errors import StoreError, Unsupported
+from recovery.n8n import executions, holding
+from recovery.n8n.tables import Tables
+from recovery.reads.n8n import targets
+
+FOLLOWED = 5.0  # seconds that we look for what n8n makes of a failure: its main takes one
+_FOLLOWED_JOBS = 10  # of more at once nobody reads each answer
+_PAUSE = 0.1  # seconds between two looks
+_GUARDED = frozenset({Act.FAIL, Act.REQUEUE, Act.RETRY})
+_SILENT = "n8n's database does not say how its execution stands: {why}"
+_DEAF = (
+    "Nobody waits for it: n8n's main was restarted since it gave the job out. Its execution stays as it is until it is "
+    "marked as crashed."
+)
+_UNHEARD = "n8n has not taken note of it within {seconds:g} s: when its execution stays as it is, mark it as crashed."
+_HEARD = "n8n was told, and makes its execution an error."
+
+
+class GuardedOperator:
+    """Bull's operator, for a queue of an n8n whose database is known."""
+
+    def __init__(self, inner: QueueOperator, n8n: N8n) -> None:
+        self._inner = inner
+        self._n8n = n8n
+
+    def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
+        return self._inner.refusals(flavour)
+
+    def chunk(self, act: Act) -> int:
+        return self._inner.chunk(act)
+
+    def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
+        is_rerun = act is Act.RELEASE and options.requeue
+        if act not in _GUARDED and not is_rerun:
+            return self._inner.on_jobs(act, target, jobs, options, now)
+        named = _named(target, jobs)
+        with ExitStack() as stack:
+            refused = self._refused(stack, Act.REQUEUE if is_rerun else act, jobs, named, is_forced=options.force)
+            free = [job for job in jobs if job.id not in refused]
+            done = {one.id: one for one in self._inner.on_jobs(act, target, free, options, now)}
+        told = tuple((refused | done)[job.id] for job in jobs)
+        return self._followed(target, told, named) if act is Act.FAIL else told
+
+    def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
+        return self._inner.on_queue(act, target, options, now)
+
+    def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
+        return self._inner.take_away(act, target, options, now, budget=budget)
+
+    def put_back(self, target: Target, kept: Kept, now: int) -> Done:
+        return self._inner.put_back(target, kept, now)
+
+    def fence(self, target: Target) -> None:
+        self._inner.fence(target)
+
+    def _refused(
+        self, stack: ExitStack, act: Act, jobs: Sequence[Seen], named: Mapping[str, str], *, is_forced: bool
+    ) -> dict[str, Done]:
+        """Those whose execution has ended, or may have. The others' rows are held for as long as the stack lasts."""
+        try:
+            found = stack.enter_context(_quietly(holding.held(*self._database(), named.values())))
+        except (StoreError, Unsupported) as error:
+            whys = {} if is_forced else dict.fromkeys(named, _SILENT.format(why=error))
+        else:
+            whys = {id: against(act, execution, found.get(execution)) for id, execution in named.items()}
+        return {job.id: Done(job.id, Outcome.REFUSED, whys[job.id], job.state) for job in jobs if whys.get(job.id)}
+
+    def _followed(self, target: Target, done: tuple[Done, ...], named: Mapping[str, str]) -> tuple[Done, ...]:
+        """What n8n made of those that were failed."""
+        failed = [one for one in done if one.outcome is Outcome.DONE and one.id in named]
+        if not failed or len(failed) > _FOLLOWED_JOBS:
+            return done
+        # In a cluster who listens at another node is not counted.
+        deaf = [] if isinstance(target.wire, ClusterWire) else [one for one in failed if one.heard == 0]
+        waited = {one.id: named[one.id] for one in failed if one not in deaf}
+        told = {one.id: _DEAF for one in deaf} | self._became(waited)
+        return tuple(replace(one, why=told[one.id]) if one.id in told else one for one in done)
+
+    def _became(self, named: Mapping[str, str]) -> dict[str, str]:
+        told: dict[str, str] = {}
+        until = time.monotonic() + FOLLOWED
+        while named and time.monotonic() < until:
+            try:
+                found = executions.of_ids(*self._database(), named.values())
+            except (StoreError, Unsupported):
+                return told | dict.fromkeys(named, _HEARD)
+            told |= {id: _said(found[one]) for id, one in named.items() if one in found and _has_ended(found[one])}
+            named = {id: one for id, one in named.items() if id not in told}
+            if named:
+                time.sleep(_PAUSE)
+        return told | dict.fromkeys(named, _UNHEARD.format(seconds=FOLLOWED))
+
+    def _database(self) -> tuple[SqlWire, Tables]:
+        return targets.database(registry(), self._n8n)
+
+
+@contextmanager
+def _quietly(held: AbstractContextManager[dict[str, Execution]]) -> Iterator[dict[str, Execution]]:
+    """Nothing is written while the rows are held: whether letting go of them succeeds changes nothing any more."""
+    found = held.__enter__()
+    try:
+        yield found
+    finally:
+        with suppress(StoreError):
+            held.__exit__(None, None, None)
+
+
+def _named(target: Target, jobs: Sequence[Seen]) -> dict[str, str]:
+    found = looks.executions(target.wire, target.ref, [job.id for job in jobs])
+    return {id: execution for id, execution in found.items() if targets.is_id(execution)}
+
+
+def _has_ended(execution: Execution) -> bool:
+    return execution.status.is_terminal
+
+
+def _said(execution: Execution) -> str:
+    return f"Its execution {execution.id} is {execution.status} in n8n now."

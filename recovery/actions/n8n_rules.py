@@ -1,0 +1,154 @@
+"""What may be done to an execution of n8n, or to its job: pure, from how the execution stands; and what n8n does next.
+
+An execution that has ended is never failed, never run again, and never marked: this is said here, and asked once more
+in the moment in which it is done (`n8n_guard`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from recovery.domain.acting import Act, Options
+from recovery.domain.n8n.around import GRACE
+from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.standing import Standing
+
+_SUCCEEDED = (Status.SUCCESS, Status.WARNING)
+_SILENT = "n8n's database does not say how its execution stands ({why}): one that has ended would be {done}."
+_UNCONFIGURED = "n8n's database is not configured, so whether its execution has ended is not known."
+_OVERWRITES = (
+    "n8n's main hears of it and makes the execution an error. It writes that over what it kept of the run, so that "
+    "nothing is left to retry: if it is to run again, relaunch the execution first."
+)
+_AGAIN = (
+    "n8n runs it as a new execution, from where what it kept of this one begins, which is its start unless n8n saves "
+    "progress: whatever it did already, it does twice."
+)
+_NEXT_OF_RETRY = "n8n makes a new execution that begins where this one failed."
+_MARKED = "n8n leaves the row as it is then: nobody is told, no error workflow runs, and it can be retried."
+_DOES: Mapping[Act, str] = {Act.FAIL: "failed", Act.REQUEUE: "run again", Act.RETRY: "run again"}
+
+
+class Against(Exception):
+    """What stands against it, as it is told; `needs`: the consent that would do."""
+
+    def __init__(self, why: str, needs: str = "") -> None:
+        super().__init__(f"{why} This needs {needs}." if needs else why)
+
+
+def on_job(act: Act, standing: Standing, options: Options) -> list[str]:
+    """The risks of an act on a job of this execution; raises Against."""
+    if act is Act.RELEASE and options.requeue:
+        act = Act.REQUEUE
+    if act in _DOES:
+        return _on_lost(act, standing, options)
+    if act is Act.REMOVE and standing.is_there and standing.status.is_going:
+        return [f"Its execution {standing.id} stays {standing.status} in n8n: nobody is told that its job is gone."]
+    return []
+
+
+def _on_lost(act: Act, standing: Standing, options: Options) -> list[str]:
+    if not standing.is_configured:
+        return [_UNCONFIGURED]
+    if standing.silence:
+        return [_unless(options.force, _SILENT.format(why=standing.silence.rstrip("."), done=_DOES[act]), "force")]
+    if why := against(act, standing.id, standing.execution):
+        raise Against(why)
+    return [_OVERWRITES] if act is Act.FAIL else []
+
+
+def against(act: Act, id: str, execution: Execution | None) -> str:
+    """Why a job of this execution is neither failed nor run again; "" when nothing is against it."""
+    if execution is None or not execution.is_there:
+        return f"Its execution {id} was deleted in n8n: remove the job."
+    status = execution.status
+    if status is Status.STRANGE:
+        return f"Its execution {id} has a status that no n8n known here has: nothing is done to its job."
+    if status is Status.WAITING:
+        return f"Its execution {id} is put aside until a time or a call, and goes on with a new job: remove this one."
+    if status.is_terminal:
+        instead = "relaunch the execution, and remove the job" if _is_rerun(act, status) else "remove the job"
+        return f"Its execution {id} has ended ({status}): {instead}."
+    return ""
+
+
+def on_execution(act: Act, standing: Standing, options: Options) -> list[str]:
+    """The risks of an act on the execution itself; raises Against."""
+    if not standing.is_there:
+        raise Against("It was deleted in n8n.")
+    return _RULES[act](standing, options)
+
+
+def _relaunch(standing: Standing, options: Options) -> list[str]:
+    if standing.no_api:
+        raise Against(standing.no_api)
+    status = standing.status
+    if status in _SUCCEEDED:
+        raise Against(f"It has ended well ({status}): n8n retries nothing that succeeded.")
+    if status in (Status.NEW, Status.WAITING, Status.STRANGE):
+        raise Against(f"It is {status}: n8n retries an execution that has begun and does not go on.")
+    if standing.has_start is False:
+        raise Against("n8n has kept nothing of it that could run: a retry would end at once and have done nothing.")
+    risks = [] if standing.has_start else ["Whether n8n has kept anything of it that can run is not known."]
+    if status.is_going:
+        risks += _unheld(standing, options)
+    if status is Status.ERROR:
+        return [*risks, _NEXT_OF_RETRY]
+    return [*risks, _unless(options.consent, _AGAIN, "consent")]
+
+
+def _mark(standing: Standing, options: Options) -> list[str]:
+    if standing.fixed:
+        raise Against(standing.fixed)
+    if not standing.status.is_going:
+        raise Against(f"It is {standing.status}: only what is new or running is marked.")
+    if standing.claims:
+        job = standing.claims[0].job
+        raise Against(f"The job {job.label} of {job.queue.label} is there for it: fail or remove that one.")
+    return [*_alone(standing, options), _MARKED]
+
+
+_RULES: Mapping[Act, Callable[[Standing, Options], list[str]]] = {Act.RELAUNCH: _relaunch, Act.MARK: _mark}
+
+
+def _unheld(standing: Standing, options: Options) -> list[str]:
+    """Of one that counts as running: nobody runs it."""
+    if not standing.claims:
+        return _alone(standing, options)
+    if any(not claim.is_active for claim in standing.claims):
+        raise Against("Its job waits: the next free worker runs it.")
+    if any(claim.is_locked for claim in standing.claims):
+        raise Against("A worker runs it: cancel its job first.")
+    if not standing.is_proven:
+        raise Against("Its job has no lock, and that is not yet proof: look again after the next stalled check.")
+    return ["This execution stays as it is: fail its job afterwards, before a watchdog puts it back."]
+
+
+def _alone(standing: Standing, options: Options) -> list[str]:
+    """Without a job: for long enough, and nobody runs it without one."""
+    if standing.claims is None:
+        return [_unless(options.force, "Not all of n8n's jobs could be looked at: one may be there for it.", "force")]
+    seen_for = standing.alone_for
+    if seen_for < GRACE:
+        left = -(-(GRACE - seen_for) // 1000)
+        raise Against(
+            f"It was seen without a job for {seen_for // 1000} s. A worker may still be writing how it "
+            f"ended: n8n itself waits {GRACE // 1000} s. Look again in {left} s."
+        )
+    execution = standing.execution
+    if execution is None or execution.has_a_job or standing.is_listed:
+        return []
+    where = "beside its parent" if execution.is_sub_workflow else "in its main process"
+    risk = f"It is of the mode {execution.mode}, which n8n runs without a job, {where}: it may be running there."
+    return [_unless(options.force, risk, "force")]
+
+
+def _is_rerun(act: Act, status: Status) -> bool:
+    return act is not Act.FAIL and status not in _SUCCEEDED
+
+
+def _unless(is_given: bool, risk: str, needed: str) -> str:
+    """The risk, when it was accepted."""
+    if not is_given:
+        raise Against(risk, needed)
+    return risk

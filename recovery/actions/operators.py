@@ -1,0 +1,34 @@
+"""Who does an act to a queue: its library's operator, guarded where the queue is n8n's, or that of n8n's executions."""
+
+from __future__ import annotations
+
+from recovery import backends
+from recovery.actions.n8n_executions import OWN, ExecutionOperator
+from recovery.actions.n8n_guard import GuardedOperator
+from recovery.backends.base import QueueOperator
+from recovery.config import Config
+from recovery.domain.acting import Act
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.refs import QueueRef
+
+_EXECUTIONS = ExecutionOperator()
+_NOT_HERE = "That is for executions of n8n."
+
+
+def operator(flavour: Flavour) -> QueueOperator:
+    """By the flavour alone: what it can do and how many at once."""
+    return _EXECUTIONS if flavour.library is Library.N8N else backends.operator(flavour)
+
+
+def guarded(found: QueueOperator, ref: QueueRef, flavour: Flavour, config: Config) -> QueueOperator:
+    """With n8n's database at hand, no execution that has ended is failed or run again."""
+    n8n = config.n8n_of(ref) if flavour.library is Library.BULL else None
+    return GuardedOperator(found, n8n) if n8n and n8n.database else found
+
+
+def refusals(flavour: Flavour) -> dict[Act, str]:
+    """The acts that cannot be done to a queue of this flavour, each with its reason. All others can."""
+    if flavour.read_only:
+        return dict.fromkeys(Act, flavour.read_only)
+    told = dict(operator(flavour).refusals(flavour))
+    return told if flavour.library is Library.N8N else dict.fromkeys(OWN, _NOT_HERE) | told

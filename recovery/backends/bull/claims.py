@@ -1,0 +1,153 @@
+"""All jobs of one of n8n's queues, with the execution that each is for: named fields only, in windows.
+
+The places are read in the order of a job's life: one that moves on meanwhile is met again, and the later place counts.
+`priority` is not among them: in Bull it only says where in `wait` a job with a priority belongs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from recovery.backends.base import Command, Wire
+from recovery.backends.bull.keys import BullKeys
+from recovery.backends.bull.n8n import DATA_LIMIT
+from recovery.backends.shared import decode, locks
+from recovery.backends.shared.refusals import insist
+from recovery.domain.jobs import Lock, State
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.refs import QueueRef, text
+
+WINDOW = 1_000  # ids of one LRANGE, and jobs of one batch: far below 5 ms of the server's time
+_OVERLAP = 100  # ids of the window before, met again: workers take from the tail meanwhile
+FINISHED_LIMIT = 10_000  # jobs kept of each outcome: n8n keeps none unless told to
+_ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)  # n8n's ids are whole numbers of four bytes
+_NUMBERS = (b"timestamp", b"processedOn", b"finishedOn")
+_FIELDS = (*_NUMBERS, b"data")
+_EXECUTION, _WORKFLOW = "executionId", "workflowId"
+_NAME_LIMIT = 100  # characters of a workflow's id
+_Ask = Callable[[bytes, int], tuple[Command, Command]]  # key and start → how long it is, and a window of it
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where every job of a queue is. `left_out`: jobs beyond the limit."""
+
+    ref: QueueRef
+    states: Mapping[bytes, State]
+    is_paused: bool = False
+    left_out: int = 0
+
+
+def places(wire: Wire, ref: QueueRef, limit: int) -> Places:
+    """Ids alone: about 3 ms for ten thousand. Raises StoreError when a list is refused: it is not known to be empty."""
+    keys, states, left_out = BullKeys(ref.base), dict[bytes, State](), 0
+    for state, key, ask in _lists(keys):
+        most = min(limit - len(states), FINISHED_LIMIT) if state.is_finished else limit - len(states)
+        found, beyond = _ids(wire, ref, ask, key, max(0, most))
+        states.update(dict.fromkeys(found, state))
+        left_out += beyond
+    (flag,) = wire.call([(b"EXISTS", keys.paused_flag)])
+    return Places(ref, states, bool(decode.count(flag)), left_out)
+
+
+def read(wire: Wire, ref: QueueRef, jobs: Mapping[bytes, State]) -> Iterator[Claim]:
+    """These jobs, three round trips a thousand. One whose hash is gone meanwhile is left out."""
+    left = iter(jobs.items())
+    while some := list(islice(left, WINDOW)):
+        yield from _claims(wire, ref, some)
+
+
+def again(jobs: Mapping[bytes, State], known: Mapping[bytes, Claim]) -> tuple[dict[bytes, State], list[Claim]]:
+    """Of a second look: those that have to be read, and those that are as they were. Only what is active changes."""
+    same = {
+        id: known[id]
+        for id, state in jobs.items()
+        if state is not State.ACTIVE and id in known and known[id].state is state
+    }
+    return {id: state for id, state in jobs.items() if id not in same}, list(same.values())
+
+
+def _lists(keys: BullKeys) -> tuple[tuple[State, bytes, _Ask], ...]:
+    return (
+        (State.WAITING, keys.wait, _list),
+        (State.PAUSED, keys.paused, _list),
+        (State.DELAYED, keys.delayed, _set),
+        (State.ACTIVE, keys.active, _list),
+        (State.FAILED, keys.failed, _newest),
+        (State.COMPLETED, keys.completed, _newest),
+    )
+
+
+def _list(key: bytes, start: int) -> tuple[Command, Command]:
+    """From the tail, where the oldest are: what is added in front meanwhile moves nothing."""
+    return (b"LLEN", key), (b"LRANGE", key, -(start + WINDOW), -(start + 1))
+
+
+def _set(key: bytes, start: int) -> tuple[Command, Command]:
+    return (b"ZCARD", key), (b"ZRANGE", key, start, start + WINDOW - 1)
+
+
+def _newest(key: bytes, start: int) -> tuple[Command, Command]:
+    return (b"ZCARD", key), (b"ZREVRANGE", key, start, start + WINDOW - 1)
+
+
+def _ids(wire: Wire, ref: QueueRef, ask: _Ask, key: bytes, most: int) -> tuple[list[bytes], int]:
+    """At most so many, and how many more there are."""
+    found: dict[bytes, None] = {}
+    start = length = 0
+    while start == 0 or start < min(length, most):
+        size, ids = wire.call(ask(key, start))
+        insist(size, ref, b"LLEN")
+        insist(ids, ref, b"LRANGE")
+        length, window = decode.count(size) or 0, decode.items(ids)
+        found.update(dict.fromkeys(reversed(window) if ask is _list else window))
+        start += WINDOW - _OVERLAP
+    return list(found)[:most], max(0, length - most)
+
+
+def _claims(wire: Wire, ref: QueueRef, jobs: Sequence[tuple[bytes, State]]) -> Iterator[Claim]:
+    keys = BullKeys(ref.base)
+    sizes = wire.call([(b"HSTRLEN", keys.job(id), b"data") for id, _ in jobs])
+    wanted = [_FIELDS if 0 < (decode.count(size) or 0) <= DATA_LIMIT else _NUMBERS for size in sizes]
+    replies = wire.call([(b"HMGET", keys.job(id), *names) for (id, _), names in zip(jobs, wanted, strict=True)])
+    locks = _locks(wire, keys, [id for id, state in jobs if state is State.ACTIVE])
+    for (id, state), names, reply in zip(jobs, wanted, replies, strict=True):
+        values = dict(zip(names, decode.fields(reply, len(names)), strict=True))
+        if values[b"timestamp"] is not None or state is State.ACTIVE:
+            yield _claim(ref, id, state, values, locks.get(id, (None, True)))
+
+
+def _claim(
+    ref: QueueRef, id: bytes, state: State, values: Mapping[bytes, Any], held: tuple[Lock | None, bool]
+) -> Claim:
+    execution, workflow = named(values.get(b"data"))
+    return Claim(
+        job=ref.job(text(id)),
+        state=state,
+        execution=execution,
+        workflow=workflow,
+        lock=held[0],
+        lock_known=held[1],
+        added_at=decode.moment(values[b"timestamp"]),
+        processed_at=decode.moment(values[b"processedOn"]),
+        finished_at=decode.moment(values[b"finishedOn"]),
+    )
+
+
+def named(data: Any) -> tuple[str, str]:
+    """The execution and the workflow that a job's data names. With an id that no database has, it is not n8n's."""
+    written = decode.mapping(decode.octets(data))
+    execution, workflow = (str(written.get(name, "")) for name in (_EXECUTION, _WORKFLOW))
+    return execution if _ID.fullmatch(execution) else "", workflow[:_NAME_LIMIT]
+
+
+def _locks(wire: Wire, keys: BullKeys, ids: Sequence[bytes]) -> dict[bytes, tuple[Lock | None, bool]]:
+    if not ids:
+        return {}
+    replies = wire.call([command for id in ids for command in locks.ask(keys, id)])
+    pairs = zip(replies[:: locks.WIDTH], replies[1 :: locks.WIDTH], strict=True)
+    return {id: locks.read(token, ttl) for id, (token, ttl) in zip(ids, pairs, strict=True)}

@@ -1,0 +1,188 @@
+"""[[n8n]]: which queue is n8n's, which database holds its executions, and where its editor and its API are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from recovery.config.database_urls import BadDatabaseUrl, parse
+from recovery.config.databases import Database
+from recovery.config.readers import Problems, read_table, secret_file
+from recovery.config.schema import N8N
+from recovery.config.tables import IDENTIFIER
+from recovery.domain.refs import QueueRef
+
+NAME = "n8n"
+BASE = "bull:jobs"
+DATABASE = "n8n-database"  # what UNSTALL_N8N_DATABASE_URL makes; a deployment may well be called n8n
+_VARIABLE = "UNSTALL_N8N_DATABASE_URL"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_POOL = "-"  # between the queue's name and a pool's
+
+
+@dataclass(frozen=True, slots=True)
+class N8n:
+    """One installation. `database` names a [[databases]]; "": nothing is known of its executions."""
+
+    name: str
+    queue: QueueRef
+    database: str = ""
+    schema: str = "public"
+    table_prefix: str = ""
+    editor: str = ""  # without a slash at its end; "": no links
+    api: str = ""
+    api_key: str = field(default="", repr=False)
+    tls_ca: str = ""  # file of certificates to trust; "": those of the system
+
+    @property
+    def executions(self) -> QueueRef:
+        """Its executions, for acts on one that has no job. No queue in Redis has a name without a colon."""
+        return QueueRef(self.queue.deployment, f"{self.name}.executions")
+
+    def owns(self, queue: QueueRef) -> bool:
+        """Whether this is its queue, or that of one of its worker pools."""
+        own = self.queue
+        return queue.deployment == own.deployment and (
+            queue.base == own.base or queue.base.startswith(own.base + _POOL)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an installation may refer to: names of deployments with queues in Redis, and databases by their name."""
+
+    deployments: tuple[str, ...]
+    databases: Mapping[str, Database]
+    folder: Path
+
+
+def database_of(url: str, folder: Path, problems: Problems) -> tuple[Database, ...]:
+    """The one that UNSTALL_N8N_DATABASE_URL names, which is only read; () when it is not set, or wrong."""
+    if not url:
+        return ()
+    try:
+        place = parse(url, folder)
+    except BadDatabaseUrl as error:
+        problems.add(_VARIABLE, error.problem, error.remedy)
+        return ()
+    return (Database(name=DATABASE, label="n8n's database", url=url, read_only=True, **place),)
+
+
+def read_n8n(tables: list[Mapping[str, Any]], around: Surroundings, problems: Problems) -> tuple[N8n, ...]:
+    written = _with_variable(tables, around, problems)
+    found = [_installation(table, f"n8n[{number}].", around, problems) for number, table in enumerate(written, 1)]
+    _refuse_twice([one.name for one in found], "name", problems)
+    _refuse_twice([str(one.queue) for one in found], "queue", problems)
+    return tuple(found)
+
+
+def _with_variable(
+    tables: list[Mapping[str, Any]], around: Surroundings, problems: Problems
+) -> list[Mapping[str, Any]]:
+    """The variable gives the one installation its database, or makes one."""
+    if DATABASE not in around.databases:
+        return tables
+    if not tables:
+        return [{"database": DATABASE}]
+    if len(tables) == 1 and "database" not in tables[0]:
+        return [{**tables[0], "database": DATABASE}]
+    named = any(table.get("database") == DATABASE for table in tables)
+    if not named:
+        problems.add(_VARIABLE, "is set, and [[n8n]] names a database of its own.", "Set one of the two.")
+    return tables
+
+
+def _installation(written: Mapping[str, Any], where: str, around: Surroundings, problems: Problems) -> N8n:
+    values = read_table(written, N8N, where, around.folder, problems)
+    if not _NAME.fullmatch(values["name"]):
+        problems.add(f"{where}name", f"is {values['name']!r}.", "Write up to 40 of a–z, 0–9, - and _.")
+    editor, api = (_address(values[key], f"{where}{key}", problems) for key in ("editor", "api"))
+    _check_database(values["database"], where, around, problems)
+    _check_table_names(values, where, problems)
+    return N8n(
+        name=values["name"],
+        queue=_queue(values["queue"], where, around, problems),
+        database=values["database"],
+        schema=values["schema"],
+        table_prefix=values["table_prefix"],
+        editor=editor,
+        api=api or editor,
+        api_key=_api_key(values, where, problems),
+        tls_ca=values["tls_ca"],
+    )
+
+
+def _queue(written: str, where: str, around: Surroundings, problems: Problems) -> QueueRef:
+    """A base alone is that of the only deployment."""
+    ref = QueueRef.parse(written or BASE, default="")
+    known = ", ".join(around.deployments) or "none"
+    if not ref.deployment and len(around.deployments) > 1:
+        problems.add(
+            f"{where}queue", "names no deployment, and there are several.", f"Write one of {known}, / and {BASE}."
+        )
+    if ref.deployment and ref.deployment not in around.deployments:
+        problems.add(f"{where}queue", f"is in {ref.deployment!r}, which is no deployment in Redis.", f"Known: {known}.")
+    if not ref.base:
+        problems.add(f"{where}queue", "names no queue.", f'Write DEPLOYMENT/BASE or BASE, like "{BASE}".')
+    # UNSTALL_REDIS_URL makes the deployment main; `up` sets it for its children when nothing is configured.
+    return QueueRef(ref.deployment or next(iter(around.deployments), "main"), ref.base)
+
+
+def _check_database(name: str, where: str, around: Surroundings, problems: Problems) -> None:
+    if not name:
+        return
+    database = around.databases.get(name)
+    known = ", ".join(sorted(around.databases)) or "none"
+    if database is None:
+        problems.add(f"{where}database", f"is {name!r}, which no [[databases]] names.", f"Known: {known}.")
+    elif not database.is_postgresql:
+        problems.add(
+            f"{where}database", f"is {name!r}, a {database.engine}.", "n8n in queue mode is read in PostgreSQL."
+        )
+
+
+def _check_table_names(values: Mapping[str, Any], where: str, problems: Problems) -> None:
+    if not IDENTIFIER.fullmatch(values["schema"]):
+        problems.add(
+            f"{where}schema", "is no name of a schema.", "Write it as in DB_POSTGRESDB_SCHEMA, without quotes."
+        )
+    if values["table_prefix"] and not IDENTIFIER.fullmatch(values["table_prefix"]):
+        problems.add(f"{where}table_prefix", "is no beginning of a name.", "Write it as in DB_TABLE_PREFIX.")
+
+
+def _address(written: str, where: str, problems: Problems) -> str:
+    """Of pages, or of an API: without what a link must not carry."""
+    if written and not _is_address(written):
+        problems.add(where, "is no address.", "Write https://n8n.example.com, without a password and without ?.")
+        return ""
+    return written.rstrip("/")
+
+
+def _is_address(written: str) -> bool:
+    try:
+        parts = urlsplit(written)
+        has_rest = bool(parts.query or parts.fragment or parts.username or parts.password)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not has_rest
+    except ValueError:
+        return False
+
+
+def _api_key(values: Mapping[str, Any], where: str, problems: Problems) -> str:
+    key, path = str(values["api_key"]), str(values["api_key_file"])
+    if key and path:
+        problems.add(f"{where}api_key_file", "is set, and api_key too.", "Set one of the two.")
+    key = key or (secret_file(path, f"{where}api_key_file", problems) if path else "")
+    if not key.isascii() or (key and not key.isprintable()):
+        problems.add(f"{where}api_key", "has characters that no header takes.", "Write it as n8n shows it.")
+    if key and not (values["api"] or values["editor"]):
+        problems.add(f"{where}api_key", "is set without api.", "Write the address of n8n: editor, or api.")
+    return key
+
+
+def _refuse_twice(names: list[str], key: str, problems: Problems) -> None:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.add("n8n", f"has the {key} {name!r} twice.", "Give each its own.")

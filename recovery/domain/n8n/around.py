@@ -1,0 +1,33 @@
+"""What is known around n8n's jobs and executions when they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from recovery.domain.ages import SECOND
+from recovery.domain.n8n.pairs import Release
+from recovery.domain.refs import QueueRef
+
+# So long n8n itself waits for an execution that seems lost to end well after all; and the two stores are never read in
+# one moment. What has contradicted itself for less is no news.
+GRACE = 30 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """`workers`: how many a queue has, None when nobody may look."""
+
+    now: int
+    grace: int = GRACE
+    release: Release = Release.UNKNOWN
+    paused: frozenset[QueueRef] = frozenset()
+    workers: Mapping[QueueRef, int | None] = field(default_factory=dict)
+    oldest_worker: int | None = None  # ms since 1970, when the one that is up longest connected; None: none is
+
+    @property
+    def knows_workers(self) -> bool:
+        return bool(self.workers) and None not in self.workers.values()
+
+    def nobody_works(self, queue: QueueRef) -> bool:
+        return self.workers.get(queue) == 0

@@ -1,0 +1,72 @@
+"""What n8n does by itself with a job and an execution that contradict each other, in a sentence or two.
+
+Read in its sources from 1.0 to 2.41: its recovery look takes the newest executions that are new or running, and marks
+those crashed whose job is neither active nor waiting; a worker that is handed an execution puts it away when it is
+crashed, fails the job when there is none, and runs it in every other case, whatever its status says.
+"""
+
+from __future__ import annotations
+
+from recovery.domain.n8n.around import Around
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.pairs import Release
+
+UNSEEN = "It runs to its end: what it does is done, whatever its execution says."
+_LOOK = "at its next recovery look, every 3 hours unless set otherwise and whenever its main starts"
+
+
+def of_orphan(claim: Claim, around: Around) -> str:
+    if around.nobody_works(claim.job.queue):
+        return "Nothing happens: no worker is connected, and n8n takes an active job for a running one."
+    if around.release is Release.TWO:
+        return (
+            "A worker's watchdog fails the job at its next pass; main hears of it, and the execution becomes an error."
+        )
+    return (
+        "A worker's watchdog takes it at its next pass: from n8n 2.0 on it fails the job, "
+        "before it puts it back once, and the workflow runs again from its start."
+    )
+
+
+def of_going(execution: Execution, around: Around) -> str:
+    """Of one that nobody runs."""
+    if execution.status is Status.UNKNOWN:
+        return "Nothing happens: n8n looks for new and running executions only."
+    if around.release is Release.OLD:
+        return "Nothing happens before n8n 1.60: it stays as it is. Later ones mark it crashed when their main starts."
+    return f"n8n marks it crashed {_LOOK}: the newest hundred first."
+
+
+def of_left(claim: Claim, execution: Execution, around: Around) -> str:
+    if claim.is_locked:
+        return "The job goes when its worker is through with it."
+    if claim.is_active:
+        again = "the workflow runs again" if around.release is not Release.TWO else "nothing else happens"
+        return f"A worker's watchdog takes the job: from n8n 2.0 on it fails it, before it puts it back, and {again}."
+    return _next(claim, around) + _of_ended(execution, around)
+
+
+def of_deleted(claim: Claim, around: Around) -> str:
+    if claim.is_locked:
+        return "Its worker runs on for nobody: what it ends with cannot be kept."
+    if claim.is_active:
+        return "A worker's watchdog takes the job; whoever is handed it again finds no such execution, and fails it."
+    return f"{_next(claim, around)}fails it: it finds no such execution."
+
+
+def of_paused(around: Around) -> str:
+    if around.release is Release.OLD:
+        return "It waits until the queue is resumed."
+    return f"n8n marks it crashed {_LOOK}, although its job waits. Resumed before, it runs."
+
+
+def _next(claim: Claim, around: Around) -> str:
+    is_paused = claim.job.queue in around.paused
+    return "Once the queue is resumed, the next worker " if is_paused else "The next worker that is free "
+
+
+def _of_ended(execution: Execution, around: Around) -> str:
+    if execution.status is Status.CRASHED and around.release is not Release.OLD:
+        return "puts the job away without running it."
+    return "runs the workflow again from its start: it does not look at how the execution ended."

@@ -1,0 +1,186 @@
+"""Jobs and executions joined as they come in: what contradicts itself is kept whole, all else is counted.
+
+1. All jobs are known first. 2. Executions that have not ended are streamed through. 3. Those that live jobs name and
+that were not among them follow: they have ended, or are gone. 4. Last come the sub-workflows, when it is known which
+executions are alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from recovery.domain.n8n import judging
+from recovery.domain.n8n.around import Around
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.mismatches import Mismatch
+from recovery.domain.n8n.pairs import MATCHING_LIMIT, Pair
+from recovery.domain.refs import JobRef
+
+SUSPECT_LIMIT = 20_000  # contradictions kept for the second look: some 10 MB
+_SUB_LIMIT = 20_000  # sub-workflows that are going: each is held until the end
+_DEAD = (Mismatch.NO_JOB, Mismatch.ORPHANED)
+
+
+class Claims:
+    """All jobs of one installation, by job and by execution."""
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        self.by_job: dict[JobRef, Claim] = {claim.job: claim for claim in claims}
+        self._live: dict[str, list[Claim]] = {}
+        self._kept: dict[str, Claim] = {}
+        for claim in self.by_job.values():
+            if claim.execution and claim.is_live:
+                self._live.setdefault(claim.execution, []).append(claim)
+            elif claim.execution:
+                self._kept[claim.execution] = claim
+
+    def __len__(self) -> int:
+        return len(self.by_job)
+
+    @property
+    def unnamed(self) -> int:
+        return sum(not claim.execution for claim in self.by_job.values())
+
+    @property
+    def executions(self) -> Iterable[str]:
+        """Those that live jobs name."""
+        return self._live.keys()
+
+    def live(self, execution: str) -> list[Claim]:
+        return self._live.get(execution, [])
+
+    def kept(self, execution: str) -> Claim | None:
+        """A job of it that has ended, and is still there."""
+        return self._kept.get(execution)
+
+
+class Join:
+    """One look. What is a mismatch in the end has to be one in a second look too (`again`)."""
+
+    def __init__(self, claims: Claims, around: Around) -> None:
+        self.claims = claims
+        self.around = around
+        self.suspects: list[Pair] = []
+        self.dropped = 0  # contradictions beyond SUSPECT_LIMIT
+        self.executions = 0
+        self.parked = 0
+        self.elsewhere = 0
+        self.unsure_parents = 0
+        self._active: list[Pair] = []
+        self._waiting: list[Pair] = []
+        self._met: set[str] = set()
+        self._subs: list[Execution] = []
+        self._alive_since: int | None = None  # when the oldest execution that may be alive began
+
+    @property
+    def matching(self) -> tuple[Pair, ...]:
+        """An excerpt of what is as it should be, active jobs first."""
+        return tuple((self._active + self._waiting)[:MATCHING_LIMIT])
+
+    @property
+    def unmet(self) -> list[str]:
+        """What live jobs name and was not among the executions that have not ended."""
+        return [id for id in self.claims.executions if id not in self._met]
+
+    def take(self, executions: Iterable[Execution]) -> None:
+        """Some that have not ended."""
+        for execution in executions:
+            self.executions += 1
+            self.parked += execution.status is Status.WAITING
+            claims = self.claims.live(execution.id)
+            if claims:
+                self._met.add(execution.id)
+                self._with(claims, execution)
+            else:
+                self._alone(execution)
+
+    def take_named(self, ids: Iterable[str], found: Mapping[str, Execution]) -> None:
+        """Some that live jobs name; what is not in `found` is not in the database."""
+        for id in ids:
+            self._met.add(id)
+            self._with(self.claims.live(id), found.get(id))
+
+    def settle(self) -> None:
+        """When everything was taken: sub-workflows, by what may still be alive."""
+        for execution in self._subs:
+            finding = None if self._may_be_alive(execution) else judging.of_sub_workflow(execution, self.around)
+            if finding is None:
+                self.unsure_parents += 1
+            else:
+                self._suspect(Pair(execution.id, None, execution, finding))
+
+    def _with(self, claims: list[Claim], execution: Execution | None) -> None:
+        for claim in claims:
+            finding = judging.of_claim(claim, execution, self.around)
+            pair = Pair(claim.execution, claim, execution, finding)
+            if finding:
+                self._suspect(pair)
+            else:
+                kept = self._active if claim.is_active else self._waiting
+                if len(kept) < MATCHING_LIMIT:
+                    kept.append(pair)
+            if finding is None or finding.kind not in _DEAD:
+                began = execution.began_at if execution and execution.status.is_open else None
+                self._alive(claim.processed_at if began is None else began)
+
+    def _alone(self, execution: Execution) -> None:
+        if execution.is_sub_workflow and execution.status.is_going:
+            if len(self._subs) < _SUB_LIMIT:
+                self._subs.append(execution)
+            else:
+                self.unsure_parents += 1
+            return
+        finding = judging.of_execution(execution, self.claims.kept(execution.id), self.around)
+        if finding:
+            self._suspect(Pair(execution.id, self.claims.kept(execution.id), execution, finding))
+            return
+        self.elsewhere += execution.status.is_going and not execution.has_a_job
+        self._alive(execution.began_at)
+
+    def _alive(self, began: int | None) -> None:
+        if began is not None and (self._alive_since is None or began < self._alive_since):
+            self._alive_since = began
+
+    def _may_be_alive(self, child: Execution) -> bool:
+        """Its parent began before it: one that is going, or one that ended without waiting for it. That one's process
+        was there too, and a worker's connection is as old as its process at most.
+        """
+        began, around = child.began_at, self.around
+        if began is None or not around.knows_workers:
+            return True
+        has_parent = self._alive_since is not None and self._alive_since <= began
+        return has_parent or (around.oldest_worker is not None and around.oldest_worker <= began)
+
+    def _suspect(self, pair: Pair) -> None:
+        if len(self.suspects) < SUSPECT_LIMIT:
+            self.suspects.append(pair)
+        else:
+            self.dropped += 1
+
+
+def again(
+    suspects: Iterable[Pair], claims: Claims, executions: Mapping[str, Execution], around: Around
+) -> Iterator[Pair]:
+    """Those that contradict themselves in the same way when both stores are read once more."""
+    for pair in suspects:
+        if pair.finding is None:
+            continue
+        found = _looked(pair, claims, executions.get(pair.id), around)
+        if found is not None and found.finding is not None and found.finding.kind is pair.finding.kind:
+            yield found
+
+
+def _looked(pair: Pair, claims: Claims, execution: Execution | None, around: Around) -> Pair | None:
+    if pair.claim is not None and pair.claim.is_live:
+        claim = claims.by_job.get(pair.claim.job)
+        is_same = claim is not None and claim.is_live and claim.execution == pair.id
+        finding = judging.of_claim(claim, execution, around) if claim is not None and is_same else None
+        return Pair(pair.id, claim, execution, finding)
+    if execution is None or claims.live(pair.id):
+        return None
+    if execution.is_sub_workflow:
+        is_going = execution.is_there and execution.status.is_going
+        return Pair(pair.id, None, execution, judging.of_sub_workflow(execution, around) if is_going else None)
+    kept = claims.kept(pair.id)
+    return Pair(pair.id, kept, execution, judging.of_execution(execution, kept, around))

@@ -1,0 +1,76 @@
+"""Whether a job and its execution contradict each other: pure, one pair at a time, and cheap: there may be many.
+
+What is younger than the grace is no contradiction: n8n writes one store after the other. The words come later, for
+those that are shown (`telling`).
+"""
+
+from __future__ import annotations
+
+from recovery.domain.jobs import State
+from recovery.domain.n8n.around import Around
+from recovery.domain.n8n.claims import UNLOOKED, Claim
+from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.mismatches import Mismatch, Repair
+from recovery.domain.n8n.pairs import Finding
+
+_ENDED_WELL = (Status.SUCCESS, Status.WARNING)
+
+
+def of_claim(claim: Claim, execution: Execution | None, around: Around) -> Finding | None:
+    """A live job with its execution, None: there is no such row."""
+    if execution is None or not execution.is_there:
+        repair = Repair.CANCEL if claim.is_locked else Repair.REMOVE
+        return Finding(Mismatch.DELETED, repair)
+    status = execution.status
+    if status is Status.STRANGE:
+        return None
+    if status.is_terminal:
+        return _grown(_ended(claim, execution), around)
+    if claim.is_orphaned:
+        # Of a parked execution, and of an orphan, only whoever sees them twice knows since when.
+        return Finding(Mismatch.LEFT if status is Status.WAITING else Mismatch.ORPHANED, Repair.FAIL)
+    if status.is_going and _is_unlooked(claim, around):
+        repair = Repair.NONE if claim.state is State.DELAYED else Repair.RESUME
+        return _grown(Finding(Mismatch.PAUSED, repair, claim.added_at), around)
+    return None
+
+
+def of_execution(execution: Execution, kept: Claim | None, around: Around) -> Finding | None:
+    """One without a live job. `kept` is a job of it that has ended and is still there."""
+    if not (execution.is_there and execution.status.is_going and execution.has_a_job):
+        return None
+    if _is_new(execution, around):
+        return None
+    # A job that is gone leaves nothing: only whoever sees it missing twice knows since when.
+    return _grown(Finding(Mismatch.NO_JOB, Repair.MARK, kept.finished_at if kept else None), around)
+
+
+def of_sub_workflow(execution: Execution, around: Around) -> Finding | None:
+    """One whose every possible parent is gone, as whoever asks has found out."""
+    return None if _is_new(execution, around) else Finding(Mismatch.DEAD_PARENT, Repair.MARK)
+
+
+def _ended(claim: Claim, execution: Execution) -> Finding:
+    if claim.is_locked and execution.status not in _ENDED_WELL:
+        return Finding(Mismatch.UNSEEN, Repair.CANCEL, _latest(execution.stopped_at, claim.processed_at))
+    repair = Repair.NONE if claim.is_locked else Repair.REMOVE  # to fail it would have main write over how it ended
+    since = None if claim.is_orphaned else _latest(execution.stopped_at, claim.added_at)
+    return Finding(Mismatch.LEFT, repair, since)
+
+
+def _is_new(execution: Execution, around: Around) -> bool:
+    return execution.began_at is not None and around.now - execution.began_at < around.grace
+
+
+def _is_unlooked(claim: Claim, around: Around) -> bool:
+    return not claim.is_active and (claim.state in UNLOOKED or claim.job.queue in around.paused)
+
+
+def _grown(finding: Finding, around: Around) -> Finding | None:
+    is_young = finding.since is not None and around.now - finding.since < around.grace
+    return None if is_young else finding
+
+
+def _latest(one: int | None, other: int | None) -> int | None:
+    """Since when both are as they are, as far as that is known."""
+    return other if one is None else one if other is None else max(one, other)

@@ -1,0 +1,69 @@
+"""Mismatches as lines of the inbox, beside the jobs that the orphan-watch found there.
+
+A job that is there already keeps its line, with what its execution says added to the evidence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from recovery.domain.ages import MINUTE
+from recovery.domain.inbox import ROW_LIMIT, Inbox, Tally, ordered
+from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.n8n.telling import EXECUTION
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.verdicts import Kind, Stuck, Verdict
+
+STALE = 3 * MINUTE  # what is older is no news of now: its lines go, and the page of the table says how old it is
+
+
+def merged(inbox: Inbox, truths: Iterable[Truth]) -> Inbox:
+    """The inbox with what is fresh in these."""
+    known = {row.job: row for row in inbox.rows}
+    added: dict[QueueRef, int] = Counter()
+    rows: list[Stuck] = []
+    for truth in truths:
+        if truth.fault or inbox.checked_at - truth.checked_at > STALE:
+            continue
+        for pair in truth.pairs:
+            line = _line(truth, pair)
+            if line.has_job and line.job in known:
+                known[line.job] = _noted(known[line.job], line)
+            else:
+                rows.append(line)
+                added[line.job.queue] += 1
+        added[truth.queue] += truth.mismatches - len(truth.pairs)
+    listed = ordered([*(known[row.job] for row in inbox.rows), *rows])[:ROW_LIMIT]
+    tallies = tuple(_tallied(tally, added.pop(tally.queue, 0)) for tally in inbox.queues)
+    fresh = (_tallied(Tally(queue, checked_at=inbox.checked_at), count) for queue, count in added.items() if count)
+    return replace(inbox, rows=tuple(listed), queues=(*tallies, *fresh))
+
+
+def _line(truth: Truth, pair: Pair) -> Stuck:
+    finding, claim = pair.finding, pair.claim
+    evidence = (finding.kind.sentence, *finding.evidence) if finding else ()
+    verdict = Verdict(Kind.N8N, evidence, fate=finding.fate if finding else "")
+    is_live = claim is not None and claim.is_live
+    return Stuck(
+        job=claim.job if claim is not None and is_live else JobRef(truth.queue, ""),
+        name=pair.title,
+        verdict=verdict,
+        since=(finding.since if finding else None) or 0,
+        holder=claim.holder if claim else "",
+        execution=pair.id,
+    )
+
+
+def _noted(row: Stuck, line: Stuck) -> Stuck:
+    said = (sentence for sentence in line.verdict.evidence if sentence.startswith(EXECUTION))
+    evidence = (*row.verdict.evidence, *said)
+    return replace(row, verdict=replace(row.verdict, evidence=evidence), execution=line.execution)
+
+
+def _tallied(tally: Tally, count: int) -> Tally:
+    if not count:
+        return tally
+    kinds = {**tally.kinds, Kind.N8N: tally.kinds.get(Kind.N8N, 0) + count}
+    return replace(tally, kinds=kinds, people=tally.people + count)

@@ -1,0 +1,100 @@
+"""One line of the truth table: a job beside its execution, either of which may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.mismatches import Mismatch, Repair
+from recovery.domain.refs import QueueRef
+
+MISMATCH_LIMIT = 1_000  # lines: what a person can still look through; all are counted
+MATCHING_LIMIT = 200  # of those that are as they should be: an excerpt, active ones first
+
+
+class Release(StrEnum):
+    """Which n8n made the tables, as far as their columns tell; what it does by itself depends on it."""
+
+    OLD = "1.0 to 1.63"
+    ONE = "1.64 to 2.0"
+    TWO = "2.1 or later"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a pair. `since` None: neither store says since when; whoever looks again knows. Those that
+    are not listed have no words.
+    """
+
+    kind: Mismatch
+    repair: Repair
+    since: int | None = None
+    evidence: tuple[str, ...] = ()
+    fate: str = ""  # what happens if nobody acts
+
+    @property
+    def why(self) -> str:
+        return " ".join(self.evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`id` is the execution's; "" when the job names none."""
+
+    id: str
+    claim: Claim | None = None
+    execution: Execution | None = None
+    finding: Finding | None = None
+    title: str = ""  # of the workflow
+
+    @property
+    def workflow(self) -> str:
+        if self.execution is not None:
+            return self.execution.workflow
+        return self.claim.workflow if self.claim else ""
+
+    @property
+    def key(self) -> str:
+        """What names this contradiction: the same one in the next look has it too."""
+        job = str(self.claim.job) if self.claim else ""
+        return f"{self.finding.kind if self.finding else ''} {self.id} {job}"
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """One look at one installation. `pairs`: mismatches worst first, `matching`: an excerpt of the others.
+
+    What could not be read is in `fault`; then everything else says nothing. `young` are contradictions that may end by
+    themselves in a moment, each with the time of the first look that met it.
+    """
+
+    name: str
+    queue: QueueRef
+    checked_at: int
+    fault: str = ""
+    release: Release = Release.UNKNOWN
+    took: int = 0  # ms
+    pairs: tuple[Pair, ...] = ()
+    matching: tuple[Pair, ...] = ()
+    counts: Mapping[Mismatch, int] = field(default_factory=dict)
+    jobs: int = 0
+    executions: int = 0  # that have not ended
+    parked: int = 0  # of them waiting for a time or a call
+    elsewhere: int = 0  # of them run by no worker's job, or nobody can tell: manual, cli, a mode of a newer n8n
+    unsure_parents: int = 0  # sub-workflows whose parent may be alive: which it is stands in data that is not read
+    unnamed: int = 0  # jobs that name no execution
+    left_out: int = 0  # jobs and executions beyond the limits of a look
+    young: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what this look could not do, one sentence each
+
+    @property
+    def mismatches(self) -> int:
+        return sum(self.counts.values())
+
+    def fresh(self, grace: int) -> int:
+        """Contradictions that are mismatches if they last."""
+        return sum(self.checked_at - since < grace for since in self.young.values())

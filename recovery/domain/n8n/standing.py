@@ -1,0 +1,78 @@
+"""How an execution stands when somebody wants to act on it, or on its job: all that decides whether they may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.refs import QueueRef
+
+_STATES = {
+    Status.NEW: State.WAITING,
+    Status.RUNNING: State.ACTIVE,
+    Status.UNKNOWN: State.ACTIVE,
+    Status.WAITING: State.DELAYED,
+    Status.SUCCESS: State.COMPLETED,
+    Status.WARNING: State.COMPLETED,
+    Status.STRANGE: State.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`silence`: why n8n's database says nothing; "" when it was asked. `is_configured`: it was to be asked at all.
+
+    The rest is for acts on the execution itself. `claims` None: not all of n8n's jobs could be seen.
+    `is_proven`: of every active one among them that nobody holds it. `alone_for`: how many ms ago it was first seen
+    without a job. `has_start` None: whether n8n has kept anything that could run cannot be told.
+    """
+
+    id: str
+    execution: Execution | None = None
+    is_configured: bool = True
+    silence: str = ""
+    claims: tuple[Claim, ...] | None = ()
+    is_proven: bool = False
+    alone_for: int = 0
+    has_start: bool | None = None
+    is_listed: bool = False  # the truth table names this repair for it
+    fixed: str = ""  # why nothing may be written into n8n's database
+    no_api: str = ""  # why n8n's public API cannot be asked
+
+    @property
+    def is_known(self) -> bool:
+        return self.is_configured and not self.silence
+
+    @property
+    def status(self) -> Status:
+        return self.execution.status if self.execution else Status.UNKNOWN
+
+    @property
+    def is_there(self) -> bool:
+        return self.execution is not None and self.execution.is_there
+
+    def as_record(self) -> dict[str, Any]:
+        """For the audit."""
+        told: dict[str, Any] = {"execution": self.id}
+        if self.execution:
+            told |= {"status": self.status.value, "mode": self.execution.mode, "workflow": self.execution.workflow}
+        return told | ({"silence": self.silence} if self.silence else {})
+
+
+def row_of(ref: QueueRef, execution: Execution) -> JobRow:
+    """An execution as a job of its own: what is compared with what was shown."""
+    return JobRow(
+        ref=ref.job(execution.id),
+        state=state_of(execution.status),
+        name=execution.workflow,
+        added_at=execution.created_at,
+        processed_at=execution.started_at,
+        finished_at=execution.stopped_at,
+    )
+
+
+def state_of(status: Status) -> State:
+    return _STATES.get(status, State.FAILED)

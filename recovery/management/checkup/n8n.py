@@ -1,0 +1,43 @@
+"""Each n8n: does its database answer, are its tables known, may we read them, and is its API complete?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.config import N8n
+from recovery.connections.registry import Registry
+from recovery.connections.sql import of
+from recovery.errors import StoreError, Unsupported
+from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
+from recovery.n8n import tables
+
+_WRITES = frozenset({"status", "stoppedAt", "waitTill"})
+
+
+def n8n(registry: Registry) -> Iterator[Finding]:
+    for one in registry.config.n8n:
+        about = f"n8n {one.name}"
+        if one.database:
+            yield from _database(about, registry, one)
+        else:
+            yield warning(
+                about, "It names no database, so only its jobs are seen.", "Write database = … (docs/n8n.md)."
+            )
+        if one.editor and not one.api_key:
+            yield good(about, "There is no API key: what failed is retried in its editor, and not from here.")
+
+
+def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
+    try:
+        with of(registry.wire(one.database)).session() as session:
+            found = tables.look(session, one)
+    except Unsupported as error:
+        yield wrong(about, f"Its executions cannot be read: {error}", "Look at [[n8n]], and at what our user may read.")
+        return
+    except StoreError as error:
+        yield silent(about, error)
+        return
+    writes = "marking a row is possible" if found.writable >= _WRITES else "our user may only read, which is enough"
+    yield good(about, f"Its tables are those of n8n {found.release.value}; {writes}.")
+    if found.read_only:
+        yield warning(about, found.read_only, "Look for a newer Unstall.")

@@ -1,0 +1,159 @@
+"""n8n's jobs and executions beside each other, looked at now: it needs neither a server nor a scheduler.
+
+Where a scheduler runs, what it remembers is used too: of some contradictions neither store says since when, and one
+look alone tells nothing of them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from recovery.connections.registry import Registry
+from recovery.domain.ages import SECOND, age
+from recovery.domain.n8n.around import GRACE
+from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.refs import shown
+from recovery.errors import ConfigError, StoreError
+from recovery.management import looking
+from recovery.management.configured import WRONG_CALL, configured
+from recovery.reads.n8n import truths
+from recovery.reads.n8n.looking import Wish, look
+
+UNREACHABLE = 4
+_NONE = "No n8n is configured. Set UNSTALL_N8N_DATABASE_URL, or write [[n8n]] (docs/n8n.md)."
+
+
+class Command(BaseCommand):
+    help = (
+        "Show n8n's jobs beside its executions, and what contradicts itself. "
+        "Exit status: 0, 2 for a wrong call, 4 when a store does not answer or its tables are not known."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--mismatches", action="store_true", help="without what is as it should be")
+        parser.add_argument(
+            "--wait", action="store_true", help="look twice, half a minute apart: for where no scheduler runs"
+        )
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        config = configured()
+        if not config.n8n:
+            raise CommandError(_NONE, returncode=WRONG_CALL)
+        found = _look(Registry(config), GRACE / SECOND if options["wait"] else 0.0)
+        matching = not options["mismatches"]
+        written = [_table(truth, matching=matching) for truth in found]
+        texts = [_text(truth, matching=matching) for truth in found]
+        self.stdout.write(json.dumps({"n8n": written}, indent=2) if options["json"] else "\n\n".join(texts))
+        faults = [f"{truth.name} cannot be compared: {shown(truth.fault)}" for truth in found if truth.fault]
+        if faults:
+            raise CommandError("\n".join(faults), returncode=UNREACHABLE)
+
+
+def _look(registry: Registry, wait: float) -> list[Truth]:
+    """With `wait` (seconds) the first of two looks is only remembered."""
+    try:
+        found = _looked(registry, _remembered(registry))
+        if wait:
+            time.sleep(wait)
+            found = _looked(registry, {truth.name: truth.young for truth in found})
+        return found
+    finally:
+        registry.close()
+
+
+def _looked(registry: Registry, young: Mapping[str, Mapping[str, int]]) -> list[Truth]:
+    snapshot, now = looking.snapshot(registry), int(time.time() * 1000)
+    return [look(registry, one, Wish(snapshot, now, young.get(one.name, {}))) for one in registry.config.n8n]
+
+
+def _remembered(registry: Registry) -> Mapping[str, Mapping[str, int]]:
+    """What the scheduler met, and since when."""
+    try:
+        return {truth.name: truth.young for truth in truths.fetch(registry.state())}
+    except (ConfigError, StoreError):
+        return {}
+
+
+def _table(truth: Truth, *, matching: bool) -> dict[str, Any]:
+    numbers = ("checked_at", "took", "jobs", "executions", "parked", "elsewhere", "unsure_parents", "left_out")
+    return {
+        "name": truth.name,
+        "deployment": truth.queue.deployment,
+        "base": truth.queue.base,
+        "fault": truth.fault or None,
+        "release": truth.release.value,
+        **{name: getattr(truth, name) for name in numbers},
+        "fresh": truth.fresh(GRACE),
+        "counts": {kind.value: count for kind, count in sorted(truth.counts.items())},
+        "notes": list(truth.notes),
+        "mismatches": [_row(pair) for pair in truth.pairs],
+        **({"matching": [_row(pair) for pair in truth.matching]} if matching else {}),
+    }
+
+
+def _row(pair: Pair) -> dict[str, Any]:
+    claim, execution, finding = pair.claim, pair.execution, pair.finding
+    return {
+        "execution": pair.id,
+        "workflow": pair.workflow,
+        "title": pair.title,
+        "status": execution.status.value if execution else None,
+        "mode": execution.mode if execution else None,
+        "began_at": execution.began_at if execution else None,
+        "stopped_at": execution.stopped_at if execution else None,
+        "base": claim.job.queue.base if claim else None,
+        "job": claim.job.id if claim else None,
+        "state": claim.state.value if claim else None,
+        "locked": claim.is_locked if claim and claim.is_active and claim.lock_known else None,
+        "holder": (claim.holder if claim else "") or None,
+        "mismatch": finding.kind.value if finding else None,
+        "since": finding.since if finding else None,
+        "why": finding.why if finding else None,
+        "fate": finding.fate if finding else None,
+        "repair": (finding.repair.value if finding else "") or None,
+    }
+
+
+def _text(truth: Truth, *, matching: bool) -> str:
+    if truth.fault:
+        return f"{truth.name}: not compared."
+    lines = [_summary(truth), *truth.notes]
+    for pair in truth.pairs:
+        lines += ["", *_paragraph(pair, truth.checked_at)]
+    if truth.mismatches > len(truth.pairs):
+        lines += ["", f"The {len(truth.pairs):,} worst of {truth.mismatches:,} are listed."]
+    if matching and truth.matching:
+        lines += ["", "As it should be:", *(f"  {_stands(pair)}" for pair in truth.matching)]
+    return "\n".join(lines)
+
+
+def _summary(truth: Truth) -> str:
+    seen = f"{truth.jobs:,} jobs beside {truth.executions:,} executions that have not ended"
+    counted = ", ".join(f"{count:,} {kind.value}" for kind, count in truth.counts.items()) or "no mismatch"
+    fresh = truth.fresh(GRACE)
+    young = f"; {fresh:,} more met just now, to be seen again in half a minute" if fresh else ""
+    return f"{truth.name} ({truth.release.value}), {shown(truth.queue.base)}: {seen}: {counted}{young}."
+
+
+def _paragraph(pair: Pair, now: int) -> Sequence[str]:
+    finding = pair.finding
+    if finding is None:
+        return ()
+    since = f"  for {age(now - finding.since)}" if finding.since is not None else ""
+    lines = [f"{finding.kind.value}  {_stands(pair)}{since}", f"  why      {shown(finding.why)}"]
+    repair = [f"  repair   {finding.repair.value}"] if finding.repair else []
+    return [*lines, f"  if not   {shown(finding.fate)}", *repair]
+
+
+def _stands(pair: Pair) -> str:
+    status = pair.execution.status.value if pair.execution else "not in the database"
+    job = f"job {shown(pair.claim.job.id)} {pair.claim.state.value}" if pair.claim else "no job"
+    return f"execution {shown(pair.id)} {status}, {job}  {shown(pair.title)}".rstrip()

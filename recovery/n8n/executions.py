@@ -1,0 +1,117 @@
+"""Executions as they stand, in small steps: those that have not ended through a cursor, others by their ids.
+
+A cursor and not pages by id: in a table of millions, of which the newest are open, the planner would walk through all
+that have ended to fill a page. A cursor goes once along the index on the status, and each step of it is short. It
+lives in a transaction that can only read. What an execution did (`execution_data`) is never asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from recovery.connections.sql import Row, Session, SqlWire
+from recovery.domain.n8n.executions import OPEN, Execution, status
+from recovery.errors import StoreError
+from recovery.n8n.tables import Tables
+
+STEP = 2_000  # rows a statement: some 5 ms
+OPEN_LIMIT = 200_000  # rows of a look; n8n itself looks at a hundred
+NAME_LIMIT = 200  # characters of a workflow's name; n8n allows 128
+_WORD = 40  # characters of a mode or a status
+_LAST_ID = 2**31 - 1
+
+
+def still_open(wire: SqlWire, tables: Tables) -> Iterator[list[Execution]]:
+    """All that have not ended, at most OPEN_LIMIT, step by step. Raises StoreError."""
+    alive = ' AND "deletedAt" IS NULL' if tables.has("deletedAt") else ""
+    words = ", ".join(f"'{one.value}'" for one in OPEN)
+    chosen = f"SELECT {_columns(tables)} FROM {tables.executions} WHERE status IN ({words}){alive}"  # noqa: S608
+    with wire.session() as session, _reading(session):
+        session.change(f"DECLARE unstall NO SCROLL CURSOR FOR {chosen}")
+        for _ in range(OPEN_LIMIT // STEP):
+            rows = session.all(f"FETCH FORWARD {STEP} FROM unstall")
+            yield [_execution(row) for row in rows]
+            if len(rows) < STEP:
+                return
+
+
+def of_ids(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, Execution]:
+    """These, by their ids; those that are not in the database are left out. Raises StoreError."""
+    numbers = [int(id) for id in ids if 0 < int(id) <= _LAST_ID]
+    found: dict[str, Execution] = {}
+    chosen = f"SELECT {_columns(tables)} FROM {tables.executions} WHERE id = ANY(%s)"  # noqa: S608
+    with wire.session() as session, _reading(session):
+        for start in range(0, len(numbers), STEP):
+            rows = session.all(chosen, (numbers[start : start + STEP],))
+            found.update((execution.id, execution) for execution in map(_execution, rows))
+    return found
+
+
+def held(session: Session, tables: Tables, ids: Iterable[str]) -> dict[str, Execution]:
+    """As `of_ids`, in the caller's transaction: until that ends nobody changes these rows. At most STEP."""
+    numbers = sorted({int(id) for id in ids if 0 < int(id) <= _LAST_ID})[:STEP]  # in one order: no two wait crosswise
+    chosen = f"SELECT {_columns(tables)} FROM {tables.executions} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"  # noqa: S608
+    return {execution.id: execution for execution in map(_execution, session.all(chosen, (numbers,)))}
+
+
+def newest(wire: SqlWire, tables: Tables) -> int:
+    """The highest id; 0 when there is none. Raises StoreError."""
+    with wire.session() as session:
+        return int(session.all(f"SELECT COALESCE(max(id), 0) FROM {tables.executions}")[0][0])  # noqa: S608
+
+
+def retry_of(wire: SqlWire, tables: Tables, id: str, after: int) -> str:
+    """The first execution that is a retry of this one, among those with a higher id than `after`; "" for none.
+
+    No index knows what is a retry: so few are looked at because all are new. Raises StoreError.
+    """
+    chosen = f'SELECT min(id) FROM {tables.executions} WHERE id > %s AND "retryOf" = %s'  # noqa: S608
+    with wire.session() as session:
+        found = session.all(chosen, (after, id))[0][0]
+    return str(found or "")
+
+
+def titles(wire: SqlWire, tables: Tables, workflows: Iterable[str]) -> dict[str, str]:
+    """The names of these workflows, cut. Raises StoreError."""
+    wanted, found = sorted(set(workflows)), dict[str, str]()
+    chosen = f"SELECT id::text, left(name, {NAME_LIMIT}) FROM {tables.workflows} WHERE id::text = ANY(%s)"  # noqa: S608
+    with wire.session() as session, _reading(session):
+        for start in range(0, len(wanted), STEP):
+            found.update(session.all(chosen, (wanted[start : start + STEP],)))
+    return found
+
+
+@contextmanager
+def _reading(session: Session) -> Iterator[None]:
+    """All steps see the same moment, and none of them can write, whatever rights our user has."""
+    session.change("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    try:
+        yield
+    except BaseException:
+        with suppress(StoreError):
+            session.change("ROLLBACK")
+        raise
+    session.change("ROLLBACK")
+
+
+def _columns(tables: Tables) -> str:
+    created = ms("createdAt") if tables.has("createdAt") else "NULL"
+    deleted = '"deletedAt" IS NOT NULL' if tables.has("deletedAt") else "FALSE"
+    retried = f'left("retryOf", {_WORD})' if tables.has("retryOf") else "NULL"
+    words = [f"left({name}, {_WORD})" for name in ('"workflowId"::text', "mode", "status")]
+    times = [ms(name) for name in ("startedAt", "stoppedAt", "waitTill")]
+    return ", ".join(["id", *words, "finished", created, *times, retried, deleted])
+
+
+def ms(column: str) -> str:
+    """A time as ms since 1970. Without a zone, as before n8n 1.5, it is taken for UTC."""
+    return f'(extract(epoch FROM "{column}") * 1000)::bigint'
+
+
+def _execution(row: Row) -> Execution:
+    id, workflow, mode, written, is_finished, created, started, stopped, wait, retried, is_deleted = row
+    stands = status(written, is_finished=bool(is_finished), has_stopped=stopped is not None)
+    return Execution(
+        str(id), workflow or "", mode or "", stands, created, started, stopped, wait, retried or "", is_deleted
+    )

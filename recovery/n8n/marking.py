@@ -1,0 +1,48 @@
+"""The one statement that changes a row of n8n's: an execution that is as it was shown becomes crashed.
+
+Written as n8n's own recovery writes it (`markAsCrashed`): the status, when it stopped, and nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from recovery.connections.sql import SqlWire
+from recovery.domain.n8n.executions import GOING, Execution, Status
+from recovery.n8n import executions
+from recovery.n8n.tables import Tables
+
+_WRITTEN = ("status", "stoppedAt", "waitTill")
+
+
+def refusal(wire: SqlWire, tables: Tables) -> str:
+    """Why it cannot be done here; "" when it can."""
+    if wire.database.read_only:
+        return "The database of n8n is configured to be read only."
+    if tables.read_only:
+        return tables.read_only
+    missing = [name for name in _WRITTEN if name not in tables.writable]
+    if missing:
+        return f"Our user may not change {missing[0]} in n8n's executions: GRANT UPDATE on it (docs/n8n.md)."
+    return ""
+
+
+def mark(wire: SqlWire, tables: Tables, execution: Execution) -> Execution | None:
+    """None when it was done; else how the row is now. Raises StoreError, JobMissing.
+
+    A worker that has just written how it ended has the last word: then no row is found.
+    """
+    words = ", ".join(f"'{one.value}'" for one in GOING)
+    statement = (
+        f"UPDATE {tables.executions} SET status = '{Status.CRASHED.value}',"  # noqa: S608
+        ' "stoppedAt" = CURRENT_TIMESTAMP(3), "waitTill" = NULL'
+        f" WHERE id = %s AND status = %s AND status IN ({words}) AND finished IS NOT TRUE"
+        f" AND {executions.ms('startedAt')} IS NOT DISTINCT FROM %s"
+    )
+    seen = (int(execution.id), execution.status.value, execution.started_at)
+    with wire.session() as session, session.transaction():
+        session.change("SET LOCAL TIME ZONE 'UTC'")  # before n8n 1.5 its times have no zone
+        changed = session.change(statement, seen)
+    return None if changed else executions.of_ids(wire, tables, [execution.id]).get(execution.id, _gone(execution))
+
+
+def _gone(execution: Execution) -> Execution:
+    return Execution(execution.id, execution.workflow, execution.mode, execution.status, is_deleted=True)

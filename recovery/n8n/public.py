@@ -1,0 +1,147 @@
+"""n8n's public API, as far as it repairs: the retry of an execution (n8n 1.112 and later).
+
+n8n answers when the new execution has ended, which may be in hours: nobody waits for that. Whoever asked looks into the
+database meanwhile, and leaves when the new one is there; n8n runs on. Nothing is sent but to the configured address: no
+redirect is followed, no proxy of the environment used, and nothing of what n8n knows of the workflow is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import threading
+from typing import Any
+
+import httpx
+
+from recovery.config import N8n
+from recovery.connections.faults import from_system
+from recovery.connections.outbound import Lifeline
+from recovery.domain import redact
+from recovery.domain.refs import shown
+
+SECONDS = 10.0  # n8n needs some hundred milliseconds to make one
+_PATH = "/api/v1"
+_LARGEST = 64 * 1024  # bytes read of an answer: it holds all that the new execution did, and begins with its id
+_SAID = 200  # characters of what it says of its own failure
+_ID = re.compile(rb'\s*\{\s*"id"\s*:\s*"?([1-9][0-9]{0,18})"?\s*[,}]')
+_WHY = {
+    401: "n8n does not know our API key: set api_key in [[n8n]] to one that it has.",
+    403: "n8n's API key has not the scope execution:retry.",
+    429: "n8n takes no more requests for now.",
+}
+
+
+def lacks(n8n: N8n) -> str:
+    """Why it cannot be asked; "" when it can."""
+    if not n8n.api:
+        return "No address of n8n is configured: set editor, or api, in [[n8n]]."
+    return "" if n8n.api_key else "No API key of n8n is configured: set api_key_file in [[n8n]]."
+
+
+class Retry(threading.Thread):
+    """One request. Start it, look at `id` and `trouble`, and `leave` in any case.
+
+    `is_unsure`: after this trouble n8n may have begun all the same.
+    """
+
+    def __init__(self, n8n: N8n, execution: str, *, latest: bool) -> None:
+        super().__init__(name="n8n-retry", daemon=True)
+        self.id = ""
+        self.trouble = ""
+        self.is_unsure = False
+        self._n8n = n8n
+        base = n8n.api if n8n.api.endswith(_PATH) else n8n.api + _PATH
+        self._url = f"{base}/executions/{int(execution)}/retry"
+        self._body = {"loadWorkflow": True} if latest else {}
+        self._lifeline = Lifeline()
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.id or self.trouble)
+
+    def leave(self) -> None:
+        self._lifeline.cut()
+        self._lifeline.close()
+
+    def run(self) -> None:
+        try:
+            self._ask()
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+            self.is_unsure = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL))
+            self.trouble = _words(error)
+
+    def _ask(self) -> None:
+        trusted = ssl.create_default_context(cafile=self._n8n.tls_ca or None)
+        with (
+            httpx.Client(verify=trusted, timeout=SECONDS, follow_redirects=False, trust_env=False) as client,
+            client.stream(
+                "POST",
+                self._url,
+                json=self._body,
+                headers={"X-N8N-API-KEY": self._n8n.api_key, "Accept-Encoding": "identity", "User-Agent": "unstall"},
+                extensions={"trace": self._held},
+            ) as response,
+        ):
+            self._read(response)
+
+    def _held(self, event: str, known: Any) -> None:
+        if event == "connection.connect_tcp.complete":
+            self._lifeline.hold(known["return_value"].get_extra_info("socket"))
+
+    def _read(self, response: httpx.Response) -> None:
+        said = _beginning(response)
+        found = _ID.match(said)
+        if response.status_code == httpx.codes.OK and found:
+            self.id = found[1].decode()
+        elif response.status_code == httpx.codes.OK:
+            self.is_unsure = True
+            self.trouble = "It answers 200 and not as n8n does: is api in [[n8n]] the address of n8n?"
+        else:
+            self.is_unsure = response.is_server_error
+            self.trouble = _refusal(response, said)
+
+
+def _beginning(response: httpx.Response) -> bytes:
+    read = b""
+    for part in response.iter_raw():
+        read += part
+        if len(read) >= _LARGEST:
+            break
+    return read[:_LARGEST]
+
+
+def _refusal(response: httpx.Response, said: bytes) -> str:
+    status = response.status_code
+    if status in _WHY:
+        return _WHY[status]
+    reason = f"It answers {status} {httpx.codes.get_reason_phrase(status)}".rstrip()
+    if response.is_redirect:
+        return f"{reason}, and that is not followed: set api in [[n8n]] to the address that it leads to."
+    told = _told(said)
+    if status == httpx.codes.NOT_FOUND and told.lower() in ("", "not found"):
+        return "It has no retry in its public API: that came with n8n 1.112. Or api in [[n8n]] is not its address."
+    return f"{reason}: {told}" if told else f"{reason}."
+
+
+def _told(said: bytes) -> str:
+    """n8n's own sentence, which is a stranger's text."""
+    try:
+        found = json.loads(said)
+    except (ValueError, RecursionError):
+        return ""
+    message = found.get("message") if isinstance(found, dict) else None
+    return shown(redact.text(" ".join(str(message or "").split())[:_SAID]))
+
+
+def _words(error: Exception) -> str:
+    """Never the library's own text: it may hold the address."""
+    if isinstance(error, httpx.TimeoutException):
+        return "n8n does not answer in time."
+    cause: BaseException = error
+    while (below := cause.__cause__ or cause.__context__) is not None and not isinstance(cause, OSError):
+        cause = below
+    if isinstance(cause, OSError):
+        return f"n8n cannot be reached: {from_system(cause, '').reason}."
+    return "n8n closed the connection, or it is no HTTP that is spoken there."

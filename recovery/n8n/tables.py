@@ -1,0 +1,145 @@
+"""Which of n8n's tables and columns there are, and what we may do with them: asked, so that nothing has to fail first.
+
+The columns are those of n8n 1.0 to 2.41.3. Without those that are needed nothing is read; with one that none of these
+versions has it is read all the same, and nothing is written: what a newer n8n means by it is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from recovery.config import N8n
+from recovery.connections.sql import Session, SqlWire
+from recovery.domain.n8n.pairs import Release
+from recovery.errors import Unsupported
+
+EXECUTIONS, WORKFLOWS = "execution_entity", "workflow_entity"
+NEEDED = ("id", "finished", "mode", "status", "startedAt", "stoppedAt", "waitTill", "workflowId")
+_OLD = frozenset({*NEEDED, "retryOf", "retrySuccessId"})
+_ONE = _OLD | {"createdAt", "deletedAt"}
+_TWO = _ONE | {
+    *("storedAt", "tracingContext", "deduplicationKey", "jsonSizeBytes", "binaryDataSizeBytes"),
+    *("workflowVersionId", "usedPrivateCredentials"),
+}
+_NEEDED_OF_WORKFLOWS = ("id", "name")
+_NUMBERS = frozenset({"integer", "bigint"})
+_TIMES = frozenset({"startedAt", "stoppedAt", "waitTill", "createdAt", "deletedAt"})
+# pg_catalog and not information_schema: that one hides what may not be read, as if it were not there.
+_COLUMNS = """
+SELECT c.relname, a.attname, pg_catalog.format_type(a.atttypid, NULL),
+       pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'),
+       pg_catalog.has_column_privilege(c.oid, a.attnum, 'UPDATE')
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+ WHERE n.nspname = %s AND c.relname IN (%s, %s) AND c.relkind IN ('r', 'p', 'v')
+   AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_USAGE = """
+SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') FROM pg_catalog.pg_namespace n WHERE n.nspname = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """`read_only`: why nothing is written here whatever the rights are; "" when it could be."""
+
+    executions: str  # in quotes, with its schema
+    workflows: str
+    columns: frozenset[str]
+    release: Release
+    read_only: str = ""
+    writable: frozenset[str] = frozenset()  # columns that our user may change
+
+    def has(self, column: str) -> bool:
+        return column in self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    kind: str
+    is_readable: bool
+    is_writable: bool
+
+
+def learned(wire: SqlWire, n8n: N8n) -> Tables:
+    """As `look`, remembered for as long as this process lives, or until a statement was refused (`forget`)."""
+    key = _key(n8n)
+    known = wire.learned(key)
+    if isinstance(known, Tables):
+        return known
+    with wire.session() as session:
+        found: Tables = wire.learn(key, look(session, n8n))
+    return found
+
+
+def forget(wire: SqlWire, n8n: N8n) -> None:
+    """After n8n was brought up to date under us."""
+    wire.forget(_key(n8n))
+
+
+def look(session: Session, n8n: N8n) -> Tables:
+    """Raises Unsupported with what is missing, and StoreError."""
+    names = {WORKFLOWS: n8n.table_prefix + WORKFLOWS, EXECUTIONS: n8n.table_prefix + EXECUTIONS}
+    found: dict[str, dict[str, _Column]] = {name: {} for name in names.values()}
+    _insist_on_schema(session, n8n.schema)
+    for table, column, *rest in session.all(_COLUMNS, (n8n.schema, *names.values())):
+        found[table][column] = _Column(*rest)
+    executions, workflows = found[names[EXECUTIONS]], found[names[WORKFLOWS]]
+    _insist(n8n, names[EXECUTIONS], executions, NEEDED)
+    _insist(n8n, names[WORKFLOWS], workflows, _NEEDED_OF_WORKFLOWS)
+    _check_kinds(names[EXECUTIONS], executions)
+    strange = sorted(executions.keys() - _TWO)
+    return Tables(
+        executions=session.quoted(f"{n8n.schema}.{names[EXECUTIONS]}"),
+        workflows=session.quoted(f"{n8n.schema}.{names[WORKFLOWS]}"),
+        columns=frozenset(name for name, column in executions.items() if column.is_readable),
+        release=_release(executions.keys()),
+        read_only=_newer(strange) if strange else "",
+        writable=frozenset(name for name, column in executions.items() if column.is_writable),
+    )
+
+
+def _insist_on_schema(session: Session, schema: str) -> None:
+    usage = session.all(_USAGE, (schema,))
+    if not usage:
+        raise Unsupported(f"There is no schema {schema}. Write schema as in DB_POSTGRESDB_SCHEMA.")
+    if not usage[0][0]:
+        raise Unsupported(f"Our user may not use the schema {schema}: GRANT USAGE on it (docs/n8n.md).")
+
+
+def _insist(n8n: N8n, table: str, found: Mapping[str, _Column], needed: tuple[str, ...]) -> None:
+    where = f"{n8n.schema}.{table}"
+    if not found:
+        raise Unsupported(f"There is no table {where}. Is it n8n's database? Look at schema and table_prefix.")
+    if missing := [name for name in needed if name not in found]:
+        raise Unsupported(f"The table {where} has no column {missing[0]}. {_VERSIONS}")
+    if hidden := [name for name in needed if not found[name].is_readable]:
+        raise Unsupported(f"Our user may not read {where}, column {hidden[0]}: GRANT SELECT on it (docs/n8n.md).")
+
+
+_VERSIONS = "n8n 1.0 to 2.41 are known."
+
+
+def _check_kinds(table: str, found: Mapping[str, _Column]) -> None:
+    """A column of the right name and another kind would be compared wrongly, or not at all."""
+    if found["id"].kind not in _NUMBERS:
+        raise Unsupported(f"The ids in {table} are of the type {found['id'].kind}, no whole numbers. {_VERSIONS}")
+    for name in sorted(_TIMES & found.keys()):
+        if not found[name].kind.startswith("timestamp"):
+            raise Unsupported(f"The column {name} in {table} is of the type {found[name].kind}, no time. {_VERSIONS}")
+
+
+def _newer(strange: list[str]) -> str:
+    return f"n8n's executions have the column {strange[0]}, which none up to 2.41 has: nothing is written into them."
+
+
+def _release(columns: Collection[str]) -> Release:
+    if not (_TWO - _ONE).isdisjoint(columns):
+        return Release.TWO
+    return Release.ONE if "createdAt" in columns else Release.OLD
+
+
+def _key(n8n: N8n) -> tuple[str, str, str]:
+    return "n8n", n8n.schema, n8n.table_prefix

@@ -1,0 +1,83 @@
+"""Since when executions of n8n have been seen without a job, as the state store remembers it.
+
+Neither n8n's database nor its queue tells it: a job that is gone leaves nothing. Whoever looks first leaves a mark. It
+holds for the execution as it was then: started again, it is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import redis
+
+from recovery.backends.shared import decode
+from recovery.connections import faults, state
+from recovery.domain.ages import DAY
+from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.mismatches import Mismatch
+from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.refs import text
+
+_KEEP_S = 7 * 86_400
+
+
+def since(store: redis.Redis, name: str, alone: Sequence[Execution], now: int) -> dict[str, int]:
+    """By execution; those that nobody has seen so before are marked now. Raises StoreError."""
+    if not alone:
+        return {}
+    return _marked(store, name, [(one, now) for one in alone], now)
+
+
+def _marked(store: redis.Redis, name: str, seen: Sequence[tuple[Execution, int]], now: int) -> dict[str, int]:
+    """Each with when it was seen so; an earlier mark of the same counts."""
+    fields = [_field(name, one) for one, _ in seen]
+    with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
+        for field, (_, at) in zip(fields, seen, strict=True):
+            pipeline.hsetnx(state.N8N_ALONE, field, at)
+        pipeline.expire(state.N8N_ALONE, _KEEP_S)
+        pipeline.hmget(state.N8N_ALONE, fields)
+        found = cast("list[bytes | None]", pipeline.execute()[-1])
+    return {one.id: min(now, decode.moment(mark) or now) for (one, _), mark in zip(seen, found, strict=True)}
+
+
+def remember(store: redis.Redis, truths: Iterable[Truth]) -> None:
+    """What the looks of the leader met, so that nobody has to wait who acts on it later. Raises StoreError."""
+    for truth in truths:
+        if truth.fault:
+            continue
+        seen = [
+            (pair.execution, _since(pair, truth.checked_at))
+            for pair in truth.pairs
+            if pair.execution and not (pair.claim and pair.claim.is_live)
+        ]
+        if seen:
+            _marked(store, truth.name, seen, truth.checked_at)
+        _forget(store, truth, {_field(truth.name, one) for one, _ in seen})
+
+
+def _forget(store: redis.Redis, truth: Truth, listed: set[str]) -> None:
+    """Marks of a day ago, of what is not listed any more."""
+    with faults.guarded(store):
+        marks = cast("Mapping[bytes, bytes]", store.hgetall(state.N8N_ALONE))
+    old = [
+        field
+        for field, mark in ((text(field), mark) for field, mark in marks.items())
+        if field.startswith(f"{truth.name}:") and field not in listed
+        and truth.checked_at - (decode.moment(mark) or 0) > DAY
+    ]  # fmt: skip
+    if old:
+        with faults.guarded(store):
+            store.hdel(state.N8N_ALONE, *old)
+
+
+def _since(pair: Pair, now: int) -> int:
+    """The first look that met it without a job, where the table goes by that; else this look."""
+    finding = pair.finding
+    if finding is None or finding.kind is not Mismatch.NO_JOB or finding.since is None:
+        return now
+    return finding.since
+
+
+def _field(name: str, one: Execution) -> str:
+    return f"{name}:{one.id}:{one.status}:{one.started_at}"

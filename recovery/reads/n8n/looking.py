@@ -1,0 +1,162 @@
+"""One look at an installation: everything read, what contradicts itself read once more, and then told.
+
+The two stores are never read at one moment. A contradiction therefore counts only when both, read again, show it again,
+and when it is older than n8n itself waits; where neither store says since when, the first look that met it does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.config import N8n
+from recovery.connections.registry import Registry
+from recovery.connections.sql import SqlWire, of
+from recovery.domain.counts import Snapshot
+from recovery.domain.n8n import telling
+from recovery.domain.n8n.around import GRACE, Around
+from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.joining import Join, again
+from recovery.domain.n8n.pairs import MISMATCH_LIMIT, Pair, Truth
+from recovery.errors import StatementRefused, StoreError, Unsupported
+from recovery.n8n import executions, tables
+from recovery.n8n.tables import Tables
+from recovery.reads import whereabouts
+from recovery.reads.n8n import queues
+from recovery.reads.n8n.queues import Jobs
+
+NO_DATABASE = "No database is named in [[n8n]], so nothing is known of its executions."
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a look is to go by. `young`: what the look before met first, and when. `between` is for tests: what happens
+    between the two readings.
+    """
+
+    snapshot: Snapshot | None
+    now: int
+    young: Mapping[str, int]
+    grace: int = GRACE
+    between: Callable[[], object] = lambda: None
+
+
+def look(registry: Registry, n8n: N8n, wish: Wish) -> Truth:
+    """Whatever cannot be read is said in it; it raises nothing but mistakes of our own."""
+    began = time.monotonic()
+    told = Truth(name=n8n.name, queue=n8n.queue, checked_at=wish.now, young=wish.young)
+    if not n8n.database:
+        return replace(told, fault=NO_DATABASE)
+    try:
+        found = _Look(registry, n8n, wish).run(told)
+    except Unsupported as error:
+        return replace(told, fault=str(error))
+    except StoreError as error:
+        if isinstance(error, StatementRefused):
+            tables.forget(of(registry.wire(n8n.database)), n8n)  # n8n may have been brought up to date
+        return replace(told, fault=f"{error}. {error.advice}")
+    return replace(found, took=round((time.monotonic() - began) * 1000))
+
+
+class _Look:
+    def __init__(self, registry: Registry, n8n: N8n, wish: Wish) -> None:
+        self._wish = wish
+        self._redis = registry.wire(n8n.queue.deployment)
+        self._sql: SqlWire = of(registry.wire(n8n.database))
+        self._tables: Tables = tables.learned(self._sql, n8n)
+        self._queues = queues.refs(n8n, wish.snapshot)
+        self._crew = queues.crew(self._queues, wish.snapshot, whereabouts.known(registry))
+
+    def run(self, told: Truth) -> Truth:
+        jobs = queues.look(self._redis, self._queues, self._crew)
+        join = self._joined(jobs)
+        found, young = _grown(self._sure(join), self._wish)
+        listed = [self._told(pair, since, jobs) for since, pair in heapq.nsmallest(MISMATCH_LIMIT, found, key=_order)]
+        return replace(
+            told,
+            release=self._tables.release,
+            pairs=self._titled(listed),
+            matching=self._titled(join.matching),
+            counts=Counter(pair.finding.kind for _, pair in found if pair.finding),
+            jobs=len(jobs.claims),
+            executions=join.executions,
+            parked=join.parked,
+            elsewhere=join.elsewhere,
+            unsure_parents=join.unsure_parents,
+            unnamed=jobs.claims.unnamed,
+            left_out=jobs.left_out + join.dropped,
+            young=young,
+            notes=_notes(join, self._tables),
+        )
+
+    def _joined(self, jobs: Jobs) -> Join:
+        join = Join(jobs.claims, self._around(jobs))
+        for some in executions.still_open(self._sql, self._tables):
+            join.take(some)
+        unmet = join.unmet
+        for start in range(0, len(unmet), executions.STEP):
+            ids = unmet[start : start + executions.STEP]
+            join.take_named(ids, executions.of_ids(self._sql, self._tables, ids))
+        join.settle()
+        return join
+
+    def _sure(self, join: Join) -> list[Pair]:
+        """What both stores say once more."""
+        if not join.suspects:
+            return []
+        self._wish.between()
+        found: dict[str, Execution] = {}
+        ids = list(dict.fromkeys(pair.id for pair in join.suspects))
+        jobs = queues.look(self._redis, self._queues, self._crew, join.claims)
+        for start in range(0, len(ids), executions.STEP):
+            found |= executions.of_ids(self._sql, self._tables, ids[start : start + executions.STEP])
+        return list(again(join.suspects, jobs.claims, found, self._around(jobs)))
+
+    def _around(self, jobs: Jobs) -> Around:
+        return Around(
+            now=self._wish.now,
+            grace=self._wish.grace,
+            release=self._tables.release,
+            paused=jobs.paused,
+            workers=self._crew.counts,
+            oldest_worker=self._crew.oldest,
+        )
+
+    def _told(self, pair: Pair, since: int, jobs: Jobs) -> Pair:
+        dated = replace(pair, finding=replace(pair.finding, since=since)) if pair.finding else pair
+        return telling.told(dated, self._around(jobs))
+
+    def _titled(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+        names = executions.titles(self._sql, self._tables, {pair.workflow for pair in pairs if pair.workflow})
+        return tuple(replace(pair, title=names.get(pair.workflow, "")) for pair in pairs)
+
+
+def _grown(pairs: Iterable[Pair], wish: Wish) -> tuple[list[tuple[int, Pair]], dict[str, int]]:
+    """Those that are old enough, each with its time, and what is remembered of those without one."""
+    grown: list[tuple[int, Pair]] = []
+    seen: dict[str, int] = {}
+    for pair in pairs:
+        since = pair.finding.since if pair.finding else wish.now
+        if since is None:
+            since = seen[pair.key] = min(wish.young.get(pair.key, wish.now), wish.now)
+        if wish.now - since >= wish.grace:
+            grown.append((since, pair))
+    return grown, seen
+
+
+def _order(dated: tuple[int, Pair]) -> tuple[int, int]:
+    """Worst first; of equal ones the longest."""
+    since, pair = dated
+    return (pair.finding.kind.rank if pair.finding else 0), since
+
+
+def _notes(join: Join, known: Tables) -> tuple[str, ...]:
+    told = []
+    if known.read_only:
+        told.append(known.read_only)
+    if join.executions >= executions.OPEN_LIMIT:
+        told.append(f"More than {executions.OPEN_LIMIT:,} executions have not ended: the others were not looked at.")
+    return tuple(told)

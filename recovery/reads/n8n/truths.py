@@ -1,0 +1,119 @@
+"""Truth tables on their way from the scheduler to whoever shows them: JSON, squeezed, in one key of the state."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from functools import lru_cache
+from typing import Any
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.connections.registry import registry
+from recovery.domain.jobs import Lock, State
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.mismatches import Mismatch, Repair
+from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.errors import ConfigError, StoreError
+from recovery.reads.shared import windows
+
+_LEVEL = 1  # of zlib: the dearer levels cost more time than they save
+_KEEP_S = 7 * 86_400
+_BROKEN = (ValueError, TypeError, IndexError, KeyError, AttributeError, zlib.error)
+# A reader of another version knows by this that it cannot read it.
+_SHAPE = zlib.crc32(
+    ",".join(field.name for kind in (Truth, Pair, Claim, Execution, Finding) for field in fields(kind)).encode()
+)
+OLD_MS = 180_000  # six looks at their usual interval: what is this old is no news of now
+
+
+def publish(store: redis.Redis, truths: Sequence[Truth]) -> None:
+    """Keeps them as the newest; raises StoreError."""
+    packed = encode(truths)
+    with faults.guarded(store):
+        store.set(state.N8N, packed, ex=_KEEP_S)
+
+
+def fetch(store: redis.Redis) -> tuple[Truth, ...]:
+    """The newest, one an installation; () when there are none that this version can read; raises StoreError."""
+    with faults.guarded(store):
+        packed = store.get(state.N8N)
+    return decode(packed) if isinstance(packed, bytes) else ()
+
+
+def newest() -> tuple[Truth, ...]:
+    """Read from the state store once a second; () while it is silent too."""
+    try:
+        return windows.get(("n8n",), lambda: fetch(registry().state()))
+    except (ConfigError, StoreError):
+        return ()
+
+
+def is_old(truth: Truth, now: int | None = None) -> bool:
+    return (int(time.time() * 1000) if now is None else now) - truth.checked_at > OLD_MS
+
+
+def encode(truths: Sequence[Truth]) -> bytes:
+    """About 10 ms for a thousand pairs."""
+    document = [_SHAPE, [_truth(truth) for truth in truths]]
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode("ascii"), _LEVEL)
+
+
+@lru_cache(maxsize=2)  # it is fetched once a second, and changes twice a minute
+def decode(packed: bytes) -> tuple[Truth, ...]:
+    """The inverse of `encode`; () for anything that this version did not write."""
+    try:
+        shape, written = json.loads(zlib.decompress(packed))
+        return tuple(map(_read_truth, written)) if shape == _SHAPE else ()
+    except _BROKEN:
+        return ()
+
+
+def _truth(truth: Truth) -> dict[str, Any]:
+    told = {field.name: getattr(truth, field.name) for field in fields(truth)}
+    told["queue"] = [truth.queue.deployment, truth.queue.base]
+    told["pairs"], told["matching"] = [_pair(pair) for pair in truth.pairs], [_pair(pair) for pair in truth.matching]
+    return told | {"counts": dict(truth.counts), "young": dict(truth.young)}
+
+
+def _read_truth(written: dict[str, Any]) -> Truth:
+    counts = {Mismatch(kind): count for kind, count in written["counts"].items()}
+    pairs, matching = (tuple(map(_read_pair, written[name])) for name in ("pairs", "matching"))
+    known = {"queue": QueueRef(*written["queue"]), "release": Release(written["release"]), "counts": counts}
+    return Truth(**(written | known | {"pairs": pairs, "matching": matching, "notes": tuple(written["notes"])}))
+
+
+def _pair(pair: Pair) -> list[Any]:
+    claim = astuple(pair.claim) if pair.claim else None
+    execution = astuple(pair.execution) if pair.execution else None
+    return [pair.id, claim, execution, astuple(pair.finding) if pair.finding else None, pair.title]
+
+
+def _read_pair(written: list[Any]) -> Pair:
+    id, claim, execution, finding, title = written
+    found = _read_finding(finding) if finding else None
+    return Pair(
+        id, _read_claim(claim) if claim else None, _read_execution(execution) if execution else None, found, title
+    )
+
+
+def _read_claim(written: list[Any]) -> Claim:
+    ((deployment, base), id), where, execution, workflow, lock, *rest = written
+    job = JobRef(QueueRef(deployment, base), id)
+    return Claim(job, State(where), execution, workflow, Lock(*lock) if lock else None, *rest)
+
+
+def _read_execution(written: list[Any]) -> Execution:
+    id, workflow, mode, stands, *rest = written
+    return Execution(id, workflow, mode, Status(stands), *rest)
+
+
+def _read_finding(written: list[Any]) -> Finding:
+    kind, repair, since, evidence, fate = written
+    return Finding(Mismatch(kind), Repair(repair), since, tuple(evidence), fate)

@@ -1,0 +1,1 @@
+"""The look at n8n's jobs and executions beside each other, on an interval of its own; it only reads."""

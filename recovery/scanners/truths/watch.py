@@ -1,0 +1,42 @@
+"""Each n8n whose database is configured, looked at in turn, and published for whoever shows it.
+
+What a look met first, and cannot date, is in the published tables too: a new leader goes on where the last one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
+from recovery.domain.mandate import May, always
+from recovery.domain.n8n.pairs import Truth
+from recovery.reads.n8n import alone, truths
+from recovery.reads.n8n.looking import Wish, look
+
+AFTER = 4.0  # seconds: the first snapshot knows the queues of the pools by then
+
+
+class Watch:
+    """One thread at a time."""
+
+    def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None], may: May = always) -> None:
+        self._registry = registry
+        self._newest = newest
+        self._may = may
+        self._young: dict[str, Mapping[str, int]] | None = None
+
+    def run(self, now: int) -> tuple[Truth, ...]:
+        """Raises StoreError of the state store; what else cannot be read is said in the tables."""
+        store = self._registry.state()
+        if self._young is None:
+            self._young = {truth.name: truth.young for truth in truths.fetch(store)}
+        found = []
+        for n8n in self._registry.config.n8n:
+            wish = Wish(self._newest(), now, self._young.get(n8n.name, {}))
+            found.append(look(self._registry, n8n, wish))
+        if self._may():
+            truths.publish(store, found)
+            alone.remember(store, found)
+            self._young = {truth.name: truth.young for truth in found}
+        return tuple(found)

@@ -1,0 +1,241 @@
+"""The repairs of n8n with a real n8n in queue mode: its main, its workers, its database (`make test-n8n`).
+
+What the tests with bull and rows alone take for n8n's ways is asked of it here too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.n8n_api import PublicApi
+from tests.n8n_real import PROGRAM, RealN8n, workflow
+from tests.n8n_schema import COLUMNS
+from tests.postgres import Postgres, programs
+from tests.site import Site
+from tests.stores import Store, binary
+from tests.waiting import until
+from tests.web_process import COOKIE
+
+pytestmark = [pytest.mark.n8n, pytest.mark.timeout(900)]
+
+RELEASE = "1.123"
+LONG = 60  # seconds that the workflow waits in its worker
+JOBS, EXECUTIONS = "main/bull:jobs", "main/n8n.executions"
+
+
+@pytest.fixture(scope="module")
+def n8n() -> Iterator[RealN8n]:
+    if PROGRAM not in os.environ:
+        pytest.skip(f"{PROGRAM} says of no n8n where it is; `make test-n8n` installs one")
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    kind = "redis" if binary("redis") else "valkey"
+    with Store(kind) as store, Postgres() as postgres, RealN8n(store, postgres) as n8n:
+        n8n.start_main()
+        yield n8n
+
+
+@pytest.fixture(scope="module")
+def key(n8n: RealN8n) -> str:
+    key = n8n.own()
+    n8n.add(workflow("long", LONG))
+    n8n.add(workflow("short", 1))
+    return key
+
+
+@pytest.fixture(scope="module")
+def site(n8n: RealN8n, key: str) -> Iterator[Site]:
+    settings = (
+        "n8n = 5\n[thresholds]\nstalled_interval = 6\n"
+        f'[[databases]]\nname = "n8n"\nurl = "{n8n.postgres.url}"\ntimeout = 10\n'
+        f'[[n8n]]\ndatabase = "n8n"\neditor = "{n8n.url}"\napi_key = "{key}"\n'
+    )
+    with Store() as state, Site(n8n.store, state, settings=settings) as site:
+        yield site
+
+
+@pytest.fixture
+def worker(n8n: RealN8n, site: Site) -> str:
+    """One worker, and nothing in the queue."""
+    n8n.settle()
+    n8n.start_worker()
+    return "worker"
+
+
+def begun(n8n: RealN8n) -> tuple[str, str]:
+    """A long execution that the worker holds, and its job."""
+    before = n8n.newest()
+    assert n8n.call("long").status_code == 200
+    until(lambda: n8n.newest() > before and n8n.status(n8n.newest()) == "running", 30, "it runs")
+    execution = str(n8n.newest())
+    job = until(lambda: n8n.job_of(execution), 10, "its job")
+    until(lambda: n8n.store.client.exists(f"bull:jobs:{job}:lock"), 10, "it is locked")
+    return execution, job
+
+
+def lost(n8n: RealN8n, site: Site) -> tuple[str, str]:
+    """The same, and its worker was killed: it stands in the inbox as abandoned."""
+    execution, job = begun(n8n)
+    n8n.kill()
+    until(lambda: is_abandoned(site, job), 90, "it is abandoned in /stuck")
+    return execution, job
+
+
+def is_abandoned(site: Site, job: str) -> bool:
+    found = json.loads(site.shell("orphans", "--json").stdout or "{}")
+    return any(line["job"] == job and line["verdict"] == "abandoned" for line in found.get("orphans", ()))
+
+
+def act(site: Site, word: str, queue: str, id: str, *more: str) -> dict[str, Any]:
+    """As an operator types it."""
+    done = site.shell("act", word, "--queue", queue, "--job", id, "--reason", "a test", "--yes", "--json", *more)
+    assert done.stdout, done.stderr
+    return dict(json.loads(done.stdout)["results"][0])
+
+
+def person(site: Site) -> httpx.Client:
+    return httpx.Client(base_url=site.url, cookies={COOKIE: site.cookie("operator")}, timeout=30, trust_env=False)
+
+
+def fields_of(page: str) -> dict[str, str]:
+    """The hidden fields of the dialog."""
+    return {name: re.findall(rf'name="{name}" value="([^"]+)"', page)[-1] for name in ("csrfmiddlewaretoken", "token")}
+
+
+def test_the_tables_are_as_the_other_tests_write_them(n8n: RealN8n) -> None:
+    for table, columns in COLUMNS[RELEASE].items():
+        found = n8n.rows(
+            "SELECT column_name, data_type, is_nullable = 'YES' FROM information_schema.columns"
+            " WHERE table_schema = 'public' AND table_name = %s",
+            table,
+        )
+        assert {name: (kind, null) for name, kind, null in found} == columns, table
+
+
+def test_the_retry_is_in_its_own_description_of_the_public_api() -> None:
+    if PROGRAM not in os.environ:
+        pytest.skip("no n8n")
+    described = Path(os.environ[PROGRAM], "node_modules/n8n/dist/public-api/v1/openapi.yml").read_text()
+    assert "/executions/{id}/retry" in described
+
+
+def test_a_killed_workers_execution_is_abandoned_failed_by_a_person_and_an_error_within_5_s(
+    n8n: RealN8n, site: Site, worker: str
+) -> None:
+    execution, job = lost(n8n, site)
+    assert n8n.status(execution) == "running"
+    with person(site) as browser:
+        inbox = browser.get("/stuck").text
+        assert "abandoned" in inbox
+        assert f'/jobs/{job}"' in inbox
+        where = f"/act?act=fail&job=main/bull:jobs/{job}"
+        dialog = browser.get(where).text
+        assert "nothing is left to retry" in dialog
+        sent = {**fields_of(dialog), "step": "confirm", "reason": "its worker was killed", "has_directly": "1"}
+        told = browser.post(where, data=sent, headers={"Referer": f"{site.url}{where}"})
+    until(lambda: n8n.status(execution) == "error", 5, "it is an error in n8n")
+    assert told.status_code == 200, told.text[:2000]
+    assert f"Its execution {execution} is error in n8n now." in told.text
+    assert not n8n.store.client.exists(f"bull:jobs:{job}")
+    assert "error" in json.dumps(n8n.rest(f"/executions/{execution}"))
+
+
+def test_what_was_failed_is_not_relaunched_because_n8n_would_run_nothing(
+    n8n: RealN8n, site: Site, key: str, worker: str
+) -> None:
+    execution, job = lost(n8n, site)
+    assert act(site, "fail", JOBS, job)["outcome"] == "done"
+    until(lambda: n8n.status(execution) == "error", 5, "it is an error in n8n")
+    n8n.start_worker()
+    refused = act(site, "relaunch", EXECUTIONS, execution, "--consent", "--force")
+    assert "have done nothing" in refused["why"]
+    really = n8n.public(key, "POST", f"/executions/{execution}/retry")
+    assert really.status_code == 200
+    assert really.json()["data"]["resultData"]["runData"] == {}  # what our refusal says of it
+
+
+def test_one_whose_worker_died_runs_again_before_it_is_failed(n8n: RealN8n, site: Site, worker: str) -> None:
+    execution, job = lost(n8n, site)
+    told = act(site, "relaunch", EXECUTIONS, execution, "--consent")
+    assert told["outcome"] == "done", told
+    made = re.findall(r"execution ([0-9]+)", told["why"])[0]
+    assert n8n.rows('SELECT "retryOf" FROM execution_entity WHERE id = %s', int(made)) == [(execution,)]
+    assert act(site, "fail", JOBS, job)["outcome"] == "done"
+    n8n.start_worker()
+    until(lambda: n8n.status(made) == "running", 30, "n8n runs it, though nobody waits for its answer")
+    assert act(site, "cancel", JOBS, until(lambda: n8n.held_job_of(made), 10, "its job"))["outcome"] == "done"
+
+
+def test_a_running_one_is_canceled_by_n8ns_own_abort(n8n: RealN8n, site: Site, worker: str) -> None:
+    execution, job = begun(n8n)
+    told = act(site, "cancel", JOBS, job)
+    assert told["outcome"] == "done", told
+    until(lambda: n8n.status(execution) == "canceled", 5, "it is canceled in n8n")
+
+
+def test_after_a_restart_of_main_nobody_listens_and_the_mark_stays(n8n: RealN8n, site: Site, worker: str) -> None:
+    execution, job = lost(n8n, site)
+    n8n.kill("main")
+    n8n.start_main()
+    told = act(site, "fail", JOBS, job)
+    assert (told["outcome"], "marked as crashed" in told["why"]) == ("done", True)
+    assert n8n.status(execution) == "running"
+    early = act(site, "mark-crashed", EXECUTIONS, execution)
+    assert "n8n itself waits 30 s" in early["why"]
+    told = until(lambda: _marked(site, execution), 60, "the half minute is over")
+    assert n8n.status(execution) == "crashed"
+    n8n.start_worker()
+    assert n8n.status(execution) == "crashed"
+
+
+def _marked(site: Site, execution: str) -> dict[str, Any] | None:
+    told = act(site, "mark-crashed", EXECUTIONS, execution)
+    return told if told["outcome"] == "done" else None
+
+
+@pytest.mark.parametrize("status", ["", "new", "success"])
+def test_it_answers_as_the_server_of_the_other_tests(n8n: RealN8n, key: str, status: str) -> None:
+    """Which plays its public API: the same status and the same sentence."""
+    n8n.settle()
+    id = "999999"
+    if status == "new":
+        before = n8n.newest()
+        n8n.call("long")
+        until(lambda: n8n.newest() > before, 10, "an execution that waits")
+        id = str(n8n.newest())
+    elif status == "success":
+        id = n8n.insert(status)
+    really = n8n.public(key, "POST", f"/executions/{id}/retry", json={})
+    foretold = PublicApi.judge(_Played(status), id, "n8n-api-key-of-the-tests")  # type: ignore[arg-type]
+    assert (really.status_code, really.json()["message"]) == foretold
+
+
+def test_another_key_is_refused_as_by_the_server_of_the_other_tests(n8n: RealN8n, key: str) -> None:
+    really = n8n.public("other", "POST", "/executions/1/retry", json={})
+    foretold = PublicApi.judge(_Played("success"), "1", "other")  # type: ignore[arg-type]
+    assert (really.status_code, really.json()["message"]) == foretold
+
+
+class _Played:
+    """Of the server what it judges by."""
+
+    def __init__(self, status: str) -> None:
+        self.yard = self
+        self._status = status
+
+    def status(self, _: str) -> str:
+        return self._status
+
+
+def test_the_editor_shows_an_execution_where_we_link_to(n8n: RealN8n, key: str) -> None:
+    assert n8n.page("/workflow/long/executions/1").status_code == 200
+    scripts = Path(os.environ[PROGRAM], "node_modules/n8n-editor-ui/dist/assets").glob("*.js")
+    assert any("/workflow/:name/executions" in script.read_text(errors="replace") for script in scripts)

@@ -1,0 +1,216 @@
+"""From the leader's look to whoever reads it: the state store, the inbox, the shell, the doctor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from time import time as clock
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from recovery.config import load
+from recovery.connections import registry
+from recovery.connections.registry import Registry
+from recovery.domain.mandate import Mandate
+from recovery.domain.n8n.mismatches import Mismatch
+from recovery.domain.verdicts import Kind
+from recovery.management import checkup, looking
+from recovery.management.commands import n8n as command
+from recovery.reads.n8n import single, truths
+from recovery.reads.shared import windows
+from recovery.scanners.truths.watch import Watch
+from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.scheduler.plan import plan, reading
+from tests.fleet import Fleet
+from tests.n8n_yard import Yard
+from tests.stores import Store
+from tests.table_bench import Postgresql
+from tests.watching import now_ms
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MINUTES = 240.0
+
+
+@pytest.fixture
+def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
+    yard = Yard(valkey, postgresql, libraries)
+    yard.workflow()
+    return yard
+
+
+@pytest.fixture
+def stores(
+    yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Registry]]:
+    """Configures this process, and gives its registry."""
+
+    def configured(more: str = "") -> Registry:
+        toml = yard.toml(more='editor = "https://n8n.example.com"')
+        (tmp_path / "unstall.toml").write_text(f'[state]\nurl = "{state_store.url}"\n{toml}\n{more}')
+        monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
+        registry.reset()
+        windows._windows.clear()
+        return registry.registry()
+
+    yield configured
+    registry.reset()
+
+
+def watched(here: Registry) -> None:
+    """Half a minute ago the leader looked too."""
+    Watch(here, lambda: None).run(now_ms() - 31_000)
+
+
+def shell(*arguments: str) -> str:
+    out = StringIO()
+    call_command(*arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_what_the_leader_finds_reaches_the_inbox_and_its_counts(yard: Yard, stores: Callable[[], Registry]) -> None:
+    lost = yard.execution("running", ago=MINUTES)
+    here = stores()
+    watched(here)
+    Watch(here, lambda: None).run(now_ms())
+    snapshot = looking.snapshot(here)
+    inbox = OrphanWatch(here, lambda: snapshot).run(now_ms())
+    (line,) = inbox.rows
+    assert (line.verdict.kind, line.execution, line.name) == (Kind.N8N, lost, "Invoices")
+    assert inbox.people == 1
+
+
+def test_a_new_leader_goes_on_where_the_last_one_was(yard: Yard, stores: Callable[[], Registry]) -> None:
+    """Of a deleted execution neither store says since when: the first look counts, whoever took it."""
+    yard.delete(yard.begin(ago=MINUTES).execution)
+    here, now = stores(), now_ms()
+    (first,) = Watch(here, lambda: None).run(now)
+    (second,) = Watch(here, lambda: None).run(now + 31_000)
+    assert (first.mismatches, second.counts) == (0, {Mismatch.DELETED: 1})
+
+
+def test_without_leave_nothing_is_published(yard: Yard, stores: Callable[[], Registry]) -> None:
+    yard.execution("running", ago=MINUTES)
+    here = stores()
+    Watch(here, lambda: None, lambda: False).run(now_ms())
+    assert truths.fetch(here.state()) == ()
+
+
+def test_it_is_in_the_plans_only_where_an_n8n_is_configured(yard: Yard, stores: Callable[[], Registry]) -> None:
+    here = stores("[intervals]\nn8n = 7\n")
+    for made in (plan(here.config, here, Mandate(1, lambda: True)), reading(here.config, here, lambda: True)):
+        assert [entry.every for entry in made.entries if entry.name == "n8n"] == [7.0]
+        made.close()
+    bare = Registry(load({"UNSTALL_REDIS_URL": yard.store.url}))
+    made = reading(bare.config, bare, lambda: True)
+    assert "n8n" not in [entry.name for entry in made.entries]
+    made.close()
+    bare.close()
+
+
+def test_scripts_get_json(yard: Yard, stores: Callable[[], Registry]) -> None:
+    lost, kept = yard.execution("running", ago=MINUTES), yard.begin(ago=MINUTES)
+    watched(stores())
+    (table,) = json.loads(shell("n8n", "--json"))["n8n"]
+    assert (table["fault"], table["counts"], table["jobs"]) == (None, {"no job": 1}, 1)
+    assert [row["execution"] for row in table["mismatches"]] == [lost]
+    assert table["mismatches"][0]["repair"] == "mark crashed"
+    assert [(row["execution"], row["job"], row["state"]) for row in table["matching"]] == [
+        (kept.execution, kept.job, "waiting")
+    ]
+    (few,) = json.loads(shell("n8n", "--json", "--mismatches"))["n8n"]
+    assert "matching" not in few
+
+
+def test_people_get_a_paragraph_a_mismatch(yard: Yard, stores: Callable[[], Registry]) -> None:
+    yard.execution("running", ago=MINUTES)
+    watched(stores())
+    summary, _, head, why, fate, repair = shell("n8n").splitlines()
+    assert summary == ("n8n (2.1 or later), bull:jobs: 0 jobs beside 1 executions that have not ended: 1 no job.")
+    assert head.startswith("no job  execution 1 running, no job  Invoices  for 3")
+    assert why.strip().startswith("why      Execution 1 is running since 4 min.")
+    assert "n8n marks it crashed" in fate
+    assert repair.split() == ["repair", "mark", "crashed"]
+
+
+def test_where_no_scheduler_runs_it_looks_twice_when_told(
+    yard: Yard, stores: Callable[[], Registry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = yard.execution("running", ago=MINUTES)
+    stores()
+    (once,) = json.loads(shell("n8n", "--json"))["n8n"]
+    assert (once["mismatches"], once["fresh"]) == ([], 1)
+    ahead = [0.0]
+    monkeypatch.setattr(command.time, "sleep", ahead.append)
+    monkeypatch.setattr(command.time, "time", lambda: clock() + sum(ahead))
+    (twice,) = json.loads(shell("n8n", "--json", "--wait"))["n8n"]
+    assert [row["execution"] for row in twice["mismatches"]] == [lost]
+    assert 30.0 in ahead
+
+
+def test_a_database_that_is_away_is_an_exit_status(yard: Yard, stores: Callable[[], Registry]) -> None:
+    stores()
+    yard.place.server.stop()
+    try:
+        with pytest.raises(CommandError, match="n8n cannot be compared") as caught:
+            shell("n8n", "--json")
+    finally:
+        yard.place.server.start()
+    assert caught.value.returncode == 4
+
+
+def test_without_an_n8n_it_is_a_wrong_call(monkeypatch: pytest.MonkeyPatch, valkey: Store, tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").write_text("")
+    monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "empty.toml"))
+    monkeypatch.setenv("UNSTALL_REDIS_URL", valkey.url)
+    registry.reset()
+    with pytest.raises(CommandError, match="No n8n is configured") as caught:
+        shell("n8n")
+    registry.reset()
+    assert caught.value.returncode == 2
+
+
+def test_orphans_in_the_shell_name_the_execution(yard: Yard, stores: Callable[[], Registry]) -> None:
+    lost = yard.execution("running", ago=MINUTES)
+    here = stores()
+    watched(here)
+    Watch(here, lambda: None).run(now_ms())
+    (line,) = json.loads(shell("orphans", "--json"))["orphans"]
+    assert (line["verdict"], line["job"], line["execution"]) == ("n8n", None, lost)
+    assert f"n8n  main/bull:jobs execution {lost}  Invoices" in shell("orphans")
+
+
+def test_the_doctor_knows_the_tables_and_the_rights(yard: Yard, stores: Callable[[], Registry]) -> None:
+    stores()
+    assert "Its tables are those of n8n 2.1 or later; marking a row is possible." in found("n8n n8n", "ok")
+    yard.run("ALTER TABLE {} ADD COLUMN mood text")
+    assert "have the column mood" in found("n8n n8n", "warning")
+    yard.run('ALTER TABLE {} DROP COLUMN "waitTill"')
+    assert "has no column waitTill" in found("n8n n8n", "wrong")
+    yard.place.server.stop()
+    try:
+        registry.reset()
+        assert found("n8n n8n", "wrong")
+    finally:
+        yard.place.server.start()
+
+
+def found(about: str, level: str) -> str:
+    return "\n".join(one.says for one in checkup.examine() if one.about == about and one.level.value == level)
+
+
+def test_a_jobs_page_has_its_execution_as_it_stands(yard: Yard, stores: Callable[[], Registry]) -> None:
+    run = yard.begin(ago=MINUTES)
+    here = stores()
+    job = here.config.n8n[0].queue.job(run.job)
+    data = json.dumps({"executionId": run.execution, "workflowId": "wfInvoices000001"})
+    told: Any = single.of_job(job, data)
+    assert (told.id, told.title, told.fault, told.execution.status.value) == (run.execution, "Invoices", "", "new")
+    yard.delete(run.execution)
+    windows._windows.clear()
+    gone: Any = single.of_job(job, data)
+    assert (gone.execution, gone.title) == (None, "Invoices")

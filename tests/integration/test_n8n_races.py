@@ -1,0 +1,123 @@
+"""A worker that ends its execution in the moment in which somebody fails it or marks it, a thousand times over."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import psycopg
+import pytest
+
+from recovery.actions.n8n_executions import ExecutionOperator
+from recovery.actions.operators import guarded, operator
+from recovery.backends.base import Target
+from recovery.connections.registry import registry
+from recovery.domain.acting import Act, Options, Outcome, Seen
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.jobs import State
+from recovery.reads.n8n.targets import FLAVOUR
+from tests.fleet import Fleet
+from tests.n8n_mending import EXECUTIONS, JOBS, Mending, mending
+from tests.n8n_yard import Yard
+from tests.stores import Store
+from tests.table_bench import Postgresql
+from tests.watching import now_ms
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TIMES = 1_000
+STARTED = 1_760_000_000_000
+BULL = Flavour(Library.BULL, 4)
+# As a worker of n8n's writes it: whatever the row says.
+_SUCCESS = "UPDATE execution_entity SET status = 'success', finished = TRUE, \"stoppedAt\" = now() WHERE id = %s"
+
+
+@pytest.fixture
+def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
+    yard = Yard(valkey, postgresql, libraries, release="1.123")
+    yard.workflow()
+    return yard
+
+
+@pytest.fixture
+def here(yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mending]:
+    with mending(yard, state_store, tmp_path, monkeypatch) as here:
+        yield here
+
+
+@pytest.fixture
+def executions(here: Mending) -> list[str]:
+    here.yard.run(
+        "INSERT INTO {} (finished, mode, status, \"startedAt\", \"workflowId\") SELECT FALSE, 'webhook', 'running',"
+        f" to_timestamp({STARTED / 1000}), 'wfInvoices000001' FROM generate_series(1, {TIMES})"
+    )
+    return [str(id) for (id,) in here.yard._rows("SELECT id FROM {} ORDER BY id")]
+
+
+def raced(postgresql: Postgresql, ids: list[str], ours: Callable[[str], Outcome]) -> list[tuple[str, Outcome, bool]]:
+    """For each: what came of ours, and whether its worker had written its end, and the job was still active then."""
+    start = Barrier(2)
+    told: list[tuple[str, Outcome, bool]] = []
+    with psycopg.connect(postgresql.url, autocommit=True) as theirs, ThreadPoolExecutor(1) as worker:
+        client = registry().wire("main")
+
+        def ends(id: str) -> bool:
+            start.wait()
+            theirs.execute(_SUCCESS, (int(id),))
+            (position,) = client.call([("LPOS", "bull:jobs:active", id)])
+            return position is not None
+
+        for id in ids:
+            end = worker.submit(ends, id)
+            start.wait()
+            outcome = ours(id)
+            told.append((id, outcome, end.result()))
+    return told
+
+
+def test_no_execution_that_has_ended_is_ever_failed(
+    here: Mending, executions: list[str], postgresql: Postgresql
+) -> None:
+    """Whoever finds the job still active once the end is written knows that nobody may fail it from then on."""
+    data = {id: json.dumps({"executionId": id, "workflowId": "w", "loadStaticData": False}) for id in executions}
+    fields = {"name": "job", "opts": "{}", "timestamp": STARTED, "processedOn": STARTED}
+    with here.client.pipeline(transaction=False) as pipeline:
+        for id in executions:
+            pipeline.hset(f"bull:jobs:{id}", mapping={**fields, "data": data[id]})
+            pipeline.lpush("bull:jobs:active", id)
+        pipeline.execute()
+    able = guarded(operator(BULL), JOBS, BULL, registry().config)
+    target = Target(registry().wire("main"), JOBS, BULL)
+
+    def fail(id: str) -> Outcome:
+        seen = Seen(id, State.ACTIVE, processed_at=STARTED)
+        (done,) = able.on_jobs(Act.FAIL, target, [seen], Options(is_late=True), now_ms())
+        return done.outcome
+
+    told = raced(postgresql, executions, fail)
+    assert [id for id, outcome, was_left in told if was_left and outcome is Outcome.DONE] == []
+    met = Counter(outcome for _, outcome, _ in told)
+    assert met[Outcome.DONE] + met[Outcome.REFUSED] == TIMES
+    assert min(met[Outcome.DONE], met[Outcome.REFUSED]) > 0, "it never came to a race"
+
+
+def test_no_execution_that_has_ended_is_ever_marked(
+    here: Mending, executions: list[str], postgresql: Postgresql
+) -> None:
+    """Its worker has the last word either way: whoever comes first, it has succeeded in the end."""
+    able, target = ExecutionOperator(), Target(registry().wire("main"), EXECUTIONS, FLAVOUR)
+
+    def mark(id: str) -> Outcome:
+        seen = Seen(id, State.ACTIVE, processed_at=STARTED)
+        (done,) = able.on_jobs(Act.MARK, target, [seen], Options(), now_ms())
+        return done.outcome
+
+    told = raced(postgresql, executions, mark)
+    met = Counter(outcome for _, outcome, _ in told)
+    assert {here.yard.status(id) for id in executions} == {"success"}
+    assert met[Outcome.DONE] + met[Outcome.REFUSED] == TIMES
+    assert min(met[Outcome.DONE], met[Outcome.REFUSED]) > 0, "it never came to a race"

@@ -1,0 +1,219 @@
+"""The retry of an execution through n8n's public API, which a server on loopback plays as it is documented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.domain.acting import Act, Outcome
+from recovery.n8n import public
+from tests.fleet import Fleet
+from tests.n8n_api import GARBAGE, HANG, HUGE, KEY, RESET, PublicApi
+from tests.n8n_mending import KEPT, MINUTES, OVERWRITTEN, Mending, mending
+from tests.n8n_yard import Yard
+from tests.stores import Store
+from tests.table_bench import Postgresql
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
+
+
+@pytest.fixture
+def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
+    yard = Yard(valkey, postgresql, libraries, release="1.123")
+    yard.workflow()
+    return yard
+
+
+@pytest.fixture
+def api(yard: Yard) -> Iterator[PublicApi]:
+    with PublicApi(yard) as api:
+        yield api
+
+
+@pytest.fixture
+def here(
+    yard: Yard, api: PublicApi, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Mending]:
+    more = f'api = "{api.url}"\napi_key = "{KEY}"'
+    with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
+        yield here
+
+
+@pytest.fixture
+def failed(here: Mending) -> str:
+    """An execution that ended with an error at one of its nodes."""
+    execution = here.yard.execution("error", ago=MINUTES, stopped=MINUTES)
+    here.keeps(execution)
+    return execution
+
+
+def test_the_new_execution_is_told_while_it_still_runs(here: Mending, api: PublicApi, failed: str) -> None:
+    result = here.does(Act.RELAUNCH, failed)
+    assert result.outcome is Outcome.DONE
+    assert result.why == f"It runs again as execution {api.made[0]}."
+    assert here.yard.status(api.made[0]) == "running"
+    assert not api.ended.is_set()
+
+
+def test_the_key_goes_along_and_nothing_else(here: Mending, api: PublicApi, failed: str) -> None:
+    here.does(Act.RELAUNCH, failed)
+    (asked,) = api.asked
+    assert (asked.path, asked.headers["x-n8n-api-key"], asked.body) == (f"/api/v1/executions/{failed}/retry", KEY, {})
+
+
+def test_with_the_workflow_as_it_is_saved_now(here: Mending, api: PublicApi, failed: str) -> None:
+    here.does(Act.RELAUNCH, failed, latest=True)
+    assert api.asked[0].body == {"loadWorkflow": True}
+
+
+def test_an_execution_that_is_over_before_the_first_look_is_told_too(
+    here: Mending, api: PublicApi, failed: str
+) -> None:
+    api.ended.set()
+    assert here.does(Act.RELAUNCH, failed).outcome is Outcome.DONE
+
+
+def test_one_whose_worker_died_takes_consent_and_keeps_its_job(here: Mending, api: PublicApi) -> None:
+    run = here.lost()
+    here.keeps(run.execution)
+    refused = here.does(Act.RELAUNCH, run.execution)
+    assert refused.why.endswith("This needs consent.")
+    assert not api.asked
+    assert "fail its job afterwards" in here.look(Act.RELAUNCH, run.execution, consent=True).risk
+    assert here.does(Act.RELAUNCH, run.execution, consent=True).outcome is Outcome.DONE
+    assert here.is_there(run)
+
+
+def test_one_that_a_worker_runs_is_refused(here: Mending, api: PublicApi) -> None:
+    run = here.held()
+    here.keeps(run.execution)
+    assert "A worker runs it" in here.does(Act.RELAUNCH, run.execution, consent=True, force=True).why
+    assert not api.asked
+
+
+def test_one_whose_job_waits_is_refused(here: Mending, api: PublicApi) -> None:
+    run = here.yard.begin()
+    here.yard.started(run)
+    here.keeps(run.execution)
+    assert "Its job waits" in here.does(Act.RELAUNCH, run.execution, consent=True).why
+
+
+def test_one_without_a_job_is_refused_until_half_a_minute_is_over(here: Mending, api: PublicApi) -> None:
+    lost = here.yard.execution("running", ago=MINUTES)
+    here.keeps(lost)
+    assert "n8n itself waits" in here.does(Act.RELAUNCH, lost, consent=True).why
+    here.seen_alone(lost)
+    assert here.does(Act.RELAUNCH, lost, consent=True).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize(("status", "why"), [("success", "succeeded"), ("new", "does not go on"), ("waiting", "go on")])
+def test_what_n8n_does_not_retry_is_not_asked_for(here: Mending, api: PublicApi, status: str, why: str) -> None:
+    other = here.yard.execution(status, ago=MINUTES)
+    here.keeps(other)
+    assert why in here.does(Act.RELAUNCH, other, consent=True, force=True).why
+    assert not api.asked
+
+
+def test_what_n8n_has_written_over_would_run_nothing(here: Mending, api: PublicApi, failed: str) -> None:
+    here.keeps(failed, OVERWRITTEN)
+    result = here.does(Act.RELAUNCH, failed, consent=True, force=True)
+    assert "a retry would end at once and have done nothing" in result.why
+    assert not api.asked
+
+
+@pytest.mark.parametrize("kept", ["no JSON", "[]", '["1"]', '[{"executionData":"99"}]', '[{"executionData":"x"}]'])
+def test_what_cannot_be_read_is_said_to_be_unknown(here: Mending, api: PublicApi, failed: str, kept: str) -> None:
+    here.keeps(failed, kept)
+    assert "is not known" in here.look(Act.RELAUNCH, failed).risk
+
+
+ANSWERS: dict[int | str, tuple[Outcome, str]] = {
+    401: (Outcome.REFUSED, "n8n does not know our API key"),
+    403: (Outcome.REFUSED, "execution:retry"),
+    404: (Outcome.REFUSED, "404 Not Found"),
+    409: (Outcome.REFUSED, "409 Conflict"),
+    429: (Outcome.REFUSED, "no more requests"),
+    302: (Outcome.REFUSED, "not followed"),
+    500: (Outcome.UNKNOWN, "500 Internal Server Error"),
+    503: (Outcome.UNKNOWN, "503 Service Unavailable"),
+    GARBAGE: (Outcome.UNKNOWN, "not as n8n does"),
+    HUGE: (Outcome.UNKNOWN, "not as n8n does"),
+    RESET: (Outcome.UNKNOWN, "closed the connection"),
+}
+
+
+@pytest.mark.parametrize("fault", ANSWERS)
+def test_what_n8n_answers_instead_is_told_without_its_secrets(
+    here: Mending, api: PublicApi, failed: str, fault: int | str
+) -> None:
+    api.faults.append(fault)
+    outcome, why = ANSWERS[fault]
+    result = here.does(Act.RELAUNCH, failed)
+    assert result.outcome is outcome
+    assert why in result.why
+    assert "s3cr3t" not in result.why
+    assert KEY not in result.why
+
+
+def test_one_that_says_nothing_is_left_and_the_outcome_is_unknown(
+    here: Mending, api: PublicApi, failed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(public, "SECONDS", 1.0)
+    api.faults.append(HANG)
+    result = here.does(Act.RELAUNCH, failed)
+    assert result.outcome is Outcome.UNKNOWN
+    assert "within 1 s" in result.why or "in time" in result.why
+
+
+def test_where_nobody_listens_nothing_was_begun(
+    yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mending(
+        yard, state_store, tmp_path, monkeypatch, more=f'api = "http://127.0.0.1:9"\napi_key = "{KEY}"'
+    ) as here:
+        failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
+        here.keeps(failed)
+        result = here.does(Act.RELAUNCH, failed)
+    assert (result.outcome, result.why) == (Outcome.REFUSED, "n8n cannot be reached: connection refused.")
+
+
+def test_another_key_is_refused_by_n8n(
+    yard: Yard, api: PublicApi, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mending(yard, state_store, tmp_path, monkeypatch, more=f'api = "{api.url}"\napi_key = "other"') as here:
+        failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
+        here.keeps(failed)
+        assert "does not know our API key" in here.does(Act.RELAUNCH, failed).why
+
+
+def test_without_a_key_it_is_not_even_asked(
+    yard: Yard, api: PublicApi, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mending(yard, state_store, tmp_path, monkeypatch, more=f'api = "{api.url}"') as here:
+        failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
+        here.keeps(failed)
+        assert "No API key of n8n is configured" in here.does(Act.RELAUNCH, failed).why
+    assert not api.asked
+
+
+@pytest.fixture(params=["trusted", "strange"])
+def secured(request: pytest.FixtureRequest, yard: Yard, certificates: Path) -> Iterator[tuple[bool, str]]:
+    """Whether its certificate is to be trusted, and what stands in [[n8n]]."""
+    is_trusted = request.param == "trusted"
+    with PublicApi(yard, tls=certificates) as api:
+        ca = f'\ntls_ca = "{certificates}/ca.crt"' if is_trusted else ""
+        yield is_trusted, f'api = "{api.url}"\napi_key = "{KEY}"{ca}'
+
+
+def test_tls_is_trusted_as_configured(
+    yard: Yard, secured: tuple[bool, str], state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_trusted, more = secured
+    with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
+        failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
+        here.keeps(failed, KEPT)
+        result = here.does(Act.RELAUNCH, failed)
+    assert result.outcome is (Outcome.DONE if is_trusted else Outcome.REFUSED)
+    assert is_trusted or "certificate is refused" in result.why

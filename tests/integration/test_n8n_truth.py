@@ -1,0 +1,322 @@
+"""Every way in which n8n's jobs and executions contradict each other, made with the real bull and a real PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.domain.jobs import State
+from recovery.domain.n8n.mismatches import Mismatch, Repair
+from recovery.domain.n8n.pairs import Release
+from tests.fleet import Fleet
+from tests.n8n_looking import Looks, kinds
+from tests.n8n_schema import RELEASES
+from tests.n8n_yard import Yard
+from tests.stores import Store
+from tests.table_bench import Postgresql
+from tests.waiting import until
+
+pytestmark = pytest.mark.django_db
+
+MINUTES = 240.0  # seconds: far beyond the grace
+
+
+@pytest.fixture
+def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
+    yard = Yard(valkey, postgresql, libraries)
+    yard.workflow("Invoices <b>& more</b>")
+    return yard
+
+
+@pytest.fixture
+def looks(yard: Yard, tmp_path: Path) -> Iterator[Looks]:
+    looks = Looks(tmp_path, yard.toml())
+    yield looks
+    looks.close()
+
+
+def taken(yard: Yard, pool: str = "") -> None:
+    until(lambda: yard.queue(pool).counts()["active"] == 1, what="a worker has the job")
+
+
+def test_what_is_as_it_should_be_is_no_mismatch(yard: Yard, looks: Looks) -> None:
+    running, waiting = yard.begin(ago=MINUTES), yard.begin(ago=MINUTES)
+    yard.work()
+    taken(yard)
+    yard.started(running, ago=MINUTES)
+    yard.execution("waiting", ago=MINUTES, wait=-MINUTES)
+    yard.execution("success", ago=MINUTES, stopped=MINUTES)
+    yard.execution("running", mode="manual", ago=MINUTES)
+
+    truth = looks.settled()
+
+    assert (truth.fault, truth.mismatches, truth.pairs) == ("", 0, ())
+    assert (truth.jobs, truth.executions, truth.parked, truth.elsewhere) == (2, 4, 1, 1)
+    assert [(pair.id, pair.title) for pair in truth.matching] == [
+        (running.execution, "Invoices <b>& more</b>"),
+        (waiting.execution, "Invoices <b>& more</b>"),
+    ]
+
+
+def test_a_running_execution_without_a_job_is_told_with_what_n8n_will_do(yard: Yard, looks: Looks) -> None:
+    lost = yard.execution("running", ago=MINUTES)
+    pair = looks.sees(Mismatch.NO_JOB)
+
+    assert pair.id == lost
+    assert pair.claim is None
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.MARK
+    assert (
+        pair.finding.why
+        == f"Execution {lost} is running since 5 min. No job for it waits or runs in any of n8n's queues."
+    )
+    assert "n8n marks it crashed at its next recovery look" in pair.finding.fate
+
+
+def test_an_execution_whose_failed_job_was_kept_did_not_hear_of_it(yard: Yard, looks: Looks) -> None:
+    execution = yard.execution("running", ago=MINUTES)
+    queue = yard.queue()
+    job = queue.add("job", {"executionId": execution, "workflowId": "wf"}, priority=100)  # kept when it fails
+    queue.work("fail", apart=True)
+    until(lambda: queue.counts()["failed"] == 1)
+
+    pair = looks.sees(Mismatch.NO_JOB, later=60)
+
+    assert pair.claim is not None
+    assert pair.claim.job.id == job
+    assert pair.claim.state is State.FAILED
+    assert "n8n's main did not hear of it" in (pair.finding.why if pair.finding else "")
+
+
+def test_a_job_whose_worker_was_killed_is_orphaned_beside_its_running_execution(yard: Yard, looks: Looks) -> None:
+    run = yard.begin(ago=MINUTES)
+    worker = yard.work()
+    taken(yard)
+    yard.started(run, ago=MINUTES)
+    assert looks.settled().mismatches == 0
+    worker.kill()
+    until(lambda: _unlocked(yard, run.job))
+
+    truth = looks.settled()
+
+    (pair,) = truth.pairs
+    assert (pair.id, kinds(pair)) == (run.execution, Mismatch.ORPHANED)
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.FAIL
+    assert "No worker is connected." in pair.finding.evidence
+    assert pair.finding.fate.startswith("Nothing happens: no worker is connected")
+
+
+def test_an_orphan_is_told_when_two_looks_saw_it_and_not_before(yard: Yard, looks: Looks) -> None:
+    run = yard.begin(ago=MINUTES)
+    worker = yard.work()
+    taken(yard)
+    yard.started(run, ago=MINUTES)
+    worker.kill()
+    until(lambda: _unlocked(yard, run.job))
+
+    first = looks.look()
+    assert first.mismatches == 0
+    assert len(first.young) == 1
+    assert looks.look(later=10).mismatches == 0
+    assert looks.look(later=31).counts == {Mismatch.ORPHANED: 1}
+
+
+@pytest.mark.parametrize("status", ["crashed", "error", "canceled"])
+def test_a_worker_that_runs_what_has_ended_for_n8n_is_unseen(yard: Yard, looks: Looks, status: str) -> None:
+    run = yard.begin(ago=MINUTES)
+    yard.work()
+    taken(yard)
+    yard.ended(run, status, ago=MINUTES)
+    yard.update(run.execution, startedAt=None)
+
+    pair = looks.sees(Mismatch.UNSEEN, later=60)
+
+    assert pair.id == run.execution
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.CANCEL
+    assert pair.finding.fate == "It runs to its end: what it does is done, whatever its execution says."
+
+
+@pytest.mark.parametrize(
+    ("status", "next_is"), [("success", "runs the workflow again"), ("crashed", "puts the job away")]
+)
+def test_the_waiting_job_of_an_ended_execution_is_left(yard: Yard, looks: Looks, status: str, next_is: str) -> None:
+    run = yard.begin(ago=MINUTES)
+    yard.ended(run, status, ago=MINUTES)
+    pair = looks.sees(Mismatch.LEFT, later=60)
+
+    assert pair.id == run.execution
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.REMOVE
+    assert next_is in pair.finding.fate
+
+
+def test_a_job_still_held_after_its_execution_ended_well_is_only_to_be_waited_for(yard: Yard, looks: Looks) -> None:
+    run = yard.begin(ago=MINUTES)
+    yard.work()
+    taken(yard)
+    yard.ended(run, "success", ago=MINUTES)
+    pair = looks.sees(Mismatch.LEFT, later=60)
+
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.NONE
+
+
+@pytest.mark.parametrize("how", ["deleted", "marked deleted"])
+def test_a_job_whose_execution_was_deleted_waits_for_nothing(yard: Yard, looks: Looks, how: str) -> None:
+    run = yard.begin(ago=MINUTES)
+    if how == "deleted":
+        yard.delete(run.execution)
+    else:
+        yard.run('UPDATE {} SET "deletedAt" = now()')
+    assert looks.look().mismatches == 0
+
+    (pair,) = looks.look(later=31).pairs
+
+    assert (pair.id, kinds(pair)) == (run.execution, Mismatch.DELETED)
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.REMOVE
+    assert pair.finding.fate == "The next worker that is free fails it: it finds no such execution."
+
+
+def test_a_sub_workflow_is_told_when_everything_that_may_have_started_it_is_gone(yard: Yard, looks: Looks) -> None:
+    child = yard.execution("running", mode="integrated", ago=MINUTES)
+    yard.begin()  # with a queue it is known that no worker is connected
+    pair = looks.sees(Mismatch.DEAD_PARENT)
+
+    assert pair.id == child
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.MARK
+
+
+def test_a_sub_workflow_whose_parent_may_be_alive_is_only_counted(yard: Yard, looks: Looks) -> None:
+    """Which execution started it stands in n8n's data, which is not read."""
+    yard.execution("running", mode="manual", ago=MINUTES + 1)
+    yard.execution("running", mode="integrated", ago=MINUTES)
+
+    truth = looks.settled()
+
+    assert (truth.mismatches, truth.unsure_parents) == (0, 1)
+
+
+def test_a_sub_workflow_begun_before_a_worker_came_is_alone_and_one_begun_after_may_be_its(
+    yard: Yard, looks: Looks
+) -> None:
+    """A parent that does not wait ends before its sub-workflow, which runs on in the same process."""
+    old = yard.execution("running", mode="integrated", ago=MINUTES)
+    yard.work()
+    until(lambda: looks.snapshot().workers)
+    yard.execution("running", mode="integrated", ago=-20)
+
+    truth = looks.settled(later=60)
+
+    assert [(pair.id, kinds(pair)) for pair in truth.pairs] == [(old, Mismatch.DEAD_PARENT)]
+    assert truth.unsure_parents == 1
+
+
+def test_executions_that_wait_in_a_paused_queue_are_told_before_n8n_marks_them_crashed(
+    yard: Yard, looks: Looks
+) -> None:
+    run = yard.begin(ago=MINUTES)
+    yard.queue().pause()
+    later = yard.begin(ago=MINUTES)
+
+    truth = looks.look(later=60)
+
+    assert {pair.id: kinds(pair) for pair in truth.pairs} == {
+        run.execution: Mismatch.PAUSED,
+        later.execution: Mismatch.PAUSED,
+    }
+    finding = truth.pairs[0].finding
+    assert finding is not None
+    assert finding.repair is Repair.RESUME
+    assert "although its job waits" in finding.fate
+
+
+def test_the_queues_of_worker_pools_belong_to_it(yard: Yard, looks: Looks) -> None:
+    pooled = yard.begin(ago=MINUTES, pool="heavy")
+    left = yard.begin(ago=MINUTES, pool="heavy")
+    yard.ended(left, "error", ago=MINUTES)
+
+    truth = looks.look(later=60)
+
+    assert [(pair.id, kinds(pair)) for pair in truth.pairs] == [(left.execution, Mismatch.LEFT)]
+    assert [pair.id for pair in truth.matching] == [pooled.execution]
+    assert truth.pairs[0].claim is not None
+    assert truth.pairs[0].claim.job.queue.base == "bull:jobs-heavy"
+
+
+def test_an_execution_that_ends_while_we_look_is_no_mismatch(yard: Yard, looks: Looks) -> None:
+    lost = yard.execution("running", ago=MINUTES)
+    stays = yard.execution("running", ago=MINUTES)
+
+    assert looks.look().mismatches == 0
+    truth = looks.look(later=31, between=lambda: yard.update(lost, status="success"))
+
+    assert [pair.id for pair in truth.pairs] == [stays]
+
+
+def test_a_job_that_ends_while_we_look_is_no_mismatch(yard: Yard, looks: Looks) -> None:
+    run, stays = yard.begin(ago=MINUTES), yard.begin(ago=MINUTES)
+    for one in (run, stays):
+        yard.ended(one, "error", ago=MINUTES)
+
+    truth = looks.look(later=60, between=lambda: yard.queue().call_job(run.job, "remove"))
+
+    assert [pair.id for pair in truth.pairs] == [stays.execution]
+
+
+def test_a_job_that_is_added_while_we_look_belongs_to_its_execution(yard: Yard, looks: Looks) -> None:
+    execution = yard.execution("running", ago=MINUTES)
+
+    looks.look()
+    truth = looks.look(later=31, between=lambda: yard.enqueue(execution))
+
+    assert truth.pairs == ()
+
+
+def test_what_began_a_moment_ago_is_no_mismatch_yet(yard: Yard, looks: Looks) -> None:
+    yard.execution("running", ago=10)
+
+    assert looks.settled(later=-60).mismatches == 0
+    assert looks.settled(later=30).counts == {Mismatch.NO_JOB: 1}
+
+
+def test_an_execution_whose_job_has_just_gone_has_n8ns_own_half_minute(yard: Yard, looks: Looks) -> None:
+    """After a stall n8n's main waits so long for it to end well, whenever it began."""
+    run = yard.begin(ago=MINUTES)
+    yard.started(run, ago=MINUTES)
+    looks.look()
+    yard.queue().call_job(run.job, "remove")
+
+    assert looks.look(later=60).mismatches == 0
+    assert looks.look(later=85).mismatches == 0
+    assert looks.look(later=95).counts == {Mismatch.NO_JOB: 1}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_release_is_known_by_its_tables(
+    valkey: Store, postgresql: Postgresql, libraries: Fleet, tmp_path: Path, release: str
+) -> None:
+    yard = Yard(valkey, postgresql, libraries, release=release, schema="flows", prefix="p_")
+    yard.workflow("Import")
+    lost, kept = yard.execution("running", ago=MINUTES), yard.begin(ago=MINUTES)
+    looks = Looks(tmp_path, yard.toml())
+
+    truth = looks.settled()
+    looks.close()
+
+    expected = {"1.0": Release.OLD, "1.123": Release.ONE, "2.41": Release.TWO}[release]
+    assert (truth.fault, truth.release, truth.notes) == ("", expected, ())
+    assert [(pair.id, pair.title) for pair in truth.pairs] == [(lost, "Import")]
+    assert [pair.id for pair in truth.matching] == [kept.execution]
+    assert truth.pairs[0].execution is not None
+    assert truth.pairs[0].execution.began_at == pytest.approx(truth.checked_at - (MINUTES + 60) * 1000, abs=20_000)
+
+
+def _unlocked(yard: Yard, job: str) -> bool:
+    client = yard.store.client  # type: ignore[attr-defined]
+    return not client.exists(f"bull:jobs:{job}:lock")

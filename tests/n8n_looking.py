@@ -1,0 +1,70 @@
+"""Looks at a yard of n8n (tests/n8n_yard.py) as the leader takes them, by hand and at a time of the test's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from recovery.config import load
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
+from recovery.domain.n8n.around import GRACE
+from recovery.domain.n8n.mismatches import Mismatch
+from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.management import looking
+from recovery.reads.n8n.looking import Wish, look
+from tests.n8n_yard import Yard
+from tests.waiting import until
+from tests.watching import now_ms
+
+
+class Looks:
+    """Remembers from look to look what a leader does."""
+
+    def __init__(self, directory: Path, toml: str) -> None:
+        (directory / "unstall.toml").write_text(toml)
+        self.registry = Registry(load({}, directory=directory))
+        self.n8n = self.registry.config.n8n[0]
+        self._young: Mapping[str, int] = {}
+
+    def close(self) -> None:
+        self.registry.close()
+
+    def snapshot(self) -> Snapshot:
+        return looking.snapshot(self.registry)
+
+    def look(
+        self,
+        *,
+        later: float = 0,
+        grace: int = GRACE,
+        between: Callable[[], object] = lambda: None,
+        snapshot: Snapshot | None = None,
+    ) -> Truth:
+        """As if so many seconds had passed."""
+        now = now_ms() + round(later * 1000)
+        wish = Wish(snapshot or self.snapshot(), now, self._young, grace, between)
+        found = look(self.registry, self.n8n, wish)
+        self._young = found.young
+        return found
+
+    def sees(self, kind: Mismatch, *, later: float = 0, seconds: float = 15.0) -> Pair:
+        """Look twice, again and again, until there is one of this kind."""
+
+        def one() -> Pair | None:
+            return next((pair for pair in self.settled(later=later).pairs if kinds(pair) is kind), None)
+
+        return until(one, seconds, kind)
+
+    def settled(self, *, later: float = 0) -> Truth:
+        """The second of two looks a minute apart: what only the first could meet is known by then."""
+        self.look(later=later)
+        return self.look(later=later + 60)
+
+
+def kinds(pair: Pair) -> Mismatch | None:
+    return pair.finding.kind if pair.finding else None
+
+
+def is_taken(yard: Yard, job: str, pool: str = "") -> bool:
+    return yard.queue(pool).counts()["active"] > 0

@@ -1,0 +1,121 @@
+"""[[n8n]] in the configuration: what it may say, what stands for what is left out, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recovery.config import Config, load
+from recovery.config.n8n import DATABASE
+from recovery.domain.refs import QueueRef
+from recovery.errors import ConfigError
+from tests.toml import Read, reading, refused
+
+ONE = '[[deployments]]\nname = "shop"\nurl = "redis://localhost/0"\n'
+TWO = f'{ONE}[[deployments]]\nname = "flows"\nurl = "redis://localhost/1"\n'
+SQL = '[[databases]]\nname = "n8n"\nurl = "postgresql://reader:secret@db/n8n"\n'
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    return reading(tmp_path)
+
+
+def by_variable(tmp_path: Path, toml: str = "", **environ: str) -> Config:
+    (tmp_path / "unstall.toml").write_text(toml)
+    return load(environ, directory=tmp_path)
+
+
+def test_what_is_left_out_is_bull_jobs_of_the_only_deployment(read: Read) -> None:
+    (n8n,) = read(f'{ONE}{SQL}[[n8n]]\ndatabase = "n8n"').n8n
+    assert (n8n.name, n8n.queue, n8n.schema, n8n.table_prefix) == ("n8n", QueueRef("shop", "bull:jobs"), "public", "")
+
+
+def test_everything_can_be_said(read: Read) -> None:
+    (n8n,) = read(
+        f'{TWO}{SQL}[[n8n]]\nname = "flows"\nqueue = "flows/acme:jobs"\ndatabase = "n8n"\nschema = "flows"\n'
+        'table_prefix = "p_"\neditor = "https://n8n.example.com/"\napi_key_file = "secret"\n'
+    ).n8n
+    assert (n8n.queue, n8n.schema, n8n.table_prefix) == (QueueRef("flows", "acme:jobs"), "flows", "p_")
+    assert (n8n.editor, n8n.api, n8n.api_key) == (
+        "https://n8n.example.com",
+        "https://n8n.example.com",
+        "open sesame",
+    )
+    assert "open sesame" not in repr(n8n)
+
+
+def test_its_pools_belong_to_it_and_nothing_else_does(read: Read) -> None:
+    config = read(f"{TWO}[[n8n]]\nqueue = 'shop/bull:jobs'")
+    (n8n,) = config.n8n
+    assert n8n.owns(QueueRef("shop", "bull:jobs"))
+    assert n8n.owns(QueueRef("shop", "bull:jobs-heavy"))
+    assert not n8n.owns(QueueRef("flows", "bull:jobs"))
+    assert not n8n.owns(QueueRef("shop", "bull:jobsite"))
+    assert config.n8n_of(QueueRef("shop", "bull:jobs-heavy")) is n8n
+    assert config.n8n_of(QueueRef("shop", "bull:mail")) is None
+
+
+def test_one_variable_is_enough_and_nothing_is_written_by_it(tmp_path: Path) -> None:
+    config = by_variable(tmp_path, UNSTALL_REDIS_URL="redis://r/0", UNSTALL_N8N_DATABASE_URL="postgresql://u:p@db/n8n")
+    (n8n,) = config.n8n
+    (database,) = config.databases
+    assert (n8n.queue, n8n.database) == (QueueRef("main", "bull:jobs"), DATABASE)
+    assert (database.name, database.read_only, database.host) == (DATABASE, True, "db")
+
+
+def test_the_variable_completes_the_one_that_names_no_database(tmp_path: Path) -> None:
+    toml = f'{ONE}[[n8n]]\neditor = "https://n8n.example.com"'
+    (n8n,) = by_variable(tmp_path, toml, UNSTALL_N8N_DATABASE_URL="postgresql://u:p@db/n8n").n8n
+    assert (n8n.database, n8n.editor) == (DATABASE, "https://n8n.example.com")
+
+
+@pytest.mark.parametrize(
+    ("toml", "environ", "said"),
+    [
+        (f'{ONE}{SQL}[[n8n]]\ndatabase = "n8n"', "postgresql://u:p@db/other", "names a database of its own"),
+        (TWO, "postgresql://u:p@db/n8n", "names no deployment"),
+        (ONE, "mysql://u:hidden@db/n8n", "a mysql"),
+        (ONE, "http://u:hidden@db/n8n", "is not the URL of a database"),
+    ],
+    ids=["two databases", "two deployments", "mysql", "no database"],
+)
+def test_a_variable_that_cannot_be_meant_is_refused(tmp_path: Path, toml: str, environ: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        by_variable(tmp_path, toml, UNSTALL_N8N_DATABASE_URL=environ)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ('name = "N 8 N"', "n8n[1].name"),
+        ('queue = "nowhere/bull:jobs"', "n8n[1].queue"),
+        ('queue = "shop/"', "n8n[1].queue"),
+        ('database = "none"', "n8n[1].database"),
+        ('database = "file"', "n8n[1].database"),
+        ("schema = 'a\"; DROP'", "n8n[1].schema"),
+        ("table_prefix = 'a.b'", "n8n[1].table_prefix"),
+        ('editor = "javascript:alert(1)"', "n8n[1].editor"),
+        ('editor = "https://u:p@n8n"', "n8n[1].editor"),
+        ('editor = "https://n8n/?a=b"', "n8n[1].editor"),
+        ('api = "n8n.example.com"', "n8n[1].api"),
+        ('api_key = "a"', "n8n[1].api_key"),
+        ('editor = "https://n8n"\napi_key = "a\\nb"', "n8n[1].api_key"),
+        ('editor = "https://n8n"\napi_key = "a"\napi_key_file = "secret"', "n8n[1].api_key_file"),
+        ("unknown = 1", "n8n[1].unknown"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_used_is_told_with_its_key(read: Read, written: str, key: str) -> None:
+    rest = '[[databases]]\nname = "file"\nurl = "sqlite:////tmp/x"\n'
+    assert refused(read, f"{ONE}{rest}[[n8n]]\n{written}") == {key}
+
+
+def test_a_base_alone_is_refused_where_there_are_several_deployments(read: Read) -> None:
+    assert refused(read, f"{TWO}[[n8n]]\n") == {"n8n[1].queue"}
+
+
+def test_two_of_one_name_or_of_one_queue_are_refused(read: Read) -> None:
+    assert refused(read, f"{ONE}[[n8n]]\n[[n8n]]\n") == {"n8n"}

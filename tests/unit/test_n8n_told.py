@@ -1,0 +1,141 @@
+"""n8n's truth table on its way: packed and unpacked, and as lines of the inbox."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recovery.domain.inbox import ROW_LIMIT, Inbox, Tally
+from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution, Status, status
+from recovery.domain.n8n.lines import STALE, merged
+from recovery.domain.n8n.mismatches import Mismatch, Repair
+from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
+from recovery.domain.refs import QueueRef, text
+from recovery.domain.verdicts import Kind, Stuck, Verdict
+from recovery.reads.n8n import truths
+
+NOW = 1_800_000_000_000
+QUEUE = QueueRef("main", "bull:jobs")
+POOL = QueueRef("main", "bull:jobs-heavy")
+
+
+def execution(id: str = "51", **facts: object) -> Execution:
+    return Execution(id, "wf", "webhook", Status.RUNNING, started_at=NOW - 90_000, **facts)  # type: ignore[arg-type]
+
+
+def claim(id: str = "1", queue: QueueRef = QUEUE, **facts: object) -> Claim:
+    known = {"state": State.ACTIVE, "execution": "51", "lock": None, "processed_at": NOW - 90_000} | facts
+    return Claim(queue.job(id), **known)  # type: ignore[arg-type]
+
+
+def finding(kind: Mismatch = Mismatch.NO_JOB) -> Finding:
+    return Finding(kind, Repair.MARK, NOW - 60_000, ("Execution 51 is running.", "No job."), "Nothing happens.")
+
+
+def truth(*pairs: Pair, more: int = 0, **facts: object) -> Truth:
+    counts: dict[Mismatch, int] = {}
+    for pair in pairs:
+        if pair.finding:
+            counts[pair.finding.kind] = counts.get(pair.finding.kind, 0) + 1 + more
+    known = {"checked_at": NOW, "pairs": pairs, "counts": counts} | facts
+    return Truth("n8n", QUEUE, **known)  # type: ignore[arg-type]
+
+
+ALONE = Pair("51", None, execution(), finding(), "Invoices")
+ORPHAN = Pair("51", claim(), execution(), finding(Mismatch.ORPHANED), "Invoices")
+
+
+def test_a_table_is_unpacked_as_it_was_packed() -> None:
+    odd = text(b"\xff\x00:job")
+    held = claim(odd, POOL, lock=Lock("tok", 30_000), holder="10.0.0.7:1", state=State.ACTIVE, workflow="<b>")
+    told = truth(
+        ALONE,
+        Pair("52", held, execution("52", is_deleted=True), finding(Mismatch.DELETED), "\u202e</script>"),
+        matching=(Pair("53", claim("3", state=State.WAITING), execution("53")), Pair("", claim("4", execution=""))),
+        release=Release.TWO,
+        young={"a b c": NOW},
+        notes=("One.",),
+        took=7,
+    )
+    assert truths.decode(truths.encode([told, truth(fault="away")])) == (told, truth(fault="away"))
+
+
+@pytest.mark.parametrize("packed", [b"", b"x", truths.encode([])[:-3]], ids=["nothing", "garbage", "cut"])
+def test_what_nobody_of_this_version_packed_is_none(packed: bytes) -> None:
+    assert truths.decode(packed) == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "finished", "stopped", "found"),
+    [
+        ("running", False, False, Status.RUNNING),
+        ("canceled", False, True, Status.CANCELED),
+        (None, True, True, Status.SUCCESS),
+        (None, False, True, Status.ERROR),
+        (None, False, False, Status.UNKNOWN),
+        ("napping", False, False, Status.STRANGE),
+        ("strange", False, False, Status.STRANGE),
+    ],
+    ids=str,
+)
+def test_a_status_is_one_of_n8ns_own_or_strange(written: str, finished: bool, stopped: bool, found: Status) -> None:
+    assert status(written, is_finished=finished, has_stopped=stopped) is found
+
+
+def test_nothing_is_said_of_a_strange_status() -> None:
+    strange = Status.STRANGE
+    assert [strange.is_open, strange.is_terminal, strange.is_going] == [False] * 3
+
+
+def inbox(*rows: Stuck) -> Inbox:
+    tallies = tuple(Tally(row.job.queue, {row.verdict.kind: 1}, 1, 1, checked_at=NOW) for row in rows)
+    return Inbox(NOW, rows, tallies)
+
+
+def abandoned(id: str = "1") -> Stuck:
+    ref = QUEUE.job(id)
+    verdict = Verdict(Kind.ABANDONED, ("It has no lock.",), fate="Nothing happens.")
+    return Stuck(ref, "job", verdict, NOW - 90_000, row=JobRow(ref, State.ACTIVE))
+
+
+def test_an_execution_without_a_job_is_a_line_of_its_own() -> None:
+    found = merged(inbox(), [truth(ALONE)])
+    (line,) = found.rows
+    assert (line.has_job, line.execution, line.name, line.verdict.kind) == (False, "51", "Invoices", Kind.N8N)
+    assert line.verdict.why.endswith("Execution 51 is running. No job.")
+    assert (found.people, found.stuck, found.counts) == (1, 1, {Kind.N8N: 1})
+
+
+def test_a_job_that_is_listed_already_keeps_its_line_and_learns_of_its_execution() -> None:
+    found = merged(inbox(abandoned()), [truth(ORPHAN)])
+    (line,) = found.rows
+    assert (line.verdict.kind, line.execution) == (Kind.ABANDONED, "51")
+    assert line.verdict.evidence == ("It has no lock.", "Execution 51 is running.")
+    assert found.counts == {Kind.ABANDONED: 1}
+
+
+def test_mismatches_of_a_pool_count_in_its_queue_and_unlisted_ones_in_the_main_one() -> None:
+    pooled = Pair("52", claim("9", POOL, state=State.WAITING), execution("52"), finding(Mismatch.LEFT))
+    found = merged(inbox(), [truth(ALONE, pooled, more=3)])
+    assert {tally.queue: tally.kinds[Kind.N8N] for tally in found.queues} == {QUEUE: 7, POOL: 1}
+
+
+def test_what_is_more_urgent_stands_before_it() -> None:
+    found = merged(inbox(abandoned()), [truth(ALONE)])
+    assert [line.verdict.kind for line in found.rows] == [Kind.ABANDONED, Kind.N8N]
+
+
+@pytest.mark.parametrize(
+    "facts", [{"fault": "The database is away."}, {"checked_at": NOW - STALE - 1}], ids=["fault", "old"]
+)
+def test_what_could_not_be_looked_at_or_is_old_is_no_line(facts: dict[str, object]) -> None:
+    assert merged(inbox(), [replace(truth(ALONE), **facts)]) == inbox()  # type: ignore[arg-type]
+
+
+def test_the_inbox_stays_within_its_limit_and_all_are_counted() -> None:
+    pairs = [Pair(str(id), None, execution(str(id)), finding()) for id in range(1, ROW_LIMIT + 6)]
+    found = merged(inbox(abandoned()), [truth(*pairs)])
+    assert (len(found.rows), found.stuck) == (ROW_LIMIT, ROW_LIMIT + 6)

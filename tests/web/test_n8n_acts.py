@@ -1,0 +1,128 @@
+"""The buttons of n8n's truth table and what they lead to: for each mismatch the repair that it is named with first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.access import Role
+from dashboard.live import mirror
+from recovery.reads.n8n import truths
+from recovery.reads.n8n.looking import Wish, look
+from recovery.reads.shared import windows
+from tests.fleet import Fleet
+from tests.n8n_api import KEY, PublicApi
+from tests.n8n_mending import MINUTES, Mending, mending
+from tests.n8n_yard import Yard
+from tests.people import browser, person
+from tests.stores import Store
+from tests.table_bench import Postgresql
+from tests.watching import now_ms
+from tests.web.acting import ask, confirm
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
+
+
+@pytest.fixture
+def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
+    yard = Yard(valkey, postgresql, libraries, release="1.123")
+    yard.workflow()
+    return yard
+
+
+@pytest.fixture
+def here(yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mending]:
+    mirror.forget()
+    with PublicApi(yard) as api:
+        more = f'api = "{api.url}"\napi_key = "{KEY}"'
+        with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
+            yield here
+
+
+@pytest.fixture
+def operator() -> Client:
+    return browser(person(Role.OPERATOR))
+
+
+def table(here: Mending, client: Client) -> str:
+    """The page, after a look that the leader would take."""
+    registry = here.watch.registry
+    here.watch.discover()
+    here.watch.look()
+    wish = Wish(here.watch.snapshot, now_ms() + 60_000, {})
+    found = look(registry, registry.config.n8n[0], wish)
+    found = look(registry, registry.config.n8n[0], Wish(here.watch.snapshot, now_ms() + 120_000, found.young))
+    truths.publish(here.state.client, [found])
+    windows._windows.clear()
+    return client.get("/stuck/n8n").content.decode()
+
+
+def offered(page: str, execution: str) -> list[str]:
+    """The labels of the buttons in its row, in their order."""
+    row = re.findall(rf'<tr id="pair-{execution}-.*?</tr>', page, re.DOTALL)
+    assert len(row) == 1, page
+    return re.findall(r'id="do-[^>]*aria-label="([^"]+)"', row[0])
+
+
+def test_an_orphan_is_failed_first_or_relaunched_before(here: Mending, operator: Client) -> None:
+    run = here.lost()
+    assert offered(table(here, operator), run.execution) == [
+        f"Fail job {run.job}", f"Relaunch execution {run.execution}", f"Requeue job {run.job}",
+    ]  # fmt: skip
+
+
+def test_an_execution_without_a_job_is_marked(here: Mending, operator: Client) -> None:
+    lost = here.yard.execution("running", ago=MINUTES)
+    assert offered(table(here, operator), lost) == [f"Mark crashed execution {lost}", f"Relaunch execution {lost}"]
+
+
+def test_a_job_that_is_left_is_removed_and_never_failed(here: Mending, operator: Client) -> None:
+    run = here.lost()
+    here.yard.ended(run, ago=MINUTES)
+    assert offered(table(here, operator), run.execution) == [f"Remove job {run.job}"]
+
+
+def test_one_that_runs_unseen_is_canceled(here: Mending, operator: Client) -> None:
+    run = here.held()
+    here.yard.ended(run, "crashed", ago=MINUTES)
+    assert offered(table(here, operator), run.execution) == [f"Cancel job {run.job}"]
+
+
+def test_a_viewer_gets_none(here: Mending) -> None:
+    lost = here.yard.execution("running", ago=MINUTES)
+    assert offered(table(here, browser(person(Role.VIEWER))), lost) == []
+
+
+def test_the_dialog_names_the_execution_and_marks_it(here: Mending, operator: Client) -> None:
+    lost = here.yard.execution("running", ago=MINUTES)
+    here.seen_alone(lost)
+    where = ask("mark-crashed", lost, base="n8n.executions")
+    asked = operator.get(where).content
+    assert b"Mark crashed 1 execution in" in asked
+    assert b"no error workflow runs" in asked
+    told = confirm(operator, where, asked).content.decode()
+    assert "1 execution marked as crashed in n8n.executions." in told
+    assert here.yard.status(lost) == "crashed"
+
+
+def test_the_dialog_asks_for_consent_and_tells_the_new_execution(here: Mending, operator: Client) -> None:
+    run = here.lost()
+    here.keeps(run.execution)
+    where = ask("relaunch", run.execution, base="n8n.executions")
+    assert b"The workflow may run twice" in operator.get(where).content
+    asked = operator.post(where, {"has_consent": "1", "consent": "on", "step": "look"}).content
+    told = confirm(operator, where, asked, has_consent="1", consent="on").content.decode()
+    assert re.search(r"It runs again as execution [0-9]+\.", told)
+
+
+def test_the_page_of_an_execution_as_a_job_leads_to_the_table(here: Mending, operator: Client) -> None:
+    assert (
+        operator.get(reverse("job", args=["main", "n8n.executions", "4711"])).headers["Location"]
+        == "/stuck/n8n?execution=4711"
+    )
+    assert operator.get(reverse("queue", args=["main", "n8n.executions"])).headers["Location"] == "/stuck/n8n"
