@@ -100,12 +100,18 @@ class Pool:
         self._ca, self._seconds, self._largest, self._refusal = ca, seconds, largest, refusal
         self._network = _Network()
         self._pool: httpcore.AsyncConnectionPool | None = None
+        # Whoever is called off while httpcore has it wait leaves its place taken for ever: so it waits here.
+        self._places = asyncio.Semaphore(POOLED)
 
     async def answer(self, question: Question) -> Answer:
         """Raises StoreError. What did not answer well is told by `refusal`."""
-        if self._pool is None:
-            self._pool = _pool(self._ca, self._network)
-        return await _bounded(_answer(self._pool, question, self._largest, self._refusal), question, self._seconds)
+        return await _bounded(self._in_turn(question), question, self._seconds)
+
+    async def _in_turn(self, question: Question) -> Answer:
+        async with self._places:
+            if self._pool is None:
+                self._pool = _pool(self._ca, self._network)
+            return await _answer(self._pool, question, self._largest, self._refusal)
 
     async def close(self) -> None:
         if self._pool is not None:
