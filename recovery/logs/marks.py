@@ -136,6 +136,10 @@ def emptied(mark: Mark, seen: Head) -> Gap | None:
     if mark.is_text:
         is_left = not mark.is_lately or seen.now - mark.spot.ms > KEPT_MS or _is_older(seen, mark.spot.ms)
         return None if is_left else EMPTIED
+    if mark.now <= seen.back_at and any(
+        _is_anew(stream, mark.after(server)) for server, stream in seen.streams.items()
+    ):
+        return EMPTIED
     gone = (at for server, at in mark.servers.items() if server not in seen.servers)
     return EMPTIED if any(seen.now - at < FORGOTTEN_MS for at in gone) else None
 
@@ -154,6 +158,12 @@ def _dropped(cut: Mapping[bytes, Stream]) -> Gap:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     named = ", ".join(names[:_NAMED]) + more
     return Gap(f"The oldest lines of {named} were dropped to make room before they were read here.")
+
+
+def _is_anew(stream: Stream, after: Id) -> bool:
+    """Nothing was ever taken out of it, and yet the entry that was had is not there: so it is another stream."""
+    is_had = NEVER < after < last_of(after[0])  # an id that the store has given
+    return is_had and stream.added == stream.length and stream.first is not None and stream.first > after
 
 
 def _is_cut(stream: Stream, after: Id) -> bool:

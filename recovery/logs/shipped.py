@@ -16,7 +16,7 @@ import redis.asyncio
 
 from recovery.connections import faults, state
 from recovery.domain import refs
-from recovery.errors import NotReady
+from recovery.errors import NotReady, StoreError
 from recovery.logs.places import Id, mark_of, parse_id, printed
 
 SERVERS_LIMIT = 500  # as many as the page of servers shows; those beyond shipped longest ago
@@ -86,6 +86,7 @@ class Head:
     now: int
     servers: Mapping[bytes, int]
     streams: Mapping[bytes, Stream]
+    back_at: int  # when by that clock it first answered again after it had been away; 0: it never was
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,12 @@ class Shipped:
             client.set_response_callback(command, _as_it_is)
         self._client = client
         self._known: Mapping[bytes, int] = {}
+        self._is_away = False
+        self._back_at = 0
+
+    def was_away(self, since: int) -> bool:
+        """Whether it failed to answer after this moment by its own clock: it may have come back empty."""
+        return self._is_away or since <= self._back_at
 
     async def servers(self) -> Mapping[bytes, int]:
         """Who ships, or did in the last days, and when each last did (ms)."""
@@ -119,7 +126,7 @@ class Shipped:
                 pipeline.xinfo_stream(_key(server))
 
         now, servers, replies = await self._at_once(names, each)
-        return Head(now, servers, _streams(servers, replies))
+        return Head(now, servers, _streams(servers, replies), self._back_at)
 
     async def newer(
         self, names: frozenset[str] | None, after: Callable[[bytes], Id], count: int, *, with_streams: bool
@@ -139,7 +146,7 @@ class Shipped:
         found = dict(_sound(replies[0])) if replies else {}
         entries = {server: entries_of(server, found.get(_key(server), ())) for server in servers}
         cut = frozenset(server for server in servers if len(entries[server]) >= each_count)
-        return Newer(now, servers, _streams(servers, replies[1:]), entries, cut)
+        return Newer(now, servers, _streams(servers, replies[1:]), self._back_at, entries, cut)
 
     async def older(self, asked: Mapping[bytes, Id], oldest: int, count: int) -> dict[bytes, Sequence[Row]]:
         """Of each server the newest up to an id, newest first, none from before `oldest` (ms)."""
@@ -172,8 +179,12 @@ class Shipped:
     @contextmanager
     def _asked(self) -> Iterator[None]:
         """Around questions. redis-py sends with `wait_for`, which in Python 3.11 may forget that a task was ended."""
-        with faults.guarded(self._client):
-            yield
+        try:
+            with faults.guarded(self._client):
+                yield
+        except StoreError:
+            self._is_away = True
+            raise
         task = asyncio.current_task()
         if task and task.cancelling():
             raise asyncio.CancelledError
@@ -194,10 +205,13 @@ class Shipped:
                 pipeline.zrange(state.SHIPPING, 0, SERVERS_LIMIT - 1, desc=True, withscores=True)
                 ask(pipeline, list(servers))
                 clock, rows, *replies = [_answer(one) for one in await pipeline.execute(raise_on_error=False)]
+            now = clock[0] * 1000 + clock[1] // 1000
+            if self._is_away:
+                self._is_away, self._back_at = False, now
             self._known = _servers(rows)
             found = chosen(self._known, names)
             if found.keys() == servers.keys():
-                return clock[0] * 1000 + clock[1] // 1000, servers, replies
+                return now, servers, replies
             servers = found
         raise NotReady(faults.target_of(self._client), "servers come and go faster than their list can be read")
 

@@ -158,8 +158,8 @@ class StreamSource:
         return Page(found.lines, "", after, _both(gap, _unreadable(found)), is_end, found.looked_at)
 
     async def _newer(self, mark: Mark, names: Names, count: int) -> Newer:
-        """With the streams as they are at the same moment, when they may have been cut behind the place."""
-        with_streams = mark.is_text or mark.is_old(mark.now)
+        """With the streams as they are at the same moment, when they may have been cut behind the place, or lost."""
+        with_streams = mark.is_text or mark.is_old(mark.now) or self._shipped.was_away(mark.now)
         newer = await self._shipped.newer(names, mark.after, count, with_streams=with_streams)
         if with_streams or not mark.is_old(newer.now):
             return newer

@@ -201,3 +201,40 @@ async def test_a_store_that_does_not_answer_is_an_error_that_says_so_and_passes(
         await sources.new().read(ALL, after="")
     state_store.start()
     assert (await source.read(ALL, after=place)).gap is not None  # nothing was saved
+
+
+async def test_a_store_that_came_back_empty_is_said_though_all_have_shipped_again(
+    state_store: Store, sources: Sources
+) -> None:
+    LogWriter(state_store, "eu-1").write("before")
+    settle(state_store)
+    source = sources.new()
+    place = (await source.search(ALL)).after
+    state_store.kill()
+    with pytest.raises(StoreError):
+        await source.read(ALL, after=place)
+    state_store.start()
+    LogWriter(state_store, "eu-1").write("after that")
+    settle(state_store)
+    page = await source.read(ALL, after=place)
+    assert page.gap is not None
+    assert "emptied" in page.gap.reason
+    assert texts(page.lines) == ["after that"]
+    assert (await source.read(ALL, after=page.after)).gap is None
+
+
+async def test_a_store_that_was_away_and_lost_nothing_is_no_loss(state_store: Store, sources: Sources) -> None:
+    LogWriter(state_store, "eu-1").write("before")
+    settle(state_store)
+    source = sources.new()
+    place = (await source.search(ALL)).after
+    state_store.client.save()
+    state_store.kill()
+    with pytest.raises(StoreError):
+        await source.read(ALL, after=place)
+    state_store.start()
+    (state_store.directory / "dump.rdb").unlink()  # later tests lose theirs
+    LogWriter(state_store, "eu-1").write("after that")
+    settle(state_store)
+    page = await source.read(ALL, after=place)
+    assert (texts(page.lines), page.gap) == (["after that"], None)
