@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 import psutil
 
 from bench.measure import Result, median, percentile
-from recovery.processes import memory
 from tests.log_writer import LogWriter
 from tests.stores import Store
 from tests.web_process import COOKIE, WebProcess
@@ -76,7 +75,7 @@ def run(*, quick: bool) -> Result:
     result = Result("log_streams", f"{STREAMS:,} streams of log lines on one web process")
     result.setting = {"streams": STREAMS, "lines_per_second": PER_SECOND, "filters": FILTERS, "seconds": seconds}
     with Store("valkey") as state:
-        environ = {"UNSTALL_STATE_URL": state.url, "UNSTALL_REDIS_URL": state.url.replace("/0", "/1"), **memory.ENVIRON}
+        environ = {"UNSTALL_STATE_URL": state.url, "UNSTALL_REDIS_URL": state.url.replace("/0", "/1")}
         with WebProcess(environ, LIMITS) as web:
             asyncio.run(_many(web, state, seconds, result))
     return result

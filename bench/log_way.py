@@ -21,7 +21,6 @@ from playwright.async_api import Page, async_playwright
 from bench.log_streams import opened, until_late
 from bench.measure import Result, median, percentile
 from bench.stage import NoPeer
-from recovery.processes import memory
 from tests import shipping
 from tests.stores import Store
 from tests.waiting import until
@@ -53,7 +52,7 @@ def run(*, quick: bool) -> Result:
     result = Result("log_way", "A line on its way from a worker's file to a reader of its stream and onto a page")
     result.setting = {"lines": lines, "pause": PAUSE}
     with Store("valkey") as state:
-        environ = {"UNSTALL_STATE_URL": state.url, "UNSTALL_REDIS_URL": state.url.replace("/0", "/1"), **memory.ENVIRON}
+        environ = {"UNSTALL_STATE_URL": state.url, "UNSTALL_REDIS_URL": state.url.replace("/0", "/1")}
         with WebProcess(environ) as web:
             asyncio.run(_from_a_file(web, state, lines, result))
     return result

@@ -6,6 +6,7 @@ be: not one of them has ended, and every one without a job is a mismatch.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from unittest import mock
 
+import django
 import psutil
 import psycopg
 
@@ -23,8 +25,6 @@ from recovery.connections.sql import Session
 from recovery.domain.counts import Snapshot
 from recovery.domain.n8n.around import GRACE
 from recovery.domain.n8n.pairs import Truth
-from recovery.management import looking
-from recovery.reads.n8n.looking import Wish, look
 from tests import n8n_schema
 from tests.postgres import Postgres
 from tests.stores import Store
@@ -61,6 +61,8 @@ def _days(scale: int) -> tuple[Day, Day]:
 
 
 def run(*, quick: bool) -> Result:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    django.setup()
     scale = 10 if quick else 1
     executions, jobs = EXECUTIONS // scale, JOBS // scale
     result = Result("n8n_truth", f"n8n's truth table: {executions:,} executions beside {jobs:,} jobs")
@@ -136,6 +138,8 @@ def _jobs(store: Store, executions: Sequence[int]) -> None:
 
 def _measured(postgres: Postgres, store: Store) -> tuple[list[float], float, float, Truth]:
     """Seconds of each look, the longest statement, and how the memory grew at the most."""
+    from recovery.management import looking  # noqa: PLC0415 -- not before Django is set up
+
     registry, n8n = _registry(postgres, store)
     snapshot, statements = looking.snapshot(registry), list[float]()
     store.client.slowlog_reset()
@@ -154,6 +158,8 @@ def _measured(postgres: Postgres, store: Store) -> tuple[list[float], float, flo
 
 
 def _look(registry: Registry, n8n: N8n, snapshot: Snapshot, young: Mapping[str, int], *, later: int = 0) -> Truth:
+    from recovery.reads.n8n.looking import Wish, look  # noqa: PLC0415 -- as above
+
     truth = look(registry, n8n, Wish(snapshot, int(time.time() * 1000) + later, young))
     assert not truth.fault, truth.fault
     return truth

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from itertools import count
+from itertools import count, cycle
 
 import psutil
 import redis.asyncio
@@ -103,7 +103,7 @@ async def _ways(web: WebProcess, store: Store, many: int) -> AsyncIterator[dict[
 
 @asynccontextmanager
 async def _http(web: WebProcess, many: int) -> AsyncIterator[list[Claim]]:
-    lines = [await _Line.open(web.port, _SECRETS[number % TOKENS]) for number in range(many)]
+    lines = [await _Line.open(web.port) for _ in range(many)]
     try:
         yield [line.claim for line in lines]
     finally:
@@ -112,27 +112,31 @@ async def _http(web: WebProcess, many: int) -> AsyncIterator[list[Claim]]:
 
 
 class _Line:
-    """One connection that is kept open."""
+    """One connection that is kept open. It takes the tokens in turn."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: str) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        lines = ("POST /api/v1/once/claim HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {secret}")
-        self._head = "\r\n".join(lines) + "\r\nContent-Length: "
+        self._heads = cycle(map(_head, _SECRETS))
 
     @classmethod
-    async def open(cls, port: int, secret: str) -> _Line:
-        return cls(*await asyncio.open_connection("127.0.0.1", port), secret)
+    async def open(cls, port: int) -> _Line:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def claim(self, key: str) -> bool:
         body = json.dumps({"key": key, "ttl": TTL, "owner": "bench"})
-        self._writer.write(f"{self._head}{len(body)}\r\n\r\n{body}".encode())
+        self._writer.write(f"{next(self._heads)}{len(body)}\r\n\r\n{body}".encode())
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         await self._reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
         return head.split(b" ", 2)[1] == b"201"
 
     def close(self) -> None:
         self._writer.transport.abort()
+
+
+def _head(secret: str) -> str:
+    lines = ("POST /api/v1/once/claim HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {secret}")
+    return "\r\n".join(lines) + "\r\nContent-Length: "
 
 
 _numbers = count()

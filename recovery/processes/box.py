@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
-from recovery.processes import beside, memory
+from recovery.processes import beside
 from recovery.processes.address import Address
 from recovery.processes.child import Command, Say
 from recovery.processes.claim import claim
@@ -81,8 +81,8 @@ class Box:
     def start(self, *, with_demo: bool) -> None:
         self._checkpoint()
         logs = (self._plan.directory / LOGS).resolve()
-        for name, environ in (("web", memory.ENVIRON), ("scheduler", {})):
-            self._supervisor.start(self._own(name, [str(self._plan.manage), name], environ))
+        for name in ("web", "scheduler"):
+            self._supervisor.start(self._own(name, [str(self._plan.manage), name]))
         self._supervisor.start(
             self._own("monitor", [str(self._plan.manage), "monitor"], _ships(logs) if with_demo else {})
         )

@@ -1,16 +1,14 @@
 """Memory that many things held for a while goes back to the system when they are gone.
 
-Python's own allocator gives back a MB when nothing at all is left in it, which after a thousand readers is never: here
-and there something stays. The C library's gives back every free page when it is asked to, so a web process uses that.
+The C library gives back every free page when it is asked to. Python's own allocator gives back a MB when nothing at all
+is left in it, so some of it stays here and is used again; a process that is started with PYTHONMALLOC=malloc has none
+of that, and pays with slower streams (docs/performance.md).
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Mapping
-
-ENVIRON: Mapping[str, str] = {"PYTHONMALLOC": "malloc"}  # for a web process, before it starts
 
 
 def give_back() -> bool:
