@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import psutil
 import redis
 
-from bench.measure import Result, percentile
+from bench.measure import Result, memory_of_ours, percentile
 from recovery.config import load
 from recovery.config.logs import SHIPPED
 from recovery.connections import state
@@ -121,7 +118,7 @@ async def _measure(store: Store, end: int) -> tuple[dict[str, list[Search]], flo
     found: dict[str, list[Search]] = {}
     source = StreamSource(SHIPPED, client)
     await source.search(Query(), limit=1)
-    with _watched() as sizes:
+    with memory_of_ours() as sizes:
         for name, (query, rounds) in asked.items():
             found[name] = [await _searched(source, query) for _ in range(rounds)]
     await source.close()
@@ -141,26 +138,6 @@ async def _searched(source: StreamSource, query: Query) -> Search:
         before = page.before
         if page.lines or not before:
             return Search(tuple(pages), time.perf_counter() - started, len(page.lines))
-
-
-@contextmanager
-def _watched() -> Iterator[list[float]]:
-    """This process's memory in MB, every few ms; the first is as it was before."""
-    process, over = psutil.Process(), threading.Event()
-    sizes = [process.memory_info().rss / _MIB]
-
-    def look() -> None:
-        while not over.wait(0.01):
-            sizes.append(process.memory_info().rss / _MIB)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield sizes
-    finally:
-        over.set()
-        thread.join()
-        sizes.append(process.memory_info().rss / _MIB)
 
 
 def _fill(store: Store, lines: int, size: int, layout: str) -> int:

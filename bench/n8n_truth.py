@@ -7,7 +7,6 @@ be: not one of them has ended, and every one without a job is a mismatch.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,10 +14,9 @@ from dataclasses import dataclass
 from unittest import mock
 
 import django
-import psutil
 import psycopg
 
-from bench.measure import Result, percentile
+from bench.measure import Result, memory_of_ours, percentile
 from recovery.config import Config, Database, N8n, load
 from recovery.connections.registry import Registry
 from recovery.connections.sql import Session
@@ -34,7 +32,6 @@ ROUNDS = 7
 TOTAL_S, STATEMENT_MS, COMMAND_MS, GROWTH_MB = 2.0, 200.0, 5.0, 100.0
 _PARKED, _ELSEWHERE, _LOST, _LEFT, _GONE = 1_000, 1_000, 1_000, 500, 500  # of 100,000 and 10,000
 _HOUR_MS = 3_600_000
-_MIB = 1 << 20
 _ROWS = """
 INSERT INTO execution_entity (id, finished, mode, status, "startedAt", "stoppedAt", "createdAt", "workflowId")
 SELECT n, status = 'success', mode, status, now() - interval '1 hour',
@@ -147,7 +144,7 @@ def _measured(postgres: Postgres, store: Store) -> tuple[list[float], float, flo
         with _timed(statements):
             truth = _look(registry, n8n, snapshot, {})
             times: list[float] = []
-            with _watched() as sizes:
+            with memory_of_ours() as sizes:
                 for _ in range(ROUNDS):
                     began = time.perf_counter()
                     truth = _look(registry, n8n, snapshot, truth.young, later=2 * GRACE)
@@ -190,25 +187,6 @@ def _timed(found: list[float]) -> Iterator[None]:
         mock.patch.object(Session, "change", clocked(Session.change)),
     ):
         yield
-
-
-@contextmanager
-def _watched() -> Iterator[list[float]]:
-    """This process's memory in MB, every few ms; the first is as it was before."""
-    process, over = psutil.Process(), threading.Event()
-    sizes = [process.memory_info().rss / _MIB]
-
-    def watch() -> None:
-        while not over.wait(0.01):
-            sizes.append(process.memory_info().rss / _MIB)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield sizes
-    finally:
-        over.set()
-        thread.join()
 
 
 def _longest_command(store: Store) -> float:
