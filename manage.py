@@ -4,8 +4,12 @@
 import os
 import sys
 
+from recovery.processes import memory
+
 
 def main() -> None:
+    if sys.argv[1:2] == ["web"]:
+        memory.choose()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     try:
         from django.core.management import execute_from_command_line  # noqa: PLC0415 - a clear sentence needs the try

@@ -23,6 +23,7 @@ STREAMS = 1000
 PER_SECOND = 10  # lines; each reaches every stream
 FILTERS = 10  # different ones, each of which lets every line through
 SECONDS, QUICK_SECONDS = 60.0, 8.0
+BACKLOG = 600  # lines, more than a new tab shows: each thousand begins with as many
 WARM_SECONDS = 3.0
 WARM_STREAMS = 200
 OPENED_AT_ONCE = 20
@@ -83,7 +84,8 @@ def run(*, quick: bool) -> Result:
 
 async def _many(web: WebProcess, state: Store, seconds: float, result: Result) -> None:
     process, writer = psutil.Process(web.pid), LogWriter(state)
-    writer.write("the first line")
+    for number in range(BACKLOG):
+        writer.write(f"line {number} of what is there already", container="shop")
     for tab in await opened(web, WARM_STREAMS, []):  # caches fill, threads start
         tab.leave()
     await asyncio.sleep(AWAY_SECONDS)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from recovery.processes import memory
 from tests.patience import patience
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
@@ -111,7 +112,7 @@ class WebProcess:
         self.port = free_port()
         self._socket_path = socket_path
         bind = {"UNSTALL_BIND": f"127.0.0.1:{self.port}"}
-        self._environ = environ_of(self.directory, {**bind, **environ})
+        self._environ = environ_of(self.directory, {**memory.ENVIRON, **bind, **environ})  # as `manage.py web` has it
         self._limits = json.dumps(dict(limits or {}))
         self._log = self.directory / "web.log"
         self._process: subprocess.Popen[bytes] | None = None

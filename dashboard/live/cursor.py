@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import parse_qsl, quote
 
 from recovery.logs.base import PLACE_LIMIT
@@ -28,11 +27,10 @@ class Spot:
     before: str | None = None
 
 
-@lru_cache(maxsize=32)  # of the newest places, and small: what stays behind a thousand readers lies in their memory
-def written(name: str, spot: Spot) -> str:
-    """One source's part of a cursor; the parts are joined with `&`. A thousand readers are often at the same place."""
+def written(name: str, spot: Spot) -> bytes:
+    """One source's part of a cursor; the parts are joined with `&`."""
     told = spot.place if spot.before is None else f"{spot.place} {spot.before}"
-    return f"{name}={quote(told, safe=':.-_~,;/')}"
+    return f"{name}={quote(told, safe=':.-_~,;/')}".encode("ascii")
 
 
 def read(text: str) -> Mapping[str, Spot]:

@@ -53,14 +53,14 @@ class Download(hub.Stream):
 
     async def write(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _headers()})
-        await chunk(send, self._head())
+        await chunk(self, send, self._head())
         found = await self._found()
         for some in _chunks(gathered.merged(found)):
             if self.is_over:
                 break
-            await chunk(send, some)
+            await chunk(self, send, some)
             await asyncio.sleep(0)  # unfolding is work; others have their turn in between
-        await chunk(send, self._foot(found), more=False)
+        await chunk(self, send, self._foot(found), more=False)
 
     async def _found(self) -> Sequence[Gathered]:
         """Nothing when it is over before the search is."""

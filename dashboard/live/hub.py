@@ -11,14 +11,17 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from dashboard.live import events, session
 from dashboard.live.events import Ending
 from dashboard.live.session import Visitor
+from recovery.domain.secrets import is_secret_key
 from recovery.logs import threads
+from recovery.logs.places import mark_of
+from recovery.logs.shipped import labels_of
 from recovery.processes import memory
 
 log = logging.getLogger(__name__)
@@ -30,11 +33,14 @@ Reader = TypeVar("Reader", bound="Stream")
 PROCESS_LIMIT = 2000  # at some 75 KB a stream that is 150 MB; more belongs on a second web process
 PERSON_LIMIT = 40  # tabs of one person: more than anybody reads, less than fills the process
 BEAT_SECONDS = 15.0  # below the idle limit of common proxies (nginx 60 s, some balancers 30 s)
+SEND_SECONDS = 30.0  # a reader that takes nothing for so long is dropped, with what is buffered for it
+WATCH_TURN = 1.0  # one clock for all streams: two timers for each event were a quarter of its cost
 RECHECK_SECONDS = 60.0  # a right that was taken away ends its streams within this time
 RECHECK_TURN = 5.0  # rights are asked in batches, one batch a turn
 LOOKUP_THREADS = 2  # sessions are looked up in these; one database connection each, closed after use
 MANY = 100  # streams that leave within a turn: their memory is given back, a while later
 TIDY_TURNS = 3  # until then: what many shared ends some seconds after the last of them (feeds.py)
+KNOWN = (is_secret_key, mark_of, labels_of)  # what is remembered of lines; each of it holds a page of memory
 PARTING_SECONDS = 1.0  # for a stream to take its farewell before it is cut
 
 
@@ -45,15 +51,31 @@ class Full(Exception):
 class Stream:
     """One reader: a slot for the newest event, and a bell."""
 
-    __slots__ = ("_bell", "_departed", "_slot", "cut", "ending", "recheck_at", "visitor")
+    __slots__ = (
+        "_beats",
+        "_bell",
+        "_departed",
+        "_sends",
+        "_since",
+        "_slot",
+        "cut",
+        "ending",
+        "limit",
+        "recheck_at",
+        "visitor",
+    )
 
     def __init__(self, visitor: Visitor, cut: Callable[[], None]) -> None:
         self.visitor = visitor
         self.cut = cut  # drops the connection at once, for a reader that takes nothing
         self.ending: Ending | None = None
+        self.limit = asyncio.timeout(None)  # to be held while it is written to: it ends what is never taken
         self.recheck_at = _next_check()
         self._slot: bytes | None = None
         self._departed = False
+        self._beats = False
+        self._sends = False
+        self._since = time.monotonic()  # it last began to send
         self._bell = asyncio.Event()
 
     def offer(self, event: bytes) -> None:
@@ -76,16 +98,27 @@ class Stream:
 
     async def next(self) -> bytes | None:
         """The newest event, or a beat when nothing happened for a while; None when the stream is over."""
-        try:
-            async with asyncio.timeout(BEAT_SECONDS):
-                await self._bell.wait()
-        except TimeoutError:
-            return events.BEAT
+        await self._bell.wait()
         self._bell.clear()
         if self.is_over:
             return None
         event, self._slot = self._slot, None
         return event or events.BEAT
+
+    async def send(self, what: Awaitable[None]) -> None:
+        """It waits for a reader that may never read; `watch` sees to that."""
+        self._sends, self._since = True, time.monotonic()
+        await what
+        self._sends = False
+
+    def watch(self, now: float) -> None:
+        """Called every second or so: a stream that is quiet beats, and one that takes nothing is given up."""
+        lasted = now - self._since
+        if self._sends and lasted >= SEND_SECONDS and not self.limit.expired():
+            self.limit.reschedule(0)
+        if not self._sends and lasted >= BEAT_SECONDS:
+            self._beats = True
+            self._bell.set()
 
 
 class Hub:
@@ -96,7 +129,7 @@ class Hub:
         self._people: Counter[int] = Counter()
         self._newest: bytes | None = None
         self._lookups: ThreadPoolExecutor | None = None
-        self._checks: asyncio.Task[None] | None = None
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._left = 0  # in this turn
         self._tidy_in = 0  # turns; 0: there is nothing to tidy
         self._closed = False
@@ -107,15 +140,16 @@ class Hub:
     def start(self) -> None:
         self._closed = False
         self._lookups = threads.started(LOOKUP_THREADS, "live-session")
-        self._checks = asyncio.create_task(self._check_for_ever(), name="live-rights")
+        turns = {"live-rights": self._check_for_ever(), "live-watch": self._watch_for_ever()}
+        self._tasks = tuple(asyncio.create_task(turn, name=name) for name, turn in turns.items())
 
     async def close(self) -> None:
         """End every stream with a farewell, and cut those that do not take it. May be called twice."""
         self._closed = True
         for stream in self._streams:
             stream.end(Ending.RESTARTING)
-        if self._checks:
-            self._checks.cancel()
+        for task in self._tasks:
+            task.cancel()
         deadline = time.monotonic() + PARTING_SECONDS
         while self._streams and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
@@ -165,6 +199,15 @@ class Hub:
         if self._people[visitor.id] >= PERSON_LIMIT:
             raise Full(f"You have {PERSON_LIMIT} live pages open, the limit for one person. Close some tabs.")
 
+    async def _watch_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_TURN)
+            self._watch(time.monotonic())
+
+    def _watch(self, now: float) -> None:
+        for stream in self._streams:
+            stream.watch(now)
+
     async def _check_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RECHECK_TURN)
@@ -181,6 +224,8 @@ class Hub:
         elif self._tidy_in:
             self._tidy_in -= 1
             if not self._tidy_in:
+                for known in KNOWN:
+                    known.cache_clear()
                 memory.give_back()
 
     async def _check(self, now: float) -> None:

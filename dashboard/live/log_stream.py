@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Callable
 
@@ -20,13 +19,12 @@ SEND_BYTES = 64 * 1024  # what is due goes out together, up to this
 class LogStream(hub.Stream):
     """`next` gives ticks and lines as they come. Each event with an id says how far the reader is once it has it."""
 
-    __slots__ = ("_g", "_has_more", "_tails", "wish")
+    __slots__ = ("_has_more", "_ordered", "_tails", "wish")
 
     def __init__(self, visitor: Visitor, cut: Callable[[], None], wish: Wish, feeds: Feeds) -> None:
         """Raises Full."""
         super().__init__(visitor, cut)
         self.wish = wish
-        self._g = b'{"g":%d,' % wish.g
         self._has_more = False  # than went out the last time
         self._tails: deque[Tail] = deque()
         try:
@@ -35,6 +33,7 @@ class LogStream(hub.Stream):
         except hub.Full:
             self.close()
             raise
+        self._ordered = sorted(self._tails, key=_name)
 
     def start(self) -> None:
         for tail in self._tails:
@@ -55,13 +54,10 @@ class LogStream(hub.Stream):
         while not self.is_over:
             if self._has_more or self._bell.is_set():
                 self._bell.clear()
-                if event := self._due():
+                beats, self._beats = self._beats, False
+                if event := self._due() or (events.BEAT if beats else b""):
                     return event
-            try:
-                async with asyncio.timeout(hub.BEAT_SECONDS):
-                    await self._bell.wait()
-            except TimeoutError:
-                return events.BEAT
+            await self._bell.wait()
         return None
 
     def _due(self) -> bytes:
@@ -83,15 +79,14 @@ class LogStream(hub.Stream):
         return b"".join(parts)
 
     def _event(self, tail: Tail, thing: Thing) -> bytes:
-        source = b'"source":%s' % json.dumps(tail.source.name).encode("ascii")
         if isinstance(thing, Piece):
-            return b"%sevent: lines\ndata: %s%s,%s}\n\n" % (self._id(), self._g, source, thing.body)
+            return b"%s%s%s}\n\n" % (self._id(), tail.head, thing.body)
         return self._id() + _event(thing, self.wish.g, tail.source.name)
 
     def _id(self) -> bytes:
         """How far the reader is in all sources, as the last line that is put before an event."""
-        cursor = "&".join(tail.part for tail in sorted(self._tails, key=_name) if tail.part)
-        return b"id: %s\n" % cursor.encode("ascii") if cursor else b""
+        cursor = b"&".join([tail.part for tail in self._ordered if tail.part])
+        return b"id: %s\n" % cursor if cursor else b""
 
 
 def _event(said: Said, g: int, source: str) -> bytes:

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dashboard.live import cursor
+from dashboard.live.cursor import Spot
 from recovery.domain.lines import Line, Query
 from recovery.logs.base import Gap, Page
 
@@ -45,14 +47,20 @@ class Piece:
 class Batch:
     """Lines of one source in their order, as many as one event holds."""
 
-    __slots__ = ("_pieces", "gap", "lines", "place", "weight")
+    __slots__ = ("_part", "_pieces", "gap", "lines", "place", "weight")
 
     def __init__(self, lines: Sequence[Packed], place: str, gap: Gap | None = None) -> None:
         self.lines = lines
         self.place = place  # behind all of them
         self.gap = gap  # before the first of them
         self.weight = sum(len(one.head) + len(one.rest) + len(one.line.text) + LINE_WEIGHT for one in lines)
+        self._part = b""
         self._pieces: dict[Query, Piece | None] = {}
+
+    def part(self, name: str) -> bytes:
+        """Of a cursor, behind all of them; their source has this name. A thousand readers are often at one place."""
+        self._part = self._part or cursor.written(name, Spot(self.place))
+        return self._part
 
     def piece(self, query: Query | None = None, skip: int = 0) -> Piece | None:
         """What a filter lets through, from the line of this number on; None: nothing. Many ask for the same."""

@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 PATH = "/live/events"
 ABORT = "unstall.abort"  # the scope's extension by which our server lets a stream drop its connection
-SEND_SECONDS = 30.0  # a reader that takes nothing for so long is dropped, with what is buffered for it
 COME_BACK_SECONDS = (10, 30)  # Retry-After, spread
 PLAIN = b"text/plain; charset=utf-8"
 
@@ -79,17 +78,18 @@ async def admitted(hub: Hub, scope: Scope, send: Send) -> Visitor | None:
 
 async def write_events(stream: Stream, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-    await chunk(send, events.opening(int(time.time() * 1000)))
+    await chunk(stream, send, events.opening(int(time.time() * 1000)))
     while (event := await stream.next()) is not None:
-        await chunk(send, event)
-    await chunk(send, events.bye(stream.ending) if stream.ending else b"", more=False)
+        await chunk(stream, send, event)
+    await chunk(stream, send, events.bye(stream.ending) if stream.ending else b"", more=False)
 
 
 async def run(hub: Hub, stream: Stream, receive: Receive, send: Send, write: Write = write_events) -> None:
     """Until the reader leaves, or the server ends it, or there is nothing more to write."""
     departure = asyncio.create_task(_watch(stream, receive))
     try:
-        await write(stream, send)
+        async with stream.limit:
+            await write(stream, send)
     except TimeoutError:
         stream.cut()
         await asyncio.wait((departure,), timeout=1)  # until the server has seen the connection close
@@ -98,10 +98,8 @@ async def run(hub: Hub, stream: Stream, receive: Receive, send: Send, write: Wri
         hub.leave(stream)
 
 
-async def chunk(send: Send, body: bytes, *, more: bool = True) -> None:
-    """Every one has a limit: it waits for a reader that may never read."""
-    async with asyncio.timeout(SEND_SECONDS):
-        await send({"type": "http.response.body", "body": body, "more_body": more})
+async def chunk(stream: Stream, send: Send, body: bytes, *, more: bool = True) -> None:
+    await stream.send(send({"type": "http.response.body", "body": body, "more_body": more}))
 
 
 async def _watch(stream: Stream, receive: Receive) -> None:

@@ -7,6 +7,7 @@ In order: 1. a search of the newest lines, or of the range; after a cut none, th
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -77,7 +78,9 @@ class Tail:
         self._rouse = rouse
         self._query = wish.onward
         self._spot: Spot | None = wish.spots.get(source.name)
-        self._part = "" if self._spot is None else cursor.written(source.name, self._spot)
+        self.head = b'event: lines\ndata: {"g":%d,"source":%s,' % (wish.g, json.dumps(source.name).encode("ascii"))
+        self.part = b""  # of the cursor, behind all that was taken; empty when it has none yet
+        self._move(self._spot)
         self._feed: Feed | None = feeds.claim(source, self._query) if wish.is_live else None
         self._troubles = Troubles()
         self._trouble: Note | None = None  # as the reader knows it
@@ -90,11 +93,6 @@ class Tail:
         self._dropped, self._dropped_to = 0, ""
         self._limit = READ_LINES[0]
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def part(self) -> str:
-        """Its part of the cursor, behind all that was taken; "" when it has none yet."""
-        return self._part
 
     def start(self) -> None:
         if self._feed:
@@ -129,7 +127,7 @@ class Tail:
             self._rouse()
         else:
             self._next += 1
-            self._move(Spot(batch.place))
+            self.part = batch.part(self.source.name)
 
     def lost(self, number: int, batch: Batch) -> None:
         if 0 <= self._next <= number:
@@ -151,7 +149,7 @@ class Tail:
                 return _noted(notes.gap(batch.gap))
             piece = batch.piece(self._query, self._skip)
             self._next, self._skip, self._is_gap_said = self._next + 1, 0, False
-            self._move(Spot(batch.place))
+            self.part = batch.part(self.source.name)
             if piece:
                 return piece
         return None
@@ -295,7 +293,7 @@ class Tail:
 
     def _move(self, spot: Spot | None) -> None:
         if spot and spot.place:
-            self._part = cursor.written(self.source.name, spot)
+            self.part = cursor.written(self.source.name, spot)
 
 
 def _noted(note: Note) -> Said:

@@ -20,7 +20,7 @@ from tests.waiting import until
 from tests.web_process import COOKIE, Event, Tab, WebProcess
 
 MEGABYTE = 1 << 20
-LIMITS = {"dashboard.live.hub.PERSON_LIMIT": 400, "dashboard.live.stream.SEND_SECONDS": 4.0}
+LIMITS = {"dashboard.live.hub.PERSON_LIMIT": 400, "dashboard.live.hub.SEND_SECONDS": 4.0}
 
 
 @pytest.fixture

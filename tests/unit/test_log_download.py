@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.live import download, gathered
+from dashboard.live import download, gathered, hub
 from dashboard.live.events import Ending
 from recovery.domain.lines import Level, Line, Query
 from recovery.errors import Unreachable
@@ -205,7 +205,8 @@ async def test_a_file_ends_while_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_reader_that_takes_nothing_holds_little_and_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.live.stream.SEND_SECONDS", 0.3)
+    monkeypatch.setattr(hub, "SEND_SECONDS", 0.3)
+    monkeypatch.setattr(hub, "WATCH_TURN", 0.1)
     memory = Memory()
     memory.write(*("Connection to the database was lost, trying again. " * 20 for _ in range(6_000)))
     async with log_house(monkeypatch, memory) as house:

@@ -292,6 +292,6 @@ async def test_a_place_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_cursor_of_four_sources_fits() -> None:
     places = {f"{'s' * 39}{number}": "%" * 200 for number in range(4)}
-    text = "&".join(cursor.written(name, cursor.Spot(place, place)) for name, place in places.items())
+    text = b"&".join(cursor.written(name, cursor.Spot(place, place)) for name, place in places.items()).decode()
     assert len(text) <= cursor.LONGEST
     assert {name: spot.place for name, spot in cursor.read(text).items()} == places

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from dashboard.live import hub as hubs
 from dashboard.live.events import Ending
 from dashboard.live.hub import Full, Hub, Stream
 from dashboard.live.session import Visitor
+from recovery.domain.secrets import is_secret_key
 from recovery.processes import memory
 
 ANNE = Visitor(1, "session-of-anne")
@@ -37,11 +39,52 @@ async def test_a_new_stream_gets_the_newest_event_at_once() -> None:
     assert await hub.open(ANNE, _nothing).next() == b"new"
 
 
-async def test_a_quiet_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hubs, "BEAT_SECONDS", 0.01)
+async def test_a_quiet_stream_beats() -> None:
     stream = Hub().open(ANNE, _nothing)
-    assert await stream.next() == events.BEAT
-    assert await stream.next() == events.BEAT
+    now = time.monotonic()
+    for _ in range(2):
+        stream.watch(now + hubs.BEAT_SECONDS)
+        assert await stream.next() == events.BEAT
+
+
+async def test_a_stream_that_has_just_sent_does_not_beat() -> None:
+    stream = Hub().open(ANNE, _nothing)
+    await stream.send(asyncio.sleep(0))
+    stream.watch(time.monotonic() + hubs.BEAT_SECONDS - 1)
+    assert not stream._bell.is_set()
+
+
+async def test_all_streams_are_watched_by_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "WATCH_TURN", 0.01)
+    monkeypatch.setattr(hubs, "BEAT_SECONDS", 0.05)
+    hub = Hub()
+    hub.start()
+    async with asyncio.timeout(10):
+        assert set(await asyncio.gather(*(hub.open(ANNE, _nothing).next() for _ in range(20)))) == {events.BEAT}
+    await hub.close()
+
+
+async def test_whoever_takes_nothing_is_given_up_and_who_takes_late_is_not() -> None:
+    stream, never = Hub().open(ANNE, _nothing), asyncio.Event()
+    taken = asyncio.create_task(_written(stream, never))
+    await asyncio.sleep(0)
+    stream.watch(time.monotonic() + hubs.SEND_SECONDS - 1)
+    await asyncio.sleep(0)
+    assert not taken.done()
+    stream.watch(time.monotonic() + hubs.SEND_SECONDS)
+    stream.watch(time.monotonic() + hubs.SEND_SECONDS)  # while it is being given up
+    with pytest.raises(TimeoutError):
+        await taken
+    stream.watch(time.monotonic() + hubs.SEND_SECONDS)  # and afterwards
+
+
+async def _written(stream: Stream, reader: asyncio.Event) -> None:
+    async with stream.limit:
+        await stream.send(_taken(reader))
+
+
+async def _taken(reader: asyncio.Event) -> None:
+    await reader.wait()
 
 
 async def test_publishing_starts_no_task() -> None:
@@ -116,6 +159,7 @@ async def test_once_many_have_left_their_memory_is_given_back_a_while_later(
     monkeypatch.setattr(hubs, "RECHECK_TURN", 0.0)
     monkeypatch.setattr(memory, "give_back", lambda: given.append(turns))
     monkeypatch.setattr(hubs, "PERSON_LIMIT", 100)
+    is_secret_key("order")
     hub = Hub()
     streams = [hub.open(ANNE, _nothing) for _ in range(leaving)]
     hub.start()
@@ -126,4 +170,5 @@ async def test_once_many_have_left_their_memory_is_given_back_a_while_later(
         turns += 1
     await hub.close()
     assert len(given) == given_back
+    assert (is_secret_key.cache_info().currsize == 0) is bool(given_back)
     assert all(turn >= hubs.TIDY_TURNS for turn in given)

@@ -22,6 +22,7 @@ LIMITS = {
     "dashboard.live.hub.RECHECK_SECONDS": 0.6,
     "dashboard.live.hub.RECHECK_TURN": 0.2,
     "dashboard.live.hub.BEAT_SECONDS": 0.5,
+    "dashboard.live.hub.WATCH_TURN": 0.1,
     "dashboard.live.hub.PERSON_LIMIT": 60,
     "dashboard.live.hub.PROCESS_LIMIT": 70,
 }
