@@ -127,7 +127,7 @@ class Tail:
             self._rouse()
         else:
             self._next += 1
-            self.part = batch.part(self.source.name)
+            self._pass(batch)
 
     def lost(self, number: int, batch: Batch) -> None:
         if 0 <= self._next <= number:
@@ -149,7 +149,7 @@ class Tail:
                 return _noted(notes.gap(batch.gap))
             piece = batch.piece(self._query, self._skip)
             self._next, self._skip, self._is_gap_said = self._next + 1, 0, False
-            self.part = batch.part(self.source.name)
+            self._pass(batch)
             if piece:
                 return piece
         return None
@@ -290,6 +290,10 @@ class Tail:
     def _put(self, thing: Thing, spot: Spot | None = None) -> None:
         self._outbox.append((thing, spot))
         self._rouse()
+
+    def _pass(self, batch: Batch) -> None:
+        if batch.place:  # none is known behind a place that was lost
+            self.part = batch.part(self.source.name)
 
     def _move(self, spot: Spot | None) -> None:
         if spot and spot.place:

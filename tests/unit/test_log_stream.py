@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.live import events, feed, feeds, hub
+from dashboard.live import cursor, events, feed, feeds, hub
 from dashboard.live.feeds import Feeds
 from dashboard.live.hub import Full
 from recovery.domain.lines import Query
@@ -31,6 +31,22 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes() -> None:
         await follow(stream, browser, lambda: len(browser.lines) == 3)
         assert browser.lines == ["one", "two", "three"]
         assert browser.details[browser.events.index("older")] == {"g": 1, "source": "memory", "before": ""}
+        stream.close()
+
+
+async def test_who_was_told_of_a_lost_place_can_come_back_with_the_cursor() -> None:
+    memory, browser = Memory(), Browser()
+    memory.write("one", "two")
+    async with feeds_of(memory) as shared:
+        stream = opened(shared)
+        await follow(stream, browser, lambda: "older" in browser.events)
+        memory.write("three")
+        await follow(stream, browser, lambda: len(browser.lines) == 3)
+        memory.lines.clear()  # the feed's place is none any more, and nothing is behind it
+        await follow(stream, browser, lambda: bool(browser.said("gap")))
+        stream.offer(b"event: tick\ndata: {}\n\n")
+        await follow(stream, browser, lambda: "tick" in browser.events)
+        assert cursor.read(browser.last)["memory"].place
         stream.close()
 
 
