@@ -1,14 +1,15 @@
 # Two commands on a fresh machine: `make run` and `make test`. Both need Python 3.11 and nothing else.
+# Tests: `make test-fast` while working, `make test` before a change is handed in, `make test-all` for everything.
 # Every step leaves a stamp and is done again only when what it depends on has changed.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-long test-loki test-n8n lint format locks clean screenshots
+.PHONY: help setup setup-test run test-fast test test-all test-loki test-n8n lint format locks clean screenshots
 
 # An environment of the caller's must not lead the project's Python astray.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV DJANGO_SETTINGS_MODULE
 # Without compiled modules each of the many processes compiles them again.
-unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,10 +17,21 @@ PYTHON := $(BIN)/python
 LOCKS := deploy/locks
 FLEET := tests/node
 STATIC := $(shell find static -type f 2>/dev/null)
-WORKERS ?= 2
-# A file stays with one worker, so what its tests share is started once; the longest files come first in any case.
-SPREAD := --dist loadfile --no-loadscope-reorder
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Most tests wait for a process or a store, so there are more workers than cores.
+WORKERS ?= $(shell n=$$(($(CORES) * 5 / 2)); echo $$((n < 12 ? n : 12)))
+# Which kinds of libraries, stores, databases and looks the gate tries: others each time; the summary says which seed.
+SEED ?= $(shell date +%s)
+# A real Loki and a real n8n have to be built; they are part of `make test-all`.
+GATE := not long and not loki and not n8n
 PYTEST_ARGS ?=
+
+# Looked at before anything else, because make asks once how old the stamps in it are.
+ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)
+ifneq ($(shell PYTHON311="$(PYTHON311)" sh deploy/setup/venv.sh $(VENV) >&2 && echo made),made)
+$(error There is no virtual environment)
+endif
+endif
 
 help: ## what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -43,17 +55,21 @@ format: setup-test ## put the code into its format
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-test: lint ## the whole gate; pytest's summary is the last thing printed
-	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m "not long and not loki and not n8n" $(PYTEST_ARGS)
+test-fast: lint ## the inner loop: lint and the tests that need no store or process, in less than a minute
+	@$(PYTHON) -m pytest -q -n $(CORES) -m "pure and not long" tests/unit tests/property tests/house $(PYTEST_ARGS)
 
-test-long: setup-test ## soak and generated states by the thousand
-	@$(PYTHON) -m pytest -q -n $(WORKERS) $(SPREAD) -m long --timeout 3600 $(PYTEST_ARGS)
+test: lint ## the gate; pytest's summary is the last thing printed
+	@$(PYTHON) -m pytest -q -n $(WORKERS) --sample $(SEED) -m "$(GATE)" $(PYTEST_ARGS)
 
-test-loki: setup-test ## the contract of logs with a real Loki, which Go builds once
-	@program=$$(sh deploy/setup/loki.sh) && LOKI="$$program" $(PYTHON) -m pytest -q -m loki tests/contract/test_log_source_loki_real.py $(PYTEST_ARGS)
+test-all: lint ## everything: every kind, faults, soak tests, a real Loki and a real n8n, which are built once
+	@loki=$$(sh deploy/setup/loki.sh || :) n8n=$$(sh deploy/setup/n8n.sh || :); \
+		LOKI="$$loki" N8N="$$n8n" $(PYTHON) -m pytest -q -n $(WORKERS) --timeout 3600 $(PYTEST_ARGS)
 
-test-n8n: setup-test ## the repairs of n8n with a real one, which is installed once
-	@folder=$$(sh deploy/setup/n8n.sh) && N8N="$$folder" $(PYTHON) -m pytest -q -m n8n tests/contract/test_n8n_real.py $(PYTEST_ARGS)
+test-loki: setup-test # a part of test-all: the contract of logs with a real Loki
+	@loki=$$(sh deploy/setup/loki.sh) && LOKI="$$loki" $(PYTHON) -m pytest -q -m loki tests/contract/test_log_source_loki_real.py $(PYTEST_ARGS)
+
+test-n8n: setup-test # a part of test-all: the repairs of n8n with a real one
+	@n8n=$$(sh deploy/setup/n8n.sh) && N8N="$$n8n" $(PYTHON) -m pytest -q -m n8n tests/contract/test_n8n_real.py $(PYTEST_ARGS)
 
 screenshots: setup-test ## take the README's pictures anew from the demo
 	@$(PYTHON) docs/img/take.py
@@ -64,16 +80,13 @@ locks: ## write deploy/locks anew from pyproject.toml
 clean: ## remove what the steps above made; the data directory stays
 	rm -rf $(VENV) .static $(FLEET)/node_modules .mypy_cache .ruff_cache .pytest_cache
 
-$(PYTHON):
-	@sh deploy/setup/venv.sh $(VENV)
-
 # test.txt holds every pin of demo.txt, so either order of the two leaves the same versions.
-$(VENV)/.stamp-run: $(LOCKS)/demo.txt | $(PYTHON)
+$(VENV)/.stamp-run: $(LOCKS)/demo.txt
 	@echo "Installing what the program needs …"
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r $<
 	@touch $@
 
-$(VENV)/.stamp-test: $(LOCKS)/test.txt $(VENV)/.stamp-run | $(PYTHON)
+$(VENV)/.stamp-test: $(LOCKS)/test.txt $(VENV)/.stamp-run
 	@echo "Installing what the tests need …"
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r $<
 	@touch $@
@@ -82,10 +95,12 @@ $(VENV)/.stamp-test: $(LOCKS)/test.txt $(VENV)/.stamp-run | $(PYTHON)
 	@$(PYTHON) manage.py collectstatic --noinput --clear --verbosity 0
 	@touch $@
 
-# Scripts of packages are not run: the libraries work without their compiled extras.
+# Scripts of packages are not run: the libraries work without their compiled extras. Whom this machine trusts, npm trusts:
+# without that it knows the authorities alone that Node brings.
+NPM_CI := NODE_USE_SYSTEM_CA=1 PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --loglevel error --ignore-scripts --no-audit --no-fund
 $(FLEET)/node_modules/.stamp: $(FLEET)/package-lock.json $(VENV)/.stamp-test
 	@echo "Installing the real Bull and BullMQ for the tests …"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(FLEET) ci --silent --ignore-scripts --no-audit --no-fund
+	@$(NPM_CI) --prefix $(FLEET) >/dev/null
 	@touch $@
 
 # -- measurements
@@ -99,5 +114,5 @@ bench: setup-test $(PEERS)/node_modules/.stamp ## measure what is promised, a pe
 
 $(PEERS)/node_modules/.stamp: $(PEERS)/package-lock.json $(VENV)/.stamp-test
 	@echo "Installing bull-board for the measurements …"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PEERS) ci --silent --ignore-scripts --no-audit --no-fund
+	@$(NPM_CI) --prefix $(PEERS) >/dev/null
 	@touch $@

@@ -23,6 +23,7 @@ from bench import (
     recovery,
     shipping,
     snapshot,
+    soak,
     stage,
     streams,
     viewers,
@@ -44,6 +45,7 @@ def main() -> int:
         "failed_retried": lambda: actions.run_failed(quick=asked.quick),
         "passes": lambda: passes.run(quick=asked.quick),
         "recovery": lambda: recovery.run(quick=asked.quick),
+        "soak": lambda: soak.run(quick=asked.quick, minutes=asked.minutes),
         "monitor": lambda: monitor.run(quick=asked.quick),
         "shipping": lambda: shipping.run(quick=asked.quick),
         "gate": lambda: gate.run(quick=asked.quick),
@@ -73,7 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which to run; all without")
     parser.add_argument("--quick", action="store_true", help="short rounds: to see that it works, not to publish")
-    parser.add_argument("--minutes", type=float, help="how long the live tabs stay open (default 10, quick 0.5)")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="how long the live tabs stay open (default 10, quick 0.5), or workers are killed (30, quick 2)",
+    )
     return parser
 
 

@@ -120,7 +120,7 @@ def house(store: Store, count: int, *, limits: Mapping[str, object] | None = Non
         )
         stack.callback(end, scheduler)
         until(lambda: _shown(state) == count, 120, "all queues are found")
-        until(lambda: web.get("/readyz").status == 200, 10, "the web process shows them")
+        until(lambda: b'"degraded": []' in web.get("/readyz").body, 10, "the web process shows them")
         yield web
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from recovery.reads.shared import windows
 from tests.certificates import issue, openssl
 from tests.cluster import Cluster
 from tests.driver import lacking
@@ -20,6 +21,21 @@ from tests.stores import Store, binary
 # A busy machine is slow, not wrong: generated examples are not timed.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_sessionstart() -> None:
+    """Nothing of ours reads Django's permissions, and to write them anew after each emptied database takes 20 ms."""
+    from django.contrib.contenttypes.management import create_contenttypes
+    from django.db.models.signals import post_migrate
+
+    assert post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
+    assert post_migrate.disconnect(create_contenttypes)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """What a test before this one read in the same process is read again."""
+    windows.forget()
 
 
 @pytest.fixture(scope="session")
@@ -193,16 +209,6 @@ def watch_bench(tmp_path: Path, state_store: Store) -> Iterator[Callable[..., An
 def library(request: pytest.FixtureRequest, libraries: Fleet) -> Library:
     """Each generation in its turn."""
     return libraries[request.param]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever uses the fleet carries the mark `node`, whoever opens a browser carries `browser`."""
-    for item in items:
-        names = getattr(item, "fixturenames", ())
-        if "fleet" in names:
-            item.add_marker("node")
-        if "browser" in names:
-            item.add_marker("browser")
 
 
 def need(kind: str) -> None:

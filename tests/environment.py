@@ -10,12 +10,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import certifi
 import pytest
 
 # Long enough for Django's own check, and the same in every process of one run.
 SECRET_KEY = "tests-only-" + "k" * 64
-_FOREIGN = ("UNSTALL_", "DATABASE_URL", "DJANGO_SETTINGS_MODULE")
+_FOREIGN = ("UNSTALL_", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "PYTHON")
 _OWN = "UNSTALL_DATA_DIR"
+_END = "-----END CERTIFICATE-----\n"
 
 
 def _clean() -> Path:
@@ -30,6 +32,11 @@ def _clean() -> Path:
     configuration = directory / "unstall.toml"
     configuration.touch()
     os.environ["UNSTALL_CONFIG"] = str(configuration)
+    # Nobody speaks to another machine here, and to read all authorities takes 20 ms for each client of HTTP.
+    authorities = Path(certifi.where()).read_text(encoding="utf-8")
+    authority = directory / "authority.pem"
+    authority.write_text(authorities[: authorities.index(_END) + len(_END)], encoding="utf-8")
+    os.environ["SSL_CERT_FILE"] = str(authority)
     return directory
 
 

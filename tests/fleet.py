@@ -219,7 +219,7 @@ class Queue:
         return self._ask("callJob", job=job, method=method, args=list(arguments))
 
     def work(self, processor: str = "ok", *, apart: bool = False, **options: Any) -> Worker:
-        """A worker of this queue: `ok fail hang log progress slow`. `apart`: in a process that can be killed."""
+        """A worker of this queue: `ok fail hang log progress slow young`. `apart`: in a process that can be killed."""
         driver = self.library.spawn() if apart else self.library.driver
         worker = Worker(driver, secrets.token_hex(4), apart)
         driver.ask("work", worker=worker.id, queue=self._where(), processor=processor, options=options)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from random import SystemRandom
 from typing import IO
 
 _PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 5.0
-_RANDOM = SystemRandom()
 # Below the kernel's ephemeral range: a port in it may be taken as somebody's source port while our server is
 # down, and a client that keeps retrying such a port on loopback can connect to itself.
 _PORTS = range(12_000, 32_000)
@@ -60,15 +60,29 @@ def end(process: subprocess.Popen[bytes], *, seconds: float = _GRACE_SECONDS) ->
 
 
 def free_port() -> int:
-    """A port that nobody listens on now. Somebody may take it before us: who starts a server must retry."""
+    """A port that nobody listens on, and that no test of this user's, in whatever process, gets for a long while."""
     while True:
-        port = _RANDOM.choice(_PORTS)
+        port = _next_port()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        return port
+
+
+def _next_port() -> int:
+    """They go round: one chosen by chance is now and then chosen twice before its server listens."""
+    with (Path(tempfile.gettempdir()) / f"unstall-test-ports-{os.getuid()}").open("a+") as last:
+        fcntl.flock(last, fcntl.LOCK_EX)
+        last.seek(0)
+        port = int(last.read() or _PORTS.stop) + 1
+        if port not in _PORTS:
+            port = _PORTS.start
+        last.truncate(0)
+        last.write(str(port))
+        last.flush()
         return port
 
 

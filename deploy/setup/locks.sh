@@ -1,5 +1,6 @@
 #!/bin/sh
 # Writes the three lock files anew: hashes for every package, and no registry's address.
+# They hold for every Python that pyproject.toml supports: what only some need carries a marker.
 # The widest comes first and binds the others, so that one version of a package is in all three.
 set -eu
 locks=deploy/locks
@@ -7,9 +8,8 @@ locks=deploy/locks
 compile() {
     output=$1
     shift
-    .venv/bin/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --no-header --no-annotate \
-        --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
-        --output-file "$output" "$@" pyproject.toml
+    .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+        --no-emit-index-url --no-emit-find-links --no-emit-build-options --output-file "$output" "$@" pyproject.toml
 }
 
 compile "$locks/test.txt" --extra demo --extra test

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds a real Loki, once, for `make test-loki`, and prints the path of its program. It needs Go, and nothing else.
+# Builds a real Loki, once, for `make test-all`, and prints the path of its program. It needs Go, and nothing else.
 # It lies in the user's cache folder, outside of the project; another version is built beside it.
+# With --built it builds nothing: it prints the path of one that is there, and fails where there is none.
 set -eu
 version=${LOKI_VERSION:-v3.7.8}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/unstall
@@ -31,6 +32,7 @@ build() {
 }
 
 if ! [ -x "$folder/loki" ]; then
+    [ "${1:-}" != --built ] || exit 1
     go=$(find_go)
     echo "Building Loki $version; this takes some minutes, once …" >&2
     mkdir -p "$folder"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a real n8n, once, for `make test-n8n`, and prints the folder that it is in. It needs npm, which the test
+# Installs a real n8n, once, for `make test-all`, and prints the folder that it is in. It needs npm, which the test
 # environment has, and nothing else. It lies in the user's cache folder, outside of the project; another version is
 # installed beside it.
 set -eu
@@ -29,7 +29,7 @@ if ! [ -f "$folder/node_modules/n8n/bin/n8n" ]; then
     trap 'rm -rf "$work"' EXIT
     trap 'exit 1' HUP INT TERM
     package >"$work/package.json"
-    (cd "$work" && PATH="$here/.venv/bin:$PATH" npm install --legacy-peer-deps --ignore-scripts --omit=dev \
+    (cd "$work" && NODE_USE_SYSTEM_CA=1 PATH="$here/.venv/bin:$PATH" npm install --legacy-peer-deps --ignore-scripts --omit=dev \
         --no-package-lock --no-audit --no-fund --silent) >&2
     mv "$work" "$folder" # the last step: where there is one, it is whole
     trap - EXIT

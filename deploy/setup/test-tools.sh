@@ -60,3 +60,15 @@ if ! has curl; then
     { may_install && install curl; } ||
         notice "no curl here; the gate's shell line is not tested"
 fi
+
+if ! has patch; then
+    { may_install && install patch; } ||
+        notice "no patch here; that it takes the patches of /tuning is not tested"
+fi
+
+for proxy in nginx caddy; do
+    if ! has "$proxy"; then
+        { may_install && install "$([ "$proxy" = nginx ] && echo nginx-light || echo caddy)"; } ||
+            notice "no $proxy here; our configuration of it is not tested"
+    fi
+done

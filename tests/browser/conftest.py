@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
+from tests.browser import yard
 from tests.browser.log_site import LogSite, log_site
 from tests.browser.seeds import Seeds, seed
 from tests.fleet import Fleet
@@ -38,9 +39,9 @@ _TOLD = '[[alerts.webhooks]]\nname = "ops"\nurl = "http://127.0.0.1:9/hook"\nkin
 _ABORTED = ("htmx:sendAbort", "htmx:afterRequest")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One Chromium for each module: while Playwright's loop runs, no asyncio test can run in this process."""
+    """One Chromium for all tests in here: while Playwright's loop runs, no asyncio test can run in this process."""
     expect.set_options(timeout=_EXPECT_MS)
     with sync_playwright() as playwright:
         program = next(filter(None, map(shutil.which, _NAMES)), None) or playwright.chromium.executable_path
@@ -51,7 +52,7 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def live_site() -> Iterator[Site]:
     """Web and scheduler on stores of their own (`live_site.queues`), for all tests in here.
 
@@ -61,7 +62,7 @@ def live_site() -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def seeds(live_site: Site, fleet: Fleet) -> Iterator[Seeds]:
     """`live_site` with a house full of queues that no test changes."""
     with ExitStack() as stack:
@@ -76,7 +77,15 @@ def _lists(site: Site, seeds: Seeds) -> bool:
     return all(queue.encode() in page for queue in seeds.queues)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def servers(live_site: Site) -> tuple[str, str]:
+    """The addresses of a server of `live_site` with everything, and of one whose names mean harm."""
+    made = yard.populate(live_site)
+    until(lambda: all(live_site.web.get(one, "viewer").status == 200 for one in made), 30, "both are known")
+    return made
+
+
+@pytest.fixture(scope="package")
 def site() -> Iterator[LogSite]:
     """A web process for the pages of logs; a test writes to servers of its own, and leaves a Loki that answers."""
     with log_site() as made:

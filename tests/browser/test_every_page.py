@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from recovery.domain.refs import slug, unslug
 from tests.accessibility import barriers
-from tests.browser import scanned, yard
+from tests.browser import scanned
 from tests.browser.conftest import Complaints
 from tests.browser.seeds import NASTY, SECRET, Seeds
 from tests.once import Desk
@@ -26,6 +26,7 @@ class Look:
 
     theme: str
     width: int
+    zone: str = "UTC"
     javascript: bool = True
     has_axe: bool = False
     narrow: int = 0
@@ -36,7 +37,7 @@ class Look:
 
 # A theme moves nothing, no script knows the width, and that every colour is legible in both themes is worked out from
 # the tokens: so each theme and each width once, and both widths without scripts.
-WITH_AXE = (Look("light", 1280, has_axe=True), Look("dark", 360, has_axe=True))
+WITH_AXE = (Look("light", 1280, "America/New_York", has_axe=True), Look("dark", 360, "Asia/Kolkata", has_axe=True))
 PLAIN = Look("light", 1280, javascript=False, narrow=360)
 LOOKS = (*WITH_AXE, PLAIN)
 _EACH_LOOK = pytest.mark.parametrize("look", LOOKS, ids=str)
@@ -88,7 +89,14 @@ class Walk:
             self._pages[stop.person].goto(stop.path, wait_until="load")
             return self._pages[stop.person]
         look = self._look
-        page = self._open(stop.path, person=stop.person, theme=look.theme, width=look.width, javascript=look.javascript)
+        page = self._open(
+            stop.path,
+            person=stop.person,
+            theme=look.theme,
+            width=look.width,
+            javascript=look.javascript,
+            timezone_id=look.zone,
+        )
         self._pages[stop.person] = page
         return page
 
@@ -110,14 +118,6 @@ def walk(open_page: Open, complaints: Complaints, look: Look) -> Iterator[Walk]:
 def story(live_site: Site, seeds: Seeds) -> str:
     """A run of a scanner on a queue whose name means harm, and each kind of brake; the address of the run."""
     return scanned.story(live_site, unslug(seeds.nasty[0].split("/")[3]))
-
-
-@pytest.fixture(scope="module")
-def servers(live_site: Site, seeds: Seeds) -> tuple[str, str]:
-    """The addresses of a server with everything, and of one whose names mean harm."""
-    made = yard.populate(live_site)
-    until(lambda: all(live_site.web.get(one, "viewer").status == 200 for one in made), 30, "both are known")
-    return made
 
 
 def _is_itself(page: Page, stop: Stop) -> None:
@@ -177,7 +177,7 @@ def test_what_is_stuck_and_what_was_done(walk: Walk, seeds: Seeds) -> None:
         Stop(f"/act?act=requeue&job={job}", "Requeue 1 job in", "operator", has_axe=False),
         Stop(f"/act?act=drain&queue={queue}", "Drain the queue"),
         Stop(f"/act?act=clean&queue={queue}", "Clean the queue"),
-        Stop(f"/act?act=remove&queue={queue}&all=waiting", "Remove all waiting jobs"),
+        Stop(f"/act?act=remove&queue={queue}&all=waiting", "waiting job"),
         Stop("/act?act=explode", "This cannot be done", status=400),
         Stop(f"/act?act=drain&queue={queue}", "Not for your role", "operator", 403, has_axe=False),
         Stop("/audit", "Audit"),

@@ -45,9 +45,12 @@ def test_j_and_k_walk_through_jobs_and_enter_opens_one(open_page: Open, seeds: S
     for key in "jjk":
         page.keyboard.press(key)
     expect(page.locator("[data-cursor]")).to_have_count(1)
-    expect(page.locator("[data-row]").first).to_have_attribute("data-cursor", "")
+    first = page.locator("[data-row]").first
+    expect(first).to_have_attribute("data-cursor", "")
+    job = str(first.get_by_role("link").first.get_attribute("href"))
+    page.evaluate("document.activeElement.blur()")  # as in the moment in which a snapshot puts another row in its place
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**{seeds.failed}*")
+    page.wait_for_url(f"**{job}*")
 
 
 def test_g_q_leads_home_from_anywhere(open_page: Open, seeds: Seeds) -> None:

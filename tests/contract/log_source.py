@@ -34,6 +34,7 @@ class Bench:
 
     label: str  # its name
     values: tuple[str, str]  # those of the two origins
+    keeps_traces = True  # it knows which lines of an origin follow each other
 
     def __init__(self) -> None:
         self._made: list[Source] = []
@@ -41,6 +42,10 @@ class Bench:
     async def write(self, lines: Sequence[Raw], origin: int = 0) -> None:
         """Comes back when a search would find them. Their moments never go back."""
         raise AssertionError("each kind has its own")
+
+    async def write_trace(self, at: int, texts: Sequence[str]) -> None:
+        """Lines of which the first alone has a moment of its own, where lines have one."""
+        await self.write([(at + number, text) for number, text in enumerate(texts)])
 
     async def forget(self) -> None:
         """All that was written is gone."""
@@ -226,7 +231,7 @@ class LogSourceContract:
             (Query(include=("refused",)), [1, 2]),
             (Query(include=("REFUSED", "by x")), [1]),
             (Query(exclude=("refused",)), [0, 3, 4]),
-            (Query(include=("r",), exclude=("SLOW",)), [1, 2, 4]),
+            (Query(include=("ref",), exclude=("BY Y",)), [1]),
             (Query(include=("[r.*]",)), []),
             (Query(levels=frozenset((Level.ERROR,))), [1, 4]),
             (Query(levels=frozenset((Level.WARN, Level.INFO)), exclude=("begun",)), [2, 3]),
@@ -236,6 +241,33 @@ class LogSourceContract:
         ):
             found = await _searched(bench.source(), replace(query, start=query.start or start - MINUTE))
             assert [_told(line) for line in found] == [lines[number][1] for number in numbers], query
+
+    async def test_a_text_is_found_in_the_labels_of_a_line_too(self, bench: Bench) -> None:
+        start = time.time_ns() - MINUTE
+        await bench.write([(start, f"{MARK}1 charged"), (start + 1000, f"{MARK}2 failed")], origin=0)
+        await bench.write([(start + 2000, f"{MARK}3 charged")], origin=1)
+        own, other = (value.upper() for value in bench.values)
+        for query, numbers in (
+            (Query(include=(own,)), "12"),
+            (Query(include=(other, "charged")), "3"),
+            (Query(include=(own, "3 charged")), ""),
+            (Query(include=(own,), exclude=("failed",)), "1"),
+            (Query(exclude=(own,)), "3"),
+        ):
+            found = await _searched(bench.source(), query)
+            assert "".join(_told(line)[1] for line in found) == numbers, query
+
+    async def test_a_level_brings_the_whole_trace(self, bench: Bench) -> None:
+        if not bench.keeps_traces:
+            pytest.skip("each line stands for itself there")
+        texts = ["ERROR: failed", "Traceback (most recent call last):", '  File "w.py", line 1', "a.b.Declined: no"]
+        await bench.write_trace(time.time_ns() - MINUTE, texts)
+        await bench.write([(time.time_ns() - MINUTE // 2, "INFO: on")])
+        for levels, found in (({Level.ERROR}, texts), ({Level.INFO}, ["INFO: on"]), ({Level.WARN}, [])):
+            lines = await _searched(bench.source(), Query(levels=frozenset(levels)))
+            assert [line.text.endswith(text) for line, text in zip(lines, found, strict=True)] == [True] * len(found)
+        page = await bench.source().search(Query(levels=frozenset({Level.ERROR})), limit=1)
+        assert [line.text for line in page.lines] == texts[3:]
 
     async def test_a_line_has_its_moment_and_its_level(self, bench: Bench) -> None:
         at = time.time_ns() - MINUTE

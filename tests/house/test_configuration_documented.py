@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-
-import pytest
 
 from recovery.config import load
 from recovery.config.schema import SECRETS, TABLES, VARIABLES, Key, Kind
@@ -41,27 +40,40 @@ HEADINGS = {
     "logs": "`[[logs]]`",
     "n8n": "`[[n8n]]`",
 }
+PARENTS = (Kind.TABLE, Kind.TABLES)  # a key that opens a table of its own has no row
 _ROW = re.compile(r"^\| `(?P<name>[A-Za-z0-9_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
 _NAME = re.compile(r"\"(UNSTALL_[A-Z0-9_]*[A-Z]|DATABASE_URL)\"")
 
 
+def section(heading: str) -> str | None:
+    """The text below this heading, down to the next; None when there is no such heading."""
+    _, found, rest = DOCUMENT.partition(f"# {heading}\n")
+    return re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0] if found else None
+
+
 def rows(heading: str) -> dict[str, tuple[str, str]]:
     """The table below this heading, by name: default and meaning."""
-    _, found, rest = DOCUMENT.partition(f"# {heading}\n")
-    assert found, f"no heading {heading!r}"
-    section = re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
-    return {row["name"]: (row["default"], row["meaning"]) for row in _ROW.finditer(section)}
+    return {row["name"]: (row["default"], row["meaning"]) for row in _ROW.finditer(section(heading) or "")}
 
 
-def used_in_code() -> set[str]:
-    sources = [path for folder in ("recovery", "dashboard") for path in (ROOT / folder).rglob("*.py")]
+def used_in_code() -> dict[str, set[str]]:
+    """The variables that the code names, and the files that do."""
+    used: dict[str, set[str]] = {}
     schema = ROOT / "recovery" / "config" / "schema.py"
-    names = {name for path in sources if path != schema for name in _NAME.findall(path.read_text("utf-8"))}
-    return {name.removesuffix("_FILE") for name in names}
+    for path in [path for folder in ("recovery", "dashboard") for path in (ROOT / folder).rglob("*.py")]:
+        for name in _NAME.findall(path.read_text("utf-8")) if path != schema else ():
+            used.setdefault(name.removesuffix("_FILE"), set()).add(str(path.relative_to(ROOT)))
+    return used
 
 
 def test_every_variable_that_the_code_reads_is_known() -> None:
-    assert used_in_code() == set(VARIABLES)
+    violations = {name: sorted(files) for name, files in used_in_code().items() if name not in VARIABLES}
+    assert violations == {}
+
+
+def test_every_variable_is_read_by_the_code() -> None:
+    violations = sorted(set(VARIABLES) - set(used_in_code()))
+    assert violations == []
 
 
 def test_every_variable_is_documented_and_no_other() -> None:
@@ -69,34 +81,54 @@ def test_every_variable_is_documented_and_no_other() -> None:
 
 
 def test_every_secret_names_its_file() -> None:
-    assert all(f"`{name}_FILE`" in DOCUMENT for name in SECRETS)
+    violations = [name for name in SECRETS if f"`{name}_FILE`" not in DOCUMENT]
+    assert violations == []
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_every_key_is_documented_and_no_other(table: str) -> None:
-    keys = [key.name for key in TABLES[table] if key.kind not in (Kind.TABLE, Kind.TABLES)]
-    assert list(rows(HEADINGS[table])) == keys
+def test_every_table_has_its_heading() -> None:
+    violations = [table for table in TABLES if table not in HEADINGS or section(HEADINGS[table]) is None]
+    assert violations == []
+
+
+def test_every_key_is_documented_and_no_other() -> None:
+    """In the order of the code."""
+    keys = {table: [key.name for key in TABLES[table] if key.kind not in PARENTS] for table in TABLES}
+    documented = {table: list(rows(HEADINGS[table])) for table in TABLES}
+    violations = {
+        f"[{table}]": {"documented": documented[table], "in the code": keys[table]}
+        for table in TABLES
+        if documented[table] != keys[table]
+    }
+    assert violations == {}
 
 
 def test_every_word_of_a_policy_is_documented_and_no_other() -> None:
     words = {*DUTY, *(field.name for field in fields(Backoff)), NAMES, SIGNATURES, NOTE}
     assert set(rows("`[policy]`")) == words
-    assert all(f"`[policy.{scanner.field}]`" in DOCUMENT for scanner in Scanner)
 
 
-@pytest.mark.parametrize(("table", "key"), [(table, key) for table, keys in TABLES.items() for key in keys])
-def test_every_default_is_the_codes_own(table: str, key: Key) -> None:
-    if key.kind in (Kind.TABLE, Kind.TABLES):
+def test_every_scanner_has_its_policy_documented() -> None:
+    violations = [scanner for scanner in Scanner if f"`[policy.{scanner.field}]`" not in DOCUMENT]
+    assert violations == []
+
+
+def test_every_default_is_the_codes_own() -> None:
+    settings = [(table, key) for table, keys in TABLES.items() for key in keys if key.kind not in PARENTS]
+    violations = [f"[{table}] {key.name}: {what}" for table, key in settings for what in _differences(table, key)]
+    assert violations == []
+
+
+def _differences(table: str, key: Key) -> Iterator[str]:
+    if key.name not in rows(HEADINGS[table]):
+        yield "not documented"
         return
     default, meaning = rows(HEADINGS[table])[key.name]
     written = re.fullmatch(r"`(.+)`", default)
-    if written:
-        value = tomllib.loads(f"x = {written[1]}")["x"]
-        assert (tuple(value) if isinstance(value, list) else value) == key.default
-    else:
-        assert key.default == ""
-    if key.kind is Kind.NUMBER:
-        assert f"({key.low:g} to {key.high:g})" in meaning
+    value = tomllib.loads(f"x = {written[1]}")["x"] if written else ""
+    if (tuple(value) if isinstance(value, list) else value) != key.default:
+        yield f"the default is {key.default!r}, documented is {default}"
+    if key.kind is Kind.NUMBER and (bounds := f"({key.low:g} to {key.high:g})") not in meaning:
+        yield f"its meaning does not say {bounds}"
 
 
 def test_the_example_can_be_used(tmp_path: Path) -> None:

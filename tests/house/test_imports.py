@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.usefixtures("processes")
 def test_arrows_point_down_only() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -17,6 +20,7 @@ def test_arrows_point_down_only() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.usefixtures("processes")
 def test_plotly_is_found_and_never_imported() -> None:
     """Its import costs half a second of every start, and a page needs only its script."""
     script = "import django, sys; django.setup(); import dashboard.urls; sys.exit('plotly' in sys.modules)"

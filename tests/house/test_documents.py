@@ -1,0 +1,123 @@
+"""Whatever names a document names one that is there, and a page makes a link of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from dashboard import documents
+from dashboard.access import Role
+from tests.people import browser, person, text
+
+ROOT = Path(__file__).parents[2]
+_MENTION = re.compile(r"docs/[\w./-]*\w")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def sources() -> Iterator[Path]:
+    for folder, ending in (("templates", "html"), ("dashboard", "py"), ("recovery", "py"), ("static/js", "js")):
+        yield from (ROOT / folder).rglob(f"*.{ending}")
+
+
+def test_every_mention_is_of_a_document_that_is_there() -> None:
+    violations = [
+        f"{path.relative_to(ROOT)}: {mention}"
+        for path in sources()
+        for mention in _MENTION.findall(path.read_text("utf-8"))
+        if not (mention.endswith(".md") and mention[5:-3] in documents.names()) and mention != "docs/NAME"
+    ]
+    assert violations == []
+
+
+def test_no_mention_stands_where_it_can_be_no_link() -> None:
+    violations = []
+    for path in (ROOT / "templates").rglob("*.html"):
+        page = path.read_text("utf-8")
+        links = documents.linked(page).count('href="/docs/')
+        if links != len(re.findall(r"docs/[a-z0-9-]+\.md", page)):
+            violations.append(str(path.relative_to(ROOT)))
+    assert violations == []
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    violations = []
+    for name in documents.names():
+        for to in _LINK.findall((ROOT / "docs" / f"{name}.md").read_text("utf-8")):
+            other, _, anchor = to.partition("#")
+            if other.startswith(("http:", "https:")) or "/" in other or not (other == "" or other.endswith(".md")):
+                continue
+            blocks = documents.document(other.removesuffix(".md") or name)
+            if anchor and anchor not in {block.id for block in blocks}:
+                violations.append(f"{name}.md: {to}")
+    assert violations == []
+
+
+def test_the_image_has_the_documents() -> None:
+    assert "\nCOPY docs docs\n" in (ROOT / "deploy" / "Containerfile").read_text("utf-8")
+
+
+@pytest.mark.django_db
+def test_every_document_is_a_page_for_whoever_is_logged_in() -> None:
+    viewer = browser(person(Role.VIEWER))
+    index = text(viewer, "/docs")
+    for name in sorted(documents.names()):
+        assert f'href="/docs/{name}"' in index
+        assert '<article class="document">' in text(viewer, f"/docs/{name}")
+    for odd in ("nothing", "0006-a-fence-in-each-queue"):
+        text(viewer, f"/docs/{odd}", 404)
+    assert Client().get("/docs/logs").status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("page", "links"),
+    [
+        ("<p>(docs/once.md) and docs/logs.md.</p>", 2),
+        ("<p>docs/nothing.md</p>", 0),
+        ('<p title="docs/once.md">x</p>', 0),
+        ('<a href="/x">docs/once.md</a>', 0),
+        ("<script>'docs/once.md'</script><textarea>docs/once.md</textarea>", 0),
+        ("<pre>a &lt;b&gt; docs/once.md</pre>", 1),
+    ],
+)
+def test_a_mention_becomes_a_link_where_text_stands(page: str, links: int) -> None:
+    made = documents.linked(page)
+    assert made.count('<a class="link" href="/docs/') == links
+    assert re.sub(r'<a class="link" href="/docs/\w+">([^<]*)</a>', r"\1", made) == page
+
+
+@pytest.mark.django_db
+def test_every_page_has_its_mentions_as_links() -> None:
+    page = text(browser(person(Role.VIEWER)), "/alerts")
+    assert '<a class="link" href="/docs/alerts">docs/alerts.md</a>' in page
+
+
+def test_a_document_is_only_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    nasty = "<img src=x onerror=alert(1)>"
+    (folder / "odd.md").write_text(
+        f"# A `b` {nasty}\n\n**{nasty}** *{nasty}*\n[{nasty}](javascript:alert(1)) [x](odd.md#y)\n\n"
+        f"```sh\n{nasty}\n```\n"
+        f"\n    {nasty}\n\n| a | {nasty} |\n|---|---|\n| `{nasty}` | 2 |\n"
+    )
+    monkeypatch.setattr(settings, "BASE_DIR", tmp_path)
+    documents.names.cache_clear()
+    documents.document.cache_clear()
+    try:
+        blocks = documents.document("odd")
+    finally:
+        monkeypatch.undo()
+        documents.names.cache_clear()
+        documents.document.cache_clear()
+    assert [block.kind for block in blocks] == ["h1", "p", "code", "code", "table"]
+    made = "".join(block.text for block in blocks)
+    assert "<img" not in made
+    assert "javascript:" not in made
+    assert '<a class="link" href="/docs/odd#y">x</a>' in made
+    assert "<i>&lt;img" in made
+    assert "<th scope='col'>a</th>" in made
