@@ -1,13 +1,21 @@
 #!/usr/bin/env python
 """The command line: `manage.py up`, `manage.py web`, and everything under `recovery/management/commands`."""
 
+import io
 import os
 import sys
 
 from recovery.processes import memory
+from recovery.version import VERSION
 
 
 def main() -> None:
+    # A pipe or a log gets each line when it is written: the link of `up` is of no use at the end.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    if sys.argv[1:] == ["--version"]:  # Django would say its own
+        print(f"Unstall {VERSION}")  # noqa: T201 -- the answer of a command
+        return
     if sys.argv[1:2] == ["web"]:
         memory.choose()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")

@@ -9,14 +9,13 @@ import asyncio
 import gc
 import logging
 import os
-import time
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 _pages = get_asgi_application()  # sets Django up; nothing that needs its apps may be imported before
 
-from dashboard import intake  # noqa: E402
+from dashboard import intake, probes  # noqa: E402
 from dashboard.api import faults  # noqa: E402
 from dashboard.gate import house  # noqa: E402
 from dashboard.live import events, logs, mirror  # noqa: E402
@@ -28,7 +27,7 @@ from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa:
 from dashboard.live.vigil import Vigil  # noqa: E402
 from dashboard.metrics import app as metrics  # noqa: E402
 from dashboard.once import house as once  # noqa: E402
-from recovery import config  # noqa: E402
+from recovery import config, shared_clock  # noqa: E402
 from recovery.connections import registry  # noqa: E402
 from recovery.logs import threads  # noqa: E402
 
@@ -45,6 +44,7 @@ _logs = Logs(hub)
 _metrics = metrics.Metrics(mirror.picture, lambda: len(hub))
 _gate = house.GateHouse(mirror.picture)
 _once = once.OnceHouse()
+_probes = probes.Probes()
 _places = asyncio.Semaphore(PAGES_AT_ONCE)
 
 
@@ -57,6 +57,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _logs(scope, receive, send)
     elif scope["path"].startswith("/live/"):
         await _streams(scope, receive, send)
+    elif scope["path"] in probes.PATHS:
+        await _probes(scope, receive, send)
     elif scope["path"] == house.PATH:
         await _gate(scope, receive, send)
     elif scope["path"] == metrics.PATH:
@@ -99,6 +101,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         _logs.start(config.current())
         _gate.start()
         _once.start()
+        _probes.start()
     except Exception as failure:
         log.exception("the web process cannot start")
         await send({"type": "lifespan.startup.failed", "message": str(failure)})
@@ -110,6 +113,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await vigil.stop()
+    await _probes.stop()
     await hub.close()
     await _logs.stop()
     await _gate.stop()
@@ -121,4 +125,4 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 def _publish(image: Image) -> None:
     """One tick for all: built once, not once a stream."""
-    hub.publish(events.tick(image, int(time.time() * 1000)))
+    hub.publish(events.tick(image, shared_clock.now()))

@@ -1,4 +1,4 @@
-"""What every request passes: probes first, headers last, everything closed, faults turned into pages."""
+"""What every request passes: headers last, everything closed, faults turned into pages."""
 
 from __future__ import annotations
 
@@ -13,22 +13,12 @@ from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
-from dashboard.views import errors, health
+from dashboard import documents
+from dashboard.views import errors
 from recovery.errors import Missing, StoreError, UnstallError
 
 Next = Callable[[HttpRequest], HttpResponseBase]
-PROBES = {"/healthz": health.alive, "/readyz": health.ready}
 _PERMISSIONS = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
-
-
-def probes(get_response: Next) -> Next:
-    """Answers the probes before anything else: they come by address, with a Host that nobody allowed."""
-
-    def middleware(request: HttpRequest) -> HttpResponseBase:
-        probe = PROBES.get(request.path_info)
-        return probe(request) if probe else get_response(request)
-
-    return middleware
 
 
 def headers(get_response: Next) -> Next:
@@ -41,6 +31,20 @@ def headers(get_response: Next) -> Next:
         response.headers.setdefault("X-Frame-Options", settings.X_FRAME_OPTIONS)
         response.headers.setdefault("Permissions-Policy", _PERMISSIONS)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        return response
+
+    return middleware
+
+
+def mentions(get_response: Next) -> Next:
+    """A document that a page or a fragment names is a link, wherever the words come from."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        is_html = response.headers.get("Content-Type", "").startswith("text/html")
+        if is_html and isinstance(response, HttpResponse) and b"docs/" in response.content:
+            response.content = documents.linked(response.content.decode(response.charset)).encode(response.charset)
+            response.headers["Content-Length"] = str(len(response.content))  # it was told before
         return response
 
     return middleware
@@ -75,6 +79,6 @@ class Faults:
             return errors.store_down(request, fault)
         if isinstance(fault, UnstallError):
             return errors.refused(request, fault)
-        if isinstance(fault, errors.DATABASE_DOWN):
+        if errors.is_of_the_database(fault):
             return errors.database_down(request, fault)
         return None

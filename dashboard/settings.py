@@ -113,12 +113,12 @@ INSTALLED_APPS = [
     "csp",
 ]
 MIDDLEWARE = [
-    "dashboard.middleware.probes",
     "django.middleware.security.SecurityMiddleware",
     "dashboard.assets.StaticFiles",
     "dashboard.middleware.headers",
     "csp.middleware.CSPMiddleware",
     "django.middleware.gzip.GZipMiddleware",
+    "dashboard.middleware.mentions",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -153,6 +153,8 @@ class Lease(models.Model):
     epoch = models.BigIntegerField()  # rises with each change of holder, and never falls
     since = models.BigIntegerField()
     expires_at = models.BigIntegerField()
+    # What this database is called among others whose consoles watch the same Redis; whoever leads first names it.
+    installation = models.CharField(max_length=32, db_default="")
 
 
 class PolicyLayer(models.Model):

@@ -7,8 +7,12 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
+
+import psutil
 
 from tests.processes import free_port
 
@@ -27,8 +31,8 @@ def programs() -> Path | None:
 class Postgres:
     """One server with an empty database; `url` leads to it. It refuses to run as root, so root lends it a user."""
 
-    def __init__(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="unstall-postgres-"))
+    def __init__(self, disk: Path | None = None) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="unstall-postgres-", dir=disk))
         self._port = free_port()
         self.url = self.database("postgres")
 
@@ -59,6 +63,20 @@ class Postgres:
     def stop(self) -> None:
         """As a crash stops it: every connection is cut in the middle of what it does."""
         self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It hangs: whoever connects is accepted by the system, and nobody is answered."""
+        leader = int((self._directory / "data" / "postmaster.pid").read_text().splitlines()[0])
+        processes = [*psutil.Process(leader).children(recursive=True), psutil.Process(leader)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     @property
     def _user(self) -> str | None:

@@ -14,7 +14,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -56,7 +56,7 @@ print(json.dumps(cookies))
 """
 
 
-# `manage.py web`, with constants changed before it starts.
+# `manage.py web` with constants changed before it starts; without any it is the command itself.
 _WEB = """
 import importlib, json, os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
@@ -113,7 +113,7 @@ class WebProcess:
         self._socket_path = socket_path
         bind = {"UNSTALL_BIND": f"127.0.0.1:{self.port}"}
         self._environ = environ_of(self.directory, {**memory.ENVIRON, **bind, **environ})  # as `manage.py web` has it
-        self._limits = json.dumps(dict(limits or {}))
+        self._command = ["-c", _WEB, json.dumps(dict(limits))] if limits else ["manage.py", "web"]
         self._log = self.directory / "web.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -135,9 +135,12 @@ class WebProcess:
 
     def start(self) -> WebProcess:
         with self._log.open("wb") as log:
-            command = [sys.executable, "-c", _WEB, self._limits]
+            command = [sys.executable, *self._command]
             self._process = spawn(command, environ=self._environ, directory=ROOT, stdout=log, stderr=log)
-        until(self._is_up, _START_SECONDS, "the web process answers")
+        with ExitStack() as failed:
+            failed.callback(end, self._process)  # one that does not answer is not left over for the tests after this
+            until(self._is_up, _START_SECONDS, "the web process answers")
+            failed.pop_all()
         return self
 
     def ask(self, statement: str, *values: object) -> list[Any]:

@@ -6,7 +6,7 @@ import logging
 import sys
 from dataclasses import dataclass
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, ProgrammingError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -28,9 +28,18 @@ from recovery.errors import (
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5  # a store that comes back is seen within this time
-DATABASE_DOWN = (OperationalError, InterfaceError)  # other database errors are faults of ours
 _TARGET = "#trouble"
 _ASKED_AGAIN = "It is asked again by itself."
+_MISSING_IN_SQLITE = ("no such table", "no such column")
+_UNDEFINED = ("42P01", "42703")  # of PostgreSQL: a table, a column
+_DATABASE_SILENT = (
+    "The database does not answer",
+    "Is it running, and is DATABASE_URL right? manage.py doctor says what is wrong with it.",
+)
+_DATABASE_UNMIGRATED = (
+    "The database is not migrated",
+    "Its tables are missing or outdated. Run manage.py migrate, and check DATABASE_URL.",
+)
 _PERHAPS_DONE = "Whether the change was made is not known. Look before you repeat it."
 
 
@@ -81,13 +90,27 @@ def store_down(request: HttpRequest, fault: StoreError) -> HttpResponse:
     return response
 
 
-def database_down(request: HttpRequest, fault: Exception) -> HttpResponse:
+def is_unmigrated(fault: BaseException | None) -> bool:
+    """Whether a table or a column of ours is missing: `manage.py migrate` did not run, or not since the last update."""
+    if isinstance(fault, OperationalError) and str(fault).startswith(_MISSING_IN_SQLITE):
+        return True
+    return isinstance(fault, ProgrammingError) and getattr(fault.__cause__, "sqlstate", "") in _UNDEFINED
+
+
+def is_of_the_database(fault: BaseException | None) -> bool:
+    """Other errors that it tells are faults of ours."""
+    return isinstance(fault, (OperationalError, InterfaceError)) or is_unmigrated(fault)
+
+
+def database_down(request: HttpRequest, fault: BaseException) -> HttpResponse:
     """503, without a frame: who asks cannot be known. What the driver says stays in the log, it may hold an address."""
-    log.warning("the database does not answer: %s", fault)
+    log.warning("the database cannot be used: %s", fault)
+    title, advice = _DATABASE_SILENT
+    if is_unmigrated(fault):
+        title, advice = _DATABASE_UNMIGRATED
     retry = RETRY_SECONDS if request.method == "GET" else 0
     text = f"People and their sessions are kept in it. {_ASKED_AGAIN if retry else _PERHAPS_DONE}"
-    advice = "Is it running, and is DATABASE_URL right? manage.py doctor says what is wrong with it."
-    response = answer(request, Fault(503, "The database does not answer", text, advice=advice, retry=retry), bare=True)
+    response = answer(request, Fault(503, title, text, advice=advice, retry=retry), bare=True)
     response["Retry-After"] = str(RETRY_SECONDS)
     return response
 
@@ -132,7 +155,7 @@ def broken(request: HttpRequest) -> HttpResponse:
     A middleware that meets a dead database (the session's) ends here too: no other place hears of it.
     """
     fault = sys.exc_info()[1]
-    if isinstance(fault, DATABASE_DOWN):
+    if fault and is_of_the_database(fault):
         return database_down(request, fault)
     text = "This is a fault in Unstall, not in your queues. It is in the log of the web process."
     told = Fault(500, "Something broke here", text, link="/", link_text="All queues")

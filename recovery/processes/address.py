@@ -73,3 +73,8 @@ class Address:
         connected.settimeout(LOOK_FOR)
         connected.connect(self.host)
         return connected
+
+
+def origin(public_url: str, bind: str) -> str:
+    """Where people reach the pages: as somebody configured it, else where this machine reaches the web process."""
+    return public_url or Address.parse(bind).url

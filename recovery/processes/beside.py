@@ -1,27 +1,41 @@
-"""The stores of an `up` that runs in this data directory, for the commands of the shell beside it."""
+"""What an `up` that runs in this data directory was told to watch, for the commands of the shell beside it."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from recovery import config
+from recovery.errors import ConfigError, Problem
+from recovery.processes.claim import is_taken
 
 NAME = "up.json"
+LOCK = "up.lock"
 OWNER_ONLY = 0o600
-ANSWERS_WITHIN = 1.0  # seconds, for the socket of a process on this machine
-_SETTINGS = frozenset({"UNSTALL_STATE_URL", "UNSTALL_REDIS_URL"})
+_URLS = ("UNSTALL_REDIS_URL", "UNSTALL_STATE_URL", "UNSTALL_N8N_DATABASE_URL")
+_PATHS = ("UNSTALL_CONFIG", *(f"{name}_FILE" for name in _URLS))
+_PLAIN = (*_URLS, "UNSTALL_READ_ONLY")
+# Read before any command begins, so it cannot be taken over, only compared.
+_DATABASE = "DATABASE_URL"
+_OTHER_DATABASE = Problem(
+    _DATABASE,
+    "is another one here than that of the `manage.py up` that runs in this data directory.",
+    "Set it here as it is set there, so that what is done stands in one audit.",
+)
 
 
 def leave(directory: Path, urls: Mapping[str, str]) -> None:
-    """Says where they are. Nobody but the owner can read it, or reach the socket."""
+    """Says what it watches: what its environment names, and `urls` of stores that it keeps itself.
+
+    Nobody but the owner can read it.
+    """
+    told = {name: os.environ[name] for name in _PLAIN if os.environ.get(name)} | {_DATABASE: _database()}
+    told |= {name: str(Path(os.environ[name]).resolve()) for name in _PATHS if os.environ.get(name)}
     descriptor = os.open(directory / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(dict(urls), file)
+        json.dump({**told, **urls}, file)
 
 
 def forget(directory: Path) -> None:
@@ -29,28 +43,32 @@ def forget(directory: Path) -> None:
 
 
 def join(directory: Path) -> None:
-    """Takes from it what is not configured here, so that a command sees what the pages see."""
-    urls = {name: url for name, url in _left(directory).items() if name in _SETTINGS and _answers(url)}
+    """Takes from it what is not configured here, so that a command sees what the pages see. Raises ConfigError."""
+    told = _left(directory)
     here = config.current()
+    if not told or (here.places and here.state):
+        return
+    if told.get(_DATABASE, "") != _database():
+        raise ConfigError((_OTHER_DATABASE,))
+    own = {name for name in (*_PLAIN, *_PATHS) if os.environ.get(name)}
     if here.places:
-        urls.pop("UNSTALL_REDIS_URL", None)
+        own |= {"UNSTALL_REDIS_URL", "UNSTALL_REDIS_URL_FILE", "UNSTALL_READ_ONLY", "UNSTALL_CONFIG"}
     if here.state:
-        urls.pop("UNSTALL_STATE_URL", None)
-    if urls:
-        os.environ.update(urls)
-        config.current.cache_clear()
+        own |= {"UNSTALL_STATE_URL", "UNSTALL_STATE_URL_FILE"}
+    os.environ.update({name: value for name, value in told.items() if name in (*_PLAIN, *_PATHS) and name not in own})
+    config.current.cache_clear()
+
+
+def _database() -> str:
+    """The URL, or the path of the file that holds it; "" for the SQLite of the data directory."""
+    file = os.environ.get(f"{_DATABASE}_FILE", "")
+    return os.environ.get(_DATABASE, "") or (str(Path(file).resolve()) if file else "")
 
 
 def _left(directory: Path) -> Mapping[str, str]:
+    """Nothing where no `up` runs: one that was killed left its file behind."""
     try:
         written = json.loads((directory / NAME).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return written if isinstance(written, dict) else {}
-
-
-def _answers(url: str) -> bool:
-    """One that was killed left its file behind, and nobody at the socket."""
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(ANSWERS_WITHIN)
-        return line.connect_ex(unquote(urlsplit(url).path)) == 0
+    return written if isinstance(written, dict) and is_taken(directory / LOCK) else {}

@@ -54,6 +54,7 @@ class Box:
         self._plan = plan
         self._supervisor = Supervisor(say)
         self._embedded: Embedded | None = None
+        self._is_open = False  # the directory is ours
         self.ending = Ending(self._insisted)
 
     @property
@@ -68,14 +69,14 @@ class Box:
     def open(self) -> None:
         """Claims the directory and brings Valkey up."""
         self.ending.listen()
-        lock = claim(self._plan.directory / "up.lock", patience=CLAIM_PATIENCE, given_up=self.ending.wait)
-        if not (self._plan.embeds or self._plan.plays):
-            return
-        self._embedded = Embedded(self._plan.directory, lock)
-        self._supervisor.start(self._embedded.command)
-        if not self._embedded.wait(self.ending.wait):
-            self._checkpoint()
-            raise NotStarted(f"Valkey did not start; {self._plan.directory / 'valkey.log'} says why")
+        lock = claim(self._plan.directory / beside.LOCK, patience=CLAIM_PATIENCE, given_up=self.ending.wait)
+        self._is_open = True
+        if self._plan.embeds or self._plan.plays:
+            self._embedded = Embedded(self._plan.directory, lock)
+            self._supervisor.start(self._embedded.command)
+            if not self._embedded.wait(self.ending.wait):
+                self._checkpoint()
+                raise NotStarted(f"Valkey did not start; {self._plan.directory / 'valkey.log'} says why")
         beside.leave(self._plan.directory, self.urls)
 
     def start(self, *, with_demo: bool) -> None:
@@ -98,8 +99,9 @@ class Box:
 
     def close(self) -> None:
         self._supervisor.stop((*ORDER, VALKEY))
-        if self._embedded:
+        if self._is_open:
             beside.forget(self._plan.directory)
+        if self._embedded:
             self._embedded.forget()
 
     def _until(self, condition: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 LEASH = Path(__file__).with_name("leash.py")
 LINE_LIMIT = 8192  # bytes of one line of output: a child that writes no newline must not fill our memory
+LAST_WORDS = 1.0  # seconds for what it said before its end; a child of its own may hold the pipe open for longer
 
 Say = Callable[[str, str], None]
 
@@ -46,6 +47,13 @@ class Child:
         """The exit status, negative for a signal; None while it runs."""
         return self._process.poll()
 
+    def heard_out(self) -> bool:
+        """It has ended, and what it said has been passed on; what a child of its own still says is not waited for."""
+        if self.ended() is None:
+            return False
+        self._reader.join(LAST_WORDS)
+        return True
+
     def send(self, number: signal.Signals) -> None:
         """To the whole group: what the child started itself goes with it."""
         try:
@@ -65,7 +73,7 @@ class Child:
         finally:
             self.send(signal.SIGKILL)
             self._process.wait()
-            self._reader.join(1.0)
+            self._reader.join(LAST_WORDS)
 
     def _read(self, say: Say) -> None:
         stream = self._process.stderr

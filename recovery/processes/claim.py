@@ -38,6 +38,21 @@ def claim(path: Path, *, patience: float, given_up: Callable[[float], bool]) -> 
             return descriptor
 
 
+def is_taken(path: Path) -> bool:
+    """Whether a process has it now."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two who ask are no obstacle
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _lives(holder: str) -> bool:
     try:
         os.kill(int(holder), 0)

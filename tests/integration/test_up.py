@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import httpx
 import psutil
@@ -62,6 +63,9 @@ class Life:
     writes: frozenset[str]
     keys: int
     rival: Up  # a second one in the same directory
+    beside: CompletedProcess[str]  # a command in a terminal that knows of no Redis
+    elsewhere: CompletedProcess[str]  # and in one that knows of another database
+    by_file: CompletedProcess[str]  # or of a file with its URL
     status: int
     others: int
 
@@ -93,10 +97,19 @@ def life() -> Iterator[Life]:
             writes=frozenset(_writing(store)),
             keys=store.client.dbsize(),
             rival=rival,
+            beside=up.shell("queues", environ={}),
+            elsewhere=up.shell("queues", environ={"DATABASE_URL": f"sqlite:///{up.directory}/other.sqlite3"}),
+            by_file=up.shell("queues", environ={"DATABASE_URL_FILE": str(_file_with_another(up.directory))}),
             status=up.end(),
             others=len(up.others()),
         )
         yield seen
+
+
+def _file_with_another(directory: Path) -> Path:
+    file = directory / "database-url"
+    file.write_text(f"sqlite:///{directory}/other.sqlite3")
+    return file
 
 
 def _come_in(up: Up, link: str) -> tuple[str, int, str]:
@@ -130,6 +143,13 @@ def test_a_redis_that_is_watched_gets_no_write(life: Life) -> None:
 def test_a_second_up_in_one_directory_is_told_who_is_there(life: Life) -> None:
     assert life.rival.process.returncode == 2
     assert f"is in use by process {life.up.process.pid}" in life.rival.said
+
+
+def test_a_command_in_another_terminal_sees_what_the_pages_see(life: Life) -> None:
+    assert "bull:mail" in life.beside.stdout, life.beside.stderr
+    for other in (life.elsewhere, life.by_file):
+        assert other.returncode == 2
+        assert "DATABASE_URL: is another one here" in other.stderr
 
 
 def test_one_signal_ends_all_in_order(life: Life) -> None:

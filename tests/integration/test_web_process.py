@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import socket
 import subprocess
@@ -119,6 +120,16 @@ def test_a_web_process_without_a_state_store_says_what_to_set(tmp_path: Path, va
     assert "UNSTALL_STATE_URL" in result.stderr
 
 
+def test_a_configuration_that_cannot_work_ends_with_two_and_says_everything(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    (tmp_path / "unstall.toml").write_text("nonsense = 1\n[intervals]\ncollect = -1\n")
+    result = refused(tmp_path, environ)
+    assert result.returncode == 2, result.stderr
+    assert "nonsense" in result.stderr
+    assert "intervals.collect" in result.stderr
+
+
 def test_it_listens_on_a_unix_socket_and_removes_it(tmp_path: Path, environ: dict[str, str]) -> None:
     path = tmp_path / "web.sock"
     with socket.socket(socket.AF_UNIX) as left_behind:
@@ -142,6 +153,9 @@ def test_the_log_is_quiet_about_requests_and_the_server_names_nobody(web: WebPro
     answer = web.get("/healthz")
     assert "server" not in {name.lower() for name in answer.headers}
     assert "healthz" not in web.log
+    entry = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (debug|info |warn |error) \S+  ")
+    assert "Unstall listens on http" in web.log
+    assert [line for line in web.log.splitlines() if not entry.match(line)] == []
 
 
 def _ask(path: Path) -> bytes:

@@ -17,7 +17,7 @@ def test_sqlite_begins_with_the_lock_and_keeps_a_journal_ahead() -> None:
 
 def test_postgres_is_read_with_escaped_parts_and_options() -> None:
     found = settings_of("postgres://un%40stall:p%2Fw@db.internal:5433/un%20stall?sslmode=require")
-    assert found["ENGINE"] == "django.db.backends.postgresql"
+    assert found["ENGINE"] == "dashboard.postgres"
     assert (found["USER"], found["PASSWORD"]) == ("un@stall", "p/w")
     assert (found["HOST"], found["PORT"], found["NAME"]) == ("db.internal", "5433", "un stall")
     assert found["OPTIONS"]["sslmode"] == "require"

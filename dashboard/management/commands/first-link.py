@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.invitations import first_link
+from recovery import config
+from recovery.processes.address import UNIX, origin
 
 
 class Command(BaseCommand):
@@ -16,4 +19,7 @@ class Command(BaseCommand):
         path = first_link()
         if path is None:
             raise CommandError("There is an admin already. They make links for others on the page Users.")
-        self.stdout.write(path)
+        public = config.current().public_url
+        self.stdout.write(origin(public, settings.BIND) + path)
+        if not public and settings.BIND.startswith(UNIX):
+            self.stderr.write("Set UNSTALL_PUBLIC_URL to where people reach the pages; this link only guesses.")

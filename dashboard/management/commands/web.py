@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, SystemCheckError
 
+from dashboard import logs
 from dashboard.asgi import application, hub
 from dashboard.live.listen import CannotListen, address, forget, listen
 from dashboard.live.server import WebServer, configuration, raise_file_limit
@@ -19,16 +21,18 @@ WRONG_CALL = 2
 
 class Command(BaseCommand):
     help = "Serve the pages and the live streams (UNSTALL_BIND, default 127.0.0.1:8000)."
+    requires_system_checks = ()  # asked for below: what cannot work must end with 2, so that systemd does not try again
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
+            self.check()
             require_state(config.current())
             listener = listen(settings.BIND)
-        except (ConfigError, CannotListen) as problem:
+        except (SystemCheckError, ConfigError, CannotListen) as problem:
             self.stderr.write(str(problem))
             sys.exit(WRONG_CALL)
         raise_file_limit()
-        self.stdout.write(f"Unstall listens on {address(listener)}")
+        self.stdout.write(logs.line(time.time(), "info", "dashboard", f"Unstall listens on {address(listener)}"))
         WebServer(configuration(application, settings.TRUSTED_PROXIES), hub).run([listener])
         forget(settings.BIND)
 

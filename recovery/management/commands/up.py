@@ -19,7 +19,7 @@ from django.db import DatabaseError, connections
 from recovery import config
 from recovery.errors import ConfigError
 from recovery.monitor import identity
-from recovery.processes.address import Address
+from recovery.processes.address import Address, origin
 from recovery.processes.box import Box, NotStarted, Plan, Stopped
 from recovery.processes.claim import Taken
 from recovery.processes.supervisor import WRONG_CALL, WronglyCalled
@@ -93,14 +93,13 @@ class Command(BaseCommand):
         return False
 
     def _welcome(self, plan: Plan, *, plays: bool) -> str:
-        origin = settings.TRUSTED_ORIGINS[0] if settings.TRUSTED_ORIGINS else plan.address.url
-        path, what = _first_link(), "Open this to become the first admin (it works once, for 24 hours):"
-        if not path:
-            path, what = "/", "Unstall is ready:"
+        link, what = _first_link(), "Open this to become the first admin (it works once, for 24 hours):"
+        if not link:
+            link, what = f"{origin(config.current().public_url, settings.BIND)}/", "Unstall is ready:"
         watched = _targets()
         if plan.plays:
             watched = f"{'the demo' if plays else 'nothing'}; set UNSTALL_REDIS_URL to watch a Redis of yours"
-        return f"\n{what}\n\n    {origin}{path}\n\nWatching {watched}. Ctrl-C ends everything.\n"
+        return f"\n{what}\n\n    {link}\n\nWatching {watched}. Ctrl-C ends everything.\n"
 
     def _say(self, name: str, line: str) -> None:
         """One line of a child's; a terminal that is gone must not stop the children."""
@@ -114,10 +113,10 @@ class Command(BaseCommand):
 
 
 def _first_link() -> str:
-    """The path of a one-time link; "" when there is an admin already. The command belongs to the face, not to us."""
+    """A one-time link; "" when there is an admin already. The command belongs to the face, not to us."""
     written = StringIO()
     try:
-        call_command("first-link", stdout=written)
+        call_command("first-link", stdout=written, stderr=StringIO())
     except CommandError:
         return ""
     finally:

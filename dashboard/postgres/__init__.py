@@ -1,0 +1,1 @@
+"""Django's PostgreSQL backend with connections that requests share: `ENGINE = "dashboard.postgres"`."""
