@@ -21,7 +21,7 @@ UnstallError
 ├── BadOrder               an order that says too little or too much to be carried out: no reason, no job
 ├── Illegible              a text that somebody gave cannot be read; `line` says where
 ├── Forbidden              whoever asks has not the right
-├── Fenced                 another scheduler leads under a later epoch, so nothing was done
+├── Fenced                 another scheduler leads, or another installation acts, so nothing was done
 ├── NotApart               what must not stand beside queues would, so nothing was done
 ├── NotRecorded            the audit could not be written, so nothing was done
 └── NotDelivered           a message did not arrive, or may not have; the text says why
@@ -89,7 +89,13 @@ class NotReady(StoreError):
     advice = "It is loading its data, or lost its master. It usually comes back by itself."
 
 
-class ReadOnlyStore(StoreError):
+class WritesRefused(StoreError):
+    """It answers, and what is read is true; but it takes nothing."""
+
+    advice = "Is it full (maxmemory), or can it not write to its disk? Free some, or raise the limit."
+
+
+class ReadOnlyStore(WritesRefused):
     advice = "This is a replica. Point the URL at the master, or use Sentinel."
 
 
@@ -149,16 +155,20 @@ class Forbidden(UnstallError):
 
 
 class Fenced(UnstallError):
-    """A script met a later epoch than its own and wrote nothing: whoever called it leads no more.
+    """A script met a later epoch than its own, or another installation that holds the queue, and wrote nothing.
 
+    `met`: that epoch, or the name of that installation.
     `results`: what came of each job of the order, one each, when scripts before that one had done their part; empty
     when nothing was done at all.
     """
 
-    def __init__(self, epoch: int, results: tuple[Any, ...] = ()) -> None:
-        self.epoch = epoch
+    def __init__(self, met: int | str, results: tuple[Any, ...] = ()) -> None:
+        self.met = met
         self.results = results
-        super().__init__(f"Another scheduler leads (epoch {epoch}).")
+        if isinstance(met, int):
+            super().__init__(f"Another scheduler leads (epoch {met}).")
+        else:
+            super().__init__(f"Another console acts on this queue (installation {met[:8]}).")
 
 
 class NotApart(UnstallError):

@@ -52,6 +52,7 @@ def tick(image: Image, now_ms: int) -> bytes:
             *([health.lack] if health.lack else []),
             *(_problems(snapshot) if snapshot else []),
             *_held(image),
+            *_consoles(image),
         ],
     }
     return event("tick", values, id="" if number is None else str(number))
@@ -65,6 +66,10 @@ def _problems(snapshot: Snapshot) -> list[str]:
 def _held(image: Image) -> list[str]:
     """Without the time that is left: a page asks anew when this changes."""
     return [f"{name}: scanners hold" for name in image.held]
+
+
+def _consoles(image: Image) -> list[str]:
+    return [one.words for one in image.leader.consoles] if image.leader else []
 
 
 def bye(ending: Ending) -> bytes:

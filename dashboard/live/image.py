@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import redis
+
 from dashboard.live.folding import Seen, folded
+from recovery import shared_clock
 from recovery.config.gate import Gating
-from recovery.connections import state
+from recovery.connections import faults, state
 from recovery.domain import nodes, refs, servers
 from recovery.domain.counts import Snapshot
 from recovery.domain.gate import Gate
@@ -16,12 +19,13 @@ from recovery.domain.nodes import Trouble
 from recovery.domain.scans import Scan
 from recovery.domain.servers import Server
 from recovery.errors import StoreError
-from recovery.reads import gates, held, pulses, snapshots
+from recovery.reads import gates, held, leading, pulses, snapshots
 from recovery.reads.leading import Sign
 from recovery.reads.pulses import Pulse
 
 MISSED_COLLECTS = 3  # one late snapshot is no news, three are
 LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second
+PROBE_MS = 10_000
 SERVERS_LIMIT = 500  # on one page; those beyond told of themselves longer ago
 UNLED = "No scheduler leads: the database cannot be reached by it. Numbers are live; nothing is recorded or recovered."
 
@@ -36,14 +40,15 @@ class Health:
     scheduler_alive: bool | None = None
     stale: bool = True
     is_unled: bool = False  # a scheduler is there and only reads
+    refuses: str = ""  # why the state store takes no writes, in a sentence; empty: it does
 
     @property
     def reason(self) -> str:
         """Why the numbers are old, in a sentence; empty when they are not."""
         if not self.stale:
             return ""
-        if self.error:
-            return self.error
+        if self.error or self.refuses:
+            return self.error or self.refuses
         if self.scheduler_alive is False:
             return "The scheduler is not running."
         return "No snapshot was taken yet." if self.snapshot_age_ms is None else "The scheduler takes no snapshots."
@@ -51,7 +56,7 @@ class Health:
     @property
     def lack(self) -> str:
         """What is not done while the numbers are good, in a sentence; empty when all is."""
-        return UNLED if self.is_unled and not self.stale else ""
+        return "" if self.stale else self.refuses or (UNLED if self.is_unled else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +88,23 @@ class Image:
         self.packed = Packed()
         self._asked: tuple[str, ...] = ()  # servers of the question that is under way
         self._raw: bytes | None = None
+        self._came_at = 0.0  # when this snapshot was first seen here
         self._stale_after_ms = max(LEAST_STALE_MS, int(collect_every * 1000 * MISSED_COLLECTS))
         self._error = ""
         self._failing_since_ms: int | None = None
         self._scheduler_alive: bool | None = None
         self._is_unled = False
+        self._refuses = ""
 
     def question(self, pipeline: Any) -> None:
-        """All that is read at each look, in one round trip; `answer` takes what comes back.
+        """All that is read at each look, in one round trip; `answer` takes what comes back, errors among it.
+
+        It writes one small key: a store that is full answers every read, and nothing on the pages moves any more.
 
         A server that is new is known after this look, and read with the next one.
         """
+        pipeline.set(state.PROBE, b"1", px=PROBE_MS)
+        leading.ask_time(pipeline)
         for name in (state.SNAPSHOT, state.SCHEDULER, state.HELD):
             pipeline.get(name)
         pipeline.hgetall(state.SCANNERS)
@@ -112,7 +123,12 @@ class Image:
             pipeline.pttl(state.gate_settling(server))
 
     def answer(self, answers: Sequence[Any], now_ms: int) -> None:
-        snapshot, scheduler, brakes, scanners, names, *rest = answers
+        probe, *answers = answers
+        if failed := next((one for one in answers if isinstance(one, Exception)), None):
+            raise failed
+        self._refuses = _refusal(probe)
+        clock, ahead, snapshot, scheduler, brakes, scanners, names, *rest = answers
+        shared_clock.ours.follow(leading.time_of(clock, ahead))
         inbox, tallies, totals, stored, unread, once, once_keys, mirrors, *told = rest
         self.take(snapshot, scheduler, brakes, scanners)
         self.packed = Packed(inbox, tallies, totals, once, int(once_keys))
@@ -141,22 +157,26 @@ class Image:
         """
         if raw is not None and raw != self._raw:
             self.snapshot = snapshots.decode(raw)
-            self._raw = raw
+            self._raw, self._came_at = raw, shared_clock.steady()
         self.leader = sign = Sign.decode(scheduler)
         self.held = held.decode(brakes)
         self.pulses = pulses.decoded(scanners or {})
-        self._scheduler_alive = scheduler is not None
+        # What keeps writing that it is there cannot, while the store takes nothing.
+        self._scheduler_alive = True if scheduler is not None else None if self._refuses else False
         self._is_unled = sign is not None and not sign.leads
         self._error, self._failing_since_ms = "", None
 
     def fail(self, failure: Exception, now_ms: int) -> None:
         """No newer one can be read; the last snapshot stands."""
-        self._error = _sentence(failure)
+        self._error, self._refuses = _sentence(failure), ""
         self._failing_since_ms = self._failing_since_ms or now_ms
         self._scheduler_alive, self._is_unled, self.leader = None, False, None
 
     def health(self, now_ms: int) -> Health:
-        age = None if self.snapshot is None else max(0, now_ms - self.snapshot.taken_at)
+        age = None
+        if self.snapshot is not None:  # at least as old as it has been here, whatever any clock says
+            here = round((shared_clock.steady() - self._came_at) * 1000)
+            age = max(here, now_ms - self.snapshot.taken_at)
         return Health(
             snapshot_age_ms=age,
             error=self._error,
@@ -164,7 +184,15 @@ class Image:
             scheduler_alive=self._scheduler_alive,
             stale=age is None or age > self._stale_after_ms,
             is_unled=self._is_unled,
+            refuses=self._refuses,
         )
+
+
+def _refusal(probe: object) -> str:
+    if not isinstance(probe, redis.RedisError):
+        return ""
+    reason = faults.from_redis(probe, "").reason
+    return f"The state store takes no writes: {reason}. Nothing newer can be shown. Orphans are recovered all the same."
 
 
 def _sentence(failure: Exception) -> str:

@@ -9,8 +9,8 @@ import stat
 from pathlib import Path
 
 UNIX = "unix:"
-# As open as a port on loopback: who may enter is decided at the login, and a proxy runs as another user.
-SOCKET_MODE = 0o666
+# For its owner and the group, to which the user of the proxy belongs: whoever reaches it may be taken for the proxy.
+SOCKET_MODE = 0o660
 
 
 class CannotListen(Exception):
@@ -78,7 +78,7 @@ def _unix(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
-        path.chmod(SOCKET_MODE)
+        path.chmod(SOCKET_MODE)  # nobody can connect before the next line
         listener.listen()
     except OSError as failure:
         listener.close()

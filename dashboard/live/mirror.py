@@ -19,7 +19,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from dashboard.live.image import Health, Image
-from recovery import config
+from recovery import config, shared_clock
 from recovery.connections import aio, faults, state
 from recovery.connections.registry import registry
 from recovery.domain.counts import Snapshot
@@ -145,8 +145,8 @@ class Mirror:
         self.image.question(question)
         with faults.guarded(client):
             async with asyncio.timeout(ANSWER_SECONDS):
-                answers = await question.execute()
-        await asyncio.to_thread(self.image.answer, answers, _now_ms())
+                answers = await question.execute(raise_on_error=False)
+            await asyncio.to_thread(self.image.answer, answers, _now_ms())
         self._tell()
 
     def _failed(self, failure: Exception) -> None:
@@ -199,14 +199,14 @@ class _OnDemand:
             question = store.pipeline(transaction=False)
             image.question(question)
             with faults.guarded(store):
-                answers = question.execute()
-            image.answer(answers, _now_ms())
+                answers = question.execute(raise_on_error=False)
+                image.answer(answers, _now_ms())
         except (UnstallError, OtherVersion) as failure:
             image.fail(failure, _now_ms())
 
 
 def _now_ms() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()
 
 
 _source: Mirror | None = None

@@ -31,14 +31,16 @@ STOP_SECONDS = 10.0  # for the whole stop; a thread that hangs in a store must n
 KEEP_ALIVE_SECONDS = 75  # longer than the proxies in front (60 s), so that they close first and never meet a closed one
 FILES_WANTED = 8192  # two thousand streams and their neighbours; many systems start a process with 1,024
 OVERDUE = 1
+UNIX = "unix"
+UNIX_PEER = "0.0.0.0"  # noqa: S104 -- not bound: an address, as the tables of logins need one, that nobody comes from
 
 
 class Connection(HttpToolsProtocol):
-    """One connection; streams may drop it, and a peer on a unix socket counts as one on loopback."""
+    """One connection; streams may drop it, and a peer on a unix socket has an address that no other has."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrower upstream too
         super().connection_made(transport)
-        self.client = self.client or ("127.0.0.1", 0)
+        self.client = self.client or (UNIX_PEER, 0)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -75,7 +77,7 @@ class WebServer(uvicorn.Server):
 
 
 def configuration(application: Application, proxies: Sequence[str]) -> uvicorn.Config:
-    """`proxies`: whose X-Forwarded-… headers are believed; nobody's when empty."""
+    """`proxies`: whose X-Forwarded-… headers are believed; nobody's when empty. "unix": whoever reaches our socket."""
     return uvicorn.Config(
         application,
         http=Connection,
@@ -86,7 +88,7 @@ def configuration(application: Application, proxies: Sequence[str]) -> uvicorn.C
         access_log=False,
         server_header=False,
         proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
+        forwarded_allow_ips=[UNIX_PEER if proxy == UNIX else proxy for proxy in proxies],
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=REQUEST_SECONDS,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from django.db import DatabaseError
 from dashboard.live import events
 from dashboard.live.hub import Full, Hub, Stream
 from dashboard.live.session import Visitor
+from recovery import shared_clock
 
 Message = Mapping[str, Any]
 Scope = dict[str, Any]
@@ -78,7 +78,7 @@ async def admitted(hub: Hub, scope: Scope, send: Send) -> Visitor | None:
 
 async def write_events(stream: Stream, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-    await chunk(stream, send, events.opening(int(time.time() * 1000)))
+    await chunk(stream, send, events.opening(shared_clock.now()))
     while (event := await stream.next()) is not None:
         await chunk(stream, send, event)
     await chunk(stream, send, events.bye(stream.ending) if stream.ending else b"", more=False)

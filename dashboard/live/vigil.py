@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 
 from django.db import Error, connections
 
 from dashboard.live.image import Health, Image
+from recovery import shared_clock
 from recovery.config import Config
 from recovery.connections import faults, state
 from recovery.connections.registry import registry
-from recovery.domain.alerts import Finding, Kind, Look
+from recovery.domain.alerts import AlertKind, Finding, Look
 from recovery.errors import UnstallError
 from recovery.scanners.alerting.book import Book, Memory, Rows
 from recovery.scanners.alerting.desk import Desk, sender_of
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 EVERY = 5.0  # seconds
 CLAIM_MS = 20_000  # several looks; whoever claimed it may have ended
-KINDS = frozenset((Kind.SCHEDULER,))
+KINDS = frozenset((AlertKind.SCHEDULER,))
 _NONE = "No scheduler runs: nothing is read, recovered, or told of anything else."
 _UNLED = "A scheduler runs but cannot lead, because the database does not answer it: nothing is recorded or recovered."
 _BLIND = "The state store does not answer, so nobody can tell whether a scheduler runs:"
@@ -38,13 +38,13 @@ class Vigil:
 
     def __init__(self, config: Config, image: Image) -> None:
         self._image = image
-        self._is_wanted = bool(config.alerting.channels) and Kind.SCHEDULER in config.alerting.terms.kinds
+        self._is_wanted = bool(config.alerting.channels) and AlertKind.SCHEDULER in config.alerting.terms.kinds
         self._desk = Desk(sender_of(config), Outlets(lambda: registry().state()), lambda: not self._is_stopping)
         self._rows = Rows(KINDS)
         self._memory = Memory()
         self._is_cut_off = False  # from the database: the book is the one in memory
         self._me = secrets.token_hex(8)
-        self._since: int | None = None
+        self._key, self._since = "", 0  # what is wrong, and since when
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -62,7 +62,7 @@ class Vigil:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(EVERY)
-            now = int(time.time() * 1000)
+            now = shared_clock.now()
             try:
                 await asyncio.to_thread(self.look, now, self._image.health(now))
             except Exception:  # whatever it is, the next look goes on
@@ -72,7 +72,8 @@ class Vigil:
         """How many messages were taken."""
         try:
             found = self._found(now, health)
-            return self._desk.run(self._book(), found) if self._is_mine() else 0
+            book = self._book()  # in any case: what was told is to be known when the database goes
+            return self._desk.run(book, found) if self._is_mine() else 0
         except Error as error:
             log.warning("alerts cannot be kept: the database said %s", type(error).__name__)
             return 0
@@ -80,11 +81,13 @@ class Vigil:
             connections.close_all()  # of this thread
 
     def _found(self, now: int, health: Health) -> Look:
-        words = _words(health)
-        if words is None:
+        trouble = _trouble(health)
+        if trouble is None:
             return Look(now, known=frozenset())
-        self._since = None if not words else now if self._since is None else self._since
-        finding = Finding(Kind.SCHEDULER, "scheduler", words, "/scanners", since=self._since)
+        key, words = trouble
+        if key != self._key:
+            self._key, self._since = key, now
+        finding = Finding(AlertKind.SCHEDULER, key, words, "/scanners", since=self._since)
         return Look(now, (finding,) if words else (), KINDS)
 
     def _book(self) -> Book:
@@ -114,12 +117,14 @@ class Vigil:
             return True
 
 
-def _words(health: Health) -> str | None:
-    """ "": somebody leads. None: nobody has looked yet."""
+def _trouble(health: Health) -> tuple[str, str] | None:
+    """Its key and words; what is wrong next is another alert. "" twice: somebody leads. None: nobody has looked yet."""
     if health.error:
-        return f"{_BLIND} {health.error}"
+        return "state store", f"{_BLIND} {health.error}"
+    if health.refuses:
+        return "state store", health.refuses
     if health.scheduler_alive is None:
         return None
     if not health.scheduler_alive:
-        return _NONE
-    return _UNLED if health.is_unled else ""
+        return "scheduler", _NONE
+    return ("database", _UNLED) if health.is_unled else ("", "")

@@ -21,6 +21,10 @@ class Chunk(NamedTuple):
     sent: bytes
     replies: int
 
+    @classmethod
+    def joined(cls, chunks: Sequence[Chunk]) -> Chunk:
+        return cls(b"".join(chunk.sent for chunk in chunks), sum(chunk.replies for chunk in chunks))
+
 
 class Part(NamedTuple):
     """What one node gets of a batch; `places` are the positions of its commands in the whole."""

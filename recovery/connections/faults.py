@@ -20,6 +20,7 @@ from recovery.errors import (
     TimedOut,
     TlsMismatch,
     Unreachable,
+    WritesRefused,
 )
 
 __all__ = ["from_redis", "from_system", "guarded", "hidden", "refusal", "store_wide", "target_of"]
@@ -110,6 +111,12 @@ def from_redis(error: redis.RedisError, target: str) -> StoreError:  # noqa: PLR
             return AccessDenied(target, _STORE_WIDE["WRONGPASS"][1])
         case redis.exceptions.BusyLoadingError():
             return NotReady(target, _STORE_WIDE["LOADING"][1])
+        case redis.exceptions.OutOfMemoryError():
+            return WritesRefused(target, "it is full (maxmemory)")
+        case redis.exceptions.ReadOnlyError():
+            return ReadOnlyStore(target, _STORE_WIDE["READONLY"][1])
+        case redis.ResponseError() if str(error).startswith("MISCONF"):
+            return WritesRefused(target, "it cannot save to its disk (MISCONF)")
         case redis.ResponseError():
             return store_wide(error, target) or StoreError(target, str(error))
         case redis.TimeoutError():

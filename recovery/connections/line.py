@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import hiredis
@@ -24,7 +24,9 @@ from recovery.errors import AccessDenied, Garbled, StoreError, TimedOut, TlsMism
 
 RECEIVE = 128 * 1024  # bytes a receive: a chunk of small replies fits, and hiredis copies it once
 PACE = 1024 * 1024  # bytes that earn another `timeout`: a big answer may take longer, a dripping one may not
-REPLY_LIMIT = 256 * 1024 * 1024  # bytes a chunk: beyond that something asks for what it should not
+REPLY_LIMIT = 256 * 1024 * 1024  # bytes a flight: beyond that something asks for what it should not
+CHUNK_SECONDS = 0.001  # what a chunk of small reads costs both sides: a longer way is filled with more of them
+FLIGHT_LIMIT = 16  # chunks: the server keeps the replies to them in its memory until they are read
 _OTHER = {False: "it does not speak TLS here", True: "it speaks TLS here"}  # by: did we speak plainly?
 
 
@@ -44,12 +46,26 @@ class Terms:
 class Line:
     """Not for two threads at once; the pool sees to that. After any exception it must be closed."""
 
-    __slots__ = ("_buffer", "_deadline", "_header", "_reader", "_refused", "_socket", "_timeout", "target")
+    __slots__ = (
+        "_buffer",
+        "_deadline",
+        "_flight",
+        "_posted_at",
+        "_reader",
+        "_refused",
+        "_round_trip",
+        "_socket",
+        "_timeout",
+        "target",
+    )
 
     def __init__(self, connected: socket.socket, target: str, timeout: float) -> None:
         self._socket = connected
         self._timeout = timeout
         self._deadline = 0.0
+        self._posted_at = 0.0
+        self._round_trip = timeout  # seconds on the way, by the quickest flight so far
+        self._flight = 1  # chunks in the flight that is under way
         self._buffer = bytearray(RECEIVE)
         self._refused = False
         self._reader = hiredis.Reader(replyError=self._refuse)
@@ -77,8 +93,11 @@ class Line:
 
     def _greet(self, terms: Terms, deadline: float) -> None:
         commands = _greeting(terms)
+        posted_at = time.monotonic()
         self._introduce(commands, deadline)
-        for command, reply in zip(commands, self._replies(deadline), strict=True):
+        replies = self._replies(deadline)
+        self._round_trip = time.monotonic() - posted_at
+        for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, redis.ResponseError):
                 _judge_greeting(command, reply, self.target)
             elif command[0] == "ROLE" and reply[0] != b"master":
@@ -93,30 +112,42 @@ class Line:
             raise
 
     def exchange(self, chunks: Iterable[Chunk]) -> list[Any]:
-        """Every reply in order; the next chunk is sent when the last one is answered."""
+        """Every reply in order; the next flight is sent when the last one is answered."""
         return list(chain.from_iterable(self.parts(chunks)))
 
     def parts(self, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
-        """The replies chunk by chunk: while the caller looks at one, the server works on the next."""
-        following = iter(chunks)
-        chunk = next(following, None)
-        if chunk:
-            self.post(chunk)
-        while chunk:
-            replies = self.collect()
-            chunk = next(following, None)
-            if chunk:
-                self.post(chunk)
-            yield replies
-            self._deadline = time.monotonic() + self._timeout  # the caller's time is not the server's
+        """The replies flight by flight: while the caller looks at one, the server works on the next.
 
-    def post(self, chunk: Chunk) -> None:
-        self._deadline = time.monotonic() + self._timeout
-        self._send(chunk, self._deadline)
+        A flight is one chunk where the server is near, and as many as fill a longer way.
+        """
+        following = iter(chunks)
+        flight = self._take_off(following)
+        while flight:
+            replies = self.collect()
+            flight = self._take_off(following)
+            yield replies
+            self._wait_from_now()  # the caller's time is not the server's
+
+    def _take_off(self, following: Iterator[Chunk]) -> bool:
+        chunks = tuple(islice(following, max(1, min(FLIGHT_LIMIT, round(self._round_trip / CHUNK_SECONDS)))))
+        if chunks:
+            self.post(*chunks)
+        return bool(chunks)
+
+    def post(self, *chunks: Chunk) -> None:
+        self._flight = len(chunks)
+        self._wait_from_now()
+        self._posted_at = time.monotonic()
+        self._send(Chunk.joined(chunks) if len(chunks) > 1 else chunks[0], self._deadline)
+
+    def _wait_from_now(self) -> None:
+        self._deadline = time.monotonic() + self._timeout * self._flight
 
     def collect(self) -> list[Any]:
         """The replies to what was posted last; raises StoreError when one of them condemns the whole store."""
         replies = self._replies(self._deadline)
+        took = time.monotonic() - self._posted_at
+        self._round_trip = min(self._round_trip, max(0.0, took - self._flight * CHUNK_SECONDS))
         if self._refused:
             self._refused = False
             for reply in replies:
@@ -138,7 +169,8 @@ class Line:
         received = 0
         try:
             while (replies := self._reader.gets()) is False:
-                self._socket.settimeout(_left(deadline + received / PACE * self._timeout))
+                left = _left(deadline + received / PACE * self._timeout)
+                self._socket.settimeout(left if self._flight == 1 else min(left, self._timeout))
                 size = self._socket.recv_into(self._buffer)
                 if not size:
                     raise Unreachable(self.target, "it closed the connection")

@@ -69,13 +69,17 @@ def within(seconds: float, work: Callable[[Lifeline], str]) -> str:
     attempt.join(seconds)
     if attempt.is_alive():
         attempt.lifeline.cut()
-        raise NotDelivered(f"It has not answered within {seconds:g} s.", may_have=True)
+        raise NotDelivered(late(seconds), may_have=True)
     if isinstance(attempt.error, NotDelivered):
         raise attempt.error
     if attempt.error is not None:
         log.error("a message cannot be sent", exc_info=attempt.error)
         raise NotDelivered(f"It cannot be sent ({type(attempt.error).__name__}).", may_have=True)
     return attempt.said
+
+
+def late(seconds: float) -> str:
+    return f"It has not answered within {seconds:g} s."
 
 
 def _shut(one: socket.socket) -> None:

@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from recovery.connections.faults import from_system
-from recovery.connections.outbound import Lifeline
+from recovery.connections.outbound import Lifeline, late
 from recovery.domain import messages, redact
 from recovery.domain.channels import Webhook
 from recovery.domain.messages import Message
@@ -48,7 +48,7 @@ def post(webhook: Webhook, told: Message, seconds: float, lifeline: Lifeline) ->
         ):
             _judge(response)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        raise NotDelivered(_words(error, webhook), may_have=not isinstance(error, _UNSENT)) from error
+        raise NotDelivered(_words(error, webhook, seconds), may_have=not isinstance(error, _UNSENT)) from error
     return ""
 
 
@@ -64,7 +64,7 @@ def reach(webhook: Webhook, seconds: float, lifeline: Lifeline) -> str:
             if parts.scheme == "https":
                 _trusted(webhook.ca).wrap_socket(connected, server_hostname=host).close()
     except (OSError, ValueError) as error:
-        raise NotDelivered(_words(error, webhook)) from error
+        raise NotDelivered(_words(error, webhook, seconds)) from error
     return ""
 
 
@@ -113,10 +113,10 @@ def _said(response: httpx.Response) -> str:
     return shown(redact.text(" ".join(found[:_SAID].decode("utf-8", "replace").split())))
 
 
-def _words(error: Exception, webhook: Webhook) -> str:
+def _words(error: Exception, webhook: Webhook, seconds: float) -> str:
     """Never the library's own text: it may hold the address."""
     if isinstance(error, httpx.TimeoutException):
-        return "It does not answer in time."
+        return late(seconds)  # as whoever waits for us says it, who may be the first to notice
     if isinstance(error, httpx.ProxyError):
         return "The proxy of the environment does not let it through."
     cause = _cause(error)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -20,9 +21,10 @@ from recovery.monitor.counters import Counters, Shares
 from recovery.monitor.courier import Courier, courier
 from recovery.monitor.crowd import Crowd
 from recovery.monitor.settings import Settings
-from recovery.monitor.times import Times, steady
+from recovery.monitor.times import Times
 from recovery.processes.signals import Ending
 from recovery.processes.supervisor import WRONG_CALL
+from recovery.shared_clock import steady
 
 if TYPE_CHECKING:
     from recovery.monitor.shipping.running import Running
@@ -118,7 +120,7 @@ def run(environ: Mapping[str, str]) -> int:
         agent = Agent.make(chosen, courier(environ, times, _say), times)
         shipping = _shipping(chosen, environ, times)
     except ConfigError as error:
-        _say(str(error))
+        sys.stderr.write(f"{error}\n")
         return WRONG_CALL
     wait = FIRST_LOOK
     while not ending.wait(wait):
@@ -140,5 +142,7 @@ def _shipping(chosen: Settings, environ: Mapping[str, str], times: Times) -> Run
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    """As the other processes write their logs: time, level, who, and all of it in one line."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    sys.stderr.write(f"{at} warn  recovery.monitor  {' | '.join(line.splitlines())}\n")
     sys.stderr.flush()

@@ -6,16 +6,7 @@ servers share: the difference to our steady clock is asked with every sample tha
 
 from __future__ import annotations
 
-import time
-
 _JITTER = 500  # ms: a slow answer is no other clock
-
-
-def steady() -> float:
-    """Seconds since the machine started, also those that it slept; it is the clock that processes' ages are told by."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 class Times:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import redis
 
 from recovery.connections import faults, state
+from recovery.domain.consoles import Console
+
+_NUMBER = re.compile(rb"-?\d{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,7 @@ class Sign:
     since: int
     at: int
     id: str  # of the process
+    consoles: tuple[Console, ...] = ()  # others that lead on a Redis that we watch
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -28,13 +34,34 @@ class Sign:
     def decode(cls, packed: object) -> Sign | None:
         """None for nothing, and for what another version wrote."""
         try:
-            return cls(**json.loads(packed)) if isinstance(packed, bytes) else None
-        except (ValueError, TypeError):
+            fields = json.loads(packed) if isinstance(packed, bytes) else {}
+            return cls(**fields | {"consoles": tuple(Console(**one) for one in fields["consoles"])})
+        except (ValueError, TypeError, KeyError):
             return None
 
     @property
     def leads(self) -> bool:
         return self.epoch is not None
+
+
+def ask_time(pipeline: Any) -> None:
+    """The two answers are what `time_of` takes."""
+    pipeline.time()
+    pipeline.get(state.CLOCK)
+
+
+def time_of(clock: tuple[int, int], ahead: object) -> int:
+    """The time that all processes share, in ms: the store's clock, or what the leader makes of it after it jumped."""
+    seconds, micros = clock
+    found = ahead if isinstance(ahead, bytes) else b""
+    return seconds * 1000 + micros // 1000 + (int(found) if _NUMBER.fullmatch(found) else 0)
+
+
+def fetch_time(store: redis.Redis) -> int:
+    """Raises StoreError."""
+    with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
+        ask_time(pipeline)
+        return time_of(*pipeline.execute())
 
 
 def fetch(store: redis.Redis) -> Sign | None:

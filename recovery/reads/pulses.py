@@ -32,6 +32,7 @@ class Pulse:
     holds: tuple[str, ...] = ()
     trouble: str = ""
     run: int | None = None  # the row of this run, when it has one
+    is_refused: bool = False  # the store does not let its user do what was to be done
 
     @property
     def has_failed(self) -> bool:
@@ -84,4 +85,5 @@ def _pulse(written: dict[str, Any]) -> Pulse:
         holds=tuple(text(hold) for hold in written["holds"]),
         trouble=text(written["trouble"]),
         run=whole_or_none(written["run"]),
+        is_refused=written.get("is_refused") is True,
     )

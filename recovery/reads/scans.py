@@ -13,7 +13,7 @@ from recovery.config import Config
 from recovery.connections.registry import registry
 from recovery.domain.acting import Actor
 from recovery.domain.refs import JobRef, QueueRef, unslug
-from recovery.domain.scans import Scan, Status
+from recovery.domain.scans import Scan, ScanStatus
 from recovery.errors import ConfigError, Missing, StoreError
 from recovery.models import ScanFind, ScannerPause, ScanRun
 from recovery.reads import pulses
@@ -39,7 +39,7 @@ class Run:
 
     id: int
     scan: Scan
-    status: Status
+    status: ScanStatus
     observes: bool
     queue: QueueRef | None
     actor: Actor | None
@@ -57,7 +57,7 @@ class Run:
 
     @property
     def is_open(self) -> bool:
-        return self.status in (Status.WAITING, Status.RUNNING)
+        return self.status in (ScanStatus.WAITING, ScanStatus.RUNNING)
 
     @property
     def took(self) -> int | None:
@@ -146,8 +146,8 @@ def card(scan: Scan, now: int) -> Card:
 
 
 def is_late(often: float, succeeded_at: int | None, now: int) -> bool:
-    """False when it is not known whether it ever succeeded."""
-    return succeeded_at is not None and now - succeeded_at > MISSED * often * 1000 + SLACK
+    """False when it is not known whether it ever succeeded. A success that is still to come is none."""
+    return succeeded_at is not None and not -SLACK <= now - succeeded_at <= MISSED * often * 1000 + SLACK
 
 
 def pauses() -> dict[Scan, Pause]:
@@ -203,8 +203,8 @@ def _known(now: int) -> _Known:
 
 def _card(scan: Scan, known: _Known) -> Card:
     kept, pulse, pause = _rows(scan, ""), known.pulses.get(scan), known.pauses.get(scan)
-    under_way = kept.filter(status__in=(Status.RUNNING, Status.WAITING)).first()
-    last = kept.filter(status__in=(Status.ENDED, Status.FAILED)).first()
+    under_way = kept.filter(status__in=(ScanStatus.RUNNING, ScanStatus.WAITING)).first()
+    last = kept.filter(status__in=(ScanStatus.ENDED, ScanStatus.FAILED)).first()
     often, stands = every(known.config, scan), pause is not None and not scan.looks_on
     return Card(
         scan,
@@ -234,7 +234,7 @@ def _run(row: ScanRun) -> Run:
     return Run(
         id=row.pk,
         scan=Scan(row.scanner),
-        status=Status(row.status),
+        status=ScanStatus(row.status),
         observes=row.observes,
         queue=QueueRef(row.deployment, unslug(row.base)) if row.base else None,
         actor=Actor(**_json(row.actor)) if row.actor else None,

@@ -5,17 +5,25 @@ It is the leader's. While nobody can lead it is a claim: of all that can only re
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import redis
 
+from recovery import shared_clock
 from recovery.connections import faults, state
 from recovery.connections.registry import Registry
+from recovery.domain.consoles import Console
+from recovery.errors import ConfigError, StoreError
+from recovery.reads import leading
 from recovery.reads.leading import Sign
 from recovery.scheduler.holder import Holder
 from recovery.scheduler.row import Grant
 
+log = logging.getLogger(__name__)
+
 LIFE = 16  # seconds: three signs may be lost before a page says that nobody is there
+_CLOCK_KEPT = 7 * 86_400  # seconds
 
 
 class Alive:
@@ -25,27 +33,39 @@ class Alive:
         self._reads_since = 0
         self.may_read = False
 
-    def lead(self, grant: Grant, now: int) -> None:
+    def lead(self, grant: Grant, now: int, consoles: tuple[Console, ...] = ()) -> None:
         """Whoever said something else is outranked."""
         self.may_read = False
         store = self._registry.state()
-        with faults.guarded(store):
-            store.set(state.SCHEDULER, self._sign(now, grant.since, grant.epoch), ex=LIFE)
+        with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
+            pipeline.set(state.SCHEDULER, self._sign(now, grant.since, grant.epoch, consoles), ex=LIFE)
+            pipeline.time()
+            clock = leading.time_of(pipeline.execute()[-1], None)
+            shared_clock.ours.follow(clock)
+            store.set(state.CLOCK, shared_clock.now() - clock, ex=_CLOCK_KEPT)
 
     def claim(self, now: int) -> None:
         """Asks for the right to read: it is ours when nobody has it, and while nobody leads."""
         since = self._reads_since if self.may_read else now
         self.may_read = False
         sign = self._sign(now, since, None)
+        shared_clock.ours.follow(leading.fetch_time(self._registry.state()))
         self.may_read = self._replace(lambda pipeline: pipeline.set(state.SCHEDULER, sign, ex=LIFE), or_none=True)
         self._reads_since = since
+
+    def set_clock(self) -> None:
+        """Before anything is planned. While the store is away this process goes by what it knew before."""
+        try:
+            shared_clock.ours.set(leading.fetch_time(self._registry.state()))
+        except (ConfigError, StoreError) as error:
+            log.info("the time of this process is its own: %s", error)
 
     def leave(self) -> None:
         """Unless another has said since that it is there."""
         self._replace(lambda pipeline: pipeline.delete(state.SCHEDULER), or_none=False)
 
-    def _sign(self, now: int, since: int, epoch: int | None) -> bytes:
-        return Sign(self._me.host, self._me.pid, epoch, since, now, self._me.token).encode()
+    def _sign(self, now: int, since: int, epoch: int | None, consoles: tuple[Console, ...] = ()) -> bytes:
+        return Sign(self._me.host, self._me.pid, epoch, since, now, self._me.token, consoles).encode()
 
     def _replace(self, change: Callable[[redis.client.Pipeline], object], *, or_none: bool) -> bool:
         """Only what is ours; False when it is another's, or becomes another's meanwhile."""

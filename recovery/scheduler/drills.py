@@ -19,6 +19,7 @@ from typing import Any
 
 from django.db import Error, close_old_connections, transaction
 
+from recovery import shared_clock
 from recovery.actions import drills as orders
 from recovery.connections.registry import Registry
 from recovery.domain.chain import canonical
@@ -197,4 +198,4 @@ def _next(lines: SimpleQueue[str]) -> str | None:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 from django.db import Error, connections
 
+from recovery.domain.scans import Scan
 from recovery.errors import UnstallError
 from recovery.scheduler.plan import Entry, Plan
 from recovery.scheduler.rounds import Rounds
+from recovery.shared_clock import steady
 
 log = logging.getLogger(__name__)
+
+LOOK = 1.0  # seconds between two looks at what is planned
+SLACK = 0.5  # seconds that a run may be planned later than its interval says
+_MINUTE = 60.0
 
 
 class Duty:
@@ -26,9 +34,30 @@ class Duty:
 
     def __init__(self, table: Plan, alive: Entry) -> None:
         self._table = table
+        self._began = steady()
         self._scheduler = schedule(table, alive)
+        self._furthest = {entry.name: furthest(entry) for entry in (alive, *table.entries)}
+        self._look_at = 0.0
+        collect = self._scheduler.get_job(Scan.COLLECT.value)
+        self._collect: Rounds | None = collect.func if collect else None
         self._end = threading.Thread(target=self._finish, name="end of duty", daemon=True)
         self._scheduler.start()
+
+    def keep_time(self) -> None:
+        """APScheduler plans by the wall clock: what one that was set back has put off is due now. Called often."""
+        if steady() < self._look_at:
+            return
+        self._look_at, now = steady() + LOOK, datetime.now(UTC)
+        for job in self._scheduler.get_jobs():
+            if is_put_off(job.next_run_time, now, self._furthest[job.id]):
+                log.info("%s: planned for %s by another clock, runs now", job.id, job.next_run_time)
+                with suppress(JobLookupError):  # it ran just now, for the last time
+                    job.modify(next_run_time=now)
+
+    @property
+    def came_round(self) -> float:
+        """When a snapshot was last gone for, whatever became of it, on the clock of `steady`."""
+        return (self._collect.ended_at if self._collect else None) or self._began
 
     @property
     def is_ending(self) -> bool:
@@ -80,9 +109,18 @@ def _add(scheduler: BackgroundScheduler, entry: Entry, rounds: Rounds) -> None:
         rounds,
         id=entry.name,
         name=entry.name,
-        misfire_grace_time=max(1, int(entry.every)) if entry.every else None,
+        misfire_grace_time=None,  # a run that comes late is better than none, and a clock set ahead makes all late
         **_timing(entry),
     )
+
+
+def furthest(entry: Entry) -> float:
+    """Seconds from now: no run of it is planned for later."""
+    return max(entry.first, entry.every * (1 + entry.jitter), _MINUTE if entry.second is not None else 0.0)
+
+
+def is_put_off(planned: datetime | None, now: datetime, furthest: float) -> bool:
+    return planned is not None and (planned - now).total_seconds() > furthest + SLACK
 
 
 def _timing(entry: Entry) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +16,7 @@ from django.db import Error
 from recovery.domain.mandate import Mandate
 from recovery.scheduler.holder import Holder
 from recovery.scheduler.row import Grant, Row, Tenure
+from recovery.shared_clock import steady
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +27,6 @@ LOOK = 0.3  # between two looks of one who follows: released, the lease has anot
 RETRY = 1.0  # behind an error
 SILENCE = 4.0  # without an answer the database counts as away, though nothing has failed yet
 FAREWELL = 3.0  # for the last words to the database; a term is over soon in any case
-
-
-def steady() -> float:
-    """Seconds that nobody sets, and that go on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +49,12 @@ class Lease:
         self.leader: Tenure | None = None  # another one who leads, as last seen
         self.trouble = ""  # why the database does not answer
         self._row = row
-        self._me = me
+        self.me = me
         self._trust: Trust | None = None
         self._stands = True
         self._answered_at = steady()
         self._unmoved: tuple[int, int, float] = (0, 0, 0.0)  # epoch and expiry of the row, and when we saw them first
+        self._was_over = False  # when it was first seen so
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
@@ -82,7 +78,8 @@ class Lease:
         return trust.grant if trust and steady() < trust.until else None
 
     def mandate(self, epoch: int) -> Mandate:
-        return Mandate(epoch, lambda: self.epoch() == epoch)
+        grant = self.grant()
+        return Mandate(epoch, lambda: self.epoch() == epoch, grant.installation if grant else "")
 
     def stand(self, stands: bool) -> None:
         """Whether we want to lead. What an earlier term left unfinished is a reason not to."""
@@ -124,14 +121,14 @@ class Lease:
         trust, self._trust = self._trust, None
         try:
             if trust:
-                self._row.release(str(self._me))
+                self._row.release(str(self.me))
         except Error as error:
             log.info("the lease ends by itself: %s", _first_line(error))
         finally:
             self._row.close()
 
     def _ask(self, began: float) -> Grant | None:
-        take = partial(self._row.take, str(self._me), int(TERM * 1000))
+        take = partial(self._row.take, str(self.me), int(TERM * 1000))
         if self._trust:
             grant = take()
             if grant:
@@ -141,18 +138,18 @@ class Lease:
         return None if self.leader else take(seen)
 
     def _is_free(self, seen: Tenure, now: float) -> bool:
-        """Over by the database's clock, or ours, or of a dead process, or not renewed for a term of our own clock.
-
-        The last is for a database whose clock was set back, where an hour may pass until it is over.
+        """Released, or ours, or of a dead process, or not renewed for a term of our own clock. One that was over when
+        we saw it first is over; one that we saw renewed is not, though the database's clock jumps and says so.
         """
         if (seen.epoch, seen.expires_at) != self._unmoved[:2]:
             self._unmoved = (seen.epoch, seen.expires_at, now)
+            self._was_over = seen.left <= 0
         holder = Holder.parse(seen.holder)
         return (
-            seen.left <= 0
-            or seen.holder == str(self._me)
-            or (holder is not None and holder.is_dead(self._me.place))
-            or now - self._unmoved[2] > TERM + MARGIN
+            self._was_over
+            or seen.holder == str(self.me)
+            or (holder is not None and holder.is_dead(self.me.place))
+            or now - self._unmoved[2] > TERM
         )
 
     def _fail(self, error: Error) -> None:

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from recovery.config import Config
 from recovery.connections.registry import Registry
+from recovery.scanners.consoles import Consoles
 from recovery.scheduler.alive import Alive
 from recovery.scheduler.duty import Duty
 from recovery.scheduler.holder import Holder
-from recovery.scheduler.lease import Lease, steady
+from recovery.scheduler.lease import Lease
 from recovery.scheduler.plan import Entry, Plan, plan, reading
 from recovery.scheduler.row import Tenure
+from recovery.shared_clock import steady
 
 log = logging.getLogger(__name__)
 
 SAY_EVERY = 5.0  # seconds
 CLAIM_EVERY = 2.0  # one who only reads looks more often whether it still may
+STUCK = 90.0  # seconds; the longest interval between two snapshots is a minute, and each wait in one is shorter
 OVERDUE = 30.0  # seconds for the runs of an old duty to end: each of their waits is shorter
 
 
@@ -67,6 +70,13 @@ class Office:
                 self._give_up()
         elif wanted != self._part:
             self._leave(wanted)
+        else:
+            self._duty.keep_time()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whoever leads or reads comes round for a snapshot, whatever that comes to. It has not for STUCK seconds."""
+        return self._duty is not None and steady() - self._duty.came_round > STUCK
 
     def close(self) -> None:
         """Ends what is begun, and waits for it."""
@@ -83,6 +93,7 @@ class Office:
         if part.role is Role.FOLLOWER:
             self._tell_leader()
             return
+        self._alive.set_clock()
         table, alive = self._led(part.epoch) if part.epoch is not None else self._read()
         self._part, self._duty = part, Duty(table, alive)
         what = ", ".join(entry.name for entry in table.entries)
@@ -103,12 +114,15 @@ class Office:
 
     def _led(self, epoch: int) -> tuple[Plan, Entry]:
         mandate, grant = self._lease.mandate(epoch), self._lease.grant()
+        me, since = self._lease.me, grant.since if grant else 0
+        consoles = Consoles(self._registry, mandate.installation, me.host, me.pid, since)
 
         def say(now: int) -> None:
             if grant and mandate.holds():
-                self._alive.lead(grant, now)
+                self._alive.lead(grant, now, consoles.others())
 
-        return plan(self._config, self._registry, mandate), Entry("alive", SAY_EVERY, say)
+        led = plan(self._config, self._registry, replace(mandate, rival=consoles.rival), consoles)
+        return led, Entry("alive", SAY_EVERY, say)
 
     def _read(self) -> tuple[Plan, Entry]:
         table = reading(self._config, self._registry, lambda: self._alive.may_read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from threading import Lock
 
-from recovery.domain.scans import Scan, Status
+from recovery.domain.scans import Scan, ScanStatus
 from recovery.models import ScanRun
 from recovery.scanners.acting.ledger import Ledger
 
@@ -28,7 +28,7 @@ class Orders:
             self._ledger.clear(now)
             self._is_clear = True
         known = {scan.value: scan for scan in Scan}
-        rows = ScanRun.objects.filter(status=Status.WAITING, scanner__in=known).order_by("pk")[:_AT_ONCE]
+        rows = ScanRun.objects.filter(status=ScanStatus.WAITING, scanner__in=known).order_by("pk")[:_AT_ONCE]
         waiting: dict[Scan, list[ScanRun]] = defaultdict(list)
         for row in rows:
             waiting[known[row.scanner]].append(row)

@@ -12,10 +12,13 @@ from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import Mandate, May, always
 from recovery.domain.scans import Scan
 from recovery.reads.scans import every
+from recovery.scanners import consoles
+from recovery.scanners.acting import rights
 from recovery.scanners.acting.ledger import Ledger
 from recovery.scanners.acting.seeing import collecting, discovering
 from recovery.scanners.acting.turn import Run, Turn
 from recovery.scanners.alerting import watch as alerting
+from recovery.scanners.consoles import Consoles
 from recovery.scanners.crew import Crew
 from recovery.scanners.deep import relaunch_failed
 from recovery.scanners.following import hooks
@@ -94,16 +97,16 @@ def reading(config: Config, registry: Registry, may: May) -> Plan:
     return Plan(entries, discoverer.stop, collector.close, may)
 
 
-def plan(config: Config, registry: Registry, mandate: Mandate) -> Plan:
+def plan(config: Config, registry: Registry, mandate: Mandate, consoles: Consoles) -> Plan:
     """For one term of the leader. Whoever leads again begins anew: meanwhile another may have changed everything."""
-    term = _Term(config, registry, mandate)
+    term = _Term(config, registry, mandate, consoles)
     return Plan(term.entries(), term.stop, term.close, mandate.holds)
 
 
 class _Term:
     """What one term of the leader is made of."""
 
-    def __init__(self, config: Config, registry: Registry, mandate: Mandate) -> None:
+    def __init__(self, config: Config, registry: Registry, mandate: Mandate, consoles: Consoles) -> None:
         self._config = config
         self._registry = registry
         self._may = mandate.holds
@@ -116,12 +119,14 @@ class _Term:
         self._calls = hooks.Hooks(registry, self._may)
         self._alerts = alerting.Watch(registry, lambda: self._collector.newest, self._may)
         self._gates = gates.Gates(registry, self._may)
+        self._rights = rights.Rights(registry, lambda: self._collector.newest)
         self._tallier = tally.Tallier(registry, self._may)
         self._ledger = Ledger(registry, mandate.epoch)
         self._orders = Orders(self._ledger)
         self._drills = drills.Drills(registry, mandate)
         self._timed = {scan: self._timing(scan) for scan in self._crew.scans}
         self._turnover = Turnover()
+        self._consoles = consoles
 
     def entries(self) -> tuple[Entry, ...]:
         return (
@@ -132,6 +137,8 @@ class _Term:
             ),
             Entry("collect", self._config.collect_every, self._collecting(), first=COLLECT_AFTER),
             *(Entry(scan.value, _look(scan), self._timed[scan].tick) for scan in self._crew.scans),
+            Entry("rights", rights.EVERY, self._rights.run, first=COLLECT_AFTER + 0.5),
+            Entry("consoles", consoles.EVERY, lambda now: self._consoles.run(now, self._crew.watch.lost_at)),
             Entry("orders", orders.EVERY, self._orders.look),
             # What was sent back to work is followed between two runs too.
             Entry("follow relaunched", relaunch_failed.FOLLOW_EVERY, self._crew.relaunch.follow),
@@ -157,6 +164,7 @@ class _Term:
     def close(self) -> None:
         self._collector.close()
         self._bulk.close()
+        self._consoles.close()
 
     def _timing(self, scan: Scan) -> Timed:
         rhythm = Rhythm(every(self._config, scan), FIRST[scan], anew=scan in ANEW)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from django.db import close_old_connections
 
+from recovery import shared_clock
 from recovery.domain.mandate import May, always
 from recovery.errors import UnstallError
+from recovery.shared_clock import steady
 
 log = logging.getLogger(__name__)
 
@@ -18,20 +19,24 @@ class Rounds:
     """Callable: one run."""
 
     def __init__(
-        self, name: str, run: Callable[[int], object], clock: Callable[[], float] = time.time, may: May = always
+        self, name: str, run: Callable[[int], object], clock: Callable[[], int] = shared_clock.now, may: May = always
     ) -> None:
         self._name = name
         self._run = run
         self._clock = clock
         self._may = may
         self._trouble = ""
+        self.ended_at: float | None = None  # on the clock of `steady`
 
     def __call__(self) -> None:
-        if not self._may():
-            return
+        if self._may():
+            self._go()
+        self.ended_at = steady()
+
+    def _go(self) -> None:
         close_old_connections()
         try:
-            self._run(int(self._clock() * 1000))
+            self._run(self._clock())
         except UnstallError as error:
             self._fail(str(error), None)
         except Exception as error:  # noqa: BLE001 -- a scanner's edge: whatever it is, the next run goes on

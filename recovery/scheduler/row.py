@@ -10,6 +10,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -26,11 +27,12 @@ UPDATE {table} SET
   epoch = CASE WHEN holder = %s THEN epoch WHEN epoch >= {now} / 1000 THEN epoch + 1 ELSE {now} / 1000 END,
   since = CASE WHEN holder = %s THEN since ELSE {now} END,
   holder = %s,
+  installation = CASE WHEN installation = '' THEN %s ELSE installation END,
   expires_at = {now} + %s
 WHERE id = 1 AND (holder = %s OR expires_at <= {now} OR (epoch = %s AND expires_at = %s))
-RETURNING epoch, since
+RETURNING epoch, since, installation
 """
-_READ = "SELECT holder, epoch, since, expires_at, expires_at - {now} FROM {table} WHERE id = 1"
+_READ = "SELECT holder, epoch, since, expires_at, expires_at - {now}, installation FROM {table} WHERE id = 1"
 _BEGIN = (
     "INSERT INTO {table} (id, holder, epoch, since, expires_at) VALUES (1, '', 0, 0, 0) ON CONFLICT (id) DO NOTHING"
 )
@@ -39,10 +41,11 @@ _RELEASE = "UPDATE {table} SET expires_at = 0 WHERE id = 1 AND holder = %s"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The lease is ours. `since`: when this epoch began."""
+    """The lease is ours. `since`: when this epoch began. `installation`: what this database is called among others."""
 
     epoch: int
     since: int
+    installation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Tenure:
     since: int
     expires_at: int
     left: int
+    installation: str = ""  # "": nobody has led yet
 
 
 def impatient() -> BaseDatabaseWrapper:
@@ -86,7 +90,7 @@ class Row:
     def take(self, holder: str, term: int, seen: Tenure | None = None) -> Grant | None:
         """For `term` ms: when it is ours, or over, or still exactly as `seen`. One UPDATE, so one gets it."""
         known = (seen.epoch, seen.expires_at) if seen else (-1, -1)
-        rows = self._ask(_TAKE, holder, holder, holder, term, holder, *known)
+        rows = self._ask(_TAKE, holder, holder, holder, uuid4().hex, term, holder, *known)
         return Grant(*rows[0]) if rows else None
 
     def read(self) -> Tenure:

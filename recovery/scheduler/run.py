@@ -17,6 +17,7 @@ from django.db import connections
 from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.errors import UnstallError
+from recovery.processes.heartbeat import Heartbeat
 from recovery.processes.signals import Ending
 from recovery.scheduler.alive import Alive
 from recovery.scheduler.holder import Holder
@@ -39,9 +40,13 @@ def run(config: Config, ending: Ending | None = None) -> None:
     registry, me = Registry(config), Holder.here()
     lease, alive = Lease(Row(), me), Alive(registry, me)
     office = Office(config, registry, lease, alive, _give_up)
+    heartbeat = Heartbeat(os.environ)
     lease.start()
     while not ending.wait(TURN):
         office.turn()
+        if not office.is_stuck:
+            heartbeat.beat()
+    heartbeat.end()
     _end(office, lease, alive, registry)
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from django.db import Error
 
 from recovery.domain.mandate import May
+from recovery.reads.blockers import paused_words
 from recovery.scanners.acting.ledger import Ledger
 from recovery.scanners.acting.turn import Turn
-from recovery.scanners.acting.warrant import paused_words
-from recovery.scheduler.lease import steady
 from recovery.scheduler.orders import Orders
+from recovery.shared_clock import steady
 
 LOOK = 0.5  # seconds between two ticks: by so much a run may be late
 JITTER = 0.05  # of the interval: what begins together in many places need not stay together

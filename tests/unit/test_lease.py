@@ -146,7 +146,7 @@ def test_a_mandate_of_an_earlier_epoch_holds_no_more_though_the_same_process_lea
     mandate = mine.mandate(1)
     taken_by_another(row)
     mine.step()
-    row.tenure = replace(row.tenure, left=0)
+    row.tenure = replace(row.tenure, expires_at=0, left=0)
     mine.step()
     assert mine.epoch() == 3
     assert not mandate.holds()
@@ -177,12 +177,27 @@ def test_a_row_that_nobody_renews_for_a_term_is_free_whatever_the_clock_of_the_d
     """Its clock was set back by an hour."""
     taken_by_another(row, left=3_600_000)
     mine.step()
-    clock.now += TERM + MARGIN
+    clock.now += TERM
     mine.step()
     assert not mine.is_leader()
     clock.now += LOOK
     mine.step()
     assert mine.is_leader()
+
+
+def test_a_lease_that_was_seen_renewed_is_not_over_because_the_clock_of_the_database_jumps(
+    mine: Lease, row: Script, clock: Clock
+) -> None:
+    """By an hour ahead."""
+    taken_by_another(row)
+    mine.step()
+    row.tenure = replace(row.tenure, left=9000 - 3_600_000)
+    clock.now += LOOK
+    mine.step()
+    row.tenure = replace(row.tenure, expires_at=6, left=9000)  # its holder renews it
+    clock.now += TERM - LOOK
+    mine.step()
+    assert not mine.is_leader()
 
 
 def test_a_row_that_is_renewed_stays_taken(mine: Lease, row: Script, clock: Clock) -> None:
@@ -221,6 +236,7 @@ def test_a_holder_is_read_as_it_was_written() -> None:
     assert Holder.parse("of another version") is None
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_live_process_is_not_dead_and_a_killed_one_is() -> None:
     here = Holder.here()
     assert not here.is_dead(here.place)

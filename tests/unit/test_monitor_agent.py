@@ -18,6 +18,7 @@ from recovery.monitor.times import Times
 from tests.processes import free_port
 
 WALL = 1_700_000_000_000
+pytestmark = pytest.mark.usefixtures("processes")  # nobody is at its store
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ def test_all_threads_are_there_before_anything_is_asked() -> None:
         executor.shutdown()
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(not memory.give_back(), reason="the C library gives nothing back")
 def test_memory_goes_back_although_here_and_there_something_stays() -> None:
     ran = subprocess.run(
@@ -61,6 +62,7 @@ _CHOSEN = (
 )
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(not memory.give_back(), reason="the C library gives nothing back")
 @pytest.mark.parametrize(("chosen", "starts"), [({}, 2), ({"PYTHONMALLOC": "pymalloc"}, 1)], ids=["none", "one"])
 def test_a_process_starts_anew_under_its_number_unless_somebody_chose_an_allocator(
@@ -75,6 +77,7 @@ def test_a_process_starts_anew_under_its_number_unless_somebody_chose_an_allocat
     assert len(set(numbers)) == 1
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(not memory.give_back(), reason="the C library gives nothing back")
 @pytest.mark.parametrize(("command", "is_pythons_own"), [("web", False), ("scheduler", True)])
 def test_the_web_process_alone_takes_the_c_librarys(tmp_path: Path, command: str, *, is_pythons_own: bool) -> None:

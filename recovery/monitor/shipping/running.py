@@ -16,7 +16,8 @@ from recovery.monitor.shipping.patterns import Pattern
 from recovery.monitor.shipping.settings import Shipping
 from recovery.monitor.shipping.shipper import Shipper
 from recovery.monitor.shipping.watch import Say, Watch
-from recovery.monitor.times import Times, steady
+from recovery.monitor.times import Times
+from recovery.shared_clock import steady
 
 AGAIN = 60.0  # seconds after which shipping begins anew when it failed as nobody foresaw
 _ENDING = 3.0  # seconds that a turn gets to end

@@ -18,7 +18,8 @@ from recovery.monitor.shipping.places import Place
 from recovery.monitor.shipping.settling import settle
 from recovery.monitor.shipping.tails import AGAIN, Tail, Truncated
 from recovery.monitor.shipping.watch import Say, Watch
-from recovery.monitor.times import Times, steady
+from recovery.monitor.times import Times
+from recovery.shared_clock import steady
 
 BUSY, CALM = 0.2, 0.5  # seconds between two turns: while lines come, and when none came for a while
 CALM_AFTER = 10.0

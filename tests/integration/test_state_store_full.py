@@ -1,0 +1,106 @@
+"""A state store that is full is called that; recovery goes on, and what could not be undone asks first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dashboard import probes
+from dashboard.live import mirror
+from dashboard.live.vigil import _trouble
+from recovery.actions import brakes, runner
+from recovery.connections import faults, state
+from recovery.connections.registry import registry, reset
+from recovery.domain.acting import Act, Options
+from recovery.domain.jobs import State
+from recovery.domain.mandate import Mandate
+from recovery.domain.scans import Scan
+from recovery.errors import BadOrder, WritesRefused
+from recovery.reads.brake_rows import STORE
+from recovery.scanners.crew import Crew
+from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.discover import Discoverer
+from recovery.scanners.snapshot.roster import Roster
+from tests.acting import ADMIN, Bench, set_up
+from tests.stores import Store
+from tests.watching import now_ms
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def bench(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with set_up(valkey, state_store, tmp_path, monkeypatch) as made:
+        with (tmp_path / "unstall.toml").open("a") as file:
+            file.write('\n[thresholds]\nstalled_interval = 1\n[policy]\norphan_watch = { mode = "act" }\n')
+        reset()
+        mirror.forget()
+        yield made
+        mirror.forget()
+
+
+@contextmanager
+def full(store: Store) -> Iterator[None]:
+    store.client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        store.client.config_set("maxmemory", 0)
+
+
+def test_it_is_said_as_that_and_not_as_a_scheduler_that_does_not_run(bench: Bench, state_store: Store) -> None:
+    bench.look()
+    with full(state_store):
+        health = mirror.health()
+        assert "The state store takes no writes: it is full (maxmemory)" in health.refuses
+        assert health.error == ""
+        assert health.scheduler_alive is None
+        assert ("state store", health.lack) == ("state store", health.refuses) == _trouble(health)
+        assert replace(health, stale=True).reason == health.refuses
+        status, told = probes._ready("", health)
+        assert (status, told["degraded"]) == (200, ["state store: takes no writes"])
+    mirror.forget()
+    assert mirror.health().refuses == ""
+
+
+def test_the_orphan_watch_goes_on(bench: Bench, state_store: Store) -> None:
+    roster = Roster()
+    Discoverer(registry(), roster, remembers=False).run(now_ms())
+    collector = Collector(registry(), roster)
+    crew = Crew(registry(), lambda: collector.newest, Mandate(1, lambda: True))
+    try:
+        collector.run(now_ms())
+        crew.run_of(Scan.ORPHAN_WATCH)(now_ms())
+        brakes.release(ADMIN, STORE.name, "main", "", "", "the store was started for this test")
+        bench.orphan("1")
+        with full(state_store):
+            with pytest.raises(WritesRefused):
+                collector.run(now_ms())
+            report = crew.run_of(Scan.ORPHAN_WATCH)(now_ms())
+        assert report is not None
+        assert (report.acted, bench.ids(State.WAITING)) == (1, ["1"])
+        assert any("takes no writes" in fault for fault in report.faults)
+    finally:
+        collector.close()
+
+
+def test_what_could_not_be_undone_asks_before(bench: Bench, state_store: Store) -> None:
+    bench.failed("1")
+    order = bench.order(Act.REMOVE, "1")
+    assert not runner.preview(order).needs_name
+    with full(state_store):
+        preview = runner.preview(order)
+        assert (preview.needs_name, "cannot be undone" in preview.risk) == (True, True)
+        with pytest.raises(BadOrder, match="Nothing was done"):
+            runner.insist_on_undo(order)
+        runner.insist_on_undo(replace(order, options=Options(force=True)))
+    runner.insist_on_undo(order)
+
+
+def test_a_refusal_has_its_kind(state_store: Store) -> None:
+    with full(state_store), pytest.raises(WritesRefused, match="it is full"), faults.guarded(state_store.client):
+        state_store.client.set(state.PROBE, b"1")
