@@ -11,7 +11,7 @@ import redis
 from recovery.backends import operator
 from recovery.backends.base import Command, Target, Wire
 from recovery.backends.shared import fence
-from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Seen
+from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Rival, Seen
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
@@ -29,7 +29,14 @@ NOW = int(time.time() * 1000)
 _PROVEN = Options(is_late=True, force=True)
 _SCRIPT = ("EVALSHA", "EVAL")
 
-Attempt = Callable[[Target], int | None]
+Attempt = Callable[[Target], Rival | None]
+
+
+def hold(client: Any, base: str, epoch: int, installation: str = fence.UNNAMED, ms: int = 60_000) -> None:
+    """As a script of this installation leaves the fence behind."""
+    client.set(fence.epoch_key_of(base, installation), epoch, ex=60)
+    if ms:
+        client.set(fence.key_of(base), installation, px=ms)
 
 
 class Queue:
@@ -47,11 +54,11 @@ class Queue:
     def fence(self) -> bytes:
         return fence.key_of(self.base)
 
-    def target(self, wire: Wire, epoch: int | None) -> Target:
-        return Target(wire, QueueRef("main", self.base), self.flavour, epoch)
+    def target(self, wire: Wire, epoch: int | None, installation: str = "") -> Target:
+        return Target(wire, QueueRef("main", self.base), self.flavour, epoch, installation)
 
     def met(self) -> int | None:
-        found = self.client.get(self.fence)
+        found = self.client.get(fence.epoch_key_of(self.base))
         return None if found is None else int(found)
 
     def seed(self) -> None:
@@ -78,13 +85,14 @@ class Queue:
 
     def dump(self) -> Mapping[bytes, object]:
         """Everything but the fence."""
-        return {key: self.client.dump(key) for key in self.client.keys("*") if key != self.fence}
+        found = (key for key in self.client.keys("*") if not key.startswith(b"unstall:fence:"))
+        return {key: self.client.dump(key) for key in found}
 
 
 def act(what: Act, id: str, state: State, options: Options = _PROVEN, **seen: Any) -> Attempt:
     """One act on one job; which later epoch it met."""
 
-    def attempt(target: Target) -> int | None:
+    def attempt(target: Target) -> Rival | None:
         (done,) = operator(target.flavour).on_jobs(what, target, [Seen(id, state, **seen)], options, NOW)
         return _told(done)
 
@@ -92,18 +100,18 @@ def act(what: Act, id: str, state: State, options: Options = _PROVEN, **seen: An
 
 
 def turn(what: Act) -> Attempt:
-    def attempt(target: Target) -> int | None:
+    def attempt(target: Target) -> Rival | None:
         try:
             done = operator(target.flavour).on_queue(what, target, Options(), NOW)
         except Fenced as error:
-            return error.epoch
+            return error.met
         return _told(done)
 
     return attempt
 
 
 def take_away(what: Act, **options: Any) -> Attempt:
-    def attempt(target: Target) -> int | None:
+    def attempt(target: Target) -> Rival | None:
         taken = operator(target.flavour).take_away(what, target, Options(**options), NOW, budget=100)
         assert (taken.fenced is None) == bool(taken.removed), taken
         return taken.fenced
@@ -118,29 +126,29 @@ def put_back(by_hand: Target) -> Attempt:
     assert isinstance(removed.kept, Kept)
     kept = removed.kept
 
-    def attempt(target: Target) -> int | None:
+    def attempt(target: Target) -> Rival | None:
         try:
             return _told(ours.put_back(target, kept, NOW))
         except Fenced as error:
-            return error.epoch
+            return error.met
 
     return attempt
 
 
-def lead(target: Target) -> int | None:
+def lead(target: Target) -> Rival | None:
     try:
         operator(target.flavour).fence(target)
     except Fenced as error:
-        return error.epoch
+        return error.met
     return None
 
 
-def _told(done: Done) -> int | None:
+def _told(done: Done) -> Rival | None:
     if done.fenced is None:
         assert done.outcome is Outcome.DONE, done
         return None
     assert done.outcome is Outcome.REFUSED
-    assert f"(epoch {done.fenced})" in done.why
+    assert str(Fenced(done.fenced)) == done.why
     return done.fenced
 
 
@@ -163,8 +171,8 @@ ATTEMPTS: Mapping[str, Attempt] = {
 class Overtaken:
     """A wire on which another scheduler begins to lead right behind the n-th script that was carried out."""
 
-    def __init__(self, wire: Wire, client: redis.Redis, key: bytes, behind: int, epoch: int) -> None:
-        self._wire, self._client, self._key = wire, client, key
+    def __init__(self, wire: Wire, client: redis.Redis, base: str, behind: int, epoch: int) -> None:
+        self._wire, self._client, self._base = wire, client, base
         self._left, self._epoch = behind, epoch
 
     def __getattr__(self, name: str) -> Any:
@@ -178,5 +186,5 @@ class Overtaken:
         if command[0] in _SCRIPT and not isinstance(replies[0], Exception):
             self._left -= 1
             if not self._left:
-                self._client.set(self._key, self._epoch)
+                hold(self._client, self._base, self._epoch)
         return replies

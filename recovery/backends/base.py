@@ -130,6 +130,7 @@ class Target:
     ref: QueueRef
     flavour: Flavour
     epoch: int | None = None  # scripts refuse one that is older than the newest they have met; None asks nothing
+    installation: str = ""  # whose epoch it is: while another one holds the queue, scripts refuse it as well
 
 
 class QueueOperator(Protocol):

@@ -2,7 +2,7 @@
 
 The libraries name a worker's connection after its queue: `prefix:base64(queue)`, since BullMQ 5.3 with `:w:<name>`
 behind when the worker has a name. The Python and Elixir ports write `prefix:queue` as it is. QueueEvents end in `:qe`.
-Bull up to 4.0 names all three connections of a worker and the Python port both of them; only the one that waits for
+Bull up to 4.0 names all three connections of a worker and the Python port all of them; only the one that waits for
 jobs is counted.
 """
 
@@ -124,10 +124,12 @@ def _fetches(connection: _Connection) -> bool:
 
 
 def _of_port(group: list[_Connection]) -> list[_Connection]:
-    """Both connections of a worker bear its name: those that wait, and as many more as make half of all."""
-    waiting = [connection for connection in group if connection.command.partition(b"|")[0] in _WAITS]
-    others = [connection for connection in group if connection not in waiting]
-    return waiting + others[: max(0, (len(group) + 1) // 2 - len(waiting))]
+    """Every connection of a worker bears its name: the one that waits for jobs, the one for everything else, and any
+    number that its pool opens beside that (for a line of a job's log, say). So the one that waits, or has not begun to,
+    is the worker; at its start both have not begun to.
+    """
+    waiting = sorted(filter(_fetches, group), key=lambda connection: connection.command not in _WAITS)
+    return waiting[: (len(group) + 1) // 2] or group[:1]
 
 
 def _worker(ref: QueueRef, name: bytes, connection: _Connection) -> Worker:

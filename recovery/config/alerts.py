@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from recovery.config.readers import Problems, read_table, secret_file
 from recovery.config.schema import ALERTS, EMAIL, WEBHOOK
 from recovery.domain import channels
-from recovery.domain.alerts import Kind, Terms
+from recovery.domain.alerts import AlertKind, Terms
 from recovery.domain.channels import Alerting, Channel, Encryption, Format, Mail, Webhook
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -25,7 +25,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 def read_alerting(written: Mapping[str, Any], folder: Path, problems: Problems) -> Alerting:
     values = read_table(written, ALERTS, "alerts.", folder, problems)
-    kinds = _kinds(values["kinds"], frozenset(Kind), "alerts.kinds", problems)
+    kinds = _kinds(values["kinds"], frozenset(AlertKind), "alerts.kinds", problems)
     terms = Terms(
         kinds,
         _ms(values["after"]),
@@ -46,7 +46,7 @@ def read_alerting(written: Mapping[str, Any], folder: Path, problems: Problems) 
 
 
 def _webhook(
-    written: Mapping[str, Any], kinds: frozenset[Kind], where: str, folder: Path, problems: Problems
+    written: Mapping[str, Any], kinds: frozenset[AlertKind], where: str, folder: Path, problems: Problems
 ) -> Webhook | None:
     values = read_table(written, WEBHOOK, where, folder, problems)
     name, url = values["name"], _secret(values, "url", where, problems)
@@ -75,7 +75,7 @@ def _webhook(
     )
 
 
-def _mail(written: Any, kinds: frozenset[Kind], folder: Path, problems: Problems) -> Mail | None:
+def _mail(written: Any, kinds: frozenset[AlertKind], folder: Path, problems: Problems) -> Mail | None:
     if not isinstance(written, Mapping):
         return None
     where = "alerts.email."
@@ -130,9 +130,11 @@ def _check_names(found: list[Channel], problems: Problems) -> None:
         problems.add("alerts.webhooks", f"has one named {channels.EMAIL!r}.", "That is the name of [alerts.email].")
 
 
-def _kinds(written: tuple[str, ...], otherwise: frozenset[Kind], where: str, problems: Problems) -> frozenset[Kind]:
+def _kinds(
+    written: tuple[str, ...], otherwise: frozenset[AlertKind], where: str, problems: Problems
+) -> frozenset[AlertKind]:
     """Empty: all of them."""
-    known = {kind.value: kind for kind in Kind}
+    known = {kind.value: kind for kind in AlertKind}
     strange = [name for name in written if name not in known]
     if strange:
         problems.add(where, f"holds {strange[0]!r}.", f"Known: {', '.join(known)}.")

@@ -1,8 +1,9 @@
 """From the TOML file and the environment to one Config, or to every problem at once.
 
 1. Read UNSTALL_CONFIG (default: unstall.toml when there is one).
-2. Lay the environment over it: UNSTALL_REDIS_URL adds the deployment `main`, UNSTALL_STATE_URL and
-   UNSTALL_ENVIRONMENT win over the file, UNSTALL_N8N_DATABASE_URL adds a database.
+2. Lay the environment over it: UNSTALL_REDIS_URL adds the deployment `main`, which UNSTALL_READ_ONLY makes read only;
+   UNSTALL_STATE_URL, UNSTALL_ENVIRONMENT and UNSTALL_OPERATORS_MAY win over the file, UNSTALL_N8N_DATABASE_URL adds a
+   database.
 3. Build the values, collecting problems; look for combinations that cannot be.
 """
 
@@ -25,14 +26,17 @@ from recovery.config.nodes import read_nodes, read_prometheus
 from recovery.config.once import read_once
 from recovery.config.policies import read_policies
 from recovery.config.public import read_public_url
-from recovery.config.readers import Problems, read_table, refuse_misspelled, secret
+from recovery.config.readers import Problems, flag, read_table, refuse_misspelled, secret
 from recovery.config.schema import INTERVALS, ROOT
 from recovery.config.stores import Source, read_deployment, read_state
 from recovery.config.tables import read_databases, read_tables
 from recovery.config.values import Config
+from recovery.domain.acting import Right
 from recovery.errors import ConfigError
 
 DEFAULT_FILE = "unstall.toml"
+GRANTED = (Right.MANY, Right.PAUSE)  # what operators may be given beside single jobs
+NOTHING = "nothing"
 ENVIRONMENT_LIMIT = 24  # characters: it stands in the page's frame beside the logo
 
 
@@ -58,6 +62,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         deployments=deployments,
         state=_state(environ, root, folder, problems),
         environment=_environment(environ, root, problems),
+        operators_may=_operators_may(environ, root, problems),
         collect_every=intervals["collect"],
         discover_every=intervals["discover"],
         orphans_every=intervals["orphans"],
@@ -119,7 +124,8 @@ def _deployments(environ: Mapping[str, str], root: Mapping[str, Any], folder: Pa
     ]
     url = secret(environ, "UNSTALL_REDIS_URL", problems)
     if url:
-        sources.insert(0, Source("", {"name": "main", "url": url}, folder, url_key="UNSTALL_REDIS_URL"))
+        main = {"name": "main", "url": url, "read_only": flag(environ, "UNSTALL_READ_ONLY", problems)}
+        sources.insert(0, Source("", main, folder, url_key="UNSTALL_REDIS_URL"))
     built = [read_deployment(source, problems) for source in sources]
     return tuple(deployment for deployment in built if deployment)
 
@@ -144,3 +150,17 @@ def _environment(environ: Mapping[str, str], root: Mapping[str, Any], problems: 
         key = "UNSTALL_ENVIRONMENT" if in_environ else "environment"
         problems.add(key, "does not fit the page's frame.", f"Write at most {ENVIRONMENT_LIMIT} printable characters.")
     return name
+
+
+def _operators_may(environ: Mapping[str, str], root: Mapping[str, Any], problems: Problems) -> frozenset[Right]:
+    """In the environment an empty value is none, so there nothing has a word of its own."""
+    in_environ = environ.get("UNSTALL_OPERATORS_MAY", "").strip()
+    named = [name.strip() for name in in_environ.split(",")] if in_environ else list(root["operators_may"])
+    if in_environ == NOTHING:
+        named = []
+    if unknown := [name for name in named if name not in GRANTED]:
+        key = "UNSTALL_OPERATORS_MAY" if in_environ else "operators_may"
+        words = " and ".join(GRANTED)
+        remedy = f"Write {words}, one of them, or {NOTHING if in_environ else 'none: []'}."
+        problems.add(key, f"names {unknown[0]!r}, which is no right of operators.", remedy)
+    return frozenset(right for right in GRANTED if right in named)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recovery.config.schema import SECRETS, VARIABLES, Key, Kind
+from recovery.config.schema import INTERVALS, SECRETS, THRESHOLDS, VARIABLES, Key, Kind
 from recovery.errors import Problem
 
 SECRET_LIMIT = 64 * 1024  # bytes of a secret's file: more is a wrong path
 _CLOSE = 0.8  # how alike two names must be for "did you mean"
 _PREFIX = "UNSTALL_"
+_FLAGS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("", "0", "false", "no", "off"), False)
+_IN_FILE = {key.name: table for table, keys in (("intervals", INTERVALS), ("thresholds", THRESHOLDS)) for key in keys}
 
 
 @dataclass(slots=True)
@@ -122,13 +124,23 @@ def secret(environ: Mapping[str, str], name: str, problems: Problems) -> str:
     return secret_file(path, f"{name}_FILE", problems)
 
 
+def flag(environ: Mapping[str, str], name: str, problems: Problems) -> bool:
+    """The variable; False when it is not set."""
+    value = environ.get(name, "").strip().lower()
+    if value not in _FLAGS:
+        problems.add(name, "is neither yes nor no.", "Write 1, or leave it out.")
+    return _FLAGS.get(value, False)
+
+
 def refuse_misspelled(environ: Mapping[str, str], problems: Problems) -> None:
     """Names that look like one of ours but are not. Names that look like nothing of ours are left alone."""
     known = {*VARIABLES, *(f"{name}_FILE" for name in SECRETS)}
-    for name in sorted(environ.keys() - known):
-        close = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE) if name.startswith(_PREFIX) else []
-        if close and close[0] not in environ:
+    for name in sorted(name for name in environ.keys() - known if name.startswith(_PREFIX)):
+        if close := difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE):
             problems.add(name, "is not a setting.", f"Did you mean {close[0]}?")
+        elif close := difflib.get_close_matches(name.removeprefix(_PREFIX).lower(), _IN_FILE, n=1, cutoff=_CLOSE):
+            table = _IN_FILE[close[0]]
+            problems.add(name, "is not a setting.", f"Did you mean {close[0]}? It is set in the file, under [{table}].")
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

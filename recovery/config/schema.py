@@ -238,6 +238,7 @@ ONCE = (
 POLICIES = (Key("queue"), Key("deployment"))
 ROOT = (
     Key("environment"),
+    Key("operators_may", Kind.NAMES, ("many", "pause")),
     Key("deployments", Kind.TABLES),
     Key("state", Kind.TABLE),
     Key("intervals", Kind.TABLE),
@@ -287,10 +288,12 @@ TABLES = {
 # All are here, so that a slip of the pen in any of them is found.
 VARIABLES = (
     "UNSTALL_REDIS_URL",
+    "UNSTALL_READ_ONLY",
     "UNSTALL_STATE_URL",
     "UNSTALL_N8N_DATABASE_URL",
     "UNSTALL_CONFIG",
     "UNSTALL_ENVIRONMENT",
+    "UNSTALL_OPERATORS_MAY",
     "UNSTALL_SECRET_KEY",
     "UNSTALL_DATA_DIR",
     "UNSTALL_BIND",
@@ -302,6 +305,7 @@ VARIABLES = (
     "UNSTALL_STATIC_DIR",
     "UNSTALL_DEBUG",
     "UNSTALL_LOG_LEVEL",
+    "UNSTALL_HEARTBEAT_PATH",
     "UNSTALL_SERVER_ID",
     "UNSTALL_WORKER_PATTERNS",
     "UNSTALL_DISK_PATH",

@@ -13,6 +13,7 @@ from recovery.config.metrics import Metrics
 from recovery.config.n8n import N8n
 from recovery.config.nodes import Node, Prometheus
 from recovery.config.schemas import Schema
+from recovery.domain.acting import Right
 from recovery.domain.channels import Alerting
 from recovery.domain.hooks import Hook
 from recovery.domain.once import Terms
@@ -126,6 +127,7 @@ class Config:
     databases: tuple[Database, ...] = ()  # SQL; they are deployments too, whose queues are their tables
     tables: tuple[Table, ...] = ()
     environment: str = ""
+    operators_may: frozenset[Right] = frozenset({Right.MANY, Right.PAUSE})  # beside acting on single jobs
     collect_every: float = 2.0
     discover_every: float = 60.0
     orphans_every: float = 5.0

@@ -15,9 +15,10 @@ from recovery.backends.base import ACTIVE_CHUNK
 from recovery.backends.shared import fence
 from recovery.connections.scripts import script
 from recovery.domain.acting import Act, Options, Outcome, Seen
+from recovery.domain.consoles import LIFE
 from recovery.domain.jobs import State
-from recovery.errors import WrongType
-from tests.fences import ATTEMPTS, FLAVOURS, NOW, Attempt, Overtaken, Queue, put_back, turn
+from recovery.errors import Fenced, WrongType
+from tests.fences import ATTEMPTS, FLAVOURS, NOW, Attempt, Overtaken, Queue, hold, put_back, turn
 from tests.pipe import Pipe
 from tests.stores import Store
 
@@ -25,6 +26,7 @@ BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
 SCRIPTS = sorted(BACKENDS.glob("*/lua/write/*.lua"))
 WEEK = 7 * 24 * 3600
 OLD, NEW, NEWER = 1_795_000_100, 1_795_000_200, 1_795_000_300
+OURS, THEIRS = "0" * 31 + "1", "b" * 32
 
 
 @pytest.fixture
@@ -54,27 +56,27 @@ def each(queue: Queue) -> Iterator[tuple[str, Attempt]]:
 
 def test_an_older_epoch_is_refused_and_changes_nothing(queue: Queue, pipe: Pipe) -> None:
     for name, attempt in each(queue):
-        queue.client.set(queue.fence, NEW, ex=100)
+        hold(queue.client, queue.base, NEW)
         before = queue.dump()
         assert attempt(queue.target(pipe, OLD)) == NEW, name
         assert queue.dump() == before, name
         assert queue.met() == NEW, name
-        assert queue.client.ttl(queue.fence) <= 100, f"{name}: its time was not lengthened"
+        assert queue.client.ttl(fence.epoch_key_of(queue.base)) <= 60, f"{name}: its time was not lengthened"
 
 
 def test_a_later_epoch_is_let_in_and_remembered_for_a_week(queue: Queue, pipe: Pipe) -> None:
     for name, attempt in each(queue):
-        queue.client.set(queue.fence, NEW, ex=100)
+        hold(queue.client, queue.base, NEW)
         before = queue.dump()
         assert attempt(queue.target(pipe, NEWER)) is None, name
         assert (queue.dump() == before) == (name == "lead"), name
         assert queue.met() == NEWER, name
-        assert WEEK - 100 < queue.client.ttl(queue.fence) <= WEEK, name
+        assert WEEK - 100 < queue.client.ttl(fence.epoch_key_of(queue.base)) <= WEEK, name
 
 
 def test_the_same_epoch_goes_on(queue: Queue, pipe: Pipe) -> None:
     for name, attempt in each(queue):
-        queue.client.set(queue.fence, NEW)
+        hold(queue.client, queue.base, NEW)
         assert attempt(queue.target(pipe, NEW)) is None, name
         assert queue.met() == NEW, name
 
@@ -83,15 +85,15 @@ def test_the_same_epoch_goes_on(queue: Queue, pipe: Pipe) -> None:
 def test_who_acts_by_hand_touches_no_fence(met: int | None, queue: Queue, pipe: Pipe) -> None:
     for name, attempt in each(queue):
         if met:
-            queue.client.set(queue.fence, met, ex=100)
+            hold(queue.client, queue.base, met)
         assert attempt(queue.target(pipe, None)) is None, name
         assert queue.met() == met, name
-        assert queue.client.ttl(queue.fence) <= 100, name
+        assert queue.client.ttl(fence.epoch_key_of(queue.base)) <= 60, name
 
 
 def test_what_was_removed_is_restored_under_no_older_epoch(queue: Queue, pipe: Pipe) -> None:
     attempt = put_back(queue.target(pipe, None))
-    queue.client.set(queue.fence, NEW)
+    hold(queue.client, queue.base, NEW)
     before = queue.dump()
     assert attempt(queue.target(pipe, OLD)) == NEW
     assert queue.dump() == before
@@ -112,18 +114,18 @@ def test_every_script_asks_before_all_else(store: Store) -> None:
     """Whatever else it is given: here it is given nothing else."""
     queue = Queue(store.client, "bullmq5")
     queue.seed()
-    queue.client.set(queue.fence, NEW)
+    hold(queue.client, queue.base, NEW)
     before = queue.dump()
     with closing(Pipe(store.client)) as pipe:
         for path in SCRIPTS:
             with pytest.raises(redis.ResponseError) as told:
-                script(path).run(pipe, [queue.fence], [OLD])
+                script(path).run(pipe, [queue.fence, fence.epoch_key_of(queue.base)], [fence.stamp(OLD, "")])
             assert fence.met_by(told.value) == NEW, path
             assert (queue.dump(), queue.met()) == (before, NEW), path
 
 
 def test_a_wish_to_cancel_is_not_told_either(queue: Queue, pipe: Pipe) -> None:
-    queue.client.set(queue.fence, NEW)
+    hold(queue.client, queue.base, NEW)
     with queue.client.pubsub() as listener:
         listener.subscribe(f"unstall:cancel:{queue.base}")
         listener.get_message(timeout=5)
@@ -136,6 +138,41 @@ def test_a_wish_to_cancel_is_not_told_either(queue: Queue, pipe: Pipe) -> None:
         assert message is not None
         assert message["data"] == b'"locked"'
         assert listener.get_message(timeout=0) is None
+
+
+def test_while_another_installation_holds_the_queue_nothing_is_changed(queue: Queue, pipe: Pipe) -> None:
+    for name, attempt in each(queue):
+        hold(queue.client, queue.base, OLD, THEIRS)
+        before = queue.dump()
+        assert attempt(queue.target(pipe, NEW, OURS)) == THEIRS, name
+        assert queue.dump() == before, name
+        assert queue.client.get(queue.fence) == THEIRS.encode(), name
+        assert queue.client.get(fence.epoch_key_of(queue.base, OURS)) is None, name
+
+
+def test_when_the_other_installation_is_silent_its_epoch_disarms_nobody(queue: Queue, pipe: Pipe) -> None:
+    for name, attempt in each(queue):
+        hold(queue.client, queue.base, NEWER, THEIRS, ms=0)
+        assert attempt(queue.target(pipe, NEW, OURS)) is None, name
+        assert queue.client.get(queue.fence) == OURS.encode(), name
+        assert 0 < queue.client.pttl(queue.fence) <= LIFE, name
+
+
+def test_an_older_epoch_of_ours_is_refused_also_behind_another_installation(queue: Queue, pipe: Pipe) -> None:
+    """It is remembered for a week, whoever held the queue since."""
+    ours = operator(queue.flavour)
+    for epoch, installation in ((NEW, OURS), (OLD, THEIRS)):
+        ours.fence(queue.target(pipe, epoch, installation))
+        queue.client.delete(queue.fence)  # its time is over
+    with pytest.raises(Fenced) as told:
+        ours.fence(queue.target(pipe, OLD, OURS))
+    assert told.value.met == NEW
+
+
+def test_the_number_of_a_version_that_knew_one_installation_disarms_nobody(queue: Queue, pipe: Pipe) -> None:
+    queue.client.set(queue.fence, NEWER)
+    operator(queue.flavour).fence(queue.target(pipe, NEW, OURS))
+    assert queue.client.get(queue.fence) == OURS.encode()
 
 
 @pytest.mark.parametrize("value", [b"gone", b""])
@@ -153,7 +190,7 @@ def test_what_is_no_epoch_is_somebody_else_s_and_stays(value: bytes, queue: Queu
 def test_of_many_jobs_what_was_done_until_then_is_told(queue: Queue, valkey: Store, pipe: Pipe) -> None:
     jobs = [Seen(str(number), State.FAILED) for number in range(200)]
     queue.failed(*(job.id for job in jobs))
-    wire = Overtaken(pipe, valkey.client, queue.fence, behind=2, epoch=NEW)
+    wire = Overtaken(pipe, valkey.client, queue.base, behind=2, epoch=NEW)
     told = operator(queue.flavour).on_jobs(Act.RETRY, queue.target(wire, OLD), jobs, Options(), NOW)
     done = [one.id for one in told if one.outcome is Outcome.DONE]
     assert [one.id for one in told] == [job.id for job in jobs]
@@ -168,7 +205,7 @@ def test_what_a_step_took_away_until_then_is_kept(
     options: dict[str, Any], queue: Queue, valkey: Store, pipe: Pipe
 ) -> None:
     queue.failed(*(str(number) for number in range(100)))
-    wire = Overtaken(pipe, valkey.client, queue.fence, behind=3, epoch=NEW)
+    wire = Overtaken(pipe, valkey.client, queue.base, behind=3, epoch=NEW)
     step = operator(queue.flavour).take_away(
         Act.CLEAN,
         queue.target(wire, OLD),
@@ -184,7 +221,7 @@ def test_what_a_step_took_away_until_then_is_kept(
 def test_a_removal_that_is_overtaken_says_of_each_job_what_came_of_it(queue: Queue, valkey: Store, pipe: Pipe) -> None:
     jobs = [Seen(str(number), State.FAILED) for number in range(ACTIVE_CHUNK)]
     queue.failed(*(job.id for job in jobs))
-    wire = Overtaken(pipe, valkey.client, queue.fence, behind=2, epoch=NEW)
+    wire = Overtaken(pipe, valkey.client, queue.base, behind=2, epoch=NEW)
     told = operator(queue.flavour).on_jobs(Act.REMOVE, queue.target(wire, OLD), jobs, Options(), NOW)
     done = [one.id for one in told if one.outcome is Outcome.DONE]
     assert {one.fenced for one in told if one.id not in done} == {NEW}

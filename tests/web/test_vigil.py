@@ -111,6 +111,34 @@ def test_what_was_told_without_the_database_is_not_told_again_with_it(hook: Hook
     assert Alert.objects.get().is_settled
 
 
+def test_two_troubles_in_a_row_are_two_alerts_and_each_end_is_that_of_a_beginning(hook: Hooked) -> None:
+    one = vigil()
+    watch(BLIND, 0, 60, one)
+    with no_database():
+        watch(UNLED, 60, 60, one)
+        watch(ALONE, 120, 10, one)  # until another leads
+    watch(LED, 130, 120, one)
+    assert sorted(hook.events()) == ["firing", "firing", "resolved", "resolved"]
+    told = [
+        title.partition(": ")[2] if event == "resolved" else title
+        for event, title in zip(hook.events(), hook.titles, strict=True)
+    ]
+    assert len(set(told)) == 2, told
+
+
+def test_who_takes_over_while_the_database_is_away_knows_what_was_told(hook: Hooked, state_store: Store) -> None:
+    one, other = vigil(), vigil()
+    watch(ALONE, 0, 60, other)
+    state_store.client.delete(state.TELLER)
+    watch(LED, 60, 120, one, other)
+    assert hook.events() == ["firing", "resolved"]
+    state_store.client.delete(state.TELLER)
+    with no_database():
+        watch(LED, 180, 120, other, one)
+    watch(LED, 300, 30, one, other)
+    assert hook.events() == ["firing", "resolved"]
+
+
 def test_without_the_state_store_the_database_says_who_tells(hook: Hooked, state_store: Store) -> None:
     first, second = vigil(), vigil()
     state_store.pause()

@@ -72,14 +72,14 @@ class Call:
         ids = [raw(job.id) for job in jobs]
         own = [key for id in ids for key in (keys.job(id), keys.lock(id))]
         args = [part for job, id in zip(jobs, ids, strict=True) for part in (id, *self.each(job))]
-        fence_key, epoch = fence.part_of(self.target)
-        return [*queue_keys(keys), *own, fence_key], [*self.settings, *args, epoch]
+        fence_keys, stamp = fence.part_of(self.target)
+        return [*queue_keys(keys), *own, *fence_keys], [*self.settings, *args, stamp]
 
 
 def _each_of(jobs: Sequence[Seen], reply: Any) -> Sequence[Sequence[Any]]:
     """A run that the store refused has changed nothing; those before it have."""
-    if (epoch := fence.met_by(reply)) is not None:
-        return [(b"fenced", epoch)] * len(jobs)
+    if (rival := fence.met_by(reply)) is not None:
+        return [(b"fenced", rival)] * len(jobs)
     return [(b"refused", str(reply).encode())] * len(jobs) if isinstance(reply, Exception) else reply
 
 
@@ -88,9 +88,9 @@ def run(name: str, target: Target, keys: Sequence[Part], args: Sequence[Part]) -
 
     Raises Fenced.
     """
-    fixed, (fence_key, epoch) = queue_keys(BullKeys(target.ref.base)), fence.part_of(target)
+    fixed, (fence_keys, stamp) = queue_keys(BullKeys(target.ref.base)), fence.part_of(target)
     try:
-        return _script(name).run(target.wire, [*fixed, *keys, fence_key], [*args, epoch])
+        return _script(name).run(target.wire, [*fixed, *keys, *fence_keys], [*args, stamp])
     except redis.ResponseError as refusal:
         fence.check(refusal)
         insist(refusal, target.ref, b"EVALSHA")
@@ -145,7 +145,7 @@ def read(job: Seen, answer: Sequence[Any]) -> Done:
         case "elsewhere":
             return _elsewhere(job, decode.name(more))
         case "fenced":
-            return fence.refusal(job, int(answer[1]))
+            return fence.refusal(job, answer[1])
     return Done(job.id, Outcome.REFUSED, _why(word, more), job.state)
 
 

@@ -49,9 +49,9 @@ def seen_args(seen: Seen) -> tuple[Part, ...]:
 
 def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -> Any:
     """One script, once. Raises StoreError when the store refuses it, Fenced when another scheduler leads."""
-    fence_key, epoch = fence.part_of(target)
+    fence_keys, stamp = fence.part_of(target)
     try:
-        return lua(name).run(target.wire, [*keys, fence_key], [*args, epoch])
+        return lua(name).run(target.wire, [*keys, *fence_keys], [*args, stamp])
     except redis.ResponseError as refusal:
         fence.check(refusal)
         insist(refusal, target.ref, b"EVALSHA")
@@ -63,8 +63,8 @@ def each(target: Target, name: str, runs: Sequence[tuple[Sequence[Part], Sequenc
 
     An error of one of them is in the list. None is sent twice but those that the server did not know yet.
     """
-    fence_key, epoch = fence.part_of(target)
-    return lua(name).each(target.wire, [((*keys, fence_key), (*args, epoch)) for keys, args in runs])
+    fence_keys, stamp = fence.part_of(target)
+    return lua(name).each(target.wire, [((*keys, *fence_keys), (*args, stamp)) for keys, args in runs])
 
 
 def is_elsewhere(target: Target, key: bytes) -> bool:

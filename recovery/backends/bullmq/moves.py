@@ -63,7 +63,7 @@ def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts:
         try:
             answers += calls.words(calls.run(target, name, keys, args))
         except Fenced as error:  # what is done is done; nothing more is
-            return answers + [f"{_FENCED}{error.epoch}"] * (len(parts) - len(answers))
+            return answers + [f"{_FENCED}{error.met}"] * (len(parts) - len(answers))
     return answers
 
 
@@ -132,5 +132,5 @@ def _done(seen: Seen, word: str) -> Done:
     if word == "missing":
         return Done(seen.id, Outcome.MISSING, _MISSING)
     if word.startswith(_FENCED):
-        return fence.refusal(seen, int(word.removeprefix(_FENCED)))
+        return fence.refusal(seen, fence.parse(word.removeprefix(_FENCED)))
     return Done(seen.id, Outcome.REFUSED, _BOOKS, seen.state)

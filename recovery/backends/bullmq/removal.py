@@ -100,8 +100,8 @@ def _args(traits: Traits, plan: _Plan, options: Options, now: int, most: int) ->
 
 def _done(target: Target, plan: _Plan, reply: Any) -> Done | None:
     """None: it is not as it was seen."""
-    if (epoch := fence.met_by(reply)) is not None:
-        return fence.refusal(plan.seen, epoch)
+    if (rival := fence.met_by(reply)) is not None:
+        return fence.refusal(plan.seen, rival)
     insist(reply, target.ref, b"EVALSHA")
     word = decode.name(reply[0])
     if word == "done":

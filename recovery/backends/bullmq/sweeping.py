@@ -63,7 +63,7 @@ def take_away(act: Act, target: Target, traits: Traits, options: Options, now: i
         if act is Act.CLEAN and (sweep.removed or not options.cursor):
             calls.run(target, "tell-cleaned", [BullMQKeys(target.ref.base).events], [sweep.removed])
     except Fenced as error:
-        return Removed(tuple(sweep.kept), sweep.removed, sweep.skipped, next=options.cursor, fenced=error.epoch)
+        return Removed(tuple(sweep.kept), sweep.removed, sweep.skipped, next=options.cursor, fenced=error.met)
     is_finished = has_all or bool(options.limit and sweep.removed >= options.limit)
     return Removed(tuple(sweep.kept), sweep.removed, sweep.skipped, is_finished, "" if is_finished else str(spot))
 

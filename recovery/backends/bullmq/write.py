@@ -45,7 +45,7 @@ class BullMQOperator:
         try:
             return _ON_JOBS[act](target, traits, jobs, options, now) if jobs else ()
         except Fenced as error:  # the only script there was
-            return tuple(fence.refusal(seen, error.epoch) for seen in jobs)
+            return tuple(fence.refusal(seen, error.met) for seen in jobs)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
         traits = self._traits(act, target.flavour)

@@ -59,10 +59,15 @@ class Facts(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A sure look. `row` has only what a verdict needs; `is_sure`: nothing moved between the two reads."""
+    """A sure look. `row` has only what a verdict needs; `is_steady`: nothing moved between the two reads."""
 
     row: JobRow
-    is_sure: bool
+    is_steady: bool
+
+    @property
+    def is_sure(self) -> bool:
+        """That nobody held it."""
+        return self.is_steady and self.row.lock_known and self.row.lock is None
 
 
 def ids(wire: Wire, windows: Sequence[Window]) -> list[list[bytes] | str]:
@@ -140,8 +145,9 @@ def _sight(suspect: Suspect, first: Sequence[Any], second: Sequence[Any], texts:
         missing=_is_missing(numbers_after, name_size, data_size),
         **_counted(numbers_after),
     )
-    is_sure = ttl == ttl_after == NO_KEY and _plain(numbers) == _plain(numbers_after)
-    return Sight(row, is_sure)
+    before, was_known = _lock(ttl)
+    same_lock = was_known and is_known and (before is None) == (lock is None)
+    return Sight(row, same_lock and _plain(numbers) == _plain(numbers_after))
 
 
 def _counted(reply: Any) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """What keeps a scheduler that leads no more from changing anything: each script meets the newest epoch of its queue.
+And what keeps two installations apart: each script meets the one that holds its queue, as long as that one's lease.
 
-A script is given the fence as its last key and the epoch as its last argument (lua/write/parts/fence.lua). Who acts by
-hand has no epoch: no key of ours is touched then, and none has to be granted.
+A script is given the fence as its last two keys, and as its last argument the epoch, the installation and for how long
+it holds (lua/write/parts/fence.lua). Who acts by hand has no epoch: no key of ours is touched then, and none has to be
+granted.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from recovery.backends.base import Target
 from recovery.backends.shared.keys import Keys
 from recovery.backends.shared.refusals import insist
 from recovery.connections.scripts import Part, script
-from recovery.domain.acting import Done, Outcome, Seen
+from recovery.domain.acting import Done, Outcome, Rival, Seen
+from recovery.domain.consoles import LIFE
 from recovery.domain.refs import raw
 from recovery.errors import Fenced
 
 _RAISE = Path(__file__).parent / "lua" / "write" / "raise-fence.lua"
 _WORD = "FENCED "
+_EPOCH_DIGITS = 15  # the name of an installation is longer
+UNNAMED = "-"  # one that has no name yet
 
 
 def key_of(base: str) -> bytes:
@@ -28,37 +33,52 @@ def key_of(base: str) -> bytes:
     return b"unstall:fence:" + raw(base)
 
 
-def part_of(target: Target) -> tuple[Part, Part]:
-    """The last key and the last argument of every script."""
+def epoch_key_of(base: str, installation: str = "") -> bytes:
+    return b"unstall:fence:" + raw(f"{installation or UNNAMED}:{base}")
+
+
+def part_of(target: Target) -> tuple[tuple[Part, Part], Part]:
+    """The last keys and the last argument of every script."""
+    base = target.ref.base
     if target.epoch is None:
-        return Keys(target.ref.base).wait, ""
-    return key_of(target.ref.base), target.epoch
+        return (Keys(base).wait, Keys(base).wait), ""
+    return (key_of(base), epoch_key_of(base, target.installation)), stamp(target.epoch, target.installation)
 
 
-def met_by(reply: Any) -> int | None:
-    """The later epoch that the script met, when it was refused for that."""
+def stamp(epoch: int, installation: str) -> str:
+    return f"{epoch} {installation or UNNAMED} {LIFE}"
+
+
+def met_by(reply: Any) -> Rival | None:
+    """Who stood in the way of the script, when it was refused for that."""
     if not isinstance(reply, redis.ResponseError) or not str(reply).startswith(_WORD):
         return None
-    return int(float(str(reply).removeprefix(_WORD)))
+    return parse(str(reply).removeprefix(_WORD))
 
 
-def refusal(job: Seen, epoch: int) -> Done:
-    return Done(job.id, Outcome.REFUSED, str(Fenced(epoch)), job.state, fenced=epoch)
+def parse(rival: str) -> Rival:
+    return int(rival) if rival.isdecimal() and len(rival) <= _EPOCH_DIGITS else rival
+
+
+def refusal(job: Seen, rival: Rival) -> Done:
+    return Done(job.id, Outcome.REFUSED, str(Fenced(rival)), job.state, fenced=rival)
 
 
 def check(reply: Any) -> None:
     """Raises Fenced."""
-    if (epoch := met_by(reply)) is not None:
-        raise Fenced(epoch)
+    if (rival := met_by(reply)) is not None:
+        raise Fenced(rival)
 
 
 def raise_for(target: Target) -> None:
-    """From now on scripts of earlier epochs are refused here. Raises Fenced when this one is the earlier."""
+    """From now on scripts of earlier epochs are refused here. Raises Fenced when this one is the earlier, or when
+    another installation holds the queue.
+    """
     if target.epoch is None:
         return
-    key, epoch = part_of(target)
+    keys, mine = part_of(target)
     try:
-        script(_RAISE).run(target.wire, [key], [epoch])
+        script(_RAISE).run(target.wire, keys, [mine])
     except redis.ResponseError as reply:
         check(reply)
         insist(reply, target.ref, b"EVALSHA")

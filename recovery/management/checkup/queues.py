@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
+import redis
+from django.db import Error
+
+from recovery import shared_clock
+from recovery.backends.shared import consoles
 from recovery.config import Deployment
 from recovery.connections.registry import Registry
 from recovery.connections.wire import Wire
@@ -13,10 +19,11 @@ from recovery.domain.refs import shown
 from recovery.errors import StoreError
 from recovery.management.checkup import rights
 from recovery.management.checkup.findings import Finding, good, silent, warning
+from recovery.models import Lease
 from recovery.scanners.snapshot.discover import Discoverer
 from recovery.scanners.snapshot.roster import Roster
 from recovery.scanners.snapshot.search import configured
-from recovery.scanners.snapshot.vitals import vitals
+from recovery.scanners.snapshot.vitals import fields, vitals
 
 _SKEW_S = 5  # seconds two clocks may differ before "since" and "in" on the pages mislead
 
@@ -34,6 +41,7 @@ def _deployment(registry: Registry, deployment: Deployment) -> Iterator[Finding]
     wire = registry.wire(deployment.name)
     try:
         yield from _server(about, wire)
+        yield from _consoles(about, registry, wire)
         yield from rights.missing(about, wire, deployment)
         yield from _queues(about, registry, deployment)
     except StoreError as error:
@@ -44,11 +52,23 @@ def _server(about: str, wire: Wire) -> Iterator[Finding]:
     started = time.perf_counter()
     wire.each_node(("PING",))
     took = (time.perf_counter() - started) * 1000
-    seen = vitals(wire.each_node(("INFO",)))
+    told = wire.each_node(("INFO",))
+    seen = vitals(told)
     yield good(about, f"{wire.target} answers in {took:.1f} ms: {seen.server or 'it does not tell what it is'}.")
     for says in seen.warnings:
         yield warning(about, says, _remedy(says))
-    yield from _clock(about, wire)
+    yield from _clock(about, told)
+
+
+def _consoles(about: str, registry: Registry, wire: Wire) -> Iterator[Finding]:
+    """Those of other installations that lead on this Redis."""
+    try:
+        ours = Lease.objects.values_list("installation", flat=True).first()
+        others = [one for one in consoles.read(wire) if one.installation != ours]
+    except (redis.ResponseError, Error):
+        return  # what is wrong then is told by itself
+    for one in others:
+        yield warning(about, f"{one.words} {one.meaning}", "Give each Redis to one installation, or stop the other.")
 
 
 def _remedy(says: str) -> str:
@@ -57,11 +77,13 @@ def _remedy(says: str) -> str:
     return "Point the URL at the master, or name the Sentinels: redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB."
 
 
-def _clock(about: str, wire: Wire) -> Iterator[Finding]:
-    for node, reply in wire.each_node(("TIME",)).items():
-        if isinstance(reply, Exception):
-            continue  # an ACL may refuse it, and nothing else needs it
-        ahead = int(reply[0]) - time.time()
+def _clock(about: str, told: Mapping[str, Any]) -> Iterator[Finding]:
+    """As INFO has it: TIME may be refused by an ACL, and would stand in its log then."""
+    for node, reply in told.items():
+        stamp = fields(reply).get("server_time_usec", "") if isinstance(reply, bytes | str) else ""
+        if not stamp.isdigit():
+            continue
+        ahead = int(stamp) / 1_000_000 - time.time()
         if abs(ahead) > _SKEW_S:
             word = "ahead of" if ahead > 0 else "behind"
             says = f"The clock of {node} is {abs(ahead):.0f} s {word} ours: ages and delays are wrong by that much."
@@ -73,7 +95,7 @@ def _queues(about: str, registry: Registry, deployment: Deployment) -> Iterator[
     alone = Registry(replace(registry.config, deployments=(deployment,)))
     roster = Roster()
     try:
-        Discoverer(alone, roster, remembers=False).run(int(time.time() * 1000))
+        Discoverer(alone, roster, remembers=False).run(shared_clock.now())
     finally:
         alone.close()
     found = {known.ref.base for known in roster.listing(deployment.name).queues}

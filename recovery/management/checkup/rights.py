@@ -9,12 +9,15 @@ from collections.abc import Iterator
 
 import redis
 
+from recovery.backends.shared import rights
 from recovery.config import Deployment
 from recovery.connections.wire import Command, Wire
+from recovery.domain.refs import QueueRef
 from recovery.management.checkup.findings import Finding, good, warning, wrong
 
 _KEY = "unstall:doctor"  # behind the prefix, where an ACL that names prefixes lets us look
 _GRANT = "Grant what docs/redis-acl.md lists."
+_ACT = "Grant what docs/redis-acl.md lists to act; or say so with read_only = true, or UNSTALL_READ_ONLY=1 for main."
 _OLD = "It is too old or a proxy does not pass it on: Redis 6.2 or Valkey is needed."
 
 # Every command that reading uses. Without one of them a column or a tab stays unknown.
@@ -55,6 +58,7 @@ _EXTRAS: dict[Command, str] = {
 def missing(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
     """Raises StoreError."""
     yield from _reads(about, wire, deployment)
+    yield from _writes(about, wire, deployment)
     for command, loss in _EXTRAS.items():
         refused = next((reply for reply in wire.each_node(command).values() if isinstance(reply, Exception)), None)
         if refused is not None:
@@ -62,7 +66,7 @@ def missing(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]
 
 
 def _reads(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
-    prefix = deployment.prefixes[0] if deployment.prefixes else "bull"
+    prefix = _prefix(deployment)
     replies = wire.call([(word, f"{prefix}:{_KEY}", *rest) for word, *rest in _READS])
     refused = {
         str(command[0]): reply
@@ -77,6 +81,27 @@ def _reads(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
         by_remedy.setdefault(_remedy(reply), []).append(word)
     for remedy, words in by_remedy.items():
         yield wrong(about, f"Refused on keys under {prefix}: {', '.join(words)}.", remedy)
+
+
+def _writes(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
+    """Whether anything can be put right, where it is not configured that nothing is to be."""
+    if deployment.read_only:
+        yield good(about, "It is configured to be read only: nothing in it is changed from here.")
+        return
+    queue = QueueRef(deployment.name, f"{_prefix(deployment)}:{_KEY}")
+    try:
+        lacking = rights.lacking(wire, queue)
+    except redis.ResponseError as error:
+        lacking = str(error)
+    if lacking:
+        says = f"Its user may change nothing, so no scanner and nobody puts anything right here: {lacking}."
+        yield warning(about, says, _ACT)
+    else:
+        yield good(about, "Its user may put jobs right.")
+
+
+def _prefix(deployment: Deployment) -> str:
+    return deployment.prefixes[0] if deployment.prefixes else "bull"
 
 
 def _name(command: Command) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from recovery.connections import faults
 from recovery.connections.registry import Registry
-from recovery.connections.state import DOCTOR, SNAPSHOT
+from recovery.connections.state import PROBE, SNAPSHOT
 from recovery.errors import StoreError
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
 from recovery.once.apart import neighbours
@@ -39,8 +39,8 @@ def _probe(registry: Registry) -> None:
     """Written, and removed again."""
     client = registry.state()
     with faults.guarded(client):
-        client.set(DOCTOR, b"1", ex=_PROBE_S)
-        client.delete(DOCTOR)
+        client.set(PROBE, b"1", ex=_PROBE_S)
+        client.delete(PROBE)
 
 
 def _fed(registry: Registry) -> tuple[leading.Sign | None, bool]:

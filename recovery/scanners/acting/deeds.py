@@ -1,6 +1,7 @@
 """What a scanner does to queues, always through the one door: chunk by chunk, within its policy, and only while it may.
 
-Before each chunk it is asked again: 1. does this scheduler still lead; 2. does a brake hold the deployment; 3. does
+Before each chunk it is asked again: 1. does this scheduler still lead; 2. does another
+console act there, or a brake hold the deployment; 3. does
 the queue's policy let this scanner act; 4. is there anything left of what one run may do. What is not done is found
 all the same, with the reason why not.
 """
@@ -9,18 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from recovery.actions import runner, sight
 from recovery.actions.audit import REASON_LIMIT
+from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Actor, JobResult, Options, Order, Outcome, Seen
 from recovery.domain.mandate import Mandate
 from recovery.domain.policies import Resolved
 from recovery.domain.policy import Duty, Scanner
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.scans import Find, Scan
-from recovery.errors import BadOrder, Fenced, Missing, NotRecorded, StoreError, Unsupported
+from recovery.errors import BadOrder, ConfigError, Fenced, Missing, NotRecorded, StoreError, Unsupported
+from recovery.reads import refusals
+from recovery.reads.refusals import Refusals, RightsRefusal
 
 CHUNK = 100  # jobs in one order: no library's script takes fewer, so an order that stops half way has done nothing
 NO_MANDATE = "Nothing is done: it is not known which scheduler leads."
@@ -28,7 +33,7 @@ LED = "Nothing more is done: this scheduler leads no more."
 ONLY_LOOKS = "It was asked to look only."
 _COUNTED = (Outcome.DONE, Outcome.UNKNOWN)  # what a run may do at most; what was refused cost nobody anything
 
-Holding = Callable[[str], tuple[str, ...]]  # deployment → why its brake holds; empty: it does not
+Holding = Callable[[QueueRef], tuple[str, ...]]  # why nothing may be done to a queue, in sentences; empty: it may
 
 
 class Policies(Protocol):
@@ -63,6 +68,7 @@ class Deeds:
     ) -> None:
         self.holds: list[str] = []  # sentences of what held something back
         self.faults: list[str] = []  # what could not be done
+        self.is_refused = False  # some of it because the store does not let its user
         self._mandate = mandate
         self._scanner = scanner
         self._book = book
@@ -86,7 +92,8 @@ class Deeds:
             return self._book.of(queue).sentence(Scanner(self._scanner.value), sight.now())
         if why := self._lost() or self._away.get(queue.deployment):
             return why
-        held = " ".join(self._holding(queue.deployment))
+        rival = self._mandate.rival(queue.deployment) if self._mandate else ""
+        held = rival or " ".join(self._holding(queue)) or self._refusal(queue)
         return self._held(held) if held else ""
 
     def policy(self, queue: QueueRef) -> Resolved:
@@ -100,7 +107,15 @@ class Deeds:
         """One find a wish, in their order. Raises nothing of what may go wrong with a store, the audit or the lease."""
         finds: dict[str, Find] = {}
         for reason, mine in _by_policy(wishes):
-            order = Order(act, queue, self._actor, reason[:REASON_LIMIT], options=options, epoch=self._epoch)
+            order = Order(
+                act,
+                queue,
+                self._actor,
+                reason[:REASON_LIMIT],
+                options=options,
+                epoch=self._mandate.epoch if self._mandate else None,
+                installation=self._mandate.installation if self._mandate else "",
+            )
             finds |= self._in_chunks(order, mine)
         return tuple(finds[wish.seen.id] for wish in wishes)
 
@@ -119,7 +134,11 @@ class Deeds:
         try:
             results = runner.perform(order)
         except Fenced as error:
-            self._held(self._stop(str(error)))
+            why = self._held(str(error))
+            if isinstance(error.met, int):
+                self._stop(why)
+            else:  # another console acts here, which says nothing of other deployments
+                self._away[queue.deployment] = why
             results = error.results or self._all(wishes, str(error))
         except NotRecorded as error:
             results = self._failed(queue, wishes, self._stop(str(error)))
@@ -130,6 +149,7 @@ class Deeds:
             results = self._failed(queue, wishes, str(error))
         else:
             self._learn(queue, results)
+        self._try_rights(queue, results)
         self._done[queue] += sum(one.outcome in _COUNTED for one in results)
         return {wish.seen.id: _done(order, wish, one) for wish, one in zip(wishes, results, strict=True)}
 
@@ -139,6 +159,30 @@ class Deeds:
         if lost is not None:
             self._away[queue.deployment] = lost.why
             self._fault(f"{shown(str(queue))}: {lost.why}")
+
+    def _refusal(self, queue: QueueRef) -> str:
+        """Why the store would refuse it, as somebody found out not long ago."""
+        found = refusals.of(queue, _refusals())
+        if found is None or not 0 <= sight.now() - found.at < refusals.RETRY:
+            return ""
+        return self._deny(queue, found)
+
+    def _try_rights(self, queue: QueueRef, results: Sequence[JobResult]) -> None:
+        """Whether the store lets us, now that it was tried: whoever tried has noted what it refused."""
+        found = refusals.of(queue, _refusals())
+        if found is None:
+            return
+        if any(one.outcome is Outcome.DONE for one in results):
+            with suppress(ConfigError, StoreError):
+                refusals.forget(registry().state(), queue)
+        elif any(one.outcome in (Outcome.REFUSED, Outcome.UNKNOWN) for one in results):
+            self._deny(queue, found)
+
+    def _deny(self, queue: QueueRef, found: RightsRefusal) -> str:
+        self.is_refused = True
+        said = refusals.words(queue, found)
+        self._fault(said)
+        return said
 
     def _failed(self, queue: QueueRef, wishes: Sequence[Wish], why: str) -> tuple[JobResult, ...]:
         self._fault(f"{shown(str(queue))}: {why}")
@@ -164,10 +208,6 @@ class Deeds:
     def _duty(self, queue: QueueRef) -> Duty:
         return self._book.of(queue).policy.duty(Scanner(self._scanner.value))
 
-    @property
-    def _epoch(self) -> int | None:
-        return self._mandate.epoch if self._mandate else None
-
     def _stop(self, why: str) -> str:
         self._stopped = self._stopped or why
         return self._stopped
@@ -180,6 +220,14 @@ class Deeds:
     def _fault(self, why: str) -> None:
         if why not in self.faults:
             self.faults.append(why)
+
+
+def _refusals() -> Refusals:
+    """Nobody noted any where there is no state store, or none that answers."""
+    try:
+        return refusals.fetch(registry().state())
+    except (ConfigError, StoreError):
+        return {}
 
 
 def _by_policy(wishes: Sequence[Wish]) -> Iterator[tuple[str, list[Wish]]]:

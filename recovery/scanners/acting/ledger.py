@@ -15,7 +15,7 @@ from django.db import Error, transaction
 from recovery.connections.registry import Registry
 from recovery.domain.chain import canonical, job_key
 from recovery.domain.refs import shown
-from recovery.domain.scans import Find, Report, Scan, Status
+from recovery.domain.scans import Find, Report, Scan, ScanStatus
 from recovery.errors import ConfigError, StoreError
 from recovery.models import ScanFind, ScanRun
 from recovery.reads import pulses
@@ -44,8 +44,8 @@ class Ended:
 
     @property
     def has_succeeded(self) -> bool:
-        """It looked at something, or there was nothing that it could not look at."""
-        return not self.trouble and bool(self.report.looked or not self.report.faults)
+        """It looked at something, or there was nothing that it could not look at; and it was let do what it wanted."""
+        return not self.trouble and not self.report.is_refused and self.report.has_looked
 
     @property
     def said(self) -> str:
@@ -68,10 +68,10 @@ class Ledger:
 
     def clear(self, now: int) -> None:
         """Settles what earlier terms left: orders that waited too long, and runs that were cut off. Raises Error."""
-        rows = ScanRun.objects.filter(status=Status.WAITING, wanted_at__lt=now - PATIENCE)
-        rows.update(status=Status.FAILED, ended_at=now, trouble=NOBODY_CAME)
-        cut_off = ScanRun.objects.filter(status=Status.RUNNING).exclude(epoch=self._epoch)
-        cut_off.update(status=Status.FAILED, ended_at=now, trouble=CUT_OFF)
+        rows = ScanRun.objects.filter(status=ScanStatus.WAITING, wanted_at__lt=now - PATIENCE)
+        rows.update(status=ScanStatus.FAILED, ended_at=now, trouble=NOBODY_CAME)
+        cut_off = ScanRun.objects.filter(status=ScanStatus.RUNNING).exclude(epoch=self._epoch)
+        cut_off.update(status=ScanStatus.FAILED, ended_at=now, trouble=CUT_OFF)
 
     def last(self, scan: Scan) -> Pulse | None:
         """Of this scanner, whoever ran it. None when it never ran, or when nobody can say."""
@@ -81,12 +81,12 @@ class Ledger:
         """A run that was due. None: it has no row, for now."""
         if scan.is_frequent:
             return None
-        return self._try(lambda: self._new(scan, now, status=Status.RUNNING))
+        return self._try(lambda: self._new(scan, now, status=ScanStatus.RUNNING))
 
     def take(self, asked: ScanRun, now: int) -> bool:
         """A run that was asked for; False when it cannot be begun, or somebody else has. Raises Error."""
-        waiting = ScanRun.objects.filter(pk=asked.pk, status=Status.WAITING)
-        return bool(waiting.update(status=Status.RUNNING, started_at=now, epoch=self._epoch))
+        waiting = ScanRun.objects.filter(pk=asked.pk, status=ScanStatus.WAITING)
+        return bool(waiting.update(status=ScanStatus.RUNNING, started_at=now, epoch=self._epoch))
 
     def end(self, scan: Scan, row: ScanRun | None, ended: Ended) -> None:
         """The row with its finds, when it is worth one, and the pulse in any case."""
@@ -100,7 +100,7 @@ class Ledger:
         report = ended.report
         with transaction.atomic():
             row = row or self._new(scan, ended.began)
-            row.status = Status.FAILED if not ended.has_succeeded else Status.ENDED
+            row.status = ScanStatus.FAILED if not ended.has_succeeded else ScanStatus.ENDED
             row.ended_at, row.trouble = ended.at, ended.said
             row.looked, row.found, row.acted, row.refused = report.looked, report.found, report.acted, report.refused
             row.holds = canonical([_text(hold) for hold in report.holds[:_HOLDS]])
@@ -109,7 +109,7 @@ class Ledger:
             ScanFind.objects.bulk_create((_row(row, find) for find in finds), batch_size=_BATCH)
         return row
 
-    def _new(self, scan: Scan, began: int, status: Status = Status.RUNNING) -> ScanRun:
+    def _new(self, scan: Scan, began: int, status: ScanStatus = ScanStatus.RUNNING) -> ScanRun:
         return ScanRun.objects.create(
             scanner=scan.value, status=status, epoch=self._epoch, wanted_at=began, started_at=began
         )
@@ -135,6 +135,7 @@ class Ledger:
             holds=tuple(_text(hold) for hold in report.holds[:_HOLDS]),
             trouble=ended.said,
             run=row.pk if row else None,
+            is_refused=report.is_refused,
         )
         try:
             pulses.write(self._registry.state(), scan, pulse)

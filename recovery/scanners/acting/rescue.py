@@ -32,7 +32,7 @@ TOLD = 1_000  # finds of a look that somebody asked for, each with its evidence 
 
 
 class Rescue:
-    """`is_pending`: a worker has only just gone, so that the next snapshot tells more."""
+    """`is_pending`: a worker has only just gone, or a lock runs out, so that the next snapshot tells more."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -46,15 +46,17 @@ class Rescue:
 
         Raises Error of the database.
         """
+        found = tuple(found)
         groups = finding.by_queue(found)
         here = {one.ref for one in chain.from_iterable(groups.values())}
         self._refused = {ref: kept for ref, kept in self._refused.items() if ref in here}
-        self.is_pending = False
+        soon = chain.from_iterable(one.soon for one in found)
+        self.is_pending = any(deeds.policy(ref).policy.may_act(Scanner.ORPHAN_WATCH) for ref in soon)
         finds: list[Find] = []
         for ref, group in groups.items():
             if queue in (None, ref):
                 finds += self._queue(ref, group, deeds, tells=tells and len(finds) < TOLD)
-        return Report(len(here), tuple(finds), tuple(deeds.holds), tuple(deeds.faults))
+        return Report(len(here), tuple(finds), tuple(deeds.holds), tuple(deeds.faults), is_refused=deeds.is_refused)
 
     def _queue(self, ref: QueueRef, group: Sequence[Lost], deeds: Deeds, *, tells: bool) -> list[Find]:
         policy = deeds.policy(ref).policy

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from recovery import shared_clock
 from recovery.domain.refs import QueueRef, unslug
 from recovery.domain.scans import Report, Scan
 from recovery.errors import UnstallError
@@ -37,9 +37,7 @@ class Asked:
 
 
 class Turn:
-    """`clock` in seconds, as everywhere where runs begin."""
-
-    def __init__(self, scan: Scan, run: Run, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, scan: Scan, run: Run, ledger: Ledger, clock: Callable[[], int] = shared_clock.now) -> None:
         self.scan = scan
         self._run = run
         self._ledger = ledger
@@ -69,7 +67,7 @@ class Turn:
         report, trouble = self._tried(now, asked)
         if report is None and not trouble and row is None:
             return None
-        ended = Ended(now, int(self._clock() * 1000), report or Report(), trouble, next_at)
+        ended = Ended(now, self._clock(), report or Report(), trouble, next_at)
         self._ledger.end(self.scan, row, ended)
         return report
 

@@ -1,0 +1,39 @@
+"""Consoles that watch the same Redis, each with a database of its own: of those that lead, one acts.
+
+It is the one that was there first, for as long as it keeps saying so; a restart within `LIFE` loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from recovery.domain.refs import shown
+
+LIFE = 16_000  # ms without a word after which a console is gone: several words, and a lease that changes hands
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """One installation whose scheduler leads. `acts`: it holds this deployment, and all others stand by."""
+
+    deployment: str
+    installation: str
+    host: str
+    pid: int
+    since: int
+    acts: bool
+
+    @property
+    def words(self) -> str:
+        """Without an age, which would be news at each look."""
+        since = datetime.fromtimestamp(self.since / 1000, UTC)
+        who = f"{shown(self.host)} (process {self.pid}, installation {self.installation[:8]})"
+        what = "acts on" if self.acts else "watches"
+        return f"Another console {what} {shown(self.deployment)}: {who}, since {since:%Y-%m-%d %H:%M} UTC."
+
+    @property
+    def meaning(self) -> str:
+        if self.acts:
+            return f"Scanners and bulk runs hold here, and go on when it has been silent for {LIFE // 1000} s."
+        return "It stands by, and acts when this one has stopped."

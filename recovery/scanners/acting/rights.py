@@ -1,0 +1,67 @@
+"""Whether the scanners may change what they look at: the store is asked when a term begins, and every RETRY after that.
+
+One queue of each prefix is asked for, as an ACL names prefixes. A deployment that is configured to be read only is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import redis
+
+from recovery.backends.shared import rights
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
+from recovery.domain.refs import QueueRef
+from recovery.errors import StoreError
+from recovery.reads import refusals
+
+EVERY = 2.0  # seconds: a queue that is found is asked for before its jobs have been lost for long
+
+
+class Rights:
+    """One thread at a time."""
+
+    def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None]) -> None:
+        self._registry = registry
+        self._newest = newest
+        self._asked_at: dict[tuple[str, str], int] = {}
+
+    def run(self, now: int) -> None:
+        """Raises StoreError of the state store."""
+        snapshot = self._newest()
+        if snapshot is None:
+            return
+        silent = {one.name for one in snapshot.deployments if one.error}
+        for deployment in self._registry.config.deployments:
+            if not deployment.read_only and deployment.name not in silent:
+                refs = [sample.ref for sample in snapshot.queues if sample.ref.deployment == deployment.name]
+                self._ask({refusals.prefix_of(ref): ref for ref in refs}, now)
+
+    def _ask(self, prefixes: dict[str, QueueRef], now: int) -> None:
+        due = [ref for prefix, ref in prefixes.items() if self._is_due((ref.deployment, prefix), now)]
+        refused = []
+        for ref in due:
+            try:
+                lacking = rights.lacking(self._registry.wire(ref.deployment), ref)
+            except (StoreError, redis.ResponseError):
+                continue  # whatever it is, it says nothing of rights
+            self._asked_at[ref.deployment, refusals.prefix_of(ref)] = now
+            self._learn(ref, lacking)
+            if lacking:
+                refused.append((ref, lacking))
+        if refused and len(refused) == len(prefixes):
+            refusals.note(self._registry.state(), *refused[0], is_all=True)
+
+    def _is_due(self, place: tuple[str, str], now: int) -> bool:
+        asked_at = self._asked_at.get(place)
+        return asked_at is None or not 0 <= now - asked_at < refusals.RETRY
+
+    def _learn(self, ref: QueueRef, lacking: str | None) -> None:
+        store = self._registry.state()
+        if lacking:
+            refusals.note(store, ref, lacking)
+            return
+        known = refusals.of(ref, refusals.fetch(store))
+        if known and (lacking == "" or not known.was_tried):
+            refusals.forget(store, ref)

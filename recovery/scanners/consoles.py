@@ -1,0 +1,122 @@
+"""Other consoles on the Redis that we watch: the leader says at each that it is there, and learns if it may act.
+
+It says so where jobs are lost, or it is about to act, and from then on. Elsewhere it reads what others say: watching
+alone writes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import redis
+
+from recovery.backends.shared import consoles as told
+from recovery.connections.registry import Registry
+from recovery.domain import consoles
+from recovery.domain.consoles import Console
+from recovery.domain.refs import shown
+from recovery.errors import StoreError
+from recovery.shared_clock import steady
+
+log = logging.getLogger(__name__)
+
+EVERY = 3.0  # seconds
+_TRUSTED = 0.85  # of the life of our own word: it stands there that much longer
+_AT_ONCE = 8  # deployments
+_UNKNOWN = "It is not known yet whether another console acts on {deployment}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The last answer of one deployment. `refused`: it lets us say nothing, so only the fence of each queue counts."""
+
+    at: float
+    all: tuple[Console, ...] = ()
+    refused: bool = False
+
+
+class Consoles:
+    """Of one term of the leader. `run` is called by one thread, the rest from any."""
+
+    def __init__(self, registry: Registry, installation: str, host: str, pid: int, since: int) -> None:
+        self._registry = registry
+        self._me = Console("", installation, host, pid, since, acts=False)
+        self._names = [one.name for one in registry.config.deployments if not one.read_only]
+        self._speaks: set[str] = set()  # deployments
+        self._seen: dict[str, _Seen] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="consoles")
+
+    def run(self, _now: int, lost_at: Collection[str] = ()) -> None:
+        """`lost_at`: deployments that have jobs which somebody may put right."""
+        self._speaks.update(lost_at)
+        list(self._pool.map(self._look, self._names))
+
+    def close(self) -> None:
+        """Nothing is taken back: a scheduler that starts again soon goes on as the one that acts."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def others(self) -> tuple[Console, ...]:
+        """As last seen, those that were there a moment ago."""
+        now = steady()
+        return tuple(
+            one
+            for seen in self._seen.values()
+            if now - seen.at < consoles.LIFE / 1000
+            for one in seen.all
+            if one.installation != self._me.installation
+        )
+
+    def rival(self, deployment: str) -> str:
+        """Why nothing is done there by us; "" when nobody but us acts. Asked by whoever is about to act."""
+        if deployment not in self._names:
+            return ""
+        if deployment not in self._speaks:
+            self._speaks.add(deployment)
+            self._look(deployment)
+        seen = self._seen.get(deployment)
+        if seen is None:
+            return _UNKNOWN.format(deployment=shown(deployment))
+        if seen.refused:
+            return ""
+        acting = next((one for one in seen.all if one.acts), None)
+        if acting is not None and acting.installation != self._me.installation:
+            return f"{acting.words} {acting.meaning}"
+        is_sure = steady() - seen.at < consoles.LIFE / 1000 * _TRUSTED
+        return "" if is_sure else _UNKNOWN.format(deployment=shown(deployment))
+
+    def _look(self, name: str) -> None:
+        asked = steady()
+        try:
+            wire = self._registry.wire(name)
+            me = replace(self._me, deployment=name)
+            seen = _Seen(asked, told.announce(wire, me) if name in self._speaks else told.read(wire))
+        except StoreError as error:
+            log.debug("%s: whether another console acts there is not known: %s", name, error)
+            return
+        except redis.ResponseError as refusal:
+            seen = _Seen(asked, refused=True)
+            if name not in self._seen or not self._seen[name].refused:
+                log.warning("%s: other consoles cannot be seen there: %s", name, refusal)
+        self._tell(name, seen)
+        self._seen[name] = seen
+
+    def _tell(self, name: str, seen: _Seen) -> None:
+        before = self._seen[name].all if name in self._seen else ()
+        for one in seen.all:
+            if one.installation != self._me.installation and one not in before:
+                log.warning("%s %s", one.words, one.meaning)
+
+
+def standing(registry: Registry, installation: str, deployment: str) -> str:
+    """For a run by hand, which says nothing of itself: why the console of this installation does not act there."""
+    if deployment not in {one.name for one in registry.config.deployments}:
+        return ""
+    try:
+        found = told.read(registry.wire(deployment))
+    except (StoreError, redis.ResponseError):
+        return ""  # the fence of each queue stands all the same
+    acting = next((one for one in found if one.acts and one.installation != installation), None)
+    return f"{acting.words} {acting.meaning}" if acting else ""
