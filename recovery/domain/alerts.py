@@ -23,7 +23,7 @@ TRYING_FOR = 15 * SECOND
 GIVE_UP = DAY  # ms after its end: whoever has not heard of it by then need not
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """What may be told."""
 
     ABANDONED = "abandoned"  # jobs that nothing will rescue
@@ -32,6 +32,8 @@ class Kind(StrEnum):
     BRAKE = "brake"  # the Redis brake holds
     GATE = "gate"  # closed for long
     UNREADABLE = "unreadable"  # a deployment, or queues of it
+    SCANNER = "scanner"  # one that is to act, and that its store does not let
+    CONSOLE = "console"  # another one leads on the same Redis
     SCHEDULER = "scheduler"  # nobody leads: told by the web processes
 
 
@@ -49,25 +51,25 @@ class Event(StrEnum):
 class Terms:
     """Milliseconds. `again` None: nobody is reminded. `most`: messages of one channel in any minute."""
 
-    kinds: frozenset[Kind] = frozenset(Kind)
+    kinds: frozenset[AlertKind] = frozenset(AlertKind)
     after: int = 30 * SECOND
     gate_after: int = 10 * MINUTE
     calm: int = MINUTE
     again: int | None = 240 * MINUTE
     most: int = 10
 
-    def after_of(self, kind: Kind) -> int:
+    def after_of(self, kind: AlertKind) -> int:
         """How long it has to last. A lease that changes hands takes some seconds, and is no news."""
-        if kind is Kind.GATE:
+        if kind is AlertKind.GATE:
             return self.gate_after
-        return max(self.after, 30 * SECOND) if kind is Kind.SCHEDULER else self.after
+        return max(self.after, 30 * SECOND) if kind is AlertKind.SCHEDULER else self.after
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One trouble as a look saw it. `key`: what it is about; a deployment comes first. `link`: a page of ours."""
 
-    kind: Kind
+    kind: AlertKind
     key: str
     words: str
     link: str
@@ -84,14 +86,14 @@ class Look:
 
     at: int
     findings: tuple[Finding, ...] = ()
-    known: frozenset[Kind] = frozenset(Kind)
+    known: frozenset[AlertKind] = frozenset(AlertKind)
     silent: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
 
-    def knows(self, kind: Kind, key: str) -> bool:
-        if kind is Kind.GATE:
+    def knows(self, kind: AlertKind, key: str) -> bool:
+        if kind is AlertKind.GATE:
             return kind in self.known and key not in self.unseen
-        return kind in self.known and (kind is Kind.UNREADABLE or key.partition("/")[0] not in self.silent)
+        return kind in self.known and (kind is AlertKind.UNREADABLE or key.partition("/")[0] not in self.silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Heard:
 class Alert:
     """One trouble. `number`: its row; None while it has none."""
 
-    kind: Kind
+    kind: AlertKind
     key: str
     words: str
     link: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from recovery.domain.alerts import Kind, Terms
+from recovery.domain.alerts import AlertKind, Terms
 
 EMAIL = "email"  # the name of the channel that is e-mail
 
@@ -36,7 +36,7 @@ class Webhook:
     header: str = "X-Unstall-Signature"
     secret: str = field(default="", repr=False)
     ca: str = ""
-    kinds: frozenset[Kind] = frozenset(Kind)
+    kinds: frozenset[AlertKind] = frozenset(AlertKind)
 
     @property
     def target(self) -> str:
@@ -61,7 +61,7 @@ class Mail:
     username: str = ""
     password: str = field(default="", repr=False)
     ca: str = ""
-    kinds: frozenset[Kind] = frozenset(Kind)
+    kinds: frozenset[AlertKind] = frozenset(AlertKind)
     name: str = EMAIL
 
     @property

@@ -15,6 +15,7 @@ from enum import IntEnum
 from recovery.domain.ages import MINUTE, age
 from recovery.domain.counts import Counts, Library, QueueSample, Snapshot
 from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.outlook import QueueOutlook
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind as Verdict
 
@@ -114,10 +115,9 @@ def _kinds(sample: QueueSample, now: int, tally: Tally | None) -> Iterator[tuple
     backlog, active = ready(sample.counts) or 0, sample.counts.active or 0
     abandoned = tally.kinds.get(Verdict.ABANDONED, 0) if tally else 0
     if active and abandoned:
-        yield Kind.ABANDONED, lambda: _proven(sample, abandoned, tally.rescued if tally else 0)
+        yield Kind.ABANDONED, lambda: _proven(sample, abandoned, tally.outlook if tally else QueueOutlook(), now)
     elif active and has_no_worker(sample):
-        is_rescued = tally is not None and tally.watchdog.recovers_within is not None
-        yield Kind.ABANDONED, lambda: _abandoned(sample, active, backlog, is_rescued=is_rescued)
+        yield Kind.ABANDONED, lambda: _unproven(sample, active, backlog, tally, now)
     if backlog and has_no_worker(sample) and sample.is_paused is False:
         yield Kind.UNATTENDED, lambda: _unattended(sample, backlog, now)
     if _fails(sample):
@@ -128,28 +128,25 @@ def _kinds(sample: QueueSample, now: int, tally: Tally | None) -> Iterator[tuple
         yield Kind.LATE, lambda: _late(sample, backlog, now)
 
 
-def _abandoned(sample: QueueSample, active: int, backlog: int, *, is_rescued: bool) -> Concern:
+def _unproven(sample: QueueSample, active: int, backlog: int, tally: Tally | None, now: int) -> Concern:
+    """Their locks may still be there. Without a look at them nobody can say what becomes of them."""
     more = f" {backlog:,} more {_verb(backlog, 'wait')}." if backlog else ""
-    rest = f"and no worker is connected: {_rescue(active, is_rescued=is_rescued)}.{more}"
+    is_rescued = tally is not None and not tally.people and tally.outlook.until is not None
+    rescue = f"what becomes of {'it' if active == 1 else 'them'} is not known yet"
+    if tally is not None:
+        rescue = replace(tally.outlook, rescued=active if is_rescued else 0).words(active, now)
     lead = f"{_jobs(active)} {'is' if active == 1 else 'are'} active in"
-    return replace(_concern(Kind.ABANDONED, sample, lead, rest, active), is_rescued=is_rescued)
+    told = _concern(Kind.ABANDONED, sample, lead, f"and no worker is connected: {rescue}.{more}", active)
+    return replace(told, is_rescued=is_rescued)
 
 
-def _proven(sample: QueueSample, abandoned: int, rescued: int) -> Concern:
-    """Of those that nothing will rescue, when there are any."""
-    is_rescued = rescued >= abandoned
-    abandoned -= 0 if is_rescued else rescued
+def _proven(sample: QueueSample, abandoned: int, outlook: QueueOutlook, now: int) -> Concern:
     why = "while no worker is connected" if sample.workers == 0 else "because nobody runs the stalled check"
     if sample.flavour.library is Library.TABLE:
         why = "because no scanner sweeps this table"
-    rest = f"{why}: {_rescue(abandoned, is_rescued=is_rescued)}."
     lead = f"{_jobs(abandoned)} {'is' if abandoned == 1 else 'are'} abandoned in"
-    return replace(_concern(Kind.ABANDONED, sample, lead, rest, abandoned), is_rescued=is_rescued)
-
-
-def _rescue(count: int, *, is_rescued: bool) -> str:
-    those = "it" if count == 1 else "them"
-    return f"a scanner puts {those} back to wait" if is_rescued else f"nothing will rescue {those}"
+    told = _concern(Kind.ABANDONED, sample, lead, f"{why}: {outlook.words(abandoned, now)}.", abandoned)
+    return replace(told, is_rescued=outlook.rescued >= abandoned)
 
 
 def _unattended(sample: QueueSample, backlog: int, now: int) -> Concern:

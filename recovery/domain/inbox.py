@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from recovery.domain.outlook import NEVER, QueueOutlook
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind, Stuck
 
@@ -35,13 +36,29 @@ class Tally:
     checked_at: int = 0
     watchdog: Watchdog = Watchdog()
     error: str = ""
-    rescued: int = 0  # of the abandoned: those that a scanner puts right by itself
+    outlook: QueueOutlook = field(default_factory=QueueOutlook)
     # Jobs with a lock by the worker that is written in them. Beside workers without a name that is no proof.
     holders: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stuck(self) -> int:
         return sum(count for kind, count in self.kinds.items() if kind.urgency)
+
+    @property
+    def orphans(self) -> int:
+        """The abandoned ones too."""
+        return sum(count for kind, count in self.kinds.items() if kind.is_orphaned)
+
+    @property
+    def lost(self) -> int:
+        return sum(count for kind, count in self.kinds.items() if kind.is_lost)
+
+    @property
+    def unpromised(self) -> Tally:
+        """As it is while no scanner puts anything right. What the library does is counted as it was."""
+        people = self.people + (self.outlook.promised if self.watchdog.is_dead else 0)
+        dog = replace(self.watchdog, recovers_within=None) if self.watchdog.is_dead else self.watchdog
+        return replace(self, people=people, outlook=QueueOutlook(), watchdog=dog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +79,12 @@ class Inbox:
         return sum(tally.stuck for tally in self.queues)
 
     @property
+    def shown(self) -> int:
+        """Those that a page lists. A job of an older library has no lock for a moment: only the list knows how long."""
+        moments = self.counts.get(Kind.UNLOCKED, 0) - sum(row.verdict.kind is Kind.UNLOCKED for row in self.rows)
+        return self.stuck - moments
+
+    @property
     def people(self) -> int:
         return sum(tally.people for tally in self.queues)
 
@@ -73,8 +96,28 @@ class Inbox:
                 found[kind] = found.get(kind, 0) + count
         return found
 
+    def unpromised(self, why: str) -> Inbox:
+        """No scanner puts anything right, because of that clause."""
+        dogs = {tally.queue: tally.watchdog for tally in self.queues}
+        rows = tuple(unpromised(row, dogs.get(row.job.queue), why) for row in self.rows)
+        return replace(self, rows=rows, queues=tuple(tally.unpromised for tally in self.queues))
+
     def tally(self, ref: QueueRef) -> Tally | None:
         return next((tally for tally in self.queues if tally.queue == ref), None)
+
+
+def unpromised(row: Stuck, watchdog: Watchdog | None, why: str) -> Stuck:
+    """As it is while no scanner puts it right. The stalled check of a worker comes as it would have come."""
+    told, scanner = row.verdict, row.verdict.rescuer
+    if scanner is None:
+        return row
+    armed = f"{scanner.value.capitalize()} is armed, but {why}."
+    if watchdog is None or watchdog.is_dead or told.until is None:
+        told = replace(told, fate=f"{NEVER} as things are. {armed}", until=None, rescuer=None)
+    else:
+        until = told.until + watchdog.interval
+        told = replace(told, fate=f"The watchdog of a worker takes it. {armed}", until=until, rescuer=None)
+    return replace(row, verdict=told)
 
 
 def ordered(rows: list[Stuck]) -> list[Stuck]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from recovery.domain.policy import Scanner
 
-_LATE = 1.05  # a run is planned up to so much later than its interval, so that not everything begins together
+LATE = 1.05  # a run is planned up to so much later than its interval, so that not everything begins together
 
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """One that acts. In ms. `held`: what keeps it from acting now, "" for nothing."""
+    """One that acts. In ms. `held`: what keeps it from acting, "" for nothing; `ends`: when that goes by itself."""
 
     scanner: Scanner
     every: int
@@ -20,10 +20,11 @@ class Armed:
     release: bool = False
     next_at: int | None = None  # when its next run is due; None: nobody says, so a whole interval may pass
     held: str = ""
+    ends: int | None = None
 
     def run_after(self, ready_at: int, now: int, *, crowd: int = 0) -> int:
         """When a job that may be touched from `ready_at` on is done at the latest; `crowd`: lost together with it."""
-        step, ready_at = round(self.every * _LATE), max(ready_at, now)
+        step, ready_at = round(self.every * LATE), max(ready_at, now)
         first = ready_at + step
         if self.next_at is not None:
             due = self.next_at if self.next_at >= now else now + step

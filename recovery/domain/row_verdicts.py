@@ -123,7 +123,7 @@ def _fate(kind: Kind, row: JobRow, terms: Terms) -> tuple[str, int | None]:
     if kind.is_orphaned and within is not None:
         return f"A sweep takes it within {age(within)}{_then(row, terms)}.", terms.now + within
     if kind.is_orphaned:
-        return "Nothing happens until a worker of this table sweeps it at its start.", None
+        return "Never put right, unless a worker of this table sweeps it at its start.", None
     if kind is Kind.UNKNOWN:
         return _fate_unknown(row, terms), None
     if kind is Kind.LATE and within is not None:

@@ -56,7 +56,7 @@ class Scan(StrEnum):
         return _PURPOSE[self]
 
 
-class Status(StrEnum):
+class ScanStatus(StrEnum):
     """Of a run that is kept."""
 
     WAITING = "waiting"  # somebody asked for it; the scheduler starts it within a second
@@ -98,7 +98,9 @@ class Find:
 class Report:
     """`holds`: sentences of the brakes that held something back. `faults`: what could not be looked at or done.
 
-    `count`: how many it found, where not each of them is among `finds`.
+    `count`: how many it found, where not each of them is among `finds`. `reached`: how many of the places where it was
+    to look could be looked at, where it may be that none of them holds anything. `is_refused`: the store does not let
+    its user do what was to be done.
     """
 
     looked: int = 0
@@ -106,6 +108,13 @@ class Report:
     holds: tuple[str, ...] = ()
     faults: tuple[str, ...] = field(default=())
     count: int = 0
+    is_refused: bool = False
+    reached: int = 0
+
+    @property
+    def has_looked(self) -> bool:
+        """Anywhere, or there was nothing that could not be looked at. One place that is away does not make it fail."""
+        return bool(self.looked or self.reached or not self.faults)
 
     @property
     def found(self) -> int:

@@ -36,6 +36,7 @@ class Change:
     at: int
     host: str = ""  # from where it was connected: a server, else a host
     cpu: float | None = None  # percent, of that server then
+    connection: str = ""  # as `Worker.link` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Sighting:
     # Seen active and lock-less in one moment: between two reads of its lock nothing had started it anew.
     is_atomic: bool = False
     cpu: float | None = None  # percent, of its holder's server at the first look
+    has_expired: bool = False  # its lock was followed until it ran out (lock_expiry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,11 @@ class Surroundings:
 
     now: int
     has_window: bool = True  # Bull, BullMQ ≤ 4: a job is active for a moment before it is locked
+    follows_locks: bool = False  # Bull: whatever happens to a job that had its lock shows in the job (lock_expiry)
     workers: int | None = None
     listed_at: int | None = None  # when that was asked; None: now
     names: frozenset[str] = frozenset()  # of the connected workers that have one
+    connections: frozenset[str] = frozenset()  # of all connected workers, as `Worker.link` has them
     # From where they are connected, each a server or else a host; by name, "" for those without one.
     hosts: Mapping[str, str] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)  # server → percent of its CPU
@@ -75,6 +79,7 @@ class Surroundings:
     overdue_after: int | None = None
     restarted_at: int | None = None  # when Redis was first seen with another run id
     lost_together: int = 0  # jobs of this queue that lost their locks in one look with this one
+    lost: int = 0  # jobs of this queue that are lost now
     cpu: float | None = None  # percent, of the server that runs the holder, when the job was first seen lost
     server: str = ""
     is_n8n: bool = False  # running a job again runs its workflow again from the start

@@ -102,11 +102,16 @@ class Verdict:
     @property
     def needs_a_person(self) -> bool:
         """Nothing will put it right by itself."""
-        if self.rescuer is not None:
-            return False
-        if self.kind in (Kind.ORPHAN, Kind.DOOMED):
-            return self.is_poison or self.until is None
-        return self.kind in _PEOPLES
+        return needs_a_person(self.kind, self.until, self.rescuer, is_poison=self.is_poison)
+
+
+def needs_a_person(kind: Kind, until: int | None, rescuer: Scanner | None, *, is_poison: bool) -> bool:
+    """Whether nothing will put a job right by itself. The outlook says what would: `until` when, and which scanner."""
+    if rescuer is not None:
+        return False
+    if kind in (Kind.ORPHAN, Kind.DOOMED):
+        return is_poison or until is None
+    return kind in _PEOPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,7 @@ class Stuck:
     job: JobRef
     name: str
     verdict: Verdict
-    since: int  # ms: since when it has had this verdict
+    since: int  # ms: since when it has had this verdict; of one without its holder, any verdict that says so
     holder: str = ""  # worker, as far as it is known
     row: JobRow | None = None
     incident: int | None = None  # number of the open incident

@@ -49,7 +49,10 @@ def written(
 
 
 def sieve(query: Query) -> Callable[[bytes], bool]:
-    """A quick test on bytes, of one line or of many, that never says no to what may match by its text and its level."""
+    """A quick test on bytes, of one line or of many, that never says no to what may match by its text and its level.
+
+    Of lines whose labels hold a text that is looked for: ask for what is left of the query (`Query.beside`).
+    """
     terms = [term for term in map(str.casefold, query.include) if not _may_be_ours(term)]
     in_bytes = [term.encode("utf-8", "replace") for term in terms]
     may_be = levels.sieve(query.levels) if query.levels else None

@@ -9,14 +9,14 @@ from django.db.models import QuerySet
 
 from recovery.domain import alerts as domain
 from recovery.domain import stored
-from recovery.domain.alerts import Event, Heard, Kind, Terms
+from recovery.domain.alerts import AlertKind, Event, Heard, Terms
 from recovery.models import Alert
 
 LIMIT = 200  # on a page: a worse night than that is told by its number
 STANDING = 1_000  # looked after at once; beyond them nothing new is told until some are over
 
 
-def unsettled(kinds: frozenset[Kind]) -> QuerySet[Alert]:
+def unsettled(kinds: frozenset[AlertKind]) -> QuerySet[Alert]:
     """Rows that are not over, or of which somebody has yet to hear that they are."""
     rows = Alert.objects.filter(is_settled=False, kind__in=[kind.value for kind in kinds])
     return rows.order_by("since", "pk")[:STANDING]
@@ -36,7 +36,7 @@ def lately(terms: Terms) -> tuple[domain.Alert, ...]:
 
 def decoded(row: Alert) -> domain.Alert | None:
     """None for a kind of another version."""
-    kind = next((kind for kind in Kind if kind.value == row.kind), None)
+    kind = next((kind for kind in AlertKind if kind.value == row.kind), None)
     if kind is None:
         return None
     return domain.Alert(

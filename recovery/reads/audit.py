@@ -6,14 +6,16 @@ A line is an intent with its outcome, or a note. A page of lines never reads the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.db.models.aggregates import Count
 
-from recovery.domain.acting import Outcome
+from recovery.domain.acting import Act, Outcome
 from recovery.domain.chain import job_key
 from recovery.domain.refs import JobRef, QueueRef, unslug
 from recovery.errors import Missing
@@ -25,6 +27,7 @@ from recovery.reads.verify import Finding, Head, NotAHead, Report, head, verify
 __all__ = [
     "CONTENT_TYPES",
     "FORMATS",
+    "CompletedAction",
     "Detail",
     "Entry",
     "Fate",
@@ -36,6 +39,7 @@ __all__ = [
     "NotAHead",
     "Report",
     "actors",
+    "done_since",
     "entries",
     "entry",
     "export",
@@ -47,7 +51,9 @@ __all__ = [
 
 SIZES = (50, 100, 200)
 OF_JOB = 50  # entries on a job's page: more acts than that on one job are a story of their own
+CLOCKS_MS = 2_000  # how far the clocks of the hosts that act and that look may be apart
 OPEN_MS = 60_000  # an intent without an outcome is under way for so long; then what came of it is unknown
+_STAYING = frozenset({Act.RELEASE, Act.CANCEL})  # the job is active afterwards as before
 _OF_QUEUE = job_key("")  # stands for the queue itself in the index by job
 _NUMBER_DIGITS = 18
 
@@ -121,6 +127,16 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletedAction:
+    """An act that was done to a job, by its entry's number."""
+
+    number: int
+    at: int
+    act: Act
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """One act in full. `jobs` has its jobs, in their order; the queue itself has the id ""."""
 
@@ -146,6 +162,25 @@ def entries(wanted: Filter = Filter(), cursor: str = "", size: int = SIZES[0]) -
 def of_job(ref: JobRef, size: int = OF_JOB) -> tuple[Line, ...]:
     """The newest acts that touched this job."""
     return entries(Filter(queue=ref.queue, job=ref.id), size=size).lines
+
+
+def done_since(looked_at: int, jobs: Iterable[JobRef]) -> dict[JobRef, CompletedAction]:
+    """The newest act that was done to each of these jobs since they were looked at; one query."""
+    found: dict[JobRef, CompletedAction] = {}
+    wanted = {(job.queue.deployment, job.queue.slug, job_key(job.id)): job for job in jobs}
+    if not wanted:
+        return found
+    keys: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for deployment, base, key in wanted:
+        keys[deployment, base].append(key)
+    mine = reduce(or_, (Q(deployment=where[0], base=where[1], job__in=those) for where, those in keys.items()))
+    done = AuditJob.objects.filter(mine, outcome=Outcome.DONE, entry__at__gte=looked_at - CLOCKS_MS)
+    for row in done.select_related("entry").defer("entry__body").order_by("entry_id"):
+        # A job that stays where it is may have been looked at since, and is shown as it was found.
+        if row.entry.act not in _STAYING or row.entry.at >= looked_at:
+            job = wanted[row.deployment, row.base, row.job]
+            found[job] = CompletedAction(row.entry_id, row.entry.at, Act(row.entry.act), row.entry.actor)
+    return found
 
 
 def entry(number: int) -> Detail:

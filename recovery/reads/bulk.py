@@ -12,7 +12,7 @@ from recovery.errors import Missing
 from recovery.models import BulkItem, BulkRun
 
 OPEN = ("waiting", "gathering", "running")
-RATE_AFTER = 1000  # ms: a rate over less is noise
+RATE_AFTER = 1000  # ms: of a run on its way, a rate over less is noise
 SIZES = (100, 500)
 _PLACE_DIGITS = 10
 
@@ -108,7 +108,8 @@ def _result(item: BulkItem) -> Result:
 def _progress(run: BulkRun, now: int) -> Progress:
     settled = sum(getattr(run, outcome.value) for outcome in Outcome)
     took = (run.ended_at or now) - run.started_at if run.started_at else 0
-    rate = settled * 1000 / took if took >= RATE_AFTER and settled else None
+    is_telling = took >= RATE_AFTER or bool(took and run.ended_at)
+    rate = settled * 1000 / took if is_telling and settled else None
     left = int((run.total - settled) * 1000 / rate) if rate and run.status == "running" else None
     return Progress(
         id=run.pk,

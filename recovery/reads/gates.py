@@ -10,7 +10,7 @@ import redis
 
 from recovery.connections import faults, state
 from recovery.connections.publishing import POLLS_KEPT
-from recovery.domain.gate import Gate, Sample, State, share
+from recovery.domain.gate import Gate, GateState, Sample, share
 from recovery.domain.refs import slug, text
 from recovery.domain.servers import FORMAT
 from recovery.models import GateFlip
@@ -31,7 +31,7 @@ class Flip:
 
     server: str
     at: int
-    state: State
+    state: GateState
     cpu: float | None
     why: str
 
@@ -97,7 +97,7 @@ def flips(server: str, since: int) -> tuple[Flip, ...]:
     rows = GateFlip.objects.filter(server=column(server))
     later = list(rows.filter(at__gt=since).order_by("-at", "-pk")[:FLIPS])
     first = rows.filter(at__lte=since).order_by("-at", "-pk")[:1] if len(later) < FLIPS else ()
-    return tuple(Flip(server, row.at, State(row.state), row.cpu, row.why) for row in (*first, *reversed(later)))
+    return tuple(Flip(server, row.at, GateState(row.state), row.cpu, row.why) for row in (*first, *reversed(later)))
 
 
 def column(server: str) -> str:

@@ -8,12 +8,12 @@ Three sources know of the past. Each misses something and none counts too much, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import cast
 
 import redis
 
+from recovery import shared_clock
 from recovery.backends import reader
 from recovery.connections import faults, state
 from recovery.connections.registry import Registry, registry
@@ -41,7 +41,7 @@ def series(
     ref: QueueRef, flavour: Flavour, hours: int, *, now: int | None = None, stores: Registry | None = None
 ) -> Series:
     """At most 240 closed buckets, oldest first. A store that does not answer leaves gaps, and the note says so."""
-    past = _Past(stores or registry(), ref, flavour, int(time.time() * 1000) if now is None else now, hours)
+    past = _Past(stores or registry(), ref, flavour, shared_clock.now() if now is None else now, hours)
     recorded, library = past.recorded(), past.library()
     known = [one.at_least(other) for one, other in zip(library, recorded, strict=True)]
     remains = past.kept(known)

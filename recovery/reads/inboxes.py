@@ -14,6 +14,7 @@ from recovery.connections import faults, state
 from recovery.domain.acting import Act
 from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.outlook import QueueOutlook
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
@@ -22,10 +23,9 @@ _LEVEL = 1  # of zlib: the dearer levels cost more time than they save
 _KEEP_S = 7 * 86_400
 _BROKEN = (ValueError, TypeError, IndexError, KeyError, zlib.error)
 _ROW = tuple(field.name for field in fields(JobRow) if field.name not in ("ref", "state", "lock"))
+_KINDS = (Inbox, Tally, Watchdog, QueueOutlook, Stuck, Verdict, JobRow)
 # A reader of another version knows by this that it cannot read it.
-_SHAPE = zlib.crc32(
-    ",".join(field.name for kind in (Inbox, Tally, Watchdog, Stuck, Verdict, JobRow) for field in fields(kind)).encode()
-)
+_SHAPE = zlib.crc32(",".join(field.name for kind in _KINDS for field in fields(kind)).encode())
 
 
 def publish(store: redis.Redis, inbox: Inbox) -> None:
@@ -123,13 +123,17 @@ def _tally(tally: Tally) -> list[Any]:
         *(tally.people, tally.looked, tally.left_out, tally.checked_at),
         astuple(tally.watchdog),
         tally.error,
-        tally.rescued,
+        astuple(tally.outlook),
         dict(tally.holders),
     ]
 
 
 def _read_tally(written: list[Any]) -> Tally:
-    queue, kinds, people, looked, left_out, checked_at, watchdog, error, rescued, holders = written
+    queue, kinds, people, looked, left_out, checked_at, watchdog, error, outlook, holders = written
     counted = {Kind(kind): count for kind, count in kinds.items()}
     ref, dog = QueueRef(*queue), Watchdog(*watchdog)
-    return Tally(ref, counted, people, looked, left_out, checked_at, dog, error, rescued, holders)
+    return Tally(ref, counted, people, looked, left_out, checked_at, dog, error, _outlook(*outlook), holders)
+
+
+def _outlook(rescued: int, promised: int, until: int | None, by: str | None, is_for_now: bool) -> QueueOutlook:
+    return QueueOutlook(rescued, promised, until, Scanner(by) if by else None, is_for_now)

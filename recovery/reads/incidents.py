@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from django.db import Error
 from django.db.models import Count, Max, Q, QuerySet
 
+from recovery import shared_clock
 from recovery.domain import poison
 from recovery.domain.ages import HOUR
 from recovery.domain.chain import job_key
@@ -178,7 +178,7 @@ def _of(queue: QueueRef) -> dict[str, str]:
 
 
 def _since(hours: int, now: int | None) -> int:
-    return (int(time.time() * 1000) if now is None else now) - hours * HOUR
+    return (shared_clock.now() if now is None else now) - hours * HOUR
 
 
 def _records(found: QuerySet[Incident]) -> tuple[Record, ...]:

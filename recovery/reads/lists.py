@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +20,6 @@ from recovery.reads.shared import windows
 from recovery.reads.silence import spared
 
 SIZES = (25, 50, 100)
-LOCK_DEFAULT = 30_000  # ms; what both libraries use when nobody says otherwise
-LOCKS_KEPT = 4096  # queues whose longest lock is remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +92,3 @@ def workers(queue: Queue, snapshot: Snapshot | None) -> tuple[Worker, ...] | Non
 def count_of(sample: QueueSample, state: State) -> int | None:
     """How many jobs are in this state, as the snapshot knows."""
     return getattr(sample.counts, state.name.lower(), None)
-
-
-class LongestLocks:
-    """The longest TTL seen on a lock of each queue: the nearest to the lock's length that Redis tells."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._longest: OrderedDict[QueueRef, int] = OrderedDict()
-
-    def seen(self, ref: QueueRef, rows: tuple[JobRow, ...]) -> int:
-        """Takes these rows in; the longest so far, at least the libraries' default."""
-        here = max((row.lock.ttl for row in rows if row.lock and row.lock.ttl), default=0)
-        with self._lock:
-            longest = max(here, self._longest.pop(ref, LOCK_DEFAULT))
-            self._longest[ref] = longest
-            if len(self._longest) > LOCKS_KEPT:
-                self._longest.popitem(last=False)
-        return longest
-
-
-longest_locks = LongestLocks()

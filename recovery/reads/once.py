@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import redis
 
 from recovery.connections import faults, state
-from recovery.domain.once import Claim, State
+from recovery.domain.once import Claim, IdempotencyState
 from recovery.domain.refs import raw, slug, text, unslug
 from recovery.errors import Garbled
 
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 class Wanted:
     """`state` None: any. `match`: a literal part of the key."""
 
-    state: State | None = None
+    state: IdempotencyState | None = None
     match: str = ""
     after: Place | None = None
 
@@ -146,11 +146,11 @@ def _walk(store: redis.Redis, wanted: Wanted, now: int) -> Iterator[tuple[Place,
         top = bottom
 
 
-def _index(wanted: State | None, now: int) -> tuple[bytes, float, float]:
+def _index(wanted: IdempotencyState | None, now: int) -> tuple[bytes, float, float]:
     """The index, and the scores in it. Of milliseconds none lies between now and half a one later."""
-    if wanted is State.CLAIMED:
+    if wanted is IdempotencyState.CLAIMED:
         return state.ONCE_HELD, now + 0.5, _EVER
-    if wanted is State.LAPSED:
+    if wanted is IdempotencyState.LAPSED:
         return state.ONCE_HELD, _NEVER, now
     return state.ONCE_NEWEST, _NEVER, _EVER
 

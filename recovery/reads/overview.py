@@ -262,13 +262,10 @@ def _sorted(rows: list[Row], query: Query) -> list[Row]:
 
 
 def _worst(row: Row) -> float:
-    """Trouble by its kind, what cannot be read after the gravest; then the fuller queues, in steps that keep still."""
-    backlog, failed, active = row.ready or 0, row.sample.counts.failed or 0, row.sample.counts.active or 0
-    steps = 16 * failed.bit_length() + backlog.bit_length() + (active > 0)
-    grave = 0.0 if row.kind is None else 10 - row.kind
+    """Trouble by its kind, what cannot be read after the gravest. Numbers move no row, only another kind of trouble."""
     if row.sample.error:
-        grave = 10 - Kind.ABANDONED - 0.5
-    return grave * 1000 + steps
+        return 10 - Kind.ABANDONED - 0.5
+    return 0.0 if row.kind is None else 10 - row.kind
 
 
 def _all(row: Row) -> int | None:

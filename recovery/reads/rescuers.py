@@ -1,95 +1,77 @@
-"""What the scanners would do in a queue by themselves right now: its policy, who leads, and what holds them."""
+"""What the scanners would do in a queue by themselves right now: what its policy lets them, and what blocks them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from django.db import Error
 
 from recovery.backends import operator
-from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.domain.acting import Act
-from recovery.domain.counts import Flavour
-from recovery.domain.policy import Scanner
-from recovery.domain.refs import QueueRef, shown
+from recovery.domain.counts import Flavour, Snapshot
+from recovery.domain.policy import Duty, Scanner
+from recovery.domain.refs import QueueRef
 from recovery.domain.rescuers import NOBODY, Armed, Rescuers
 from recovery.domain.scans import Scan
 from recovery.errors import ConfigError, StoreError
-from recovery.reads import brakes, leading, pulses, scans
+from recovery.reads import pulses, scans
+from recovery.reads.blockers import Blockers
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Book
 
-_BOTH = (Scan.ORPHAN_WATCH, Scan.STALE_CHECK)
-_NOT_LED = "no scheduler leads"
-_PAUSED = "it is paused"
-_HELD = "the Redis brake holds {deployment}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """At one moment. `next_at` of the stale check: it is so rare that a run to come tells more than its interval."""
-
-    book: Book
-    paused: frozenset[Scan]
-    held: frozenset[str]  # deployments
-    is_led: bool
-    next_at: int | None
+_NOT_CHANGED = "nothing may be changed in this queue"
 
 
 class Lookout:
-    """Asks the database and the state store once, when it is asked first. While one is away nothing is promised."""
+    """Asks the database and the state store once, when it is asked first. Without policies nothing is promised."""
 
-    def __init__(self, registry: Registry, now: int) -> None:
+    def __init__(self, registry: Registry, now: int, snapshot: Snapshot | None = None) -> None:
         self._registry = registry
-        self._now = now
+        self._blockers = Blockers(registry, now, snapshot)
 
     def of(self, queue: QueueRef, flavour: Flavour) -> Rescuers:
-        known = self._known
-        if known is None or refusal(self._registry.config, Queue(queue, flavour), Act.REQUEUE):
+        if self._book is None:
             return NOBODY
-        policy = known.book.of(queue).policy
-        return Rescuers(*(self._armed(known, scan, queue) if policy.may_act(Scanner(scan)) else None for scan in _BOTH))
+        policy = self._book.of(queue).policy
+        held = _NOT_CHANGED if refusal(Queue(queue, flavour), Act.REQUEUE) else ""
+        return Rescuers(
+            *(
+                self._armed(scan, queue, policy.duty(Scanner(scan)), held) if policy.may_act(Scanner(scan)) else None
+                for scan in (Scan.ORPHAN_WATCH, Scan.STALE_CHECK)
+            )
+        )
 
     @cached_property
-    def _known(self) -> _Known | None:
-        store = self._registry.state
+    def _book(self) -> Book | None:
         try:
-            sign, runs = leading.fetch(store()), pulses.read(store())
-            return _Known(
-                Book.open(self._registry.config),
-                frozenset(scans.pauses()),
-                frozenset(one.deployment for one in brakes.stores(self._now, self._registry.config) if one.is_holding),
-                sign is not None and sign.leads,
-                runs[Scan.STALE_CHECK].next_at if Scan.STALE_CHECK in runs else None,
-            )
-        except (ConfigError, StoreError, Error):
+            return Book.open(self._registry.config)
+        except Error:
             return None
 
-    def _armed(self, known: _Known, scan: Scan, queue: QueueRef) -> Armed:
-        duty = known.book.of(queue).policy.duty(Scanner(scan))
+    @cached_property
+    def _stale_at(self) -> int | None:
+        """The stale check is so rare that a run to come tells more than its interval. None: nobody says."""
+        try:
+            pulse = pulses.read(self._registry.state()).get(Scan.STALE_CHECK)
+        except (ConfigError, StoreError):
+            return None
+        return pulse.next_at if pulse else None
+
+    def _armed(self, scan: Scan, queue: QueueRef, duty: Duty, held: str) -> Armed:
+        blocked = next(self._blockers.of(scan, queue), None)
         return Armed(
             Scanner(scan),
             every=round(scans.every(self._registry.config, scan) * 1000),
             after=duty.after,
             most=duty.most,
             release=duty.release,
-            next_at=known.next_at if scan is Scan.STALE_CHECK else None,
-            held=_held(known, scan, queue.deployment),
+            next_at=self._stale_at if scan is Scan.STALE_CHECK else None,
+            held=held or (blocked.clause if blocked else ""),
+            ends=blocked.ends if blocked and not held else None,
         )
 
 
-def refusal(config: Config, queue: Queue, act: Act) -> str:
-    """Why this cannot be done to a queue at all, whatever its jobs are; "" when it can. Raises DeploymentMissing."""
-    if config.deployment(queue.ref.deployment).read_only:
-        return f"The deployment {shown(queue.ref.deployment)} is configured to be read only."
+def refusal(queue: Queue, act: Act) -> str:
+    """Why this can be done to no job of a queue; "" when it can."""
     return queue.flavour.read_only or operator(queue.flavour).refusals(queue.flavour).get(act, "")
-
-
-def _held(known: _Known, scan: Scan, deployment: str) -> str:
-    if not known.is_led:
-        return _NOT_LED
-    if scan in known.paused:
-        return _PAUSED
-    return _HELD.format(deployment=shown(deployment)) if deployment in known.held else ""

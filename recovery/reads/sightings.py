@@ -31,12 +31,13 @@ class Mark:
     """
 
     kind: Kind
-    since: int  # since when it has had this verdict
+    since: int  # since when it has had this verdict; of one without its holder, any verdict that says so
     opened_at: int  # when it was first seen without its holder
     lockless_since: int | None = None
     signature: Signature = (None, None, 0, 0)
     orphaned: int = 0  # earlier incidents, counted when the mark was made
     cpu: float | None = None  # percent, of its holder's server when it was first seen lost
+    has_expired: bool = False  # its lock was followed until it ran out
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,8 @@ def _written(mark: Mark) -> str:
 def _mark(row: bytes) -> Mark | None:
     """None for one that another version wrote: the job will be seen anew."""
     try:
-        kind, since, opened_at, lockless_since, signature, orphaned, *cpu = json.loads(row)
-        return Mark(Kind(kind), since, opened_at, lockless_since, _signature(signature), orphaned, *cpu)
+        kind, since, opened_at, lockless_since, signature, orphaned, *rest = json.loads(row)
+        return Mark(Kind(kind), since, opened_at, lockless_since, _signature(signature), orphaned, *rest)
     except _BROKEN:
         return None
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import redis
 
 from recovery.backends.bullmq.parents import parents
 from recovery.backends.shared import actives
 from recovery.config import Config
 from recovery.connections.registry import registry
 from recovery.domain import judging
+from recovery.domain.blockers import Blocker
 from recovery.domain.counts import Library, Snapshot
 from recovery.domain.holders import Holder, holder
-from recovery.domain.inbox import Inbox
+from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.jobs import JobRow, State
-from recovery.domain.rescuers import Rescuers
+from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
-from recovery.domain.verdicts import Verdict
+from recovery.domain.verdicts import Kind, Verdict
 from recovery.errors import ConfigError, StoreError
-from recovery.reads import inboxes, incidents, payloads, schemas, sightings, surroundings, tables, whereabouts
+from recovery.reads import inboxes, incidents, leading, payloads, schemas, sightings, surroundings, tables, whereabouts
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Book
 from recovery.reads.rescuers import Lookout
@@ -28,18 +31,66 @@ from recovery.reads.sightings import Mark, Memory, Signature
 _WAITING = frozenset({State.WAITING, State.PRIORITIZED, State.PAUSED, State.DELAYED, State.WAITING_CHILDREN})
 
 
+@dataclass(frozen=True, slots=True)
+class InboxUnavailable:
+    """Why there is no inbox: nobody has looked yet, or the store that holds it does not answer (`fault`)."""
+
+    text: str
+    advice: str
+    fault: StoreError | ConfigError | None = None
+
+
+NOT_LOOKED = InboxUnavailable(
+    "Nobody has looked for stuck jobs yet.",
+    "The scheduler looks at every active job every few seconds. If it stays like this, no scheduler runs.",
+)
+
+
 def newest() -> Inbox | None:
-    """The newest inbox, read from the state store once a second; None when there is none, or the store is silent."""
+    """The newest inbox, read from the state store once a second; None when there is none, or the store is silent.
+
+    What it promises in the name of scanners is taken back when nobody leads any more.
+    """
+    found = looked()
+    return found if isinstance(found, Inbox) else None
+
+
+def looked() -> Inbox | InboxUnavailable:
+    """The same, or why there is none."""
     try:
-        return windows.get(("inbox",), lambda: inboxes.fetch(registry().state()))
-    except (ConfigError, StoreError):
-        return None
+        return windows.get(("inbox",), lambda: _newest(registry().state())) or NOT_LOOKED
+    except ConfigError as error:
+        return InboxUnavailable("What is stuck is unknown: the configuration cannot be used.", str(error), error)
+    except StoreError as error:
+        text = f"What is stuck is unknown: the state store cannot be read. {error}."
+        return InboxUnavailable(text, error.advice, error)
 
 
-def needing_a_person() -> int | None:
-    """How many jobs nothing but a person will put right; None when nobody has looked."""
+def _newest(store: redis.Redis) -> Inbox | None:
+    inbox, sign = inboxes.fetch(store), leading.fetch(store)
+    if inbox is None or (sign is not None and sign.leads):
+        return inbox
+    return inbox.unpromised(Blocker.NO_LEADER.value)
+
+
+def count(ref: QueueRef, kind: Kind) -> int | None:
+    """How many active jobs of a queue have this verdict; orphans with the abandoned ones. None: nobody has looked."""
     inbox = newest()
-    return None if inbox is None else inbox.people
+    if inbox is None:
+        return None
+    tally = inbox.tally(ref) or Tally(ref)  # the others had nothing active
+    return tally.orphans if kind is Kind.ORPHAN else tally.kinds.get(kind, 0)
+
+
+def longest_lock(ref: QueueRef) -> int:
+    """The longest TTL, in ms, that the orphan-watch has seen on a lock of this queue: a lock is at least that long.
+
+    0 when it has seen none. Read from the state store once a second.
+    """
+    try:
+        return windows.get(("longest lock", ref), lambda: sightings.memory(registry().state(), ref)[0].lock_length)
+    except (ConfigError, StoreError):
+        return 0
 
 
 def of_rows(
@@ -67,7 +118,7 @@ def of_rows(
     }
     if active:
         around, marks = _known(queue, active, snapshot, config or registry().config, now)
-        around = replace(around, rescuers=_rescuers(queue, now))
+        around = _predicted(queue, around, snapshot)
         sure = _sure(queue, active, marks, around)
         before = _orphaned(queue, active, around, now, insists=insists)
         breaks = _breaks(queue, active, config)
@@ -101,7 +152,7 @@ def malformed(queue: Queue, rows: Sequence[JobRow], *, config: Config | None = N
 
 def around(queue: Queue, snapshot: Snapshot, config: Config, now: int) -> Surroundings:
     """What is known around the jobs of this queue."""
-    return _known(queue, (), snapshot, config, now)[0]
+    return _predicted(queue, _known(queue, (), snapshot, config, now)[0], snapshot)
 
 
 def signature(row: JobRow) -> Signature:
@@ -114,7 +165,7 @@ def sighting(row: JobRow, mark: Mark | None, around: Surroundings, *, is_sure: b
     if mark is None or mark.lockless_since is None or mark.signature != signature(row):
         return Sighting(around.now, is_atomic=is_sure)
     looks = 2 if around.now > mark.lockless_since else 1
-    return Sighting(min(mark.lockless_since, around.now), looks, is_sure, mark.cpu)
+    return Sighting(min(mark.lockless_since, around.now), looks, is_sure, mark.cpu, mark.has_expired)
 
 
 def is_lockless(row: JobRow) -> bool:
@@ -161,9 +212,14 @@ def _known(
     return around, marks
 
 
-def _rescuers(queue: Queue, now: int) -> Rescuers:
-    """Asked once a second, however many look at jobs of this queue."""
-    return windows.get(("rescuers", queue.ref), lambda: Lookout(registry(), now).of(queue.ref, queue.flavour))
+def _predicted(queue: Queue, around: Surroundings, snapshot: Snapshot | None) -> Surroundings:
+    """With who would put its lost jobs right: asked once a second, however many look at jobs of this queue."""
+    ref, flavour = queue.ref, queue.flavour
+    key = ("rescuers", ref)
+    rescuers = windows.get(key, lambda: Lookout(registry(), around.now, snapshot).of(ref, flavour))
+    inbox = newest()
+    tally = inbox.tally(ref) if inbox else None
+    return replace(around, rescuers=rescuers, lost=tally.lost if tally else 0)
 
 
 def _sure(queue: Queue, rows: Sequence[JobRow], marks: Mapping[str, Mark], around: Surroundings) -> set[str]:

@@ -41,9 +41,11 @@ def around(
     return Surroundings(
         now=now,
         has_window=has_window(flavour),
+        follows_locks=flavour.library is Library.BULL and not flavour.mixed,
         workers=sample.workers if is_fresh else None,
         listed_at=taken_at,
         names=frozenset(worker.name for worker in workers if worker.name),
+        connections=frozenset(worker.link for worker in workers),
         hosts=_hosts(workers, where),
         loads=where.loads,
         unnamed=sum(not worker.name for worker in workers),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from recovery import shared_clock
 from recovery.connections.registry import Registry, registry
 from recovery.domain.whereabouts import Whereabouts
 from recovery.errors import ConfigError, StoreError
@@ -18,4 +17,4 @@ def known(stores: Registry | None = None) -> Whereabouts:
         found = windows.get(("servers", id(store)), lambda: servers.fetch(store))
     except (ConfigError, StoreError):
         return Whereabouts()
-    return Whereabouts.of(found, int(time.time() * 1000))
+    return Whereabouts.of(found, shared_clock.now())

@@ -11,10 +11,10 @@ from recovery.domain.ages import DAY, MINUTE, SECOND
 from recovery.domain.alerts import (
     WORDS_LIMIT,
     Alert,
+    AlertKind,
     Event,
     Finding,
     Heard,
-    Kind,
     Look,
     Terms,
     after_look,
@@ -30,7 +30,7 @@ OPS = "ops"
 
 
 def finding(
-    size: int = 3, kind: Kind = Kind.ABANDONED, key: str = "shop/bull:mail", since: int | None = None
+    size: int = 3, kind: AlertKind = AlertKind.ABANDONED, key: str = "shop/bull:mail", since: int | None = None
 ) -> Finding:
     return Finding(kind, key, f"{size} jobs are abandoned.", "/stuck", size, since)
 
@@ -81,10 +81,10 @@ def test_it_is_over_when_it_was_not_seen_for_a_while() -> None:
 def test_what_cannot_be_looked_at_is_not_over() -> None:
     alert = one(look([], AT, finding()))
     later = AT + HOUR
-    assert one(look([alert], later, known=frozenset({Kind.GATE}))).resolved_at is None
+    assert one(look([alert], later, known=frozenset({AlertKind.GATE}))).resolved_at is None
     assert one(look([alert], later, silent=frozenset({"shop"}))).resolved_at is None
     assert one(look([alert], later, silent=frozenset({"other"}))).resolved_at == later
-    silence = one(look([], AT, finding(kind=Kind.UNREADABLE, key="shop")))
+    silence = one(look([], AT, finding(kind=AlertKind.UNREADABLE, key="shop")))
     assert one(look([silence], later, silent=frozenset({"shop"}))).resolved_at == later, "that is what it is about"
 
 
@@ -112,8 +112,8 @@ def test_twice_as_many_is_worse_and_time_alone_a_reminder() -> None:
 
 def test_a_gate_and_a_lost_leader_take_their_own_time() -> None:
     terms = Terms(after=0, gate_after=10 * MINUTE)
-    gate = one(look([], AT, finding(kind=Kind.GATE), terms=terms))
-    leader = one(look([], AT, finding(kind=Kind.SCHEDULER), terms=terms))
+    gate = one(look([], AT, finding(kind=AlertKind.GATE), terms=terms))
+    leader = one(look([], AT, finding(kind=AlertKind.SCHEDULER), terms=terms))
     for alert, ripe in ((gate, 10 * MINUTE), (leader, 30_000)):
         assert news(seen(alert, ripe - 1), OPS, terms, AT + ripe) is None
         assert news(seen(alert, ripe), OPS, terms, AT + ripe) is Event.FIRING
@@ -121,7 +121,7 @@ def test_a_gate_and_a_lost_leader_take_their_own_time() -> None:
 
 def test_a_kind_that_is_not_wanted_any_more_is_over() -> None:
     alert = one(look([], AT, finding()))
-    terms = replace(TERMS, kinds=frozenset({Kind.GATE}))
+    terms = replace(TERMS, kinds=frozenset({AlertKind.GATE}))
     assert one(look([alert], AT + 1, finding(), terms=terms)).resolved_at == AT + 1
 
 

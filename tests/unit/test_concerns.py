@@ -5,7 +5,9 @@ import pytest
 from recovery.domain.ages import MINUTE
 from recovery.domain.concerns import Concern, Kind, concerns, failure_rate
 from recovery.domain.counts import QueueSample
-from recovery.domain.inbox import Inbox, Tally, Watchdog
+from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.outlook import QueueOutlook
+from recovery.domain.policy import Scanner
 from recovery.domain.verdicts import Kind as Verdict
 from tests.samples import NOW, abandoned, counts, queue, rates, snapshot
 
@@ -23,12 +25,14 @@ def test_a_healthy_queue_is_no_news() -> None:
 
 
 def test_active_jobs_without_a_worker_are_told_as_lost() -> None:
-    assert said(abandoned()) == ["9 jobs are active in bull:jobs and no worker is connected: nothing will rescue them."]
+    assert said(abandoned()) == [
+        "9 jobs are active in bull:jobs and no worker is connected: what becomes of them is not known yet."
+    ]
 
 
 def test_one_job_is_told_in_the_singular() -> None:
     assert said(abandoned(active=1)) == [
-        "1 job is active in bull:jobs and no worker is connected: nothing will rescue it."
+        "1 job is active in bull:jobs and no worker is connected: what becomes of it is not known yet."
     ]
 
 
@@ -98,7 +102,7 @@ def test_three_sentences_at_most_gravest_first() -> None:
 def test_a_queue_speaks_once() -> None:
     both = abandoned()._replace(counts=counts(active=2, waiting=5))
     assert said(both) == [
-        "2 jobs are active in bull:jobs and no worker is connected: nothing will rescue them. 5 more wait."
+        "2 jobs are active in bull:jobs and no worker is connected: what becomes of them is not known yet. 5 more wait."
     ]
 
 
@@ -113,17 +117,19 @@ def test_a_chosen_deployment_hears_of_its_own_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "said"),
+    ("workers", "why"),
     [
-        (0, "12 jobs are abandoned in bull:jobs while no worker is connected: nothing will rescue them."),
-        (2, "12 jobs are abandoned in bull:jobs because nobody runs the stalled check: nothing will rescue them."),
-        (None, "12 jobs are abandoned in bull:jobs because nobody runs the stalled check: nothing will rescue them."),
+        (0, "while no worker is connected"),
+        (2, "because nobody runs the stalled check"),
+        (None, "because nobody runs the stalled check"),
     ],
 )
-def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, said: str) -> None:
+def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, why: str) -> None:
     one = queue("bull:jobs", counts=counts(active=20), workers=workers, watchdog_ttl=None)
     inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}),))
-    assert [sentence(concern) for concern in concerns(snapshot(one), inbox=inbox)] == [said]
+    assert [sentence(concern) for concern in concerns(snapshot(one), inbox=inbox)] == [
+        f"12 jobs are abandoned in bull:jobs {why}: nothing will ever rescue them."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -131,23 +137,31 @@ def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, said: 
     [
         (
             12,
-            "12 jobs are abandoned in bull:jobs while no worker is connected: a scanner puts them back to wait.",
+            "stale-check puts them right within 27 min.",
             "warn",
         ),
-        (11, "1 job is abandoned in bull:jobs while no worker is connected: nothing will rescue it.", "stuck"),
+        (
+            11,
+            "nothing will ever rescue 1 of them.",
+            "stuck",
+        ),
     ],
 )
 def test_nothing_will_rescue_is_said_of_those_that_no_scanner_takes(rescued: int, said: str, tone: str) -> None:
     one = queue("bull:jobs", counts=counts(active=20), workers=0, watchdog_ttl=None)
-    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}, rescued=rescued),))
+    ahead = QueueOutlook(rescued, rescued, NOW + 27 * MINUTE, Scanner.STALE_CHECK)
+    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}, outlook=ahead),))
     (told,) = concerns(snapshot(one), inbox=inbox)
-    assert (sentence(told), told.tone) == (said, tone)
+    where = "12 jobs are abandoned in bull:jobs while no worker is connected"
+    assert (sentence(told), told.tone) == (f"{where}: {said}", tone)
 
 
 def test_where_a_scanner_would_put_them_back_active_jobs_without_a_worker_are_no_loss() -> None:
     one = queue("bull:jobs", counts=counts(active=1), workers=0, watchdog_ttl=None)
-    inbox = Inbox(
-        NOW, queues=(Tally(one.ref, {Verdict.DOOMED: 1}, watchdog=Watchdog(is_dead=True, recovers_within=9)),)
-    )
+    ahead = QueueOutlook(0, 1, NOW + 35_000, Scanner.ORPHAN_WATCH)
+    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.DOOMED: 1}, outlook=ahead),))
     (told,) = concerns(snapshot(one), inbox=inbox)
-    assert sentence(told) == "1 job is active in bull:jobs and no worker is connected: a scanner puts it back to wait."
+    assert (
+        sentence(told)
+        == "1 job is active in bull:jobs and no worker is connected: orphan-watch puts it right within 35 s."
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.config import Config, load
-from recovery.domain.alerts import Kind
+from recovery.domain.alerts import AlertKind
 from recovery.domain.channels import Encryption, Format, Mail, Webhook
 from recovery.errors import ConfigError
 
@@ -39,9 +39,9 @@ def test_what_is_left_out_is_as_it_is_by_default(tmp_path: Path) -> None:
         Format.JSON,
         "X-Unstall-Signature",
         "",
-        frozenset(Kind),
+        frozenset(AlertKind),
     )
-    assert (mail.port, mail.encryption, mail.kinds) == (587, Encryption.STARTTLS, frozenset(Kind))
+    assert (mail.port, mail.encryption, mail.kinds) == (587, Encryption.STARTTLS, frozenset(AlertKind))
     assert read(tmp_path).alerting.channels == ()
 
 
@@ -54,10 +54,10 @@ def test_what_is_written_counts_and_secrets_come_from_files(tmp_path: Path) -> N
     alerting = read(tmp_path, alerts=terms, hook=hook, mail=mail).alerting
     one, other = alerting.channels
     assert one == Webhook(
-        "ops", f"https://hooks.example.com/{SECRET}", Format.SLACK, "X-Sig", SECRET, kinds=frozenset({Kind.GATE})
+        "ops", f"https://hooks.example.com/{SECRET}", Format.SLACK, "X-Sig", SECRET, kinds=frozenset({AlertKind.GATE})
     )
     assert isinstance(other, Mail)
-    assert (other.password, other.port, other.kinds) == (SECRET, 465, frozenset({Kind.GATE, Kind.POISON}))
+    assert (other.password, other.port, other.kinds) == (SECRET, 465, frozenset({AlertKind.GATE, AlertKind.POISON}))
     told = alerting.terms
     assert (told.after, told.gate_after, told.calm, told.again, told.most) == (5000, 60_000, 7000, None, 3)
     for shown in (repr(alerting), one.target, other.target):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from recovery.domain.acting import Act
 from recovery.domain.inbox import Inbox, Tally, Watchdog, ordered
 from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.outlook import QueueOutlook
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
@@ -33,7 +34,16 @@ def line(since: int, kind: Kind, *, is_poison: bool = False) -> Stuck:
 
 def test_every_field_survives() -> None:
     tally = Tally(
-        QUEUE, {Kind.ORPHAN: 3, Kind.HELD: 9}, 1, 12, 4, 99, Watchdog(1, 30_000, True, None), "no", 2, {"mail-3": 9}
+        QUEUE,
+        {Kind.ORPHAN: 3, Kind.HELD: 9},
+        1,
+        12,
+        4,
+        99,
+        Watchdog(1, 30_000, True, None),
+        "no",
+        QueueOutlook(2, 3, 77, Scanner.STALE_CHECK, is_for_now=True),
+        {"mail-3": 9},
     )
     inbox = Inbox(
         99, (Stuck(JOB, "mail", VERDICT, 3, "mail-3", ROW, 8, "10.0.0.7"), line(1, Kind.GHOST)), (tally,), ("x",)

@@ -9,7 +9,7 @@ import pytest
 from recovery.domain.inbox import ROW_LIMIT, Inbox, Tally
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, Status, status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus, status
 from recovery.domain.n8n.lines import STALE, merged
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
@@ -23,7 +23,7 @@ POOL = QueueRef("main", "bull:jobs-heavy")
 
 
 def execution(id: str = "51", **facts: object) -> Execution:
-    return Execution(id, "wf", "webhook", Status.RUNNING, started_at=NOW - 90_000, **facts)  # type: ignore[arg-type]
+    return Execution(id, "wf", "webhook", ExecutionStatus.RUNNING, started_at=NOW - 90_000, **facts)  # type: ignore[arg-type]
 
 
 def claim(id: str = "1", queue: QueueRef = QUEUE, **facts: object) -> Claim:
@@ -71,22 +71,24 @@ def test_what_nobody_of_this_version_packed_is_none(packed: bytes) -> None:
 @pytest.mark.parametrize(
     ("written", "finished", "stopped", "found"),
     [
-        ("running", False, False, Status.RUNNING),
-        ("canceled", False, True, Status.CANCELED),
-        (None, True, True, Status.SUCCESS),
-        (None, False, True, Status.ERROR),
-        (None, False, False, Status.UNKNOWN),
-        ("napping", False, False, Status.STRANGE),
-        ("strange", False, False, Status.STRANGE),
+        ("running", False, False, ExecutionStatus.RUNNING),
+        ("canceled", False, True, ExecutionStatus.CANCELED),
+        (None, True, True, ExecutionStatus.SUCCESS),
+        (None, False, True, ExecutionStatus.ERROR),
+        (None, False, False, ExecutionStatus.UNKNOWN),
+        ("napping", False, False, ExecutionStatus.STRANGE),
+        ("strange", False, False, ExecutionStatus.STRANGE),
     ],
     ids=str,
 )
-def test_a_status_is_one_of_n8ns_own_or_strange(written: str, finished: bool, stopped: bool, found: Status) -> None:
+def test_a_status_is_one_of_n8ns_own_or_strange(
+    written: str, finished: bool, stopped: bool, found: ExecutionStatus
+) -> None:
     assert status(written, is_finished=finished, has_stopped=stopped) is found
 
 
 def test_nothing_is_said_of_a_strange_status() -> None:
-    strange = Status.STRANGE
+    strange = ExecutionStatus.STRANGE
     assert [strange.is_open, strange.is_terminal, strange.is_going] == [False] * 3
 
 

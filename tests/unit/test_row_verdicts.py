@@ -82,7 +82,7 @@ def test_a_sweep_puts_it_back_or_fails_it_with_its_last_attempt() -> None:
 def test_without_a_sweep_a_lost_row_needs_a_person() -> None:
     found = verdict(LOST, replace(TERMS, swept_within=None))
     assert found.needs_a_person
-    assert found.fate == "Nothing happens until a worker of this table sweeps it at its start."
+    assert found.fate == "Never put right, unless a worker of this table sweeps it at its start."
     assert found.suggests is Act.REQUEUE
 
 

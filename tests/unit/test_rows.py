@@ -10,7 +10,6 @@ from dashboard.discretion import Discretion
 from recovery.domain.counts import QueueSample
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.domain.refs import QueueRef
-from recovery.reads.lists import LOCK_DEFAULT, LongestLocks
 from recovery.reads.overview import Query, view
 from tests.samples import NOW, abandoned, queue, snapshot
 
@@ -49,24 +48,21 @@ def test_a_pause_of_the_watchdog_is_no_alarm_while_workers_live() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "state", "words", "percent"),
+    ("facts", "longest", "state", "words", "percent"),
     [
-        ({"lock": Lock("t", 12_000)}, "held", "12 s of 30 s", 40),
-        ({"lock": None}, "none", "none", 0),
-        ({"lock": Lock("t", None)}, "endless", "never ends", 100),
-        ({"lock_known": False}, "unknown", "unknown", 0),
+        ({"lock": Lock("t", 12_000)}, 29_970, "held", "12 s of ≥ 30 s", 40),
+        ({"lock": Lock("t", 7_500)}, 9_990, "held", "7 s of ≥ 10 s", 75),
+        ({"lock": Lock("t", 59_400)}, 30_000, "held", "59 s of ≥ 59 s", 100),
+        ({"lock": Lock("t", 7_500)}, 0, "held", "7 s left", None),
+        ({"lock": None}, 30_000, "none", "none", 0),
+        ({"lock": Lock("t", None)}, 30_000, "endless", "never ends", 100),
+        ({"lock_known": False}, 30_000, "unknown", "unknown", 0),
     ],
 )
-def test_a_lock_is_drawn_as_what_is_left(facts: dict[str, Any], state: str, words: str, percent: int) -> None:
-    assert rows.lock_bar(row(**facts), 30_000) == rows.LockBar(state, words, percent)
-
-
-def test_the_longest_lock_is_remembered_per_queue() -> None:
-    longest = LongestLocks()
-    assert longest.seen(MAIL, (row(lock=Lock("t", 5000)),)) == LOCK_DEFAULT
-    assert longest.seen(MAIL, (row(lock=Lock("t", 59_000)),)) == 59_000
-    assert longest.seen(MAIL, ()) == 59_000
-    assert longest.seen(QueueRef("main", "bull:other"), ()) == LOCK_DEFAULT
+def test_a_lock_is_drawn_against_the_longest_seen_and_against_nothing_else(
+    facts: dict[str, Any], longest: int, state: str, words: str, percent: int | None
+) -> None:
+    assert rows.lock_bar(row(**facts), longest) == rows.LockBar(state, words, percent)
 
 
 def test_a_viewer_reads_no_secret_in_a_row() -> None:

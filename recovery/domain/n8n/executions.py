@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Status(StrEnum):
+class ExecutionStatus(StrEnum):
     """In n8n's own words, from 1.0 to 2.x. STRANGE: a word that a newer n8n made up, of which nothing is said."""
 
     NEW = "new"
@@ -33,11 +33,11 @@ class Status(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        return not self.is_open and self is not Status.STRANGE
+        return not self.is_open and self is not ExecutionStatus.STRANGE
 
 
-OPEN = (Status.NEW, Status.RUNNING, Status.WAITING, Status.UNKNOWN)
-GOING = (Status.NEW, Status.RUNNING, Status.UNKNOWN)
+OPEN = (ExecutionStatus.NEW, ExecutionStatus.RUNNING, ExecutionStatus.WAITING, ExecutionStatus.UNKNOWN)
+GOING = (ExecutionStatus.NEW, ExecutionStatus.RUNNING, ExecutionStatus.UNKNOWN)
 # What main hands over to workers. Others run where they are begun: `manual` in main (unless it is told to hand these
 # over too), `integrated` beside their parent, `cli` in a process of their own.
 QUEUED_MODES = frozenset({"webhook", "trigger", "retry", "error", "evaluation", "chat"})
@@ -51,7 +51,7 @@ class Execution:
     id: str
     workflow: str
     mode: str
-    status: Status
+    status: ExecutionStatus
     created_at: int | None = None  # None before n8n 1.64: then it began when it was made
     started_at: int | None = None
     stopped_at: int | None = None
@@ -78,11 +78,17 @@ class Execution:
         return self.mode in QUEUED_MODES
 
 
-def status(written: str | None, *, is_finished: bool, has_stopped: bool) -> Status:
+def status(written: str | None, *, is_finished: bool, has_stopped: bool) -> ExecutionStatus:
     """The oldest rows have none: n8n itself goes by whether they finished."""
     if written is None:
-        return Status.SUCCESS if is_finished else Status.ERROR if has_stopped else Status.UNKNOWN
-    return _KNOWN.get(written, Status.STRANGE)
+        return (
+            ExecutionStatus.SUCCESS
+            if is_finished
+            else ExecutionStatus.ERROR
+            if has_stopped
+            else ExecutionStatus.UNKNOWN
+        )
+    return _KNOWN.get(written, ExecutionStatus.STRANGE)
 
 
-_KNOWN = {one.value: one for one in Status if one is not Status.STRANGE}
+_KNOWN = {one.value: one for one in ExecutionStatus if one is not ExecutionStatus.STRANGE}

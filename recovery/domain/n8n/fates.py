@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from recovery.domain.n8n.around import Around
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.pairs import Release
 
 UNSEEN = "It runs to its end: what it does is done, whatever its execution says."
@@ -18,7 +18,7 @@ _LOOK = "at its next recovery look, every 3 hours unless set otherwise and whene
 
 def of_orphan(claim: Claim, around: Around) -> str:
     if around.nobody_works(claim.job.queue):
-        return "Nothing happens: no worker is connected, and n8n takes an active job for a running one."
+        return "Never put right: no worker is connected, and n8n takes an active job for a running one."
     if around.release is Release.TWO:
         return (
             "A worker's watchdog fails the job at its next pass; main hears of it, and the execution becomes an error."
@@ -31,10 +31,10 @@ def of_orphan(claim: Claim, around: Around) -> str:
 
 def of_going(execution: Execution, around: Around) -> str:
     """Of one that nobody runs."""
-    if execution.status is Status.UNKNOWN:
-        return "Nothing happens: n8n looks for new and running executions only."
+    if execution.status is ExecutionStatus.UNKNOWN:
+        return "Never put right: n8n looks for new and running executions only."
     if around.release is Release.OLD:
-        return "Nothing happens before n8n 1.60: it stays as it is. Later ones mark it crashed when their main starts."
+        return "Never put right before n8n 1.60: it stays as it is. Later ones mark it crashed when their main starts."
     return f"n8n marks it crashed {_LOOK}: the newest hundred first."
 
 
@@ -67,6 +67,6 @@ def _next(claim: Claim, around: Around) -> str:
 
 
 def _of_ended(execution: Execution, around: Around) -> str:
-    if execution.status is Status.CRASHED and around.release is not Release.OLD:
+    if execution.status is ExecutionStatus.CRASHED and around.release is not Release.OLD:
         return "puts the job away without running it."
     return "runs the workflow again from its start: it does not look at how the execution ended."

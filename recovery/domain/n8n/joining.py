@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from recovery.domain.n8n import judging
 from recovery.domain.n8n.around import Around
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.n8n.pairs import MATCHING_LIMIT, Pair
 from recovery.domain.refs import JobRef
@@ -87,7 +87,7 @@ class Join:
         """Some that have not ended."""
         for execution in executions:
             self.executions += 1
-            self.parked += execution.status is Status.WAITING
+            self.parked += execution.status is ExecutionStatus.WAITING
             claims = self.claims.live(execution.id)
             if claims:
                 self._met.add(execution.id)

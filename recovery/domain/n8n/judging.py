@@ -9,11 +9,11 @@ from __future__ import annotations
 from recovery.domain.jobs import State
 from recovery.domain.n8n.around import Around
 from recovery.domain.n8n.claims import UNLOOKED, Claim
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding
 
-_ENDED_WELL = (Status.SUCCESS, Status.WARNING)
+_ENDED_WELL = (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING)
 
 
 def of_claim(claim: Claim, execution: Execution | None, around: Around) -> Finding | None:
@@ -22,13 +22,13 @@ def of_claim(claim: Claim, execution: Execution | None, around: Around) -> Findi
         repair = Repair.CANCEL if claim.is_locked else Repair.REMOVE
         return Finding(Mismatch.DELETED, repair)
     status = execution.status
-    if status is Status.STRANGE:
+    if status is ExecutionStatus.STRANGE:
         return None
     if status.is_terminal:
         return _grown(_ended(claim, execution), around)
     if claim.is_orphaned:
         # Of a parked execution, and of an orphan, only whoever sees them twice knows since when.
-        return Finding(Mismatch.LEFT if status is Status.WAITING else Mismatch.ORPHANED, Repair.FAIL)
+        return Finding(Mismatch.LEFT if status is ExecutionStatus.WAITING else Mismatch.ORPHANED, Repair.FAIL)
     if status.is_going and _is_unlooked(claim, around):
         repair = Repair.NONE if claim.state is State.DELAYED else Repair.RESUME
         return _grown(Finding(Mismatch.PAUSED, repair, claim.added_at), around)

@@ -7,17 +7,17 @@ from typing import Any
 
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.refs import QueueRef
 
 _STATES = {
-    Status.NEW: State.WAITING,
-    Status.RUNNING: State.ACTIVE,
-    Status.UNKNOWN: State.ACTIVE,
-    Status.WAITING: State.DELAYED,
-    Status.SUCCESS: State.COMPLETED,
-    Status.WARNING: State.COMPLETED,
-    Status.STRANGE: State.UNKNOWN,
+    ExecutionStatus.NEW: State.WAITING,
+    ExecutionStatus.RUNNING: State.ACTIVE,
+    ExecutionStatus.UNKNOWN: State.ACTIVE,
+    ExecutionStatus.WAITING: State.DELAYED,
+    ExecutionStatus.SUCCESS: State.COMPLETED,
+    ExecutionStatus.WARNING: State.COMPLETED,
+    ExecutionStatus.STRANGE: State.UNKNOWN,
 }
 
 
@@ -47,8 +47,8 @@ class Standing:
         return self.is_configured and not self.silence
 
     @property
-    def status(self) -> Status:
-        return self.execution.status if self.execution else Status.UNKNOWN
+    def status(self) -> ExecutionStatus:
+        return self.execution.status if self.execution else ExecutionStatus.UNKNOWN
 
     @property
     def is_there(self) -> bool:
@@ -74,5 +74,5 @@ def row_of(ref: QueueRef, execution: Execution) -> JobRow:
     )
 
 
-def state_of(status: Status) -> State:
+def state_of(status: ExecutionStatus) -> State:
     return _STATES.get(status, State.FAILED)

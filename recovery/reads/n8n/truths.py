@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import astuple, fields
@@ -12,11 +11,12 @@ from typing import Any
 
 import redis
 
+from recovery import shared_clock
 from recovery.connections import faults, state
 from recovery.connections.registry import registry
 from recovery.domain.jobs import Lock, State
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
 from recovery.domain.refs import JobRef, QueueRef
@@ -56,7 +56,7 @@ def newest() -> tuple[Truth, ...]:
 
 
 def is_old(truth: Truth, now: int | None = None) -> bool:
-    return (int(time.time() * 1000) if now is None else now) - truth.checked_at > OLD_MS
+    return (shared_clock.now() if now is None else now) - truth.checked_at > OLD_MS
 
 
 def encode(truths: Sequence[Truth]) -> bytes:
@@ -111,7 +111,7 @@ def _read_claim(written: list[Any]) -> Claim:
 
 def _read_execution(written: list[Any]) -> Execution:
     id, workflow, mode, stands, *rest = written
-    return Execution(id, workflow, mode, Status(stands), *rest)
+    return Execution(id, workflow, mode, ExecutionStatus(stands), *rest)
 
 
 def _read_finding(written: list[Any]) -> Finding:

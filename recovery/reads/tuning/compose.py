@@ -16,6 +16,7 @@ from recovery.reads.tuning.source import Source, duration, words
 GRACE = 10.0  # seconds; what docker waits when nobody says otherwise
 _REFERENCE = re.compile(r"\$\{(\w{1,80})(?::?-([^{}$]{0,80}))?\}|\$(\w{1,80})")
 _PAIR, _ENTRY = "{0}={1}", '{0}: "{1}"'
+_PAIR_IN_FLOW, _ENTRY_IN_FLOW = '"{0}={1}"', '"{0}": "{1}"'
 
 Variables = Mapping[str, tuple[str, Setting]]
 
@@ -116,7 +117,8 @@ class Compose:
 
     def _variables(self, body: Block, written: Node | None) -> Room | None:
         is_list = isinstance(written, Sequence)
-        return self._source.inside(body, "environment", f"- {_PAIR}" if is_list else _ENTRY, listed=is_list)
+        line, in_flow = (f"- {_PAIR}", _PAIR_IN_FLOW) if is_list else (_ENTRY, _ENTRY_IN_FLOW)
+        return self._source.inside(body, "environment", line, listed=is_list, in_flow=in_flow)
 
 
 _COMMANDS = ("entrypoint", "command")

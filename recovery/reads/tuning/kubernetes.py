@@ -18,6 +18,7 @@ _PODS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Roll
 _SLEEP = re.compile(r"(?:.*/)?sleep[ =]+(\d{1,6}(?:\.\d{1,3})?)s?\s*;?\s*")
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)s?")
 _PAIR = '- name: {0}\n  value: "{1}"'
+_IN_FLOW = '{{"name": "{0}", "value": "{1}"}}'
 _PRE_STOP = 'preStop:\n  exec:\n    command: ["sleep", "{1}"]'
 
 Item = tuple[Source, Block]
@@ -96,7 +97,7 @@ class Cluster:
             pre_stop_place=pause_place,
             is_probed="livenessProbe" in at or "readinessProbe" in at,
             replicas=whole(word(budget.at(item, "spec", "replicas"))),
-            variables=source.inside(container, "env", _PAIR, listed=True),
+            variables=source.inside(container, "env", _PAIR, listed=True, in_flow=_IN_FLOW),
             grace_room=source.room(spec, "terminationGracePeriodSeconds: {1}", at_top=True),
             pre_stop_room=source.inside(container, "lifecycle", _PRE_STOP),
             missing=tuple(missing),

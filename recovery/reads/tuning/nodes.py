@@ -53,6 +53,7 @@ class Sequence:
     is_flow: bool
     last: int  # the last line that something of it stands on; what an alias brings stands elsewhere
     items: list[Node] = field(default_factory=list)
+    closed: tuple[int, int] = (0, 0)  # line and column of its closing bracket, where it is written in brackets
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class Mapping:
     is_flow: bool
     last: int
     pairs: list[tuple[Scalar, Node]] = field(default_factory=list)
+    closed: tuple[int, int] = (0, 0)
 
 
 Node = Scalar | Sequence | Mapping
@@ -109,7 +111,10 @@ class _Composer:
     def _take(self, event: Any) -> Node | None:
         """A whole document, when this was its end."""
         if isinstance(event, yaml.CollectionEndEvent):
-            node: Node = self._open.pop()
+            ended = self._open.pop()
+            if ended.is_flow and (mark := event.start_mark):
+                ended.closed = mark.line + 1, mark.column
+            node: Node = ended
             anchor = self._names.pop()
             self._keys.pop()
             self._seen.pop()

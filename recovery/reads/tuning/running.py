@@ -9,6 +9,7 @@ from recovery.connections.registry import registry
 from recovery.domain.counts import Library, QueueSample, Snapshot
 from recovery.domain.jobs import State
 from recovery.domain.n8n import is_n8n
+from recovery.domain.outlook import recovers_within
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.tuning.seen import Running, Seen, Store
 from recovery.errors import ConfigError, StoreError, UnstallError
@@ -40,6 +41,8 @@ def _seen(sample: QueueSample, snapshot: Snapshot, config: Config, now: int) -> 
     queue = lists.Queue(sample.ref, sample.flavour, sample)
     memory, left = _memory(sample.ref), _ttls(queue) if sample.counts.active else []
     longest, interval = max([*left, memory.lock_length]), max(memory.interval, sample.watchdog_ttl or 0)
+    around = stuck.around(queue, snapshot, config, now)
+    within = recovers_within(around)
     return Seen(
         queue=sample.ref,
         library=sample.flavour.library,
@@ -50,7 +53,8 @@ def _seen(sample: QueueSample, snapshot: Snapshot, config: Config, now: int) -> 
         lock=_seconds(longest) if longest else None,
         renewed=_seconds(longest - min(left)) if len(left) > 1 else None,
         interval=_seconds(interval) if interval else None,
-        is_unwatched=bool(sample.counts.active) and stuck.around(queue, snapshot, config, now).watchdog_is_dead,
+        is_unwatched=bool(sample.counts.active) and around.watchdog_is_dead,
+        recovers_within=None if within is None else _seconds(within),
     )
 
 

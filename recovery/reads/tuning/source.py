@@ -58,8 +58,7 @@ class Source:
         renames = self._span(name, "{}")
         if not isinstance(value, Scalar):
             return Setting(name.value, place=None, renames=renames)
-        head = self.lines[item.line - 1][: item.column] if item.line <= len(self.lines) else "x"
-        first = item.line if not item.is_flow and re.fullmatch(r"\s*- +", head) else 0
+        first = item.line if self._is_alone(item) else 0
         place = self._span(value, '"{}"', first, item.last)
         return Setting(name.value, _kept(name.value, value), place, renames)
 
@@ -94,8 +93,13 @@ class Source:
         heads = (" " * column + head,) if head else ()
         return Room(self.name, after, column, line, heads)
 
-    def inside(self, block: Node | None, name: str, line: str, *, listed: bool = False) -> Room | None:
-        """Inside of what stands under a key of a block: behind its last line, or as its first where it has none."""
+    def inside(
+        self, block: Node | None, name: str, line: str, *, listed: bool = False, in_flow: str = ""
+    ) -> Room | None:
+        """Inside of what stands under a key of a block: behind its last line, or as its first where it has none.
+
+        `in_flow`: how it is written in brackets; "": it is not.
+        """
         found = self.budget.pairs(block).get(name)
         if found is None:
             return self.room(block, indented(line), head=f"{name}:")
@@ -103,7 +107,25 @@ class Source:
         if isinstance(value, Scalar):
             is_nothing = not word(value) and not value.style and self._stands_alone(key)
             return Room(self.name, key.line, key.column + 2, line) if is_nothing else None
-        return self.room(value, line) if isinstance(value, Sequence) is listed else None
+        if isinstance(value, Sequence) is not listed:
+            return None
+        return self._room_in_flow(value, in_flow) if value.is_flow and in_flow else self.room(value, line)
+
+    def _room_in_flow(self, node: Sequence | Mapping, line: str) -> Room | None:
+        """Its names have quotes when those that stand there have."""
+        inner = node.items[-1] if isinstance(node, Sequence) and node.items else node
+        (number, column), is_empty = node.closed, not (node.items if isinstance(node, Sequence) else node.pairs)
+        if is_empty or number > len(self.lines) or self.lines[number - 1][:column].rstrip().endswith(","):
+            return None
+        if not (isinstance(inner, Mapping) and inner.pairs and inner.pairs[0][0].style):
+            line = re.sub(r'"(name|value|\{0\})"', r"\1", line)
+        return Room(self.name, number, column, line, is_flow=True)
+
+    def _is_alone(self, item: Mapping) -> bool:
+        """Whether the lines of this item of a list hold nothing else."""
+        if item.line > len(self.lines) or not re.fullmatch(r"\s*- +", self.lines[item.line - 1][: item.column]):
+            return False
+        return not item.is_flow or item.closed[0] == item.line
 
     def _start(self, node: Node | None) -> tuple[int, int] | None:
         """The line and the column of a block's first key or dash; what names the block may stand on a line before."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
-from recovery.domain.alerts import Alert, Heard, Kind
+from recovery.domain.alerts import Alert, AlertKind, Heard
 from recovery.models import Alert as Row
 from recovery.reads.alerts import decoded, unsettled, written
 
@@ -46,7 +46,7 @@ class Book(Protocol):
 class Rows:
     """The book that is in the database, of these kinds."""
 
-    def __init__(self, kinds: frozenset[Kind]) -> None:
+    def __init__(self, kinds: frozenset[AlertKind]) -> None:
         self._kinds = kinds
         self._packed: dict[int, str] = {}  # number → what its channels have heard, as it was written
 

@@ -16,7 +16,7 @@ from recovery.config import Config
 from recovery.connections import channels
 from recovery.domain import messages
 from recovery.domain.ages import SECOND
-from recovery.domain.alerts import Alert, Event, Kind, Look, after_look, is_free, news
+from recovery.domain.alerts import Alert, AlertKind, Event, Look, after_look, is_free, news
 from recovery.domain.channels import Alerting, Channel
 from recovery.domain.mandate import May, always
 from recovery.domain.messages import Item, Message
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 RUN = 20.0  # seconds of one turn: what is left over has its turn at the next look
 SEEN_EVERY = 15 * SECOND  # ms between two notes that an alert still stands: nobody needs to know it any better
 Deliver = Callable[[Channel, Message], str]
-_Name = tuple[Kind, str, int | None]
+_Name = tuple[AlertKind, str, int | None]
 
 
 @dataclass(frozen=True, slots=True)

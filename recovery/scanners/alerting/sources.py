@@ -6,7 +6,7 @@ A source that cannot be asked is said to be unknown, so that nothing of it is ta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from urllib.parse import urlencode
 
@@ -14,15 +14,17 @@ from django.db import Error
 
 from recovery.connections.registry import Registry
 from recovery.domain.ages import SECOND
-from recovery.domain.alerts import Finding, Kind, Look, short
+from recovery.domain.alerts import AlertKind, Finding, Look, short
 from recovery.domain.counts import Library, QueueSample, Snapshot
-from recovery.domain.gate import Gate, State
+from recovery.domain.gate import Gate, GateState
 from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.refs import QueueRef, shown, slug
+from recovery.domain.scans import Scan
 from recovery.domain.verdicts import Kind as Verdict
 from recovery.errors import StoreError
-from recovery.reads import brakes, gates, inboxes
+from recovery.reads import brakes, gates, inboxes, leading, pulses
 from recovery.reads.brakes import ErrorBreaker, StoreBrake
+from recovery.reads.pulses import Pulse
 
 LIMIT = 500  # troubles of one look, those with most jobs: whoever is told of more than these reads the page
 FRESH = 15 * SECOND  # or three intervals: what is older says nothing of now
@@ -41,13 +43,17 @@ class Sources:
 
     def look(self, now: int) -> Look:
         inbox, snapshot, servers = self._inbox(now), self._snapshot(now), self._gates()
-        asked: dict[Kind, Source] = {
-            Kind.ABANDONED: lambda _: _abandoned(inbox, snapshot) if inbox else None,
-            Kind.POISON: lambda _: _poison(inbox) if inbox else None,
-            Kind.UNREADABLE: lambda _: _unreadable(snapshot) if snapshot else None,
-            Kind.BREAKER: lambda at: _breakers(brakes.breakers(at)),
-            Kind.GATE: lambda at: None if servers is None else _closed(servers, at),
-            Kind.BRAKE: lambda at: (_brake(store) for store in brakes.stores(at, self._config) if store.is_holding),
+        asked: dict[AlertKind, Source] = {
+            AlertKind.ABANDONED: lambda at: _abandoned(inbox, snapshot, at) if inbox else None,
+            AlertKind.POISON: lambda _: _poison(inbox) if inbox else None,
+            AlertKind.UNREADABLE: lambda _: _unreadable(snapshot) if snapshot else None,
+            AlertKind.SCANNER: lambda _: _refused(pulses.read(self._registry.state())),
+            AlertKind.CONSOLE: lambda _: _consoles(leading.fetch(self._registry.state())),
+            AlertKind.BREAKER: lambda at: _breakers(brakes.breakers(at)),
+            AlertKind.GATE: lambda at: None if servers is None else _closed(servers, at),
+            AlertKind.BRAKE: lambda at: (
+                _brake(store) for store in brakes.stores(at, self._config) if store.is_holding
+            ),
         }
         found = {kind: self._ask(source, now) for kind, source in asked.items()}
         known = {kind: findings for kind, findings in found.items() if findings is not None}
@@ -88,33 +94,25 @@ def _is_fresh(at: int, now: int, every: float) -> bool:
 # -- jobs
 
 
-def _abandoned(inbox: Inbox, snapshot: Snapshot | None) -> Iterator[Finding]:
+def _abandoned(inbox: Inbox, snapshot: Snapshot | None, now: int) -> Iterator[Finding]:
     """Also those that a scanner puts right: that nobody works there is news, and one that acts soon is faster."""
     samples = {sample.ref: sample for sample in snapshot.queues} if snapshot else {}
     for tally in inbox.queues:
         count = tally.kinds.get(Verdict.ABANDONED, 0)
         if count:
-            words = _abandoned_words(tally, count, samples.get(tally.queue))
+            words = _abandoned_words(tally, count, samples.get(tally.queue), now)
             link = f"/stuck?{urlencode({'queue': _key(tally.queue), 'verdict': Verdict.ABANDONED.value})}"
-            yield Finding(Kind.ABANDONED, _key(tally.queue), words, link, count)
+            yield Finding(AlertKind.ABANDONED, _key(tally.queue), words, link, count)
 
 
-def _abandoned_words(tally: Tally, count: int, sample: QueueSample | None) -> str:
+def _abandoned_words(tally: Tally, count: int, sample: QueueSample | None, now: int) -> str:
     why = "nobody runs the stalled check"
     if sample and sample.flavour.library is Library.TABLE:
         why = "no scanner sweeps this table"
     elif sample and sample.workers == 0:
         why = "no worker is connected"
     be = "is" if count == 1 else "are"
-    return f"{_jobs(count)} {be} abandoned in {_name(tally.queue)}: {why}, {_fate(tally.rescued, count)}."
-
-
-def _fate(rescued: int, count: int) -> str:
-    if not rescued:
-        return f"nothing will rescue {'it' if count == 1 else 'them'}"
-    if rescued >= count:
-        return f"a scanner will put {'it' if count == 1 else 'them'} right"
-    return f"nothing will rescue {count - rescued:,} of them"
+    return f"{_jobs(count)} {be} abandoned in {_name(tally.queue)}: {why}, {tally.outlook.words(count, now)}."
 
 
 def _poison(inbox: Inbox) -> Iterator[Finding]:
@@ -128,7 +126,7 @@ def _poison(inbox: Inbox) -> Iterator[Finding]:
             f"orphaned so often that only a person touches {'it' if is_one else 'them'}."
         )
         link = f"/stuck?{urlencode({'queue': _key(queue), 'verdict': 'poison'})}"
-        yield Finding(Kind.POISON, _key(queue), words, link, count, min(row.since for row in mine))
+        yield Finding(AlertKind.POISON, _key(queue), words, link, count, min(row.since for row in mine))
 
 
 # -- brakes
@@ -144,7 +142,7 @@ def _breakers(found: Iterable[ErrorBreaker]) -> Iterator[Finding]:
         words = (
             f"{_open_words(mine)} in {_name(queue)}: {_breaker_words(mine[0])} Nothing goes but a probe now and then."
         )
-        yield Finding(Kind.BREAKER, _key(queue), words, "/scanners#brakes", len(mine), since)
+        yield Finding(AlertKind.BREAKER, _key(queue), words, "/scanners#brakes", len(mine), since)
 
 
 def _open_words(breakers: Sequence[ErrorBreaker]) -> str:
@@ -161,7 +159,23 @@ def _brake(store: StoreBrake) -> Finding:
     since = min(hold.since for hold in store.holds)
     evidence = " ".join(hold.evidence for hold in store.holds)
     words = f"Scanners hold on {shown(store.deployment)}: {evidence}"
-    return Finding(Kind.BRAKE, store.deployment, words, "/scanners#brakes", since=since)
+    return Finding(AlertKind.BRAKE, store.deployment, words, "/scanners#brakes", since=since)
+
+
+# -- scanners
+
+
+def _refused(last: Mapping[Scan, Pulse]) -> Iterator[Finding]:
+    for scan, pulse in last.items():
+        if pulse.is_refused:
+            words = f"{scan.value.capitalize()} is refused by its store: {pulse.trouble}"
+            yield Finding(AlertKind.SCANNER, scan.value, words, f"/scanners/{scan.value}", since=pulse.ended_at)
+
+
+def _consoles(sign: leading.Sign | None) -> Iterator[Finding]:
+    for one in sign.consoles if sign else ():
+        key, words = f"{one.deployment}/{one.installation}", f"{one.words} {one.meaning}"
+        yield Finding(AlertKind.CONSOLE, key, words, "/scanners", since=one.since)
 
 
 # -- gates
@@ -169,16 +183,16 @@ def _brake(store: StoreBrake) -> Finding:
 
 def _is_seen(gate: Gate, now: int) -> bool:
     """Of one whose server is silent nothing is known."""
-    return gate.state is not State.UNKNOWN and gate.sample is not None and gate.sample.is_fresh(now)
+    return gate.state is not GateState.UNKNOWN and gate.sample is not None and gate.sample.is_fresh(now)
 
 
 def _closed(found: Iterable[Gate], now: int) -> Iterator[Finding]:
     for gate in found:
-        if gate.state is State.CLOSED and _is_seen(gate, now):
+        if gate.state is GateState.CLOSED and _is_seen(gate, now):
             known = gate.sample.cpu if gate.sample else None
             cpu = f": its CPU is at {known:.0f} %" if known is not None else ""
             words = f"The gate of {shown(gate.server)} is closed{cpu}. No heavy job starts there."
-            yield Finding(Kind.GATE, gate.server, words, f"/servers/{slug(gate.server)}", since=gate.since)
+            yield Finding(AlertKind.GATE, gate.server, words, f"/servers/{slug(gate.server)}", since=gate.since)
 
 
 # -- what cannot be read
@@ -191,7 +205,7 @@ def _unreadable(snapshot: Snapshot) -> Iterator[Finding]:
         link = f"/queues?{urlencode({'deployment': sample.name})}"
         if sample.error:
             words = f"{shown(sample.name)} does not answer ({sample.target}): {sample.error}."
-            yield Finding(Kind.UNREADABLE, sample.name, words, link, len(mine) or 1)
+            yield Finding(AlertKind.UNREADABLE, sample.name, words, link, len(mine) or 1)
         elif mine:
             named = ", ".join(queue.ref.label for queue in mine[:_NAMED])
             more = f" and {len(mine) - _NAMED:,} more" if len(mine) > _NAMED else ""
@@ -200,7 +214,7 @@ def _unreadable(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{len(mine):,} queue{'' if is_one else 's'} of {shown(sample.name)} cannot be read: {named}{more}. "
                 f"{mine[0].error}"
             )
-            yield Finding(Kind.UNREADABLE, sample.name, words, link, len(mine))
+            yield Finding(AlertKind.UNREADABLE, sample.name, words, link, len(mine))
 
 
 def _jobs(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recovery.connections.registry import Registry
-from recovery.domain.alerts import Kind
+from recovery.domain.alerts import AlertKind
 from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import May, always
 from recovery.scanners.alerting.book import Rows
@@ -15,7 +15,7 @@ from recovery.scanners.alerting.sources import Sources
 
 EVERY = 5.0  # seconds
 AFTER = 6.0  # seconds after the start of a term: the first look at all active jobs is through
-KINDS = frozenset(Kind) - {Kind.SCHEDULER}  # that nobody leads is told by who sees it: a web process
+KINDS = frozenset(AlertKind) - {AlertKind.SCHEDULER}  # that nobody leads is told by who sees it: a web process
 
 
 class Watch:

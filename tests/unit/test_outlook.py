@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from recovery.domain.jobs import Lock
+from recovery.domain.outlook import recovers_within
 from recovery.domain.policy import Scanner
-from recovery.domain.promises import recovers_within
 from recovery.domain.rescuers import Armed, Rescuers
 from recovery.domain.surroundings import Change, Parent, Surroundings
 from recovery.domain.verdicts import Kind, Verdict
@@ -42,7 +42,7 @@ def test_it_waits_as_long_as_its_policy_says() -> None:
 
 
 def test_of_more_than_one_run_takes_the_last_ones_wait_for_later_runs() -> None:
-    crowd = replace(DEAD, lost_together=1_200)
+    crowd = replace(DEAD, lost=1_200)
     assert judged(lockless(), crowd, SURE).until == NOW + 3 * 5_250
 
 
@@ -86,9 +86,20 @@ def test_a_lock_that_ends_is_waited_for() -> None:
     assert late.fate == "The lock ends in 9 s unless it is renewed; then orphan-watch requeues it, within 14 s."
 
 
-def test_where_a_job_is_bare_when_it_starts_the_proof_takes_an_interval_more() -> None:
-    found = judged(row(worker="", lock=Lock("w:1", 12_000)), replace(DEAD, has_window=True))
-    assert found.until == NOW + 12_000 + 30_000 + 5_250
+def test_where_a_job_is_bare_when_it_starts_the_proof_takes_two_looks_at_the_end_of_its_lock() -> None:
+    bull = replace(DEAD, has_window=True, follows_locks=True)
+    found = judged(row(worker="", lock=Lock("w:1", 12_000)), bull)
+    assert found.until == NOW + 12_000 + 5_250 + 1_500 + 5_250
+    expired = replace(seen(1_000), has_expired=True)
+    sooner = judged(lockless(), bull, expired)
+    assert (sooner.kind, sooner.until) == (Kind.UNLOCKED, NOW + 500 + 5_250)
+
+
+def test_where_no_look_saw_its_lock_run_out_the_proof_takes_an_interval() -> None:
+    older = replace(DEAD, has_window=True)  # BullMQ 3 and 4
+    for around in (older, replace(older, follows_locks=True, lock_length=10_000)):
+        found = judged(row(worker="", lock=Lock("w:1", 3_000)), around)
+        assert found.until == NOW + 3_000 + 5_250 + 30_000 + 5_250
     unproven = judged(
         lockless(), replace(OLD, watchdog_ttl=None, workers=0, rescuers=Rescuers(WATCH, None)), seen(9_000)
     )
@@ -146,14 +157,14 @@ def test_what_is_left_to_a_person_is_promised_by_nobody(facts: dict[str, Any]) -
 
 def test_nor_is_a_job_of_n8n() -> None:
     found = judged(lockless(), replace(DEAD, is_n8n=True), SURE)
-    assert told(found) == ("Nothing happens: no worker is connected, so there is no watchdog.", None, True)
+    assert told(found) == ("Never put right: no worker is connected, so there is no watchdog.", None, True)
 
 
 @pytest.mark.parametrize("held", ["it is paused", "the Redis brake holds main", "no scheduler leads"])
 def test_one_that_is_held_is_named_with_what_holds_it(held: str) -> None:
     found = judged(lockless(), replace(EMPTY, rescuers=Rescuers(replace(WATCH, held=held), None)), SURE)
     assert told(found) == (
-        f"Nothing happens: no worker is connected, so there is no watchdog. Orphan-watch is armed, but {held}.",
+        f"Never put right: no worker is connected, so there is no watchdog. Orphan-watch is armed, but {held}.",
         None,
         True,
     )
@@ -183,7 +194,8 @@ def test_what_nobody_lost_is_nobodys_to_rescue() -> None:
         (WELL, 60_000),
         (EMPTY, None),
         (DEAD, 35_000),
-        (replace(DEAD, has_window=True), 65_000),
+        (replace(DEAD, has_window=True), 30_000 + 5_250 + 30_000 + 5_000),
+        (replace(DEAD, has_window=True, follows_locks=True), 30_000 + 5_250 + 1_500 + 5_000),
         (QUIET, 30 * SECOND + 30 * MINUTE),
         (replace(WELL, rescuers=Rescuers(WATCH, None)), 35_000),
         (replace(DEAD, is_n8n=True), None),

@@ -1,0 +1,317 @@
+"""What becomes of a lost job without intervention: who puts it right, how, and when at the latest; or that nobody does.
+
+The one place that says so. The library's own stalled check counts while a worker runs it, a scanner while its policy
+lets it act and nothing blocks it (`Rescuers`, `domain/blockers.py`). Scanners are promised nothing of what they leave
+to a person: poison, bad data, n8n. One that is armed and blocked is named with what blocks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from recovery.domain.ages import age
+from recovery.domain.holders import GONE_FOR, Holder, gone_for, holder
+from recovery.domain.jobs import JobRow
+from recovery.domain.lock_expiry import ENDED_FOR
+from recovery.domain.policy import Scanner
+from recovery.domain.rescuers import LATE, Armed
+from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
+from recovery.domain.verdicts import Kind
+
+LOOKS_EVERY = 5_000  # ms: the orphan-watch, where it does not act and so does not say
+REQUEUES, RELEASES, REMOVES = "requeues it", "releases its lock and requeues it", "removes its id"
+NEVER, NEVER_THEN = "Never put right", "it is never put right"
+FOR_NOW, FOR_NOW_THEN = "Not put right for now", "it is not put right for now"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryEstimate:
+    """`at`: when it is done at the latest (ms). `held`: why it is not done as things are; "": nothing is in the way.
+    `ends`: when that goes by itself.
+    """
+
+    scanner: Scanner
+    does: str
+    at: int
+    held: str = ""
+    ends: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Of one job. `at`: when at the latest, None: never, or nobody knows. `first`: the scanner that is sooner than the
+    library, None: there is none. `held`: those that would and are blocked.
+    """
+
+    at: int | None = None
+    first: RecoveryEstimate | None = None
+    held: tuple[RecoveryEstimate, ...] = field(default=())
+
+    @property
+    def is_for_now(self) -> bool:
+        """Nobody puts it right as things are; but what blocks a scanner goes by itself."""
+        return self.at is None and any(one.ends is not None for one in self.held)
+
+    @property
+    def rescuer(self) -> Scanner | None:
+        return self.first.scanner if self.first else None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutlook:
+    """Of the lost jobs of one queue. `promised`: those that a scanner puts right, the last of them by `by` at `until`
+    (ms); `rescued`: the abandoned among them.
+    """
+
+    rescued: int = 0
+    promised: int = 0
+    until: int | None = None
+    by: Scanner | None = None
+    is_for_now: bool = False  # what blocks a scanner goes by itself
+
+    def words(self, count: int, now: int) -> str:
+        """Of so many abandoned jobs, those first that nothing will rescue."""
+        left = count - self.rescued
+        if left > 0:
+            those = "it" if count == 1 else "them" if not self.rescued else f"{left:,} of them"
+            return f"nothing rescues {those} for now" if self.is_for_now else f"nothing will ever rescue {those}"
+        return f"{self.by or 'a scanner'} puts {'it' if count == 1 else 'them'} right{self._within(now)}"
+
+    def _within(self, now: int) -> str:
+        return "" if self.until is None else f" within {age(max(0, self.until - now))}"
+
+
+def together(outlooks: Iterable[tuple[Kind, Outlook]]) -> QueueOutlook:
+    """Of all lost jobs of a queue."""
+    rescued, promised, last, is_for_now = 0, 0, None, False
+    for kind, one in outlooks:
+        is_for_now |= one.is_for_now
+        if one.first is not None:
+            promised += 1
+            rescued += kind is Kind.ABANDONED
+            last = one.first if last is None or one.first.at > last.at else last
+    if last is None:
+        return QueueOutlook(is_for_now=is_for_now)
+    return QueueOutlook(rescued, promised, last.at, last.scanner, is_for_now)
+
+
+def outlook(
+    kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting, *, orphaned: int = 0, is_malformed: bool = False
+) -> Outlook:
+    """`kind`: as its lock tells. Sightings and earlier incidents as for a verdict."""
+    by_library = _by_library(kind, row, around)
+    if is_malformed or (orphaned + 1 >= POISON_AFTER and kind is not Kind.GHOST):
+        return Outlook(by_library)
+    said = sorted(_all(kind, row, around, sighting), key=lambda one: one.at)
+    first = next((one for one in said if not one.held), None)
+    held = tuple(one for one in said if one.held)
+    if first is None or (by_library is not None and by_library <= first.at):
+        return Outlook(by_library, held=held)
+    return Outlook(first.at, first, held)
+
+
+def recovers_within(around: Surroundings) -> int | None:
+    """From a holder's death until its job runs again, at worst; None: never, or nobody knows."""
+    if around.lock_length is None:
+        return None
+    proof = _proof_takes(around)
+    free = [] if around.is_n8n else [one for one in (around.rescuers.watch, around.rescuers.stale) if one]
+    after = [max(proof, one.after) + one.every for one in free if not one.held]
+    if not around.watchdog_is_dead:
+        after.append(around.stalled_interval)
+    return around.lock_length + min(after) if after else None
+
+
+def _all(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
+    if kind is Kind.GHOST:
+        yield from _of_ghost(row, around, sighting)
+    elif not around.is_n8n and (kind.is_lost or kind is Kind.LATE):
+        if row.lock is not None and row.lock.ttl is None:
+            yield from _of_endless(row, around, sighting)
+        else:
+            yield from _of_lost(kind, row, around, sighting)
+
+
+def _of_ghost(row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
+    """With a watchdog alive the library moves the id first, and what becomes of it then is nobody's promise."""
+    stale = around.rescuers.stale
+    if stale and row.lock is None and around.watchdog_is_dead:
+        yield _promise(stale, REMOVES, sighting.since + stale.after, around)
+
+
+def _of_endless(row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
+    """Nothing but the stale check touches such a lock, and only of a worker that is known to be gone."""
+    stale = around.rescuers.stale
+    if stale and stale.release and row.worker and holder(row, around) is Holder.GONE:
+        yield _promise(stale, RELEASES, sighting.since + stale.after, around)
+
+
+def _of_lost(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
+    """Without a lock, or with one that ends by itself."""
+    watch, stale = around.rescuers.watch, around.rescuers.stale
+    bare_at = sighting.since if row.lock is None else around.now + (row.lock.ttl or 0)
+    proof = _proof_takes(around, sighting if row.lock is None else None)
+    proven_at = around.now if kind.is_orphaned else bare_at + proof
+    gone = gone_for(row, around) if kind is Kind.DOOMED else None
+    if watch and watch.release and gone is not None:
+        yield _promise(watch, RELEASES, around.now + max(GONE_FOR - gone, watch.after), around)
+    elif watch:
+        yield _promise(watch, REQUEUES, max(proven_at, bare_at + watch.after), around)
+    if stale:
+        yield _promise(stale, REQUEUES, max(proven_at, bare_at + stale.after), around)
+
+
+def _proof_takes(around: Surroundings, bare: Sighting | None = None) -> int:
+    """From the first look without a lock until it is proven that nobody has the job; None: from the lock's end.
+
+    A lock is followed to its end when at least one look falls between its missed renewal and its end.
+    """
+    if not around.has_window:
+        return 0
+    every = round(LATE * (around.rescuers.watch.every if around.rescuers.watch else LOOKS_EVERY))
+    is_seen_late = around.follows_locks and (around.lock_length or 0) * around.renewed_above > every
+    is_followed = bare.has_expired if bare else is_seen_late
+    takes = min(ENDED_FOR, around.stalled_interval) if is_followed else around.stalled_interval
+    return takes if bare else takes + every
+
+
+def _promise(armed: Armed, does: str, ready_at: int, around: Surroundings) -> RecoveryEstimate:
+    done_at = armed.run_after(ready_at, around.now, crowd=around.lost)
+    return RecoveryEstimate(armed.scanner, does, done_at, armed.held, armed.ends)
+
+
+def _by_library(kind: Kind, row: JobRow, around: Surroundings) -> int | None:
+    """When the stalled check of a worker takes it."""
+    if around.watchdog_is_dead:
+        return None
+    if kind in (Kind.LATE, Kind.DOOMED):
+        ttl = row.lock.ttl if row.lock else None
+        return None if ttl is None else around.now + ttl + around.stalled_interval
+    return around.now + around.rescued_within if kind in (Kind.UNLOCKED, Kind.ORPHAN) else None
+
+
+# -- in words
+
+
+def words(kind: Kind, row: JobRow, around: Surroundings, ahead: Outlook = Outlook()) -> str:
+    """In one sentence, or one more for each scanner that is blocked where nobody else comes."""
+    if ahead.first is not None:
+        return _rescue(kind, row, around, ahead.first)
+    alone = _alone(kind, row, around)
+    if ahead.at is not None:
+        return alone
+    if ahead.is_for_now:
+        alone = alone.replace(NEVER, FOR_NOW).replace(NEVER_THEN, FOR_NOW_THEN)
+    return f"{alone}{''.join(f' {_name(one)} is armed, but {_blocked(one, around)}.' for one in ahead.held)}"
+
+
+def _blocked(one: RecoveryEstimate, around: Surroundings) -> str:
+    return one.held if one.ends is None else f"{one.held} for {age(one.ends - around.now)} more"
+
+
+def _rescue(kind: Kind, row: JobRow, around: Surroundings, first: RecoveryEstimate) -> str:
+    within = f"within {age(first.at - around.now)}"
+    if kind is Kind.GHOST:
+        return f"{_name(first)} {first.does} {within}, unless a worker runs it before, without its name and data."
+    waits = _waits(around)
+    if row.lock is None or row.lock.ttl is None or first.does == RELEASES:
+        return f"{_name(first)} {first.does} {within}{waits}."
+    unless = " unless it is renewed" if kind is Kind.LATE else ""
+    return f"The lock ends in {age(row.lock.ttl)}{unless}; then {first.scanner.value} {first.does}, {within}{waits}."
+
+
+def _waits(around: Surroundings) -> str:
+    """What hinders it from being run then."""
+    if around.is_paused:
+        return "; it waits then, because the queue is paused"
+    return "; it waits then, because no worker is connected" if around.nobody_is_here else ""
+
+
+def _name(promise: RecoveryEstimate) -> str:
+    return promise.scanner.value.capitalize()
+
+
+def _alone(kind: Kind, row: JobRow, around: Surroundings) -> str:
+    match kind:
+        case Kind.LATE | Kind.DOOMED:
+            return _expiring(kind, row, around)
+        case Kind.UNLOCKED | Kind.ORPHAN:
+            return _watched(row, around)
+        case Kind.ABANDONED:
+            return f"{NEVER}: {_why_dead(around)}."
+        case Kind.GHOST:
+            return _ghost(row, around)
+        case _:
+            return _SAID[kind]
+
+
+_SAID = {
+    Kind.HELD: "Nothing happens: its worker renews the lock.",
+    Kind.OVERDUE: "Nothing happens: its worker renews the lock, so it may run for ever.",
+    Kind.STRAY: "It runs on for nobody: nothing waits for what it returns.",
+    Kind.UNKNOWN: "Unknown.",
+}
+
+
+def dead_words(around: Surroundings) -> str:
+    """A sentence: that no watchdog is alive."""
+    said = _why_dead(around)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def parent_words(row: JobRow, parent: Parent) -> str:
+    how = "has failed" if parent is Parent.FAILED else "is not there any more"
+    return f"Its parent {how}."
+
+
+def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> str:
+    ttl = row.lock.ttl if row.lock else None
+    if ttl is None:
+        return f"{NEVER}: the lock never ends, so no watchdog will take it."
+    unless = " unless it is renewed" if kind is Kind.LATE else ""
+    if around.watchdog_is_dead:
+        return f"The lock ends in {age(ttl)}{unless}; then {NEVER_THEN}: {_why_dead(around)}."
+    within = around.stalled_interval
+    told = f"the watchdog of a worker takes it within {age(within)}{_then(row, around)}"
+    return f"The lock ends in {age(ttl)}{unless}; then {told}."
+
+
+def _watched(row: JobRow, around: Surroundings) -> str:
+    if around.watchdog_is_dead:
+        return f"{NEVER}: {_why_dead(around)}."
+    within = around.rescued_within
+    said = f"The watchdog of a worker takes it within {age(within)}{_then(row, around)}."
+    if around.nobody_is_here is None:
+        return f"{said} Whether a worker is connected is not known."
+    return said
+
+
+def _then(row: JobRow, around: Surroundings) -> str:
+    """What the library does with it. How many stalls its workers allow is in no key; one is the default."""
+    if row.stalls:
+        return f"; it has stalled {_times(row.stalls)} before, so it fails unless more are allowed"
+    if around.is_n8n:
+        return "; n8n 2 and later fail it then"
+    return "; it waits then, because the queue is paused" if around.is_paused else ""
+
+
+def _ghost(row: JobRow, around: Surroundings) -> str:
+    if row.lock is not None:
+        return f"{NEVER}: its worker cannot finish it, for the library finds no such job."
+    if around.watchdog_is_dead:
+        return f"{NEVER} while {_why_dead(around)}; a later worker may run it without its name and data."
+    within = age(around.rescued_within)
+    return f"The watchdog puts the id back within {within}, and a worker may run it without its name and data."
+
+
+def _why_dead(around: Surroundings) -> str:
+    if around.nobody_is_here:
+        return "no worker is connected, so there is no watchdog"
+    silent = around.watchdog_silent_for
+    checked = f"nobody has run the stalled check for {age(silent)}" if silent is not None else "there is no watchdog"
+    return checked if around.workers is None else f"workers are connected, but {checked}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else "twice" if count == 2 else f"{count:,} times"

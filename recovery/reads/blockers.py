@@ -1,0 +1,143 @@
+"""What blocks a scanner at one queue right now: asked by the scanner before each step, and by whoever predicts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Literal
+
+from django.db import Error
+
+from recovery.connections.registry import Registry
+from recovery.domain.blockers import Blocked, Blocker
+from recovery.domain.counts import Snapshot
+from recovery.domain.refs import QueueRef, shown
+from recovery.domain.scans import Scan
+from recovery.errors import ConfigError, StoreError
+from recovery.models import ScannerPause
+from recovery.reads import brakes, leading, refusals
+from recovery.reads.brakes import StoreBrake
+from recovery.reads.leading import Sign
+
+# Whoever is about to act knows these better: by its mandate, from the brake, which asks the store itself, and because
+# it tries again now and then what was refused.
+KNOWN_TO_ACTOR = frozenset(
+    {Blocker.STATE, Blocker.NO_LEADER, Blocker.CONSOLE, Blocker.SILENT, Blocker.REFUSED, Blocker.BRAKE}
+)
+
+
+class Blockers:
+    """At one moment: each store is asked once, when it is asked first. `snapshot`: who answered when it was taken."""
+
+    def __init__(self, registry: Registry, now: int, snapshot: Snapshot | None = None) -> None:
+        self._config = registry.config
+        self._registry = registry
+        self._now = now
+        self._snapshot = snapshot
+
+    def of(self, scan: Scan, queue: QueueRef, *, without: Collection[Blocker] = ()) -> Iterator[Blocked]:
+        """In the order of `Blocker`. Raises DeploymentMissing."""
+        for blocker in Blocker:
+            if blocker not in without and (why := _ASKED[blocker](self, scan, queue)):
+                ends = self._brake_ends(queue.deployment) if blocker is Blocker.BRAKE else None
+                yield Blocked(blocker, queue.deployment, why, ends)
+
+    def read_only(self, _scan: Scan, queue: QueueRef) -> str:
+        name = queue.deployment
+        is_read_only = self._config.deployment(name).read_only
+        return f"The deployment {shown(name)} is configured to be read only." if is_read_only else ""
+
+    def state(self, _scan: Scan, _queue: QueueRef) -> str:
+        return "" if self._is_led is not None else "Whether a scheduler leads is not known."
+
+    def no_leader(self, _scan: Scan, _queue: QueueRef) -> str:
+        return "No scheduler leads." if self._is_led is False else ""
+
+    def console(self, _scan: Scan, queue: QueueRef) -> str:
+        others = self._sign.consoles if self._sign else ()
+        return next((one.words for one in others if one.acts and one.deployment == queue.deployment), "")
+
+    def silent(self, _scan: Scan, queue: QueueRef) -> str:
+        sample = self._snapshot.deployment(queue.deployment) if self._snapshot else None
+        return f"{shown(sample.name)} does not answer: {sample.error}." if sample and sample.error else ""
+
+    def database(self, _scan: Scan, _queue: QueueRef) -> str:
+        return f"Nothing is done: the database does not say what holds ({self._fault})." if self._fault else ""
+
+    def paused(self, scan: Scan, _queue: QueueRef) -> str:
+        return _paused(self._pauses.get(scan.value)) if not self._fault else ""
+
+    def refused(self, _scan: Scan, queue: QueueRef) -> str:
+        found = refusals.of(queue, self._refusals)
+        return refusals.words(queue, found) if found else ""
+
+    def brake(self, _scan: Scan, queue: QueueRef) -> str:
+        found = None if self._fault else self._brakes.get(queue.deployment)
+        return " ".join(found.words) if found else ""
+
+    def _brake_ends(self, deployment: str) -> int | None:
+        """None: not before a person releases it."""
+        ends = [hold.until for hold in self._brakes[deployment].holds]
+        return max((end for end in ends if end is not None), default=None) if None not in ends else None
+
+    @property
+    def _is_led(self) -> bool | None:
+        """None: nobody can say."""
+        return None if self._sign is None else bool(self._sign and self._sign.leads)
+
+    @cached_property
+    def _sign(self) -> Sign | Literal[False] | None:
+        """Of whoever feeds the pages; False: of nobody. None: nobody can say."""
+        try:
+            return leading.fetch(self._registry.state()) or False
+        except (ConfigError, StoreError):
+            return None
+
+    @cached_property
+    def _refusals(self) -> refusals.Refusals:
+        try:
+            return refusals.fetch(self._registry.state())
+        except (ConfigError, StoreError):
+            return {}
+
+    @cached_property
+    def _fault(self) -> str:
+        """Of the database."""
+        try:
+            _ = self._pauses, self._brakes
+        except Error as error:
+            return type(error).__name__
+        return ""
+
+    @cached_property
+    def _pauses(self) -> Mapping[str, ScannerPause]:
+        return {row.scanner: row for row in ScannerPause.objects.all()}
+
+    @cached_property
+    def _brakes(self) -> Mapping[str, StoreBrake]:
+        return {one.deployment: one for one in brakes.stores(self._now, self._config) if one.is_holding}
+
+
+def paused_words(scan: Scan) -> str:
+    """By whom and why; "" when it is not paused. Raises Error."""
+    return _paused(ScannerPause.objects.filter(pk=scan.value).first())
+
+
+def _paused(row: ScannerPause | None) -> str:
+    if row is None:
+        return ""
+    because = f": {shown(row.reason)}" if row.reason else "."
+    return f"{row.scanner.capitalize()} is paused by {shown(row.by)}{because}"
+
+
+_ASKED: Mapping[Blocker, Callable[[Blockers, Scan, QueueRef], str]] = {
+    Blocker.READ_ONLY: Blockers.read_only,
+    Blocker.STATE: Blockers.state,
+    Blocker.NO_LEADER: Blockers.no_leader,
+    Blocker.CONSOLE: Blockers.console,
+    Blocker.SILENT: Blockers.silent,
+    Blocker.DATABASE: Blockers.database,
+    Blocker.PAUSED: Blockers.paused,
+    Blocker.REFUSED: Blockers.refused,
+    Blocker.BRAKE: Blockers.brake,
+}
