@@ -1,42 +1,50 @@
-"""Why a job lost its holder: a hint, with the evidence it rests on. Without evidence there is no cause."""
+"""Why a job lost its worker: a hint, with the evidence it rests on.
+
+Several endings look the same for a while, and some for ever. So a cause is named only when what was seen leaves no
+other: until then it is unknown, and the sentence says what was seen. Two facts decide most of it. A worker that is
+connected again within half a lock's length renews its locks: a job that lost its lock nevertheless had another
+process. And the workers of a deployment are there, connected, soon after the old ones went; of a crash nobody is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from recovery.domain.ages import MINUTE, age
+from recovery.domain.ages import age
 from recovery.domain.holders import NEWS, Holder, departures, holder
 from recovery.domain.jobs import JobRow
 from recovery.domain.refs import shown
 from recovery.domain.surroundings import Change, Surroundings
 from recovery.domain.verdicts import Cause
+from recovery.domain.whereabouts import host_of
 
-LOCK_ASSUMED = MINUTE  # the longest that is usual, where no lock has been seen
-DEPLOY_WITHIN = MINUTE  # between the old workers' going and the new ones' coming
-MANY = 3  # locks lost in one look: one worker may well hold two
+LOCK_ASSUMED = 30_000  # ms; what both libraries use, where no lock has been seen
+SETTLED_AFTER = 2  # lock lengths without a worker: who is replaced by a deployment has been replaced by then
+RECONNECTS_FROM = 1 / 3  # of a lock's length: who is away for less loses no lock; half, less the time between looks
+MANY = 2  # workers: one that goes and one that comes may be a supervisor's restart, and a crash takes one
 BUSY_CPU = 80.0
 _SLACK = 10_000  # ms: two looks
 
 Found = tuple[Cause, str]
-_NOTHING: Found = (Cause.UNKNOWN, "")
 
 
 def cause(row: JobRow, around: Surroundings, since: int) -> Found:
-    """`since`: when it was first seen without its holder."""
+    """`since`: when it was first seen without its holder. An unknown cause may have evidence, too."""
     gone = _gone(row, around, since)
     return (
         _restarted(row, around, since)
-        or _deployed(around, gone)
-        or _crashed(row, around, gone)
-        or _starved(row, around, gone, since)
-        or _NOTHING
+        or (_departed(row, around, gone) if gone else None)
+        or _missing(row, around)
+        or _unresponsive(row, around, since)
+        or (Cause.UNKNOWN, "")
     )
 
 
 def _restarted(row: JobRow, around: Surroundings, since: int) -> Found | None:
     """It ran before the restart, and its lock did not outlive it."""
     at = around.restarted_at
-    if at is None or not at - _SLACK <= since <= at + _lock(around) + _SLACK:
+    if at is None or not at <= since <= at + _lock(around) + _SLACK:
         return None
     if row.processed_at is not None and row.processed_at > at:
         return None
@@ -44,66 +52,114 @@ def _restarted(row: JobRow, around: Surroundings, since: int) -> Found | None:
     return Cause.RESTARTED, f"Redis restarted {age(around.now - at)} ago (its run id changed){together}."
 
 
-def _deployed(around: Surroundings, gone: Sequence[Change]) -> Found | None:
-    """Many at once, and others in their place within a minute."""
-    if len(gone) < 2 and around.lost_together < MANY:
-        return None
-    came = [new for new in around.came if any(abs(new.at - old.at) <= DEPLOY_WITHIN for old in gone)]
-    if not came:
-        return None
-    ago = age(around.now - gone[-1].at)
-    return Cause.DEPLOYED, f"{_workers(len(gone))} left {ago} ago and {len(came):,} came within a minute."
+def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found:
+    """Its worker went, or one that may have been its worker: what came after tells why."""
+    turnover = _turnover(around, gone[-1])
+    left, came = len(turnover.left), len(turnover.came)
+    if left >= MANY and 2 * came > left and turnover.has_new_processes(_lock(around) * RECONNECTS_FROM):
+        ago = age(around.now - turnover.left[-1].at)
+        return Cause.DEPLOYED, f"{_workers(left)} left {ago} ago, and {came:,} that came instead are connected."
+    last = gone[-1]
+    who = f"worker {shown(row.worker)}" if last.name and last.name == row.worker else "a worker"
+    said = f"{who} lost its connection {age(around.now - last.at)} ago{_load(last)}"
+    if came:
+        return Cause.UNKNOWN, f"{said}, and {_workers(came)} came: restarted, replaced, or cut off for a while."
+    if around.now - last.at < SETTLED_AFTER * _lock(around):
+        return Cause.UNKNOWN, f"{said}; whether another takes its place is not known yet."
+    if left >= MANY:
+        return Cause.UNKNOWN, f"{_workers(left)} lost their connections, and none came instead: stopped, or cut off."
+    return Cause.CRASHED, f"{said}, and none took its place within {age(SETTLED_AFTER * _lock(around))}."
 
 
-def _crashed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found | None:
-    if gone:
-        last = gone[-1]
-        who = f"worker {shown(last.name)}" if last.name else "a worker"
-        return Cause.CRASHED, f"{who} lost its connection {age(around.now - last.at)} ago{_load(last)}."
+def _missing(row: JobRow, around: Surroundings) -> Found | None:
+    """Nobody saw it go."""
     if holder(row, around) is not Holder.GONE:
         return None
     if around.nobody_is_here:
-        return Cause.CRASHED, "no worker of this queue is connected any more."
-    return Cause.CRASHED, f"worker {shown(row.worker)} is not connected any more."
+        return Cause.UNKNOWN, "no worker of this queue is connected; when and why the last one went was not seen."
+    return Cause.UNKNOWN, f"worker {shown(row.worker)} is not connected; when and why it went was not seen."
 
 
-def _starved(row: JobRow, around: Surroundings, gone: Sequence[Change], since: int) -> Found | None:
-    """Nobody has gone, so the holder is there and does not renew: busy, hung, or stopped."""
-    if gone or not around.workers:
+def _unresponsive(row: JobRow, around: Surroundings, since: int) -> Found | None:
+    """Nobody has gone, so its worker is there and does not renew: starved, stopped, or cut off without a word."""
+    if not around.workers:
         return None
     if holder(row, around) is Holder.HERE:
-        who = f"worker {shown(row.worker)} is still connected"
+        who = f"worker {shown(row.worker)}"
+        if any(change.name == row.worker and _is_near(change, around, since) for change in around.came):
+            return Cause.UNKNOWN, f"{who} has connected anew: it was restarted, or cut off for a while."
+        said = f"{who} is still connected, but the lock was not renewed"
     elif around.was_watched_since(row.processed_at):
-        who = f"{'its worker' if around.workers == 1 else 'all workers'} stayed connected"
+        who = "its worker" if around.workers == 1 else "all workers"
+        said = f"{who} stayed connected, but the lock was not renewed"
     else:
         return None
-    how = "its event loop is busy or its process is stopped" if around.cpu is None else _busy(around, since)
-    return Cause.STARVED, f"{who}, but the lock was not renewed: {how}."
+    if around.cpu is not None and around.cpu >= BUSY_CPU:
+        return Cause.STARVED, f"{said}: {_server(around, since)}."
+    if around.cpu is None:
+        return Cause.UNKNOWN, f"{said}: its event loop is busy, its process is stopped, or its network is cut."
+    return Cause.UNKNOWN, f"{said}: {_server(around, since)} only, so its process hangs or its network is cut."
+
+
+@dataclass(frozen=True, slots=True)
+class _Turnover:
+    """Workers that went at about the same time, and those that are connected in their place; oldest first."""
+
+    left: tuple[Change, ...]
+    came: tuple[Change, ...]
+
+    def has_new_processes(self, reconnects_from: float) -> bool:
+        """They are not the old ones, connected again: other names, other hosts, or there too soon for that."""
+        before = set(map(_identity, self.left))
+        if any(_identity(one) not in before for one in self.came):
+            return True
+        pairs = zip(self.left, self.came, strict=False)
+        return any(new.at - old.at < reconnects_from for old, new in pairs)
+
+
+def _turnover(around: Surroundings, last: Change) -> _Turnover:
+    """Replacements come after the old ones went, or overlap them by a lock's length at most, and are still there. Who
+    came and went meanwhile was neither: Bull, when it is closed, connects once more for a moment.
+    """
+    lock = _lock(around)
+    span = SETTLED_AFTER * lock
+    left = [one for one in around.left if abs(one.at - last.at) <= span]
+    came = [one for one in around.came if left[0].at - lock <= one.at <= left[-1].at + span]
+    passing = {one.connection for one in came}
+    return _Turnover(
+        tuple(one for one in left if one.connection not in passing) or (last,),
+        tuple(one for one in came if one.connection in around.connections),
+    )
+
+
+def _identity(change: Change) -> tuple[str, str]:
+    """Name and host, as its connection tells: which server that is a monitor tells only some seconds later."""
+    return change.name, host_of(change.connection.partition(" ")[0])
 
 
 def _gone(row: JobRow, around: Surroundings, since: int) -> tuple[Change, ...]:
     """Workers that went while this job's lock was running out: by its name, else any without one."""
-    earliest, latest = since - _lock(around) - _SLACK, since + _SLACK
     known = departures(row.worker, around) if row.worker and not around.unnamed else around.left
-    return tuple(change for change in known if earliest <= change.at <= latest)
+    return tuple(change for change in known if _is_near(change, around, since))
+
+
+def _is_near(change: Change, around: Surroundings, since: int) -> bool:
+    return since - _lock(around) - _SLACK <= change.at <= since
 
 
 def _lock(around: Surroundings) -> int:
     return around.lock_length or LOCK_ASSUMED
 
 
-def _busy(around: Surroundings, since: int) -> str:
+def _server(around: Surroundings, since: int) -> str:
     server = f"server {shown(around.server)}" if around.server else "its server"
-    said = f"{server} {'is' if around.now - since <= NEWS else 'was'} at {around.cpu:.0f} %"
-    if around.cpu is not None and around.cpu >= BUSY_CPU:
-        return said
-    return f"{said} only, so one process of it hangs or is stopped"
+    return f"{server} {'is' if around.now - since <= NEWS else 'was'} at {around.cpu:.0f} %"
 
 
 def _load(last: Change) -> str:
     if last.cpu is None or last.cpu < BUSY_CPU:
         return ""
-    return f"; server {shown(last.host)} was at {last.cpu:.0f} %"
+    return f" (server {shown(last.host)} was at {last.cpu:.0f} %)"
 
 
 def _workers(count: int) -> str:

@@ -109,6 +109,11 @@ class Worker:
     command: str
     connection: str  # Redis's own client id
 
+    @property
+    def link(self) -> str:
+        """This connection and no other: ids repeat in a cluster, and a unix socket has no address."""
+        return f"{self.address} {self.connection}"
+
 
 @dataclass(frozen=True, slots=True)
 class DeploymentSample:

@@ -2,8 +2,9 @@
 
 Rules of truth: nothing is said without its evidence, and what is not known stays unknown. A job is *held* only by a
 lock that was seen. A job is an *orphan* only when it was proven: BullMQ ≥ 5 takes and locks in one step, so one atomic
-sighting will do; Bull and BullMQ ≤ 4 leave a job active and lock-less for a moment, so it takes two sightings, at
-least one stalled interval apart, of a job of which nothing else has changed.
+sighting will do; Bull and BullMQ ≤ 4 leave a job active and lock-less for a moment before they start it, so it takes
+two sightings of a job of which nothing else has changed: at least one stalled interval apart, unless its lock was
+followed until it ran out.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from recovery.domain import fates
 from recovery.domain.acting import Act
 from recovery.domain.ages import age
 from recovery.domain.causes import cause
 from recovery.domain.holders import Holder, departures, holder, placed
 from recovery.domain.jobs import JobRow
-from recovery.domain.promises import outlook
+from recovery.domain.lock_expiry import ENDED_FOR
+from recovery.domain.outlook import dead_words, outlook, parent_words, words
 from recovery.domain.refs import shown
 from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Cause, Kind, Verdict
@@ -41,12 +42,11 @@ def verdict(
     kind = kind_of(row, around, sighting, parent)
     evidence = _EVIDENCE[kind](row, around, sighting)
     if kind is Kind.STRAY:
-        evidence = (fates.parent_words(row, parent), *evidence)
+        evidence = (parent_words(row, parent), *evidence)
     ahead = outlook(kind, row, around, sighting, orphaned=orphaned, is_malformed=bool(breaks))
-    told = fates.fate(kind, row, around, ahead)
     why, hint = cause(row, placed(row, around, sighting), sighting.since) if kind.is_lost else (Cause.UNKNOWN, "")
-    found = Verdict(kind, evidence, why, hint, told.words, told.until, _suggestion(kind, row, around), orphaned)
-    found = replace(found, rescuer=told.rescuer)
+    found = Verdict(kind, evidence, why, hint, words(kind, row, around, ahead), ahead.at, rescuer=ahead.rescuer)
+    found = replace(found, suggests=_suggestion(kind, row, around), orphaned=orphaned)
     found = poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
     return malformed_too(found, breaks) if breaks and kind is not Kind.GHOST else found
 
@@ -56,7 +56,7 @@ def stray(row: JobRow, parent: Parent) -> Verdict | None:
     if parent not in (Parent.FAILED, Parent.GONE):
         return None
     fate = "It will run for nobody: nothing waits for what it returns."
-    return Verdict(Kind.STRAY, (fates.parent_words(row, parent),), fate=fate, suggests=Act.REMOVE)
+    return Verdict(Kind.STRAY, (parent_words(row, parent),), fate=fate, suggests=Act.REMOVE)
 
 
 def malformed(breaks: str) -> Verdict:
@@ -68,7 +68,18 @@ def is_proven(sighting: Sighting, around: Surroundings) -> bool:
     """That it is active and nobody holds it."""
     if not around.has_window:
         return sighting.is_atomic or sighting.looks >= 2
-    return sighting.looks >= 2 and around.now - sighting.since >= around.stalled_interval
+    return sighting.looks >= 2 and around.now - sighting.since >= _proof_takes(around, sighting)
+
+
+def _proof_takes(around: Surroundings, sighting: Sighting) -> int:
+    return min(ENDED_FOR, around.stalled_interval) if sighting.has_expired else around.stalled_interval
+
+
+def is_late(ttl: int | None, around: Surroundings) -> bool:
+    """Whether a lock with so much left has missed a renewal."""
+    if ttl is None or not around.lock_length:
+        return False
+    return 0 <= ttl < around.lock_length * around.renewed_above
 
 
 def kind_of(row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent = Parent.NONE) -> Kind:
@@ -86,7 +97,7 @@ def _locked(row: JobRow, around: Surroundings, sighting: Sighting, parent: Paren
     """What may soon be lost comes before what merely takes long."""
     if _is_doomed(row, around, sighting):
         return Kind.DOOMED
-    if _is_late(row, around):
+    if row.lock is not None and is_late(row.lock.ttl, around):
         return Kind.LATE
     if parent in (Parent.FAILED, Parent.GONE):
         return Kind.STRAY
@@ -108,12 +119,6 @@ def _is_doomed(row: JobRow, around: Surroundings, sighting: Sighting) -> bool:
 
 def _is_endless(row: JobRow) -> bool:
     return row.lock is not None and row.lock.ttl is None
-
-
-def _is_late(row: JobRow, around: Surroundings) -> bool:
-    if row.lock is None or row.lock.ttl is None or not around.lock_length:
-        return False
-    return row.lock.ttl < around.lock_length * around.renewed_above
 
 
 def _is_overdue(row: JobRow, around: Surroundings) -> bool:
@@ -159,6 +164,8 @@ def _suggestion(kind: Kind, row: JobRow, around: Surroundings) -> Act | None:
 
 # -- evidence
 
+_RAN_OUT = "Its lock was seen to run out: nobody renewed it."
+
 
 def _held(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
     if _is_endless(row):
@@ -185,19 +192,22 @@ def _lockless(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[st
     seen = around.now - sighting.since
     started = " and never started" if row.processed_at is None else ""
     since = f"for {age(seen)}" if seen >= 1000 else "since this look"
-    return (f"It is active{started} and has had no lock {since}.",)
+    ended = (_RAN_OUT,) if sighting.has_expired else ()
+    return (f"It is active{started} and has had no lock {since}.", *ended)
 
 
 def _unproven(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
     said = _lockless(row, around, sighting)
     if not around.has_window:
         return *said, "It was seen so once, and not in one moment: the next look will tell."
-    wait = max(0, around.stalled_interval - (around.now - sighting.since))
+    wait = max(0, _proof_takes(around, sighting) - (around.now - sighting.since))
+    if sighting.has_expired:
+        return *said, f"Proven with the next look, in {age(wait)}."
     return *said, f"A job of this library has no lock for a moment when it starts: proven in {age(wait)}."
 
 
 def _abandoned(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
-    return *_lockless(row, around, sighting), fates.dead_words(around)
+    return *_lockless(row, around, sighting), dead_words(around)
 
 
 def _overdue(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:

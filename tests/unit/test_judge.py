@@ -20,6 +20,7 @@ N8N = QueueRef("main", "bull:jobs")
 NEW = Flavour(Library.BULLMQ, 5, "5.81.5")
 OLD = Flavour(Library.BULLMQ, 4, "4.18.3")
 BULL = Flavour(Library.BULL, 4, "4.16.5")
+TABLE = Flavour(Library.TABLE)
 HELD = Lock("worker:1", 20_000)
 
 
@@ -198,6 +199,18 @@ def test_what_nobody_holds_cannot_be_cancelled() -> None:
     assert ask(Act.CANCEL, row(lock=HELD), verdict(Kind.HELD)).is_allowed
 
 
+@pytest.mark.parametrize("flavour", [NEW, BULL, TABLE])
+def test_a_completed_job_is_retried_only_when_that_is_said(flavour: Flavour) -> None:
+    done = row(State.COMPLETED)
+    refused = ask(Act.RETRY, done, flavour=flavour, force=True, consent=True)
+    assert (refused.is_allowed, refused.outcome) == (False, Outcome.REFUSED)
+    assert refused.why == "It has completed: retried, it does its work a second time. This needs rerun_completed."
+    said = ask(Act.RETRY, done, flavour=flavour, rerun_completed=True)
+    assert said.is_allowed
+    assert "a second time" in said.risk
+    assert ask(Act.RETRY, row(State.FAILED), flavour=flavour).is_allowed
+
+
 @pytest.mark.parametrize("act", [Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL, Act.RETRY, Act.PROMOTE])
 @pytest.mark.parametrize("state", list(State))
 def test_an_act_is_for_its_states(act: Act, state: State) -> None:
@@ -246,7 +259,7 @@ def test_the_buttons_fit_the_job(job: JobRow, said: Verdict | None, acts: list[A
     assert list(catalog.offered(job, said, NEW)) == acts
 
 
-def test_what_is_offered_would_be_allowed() -> None:
+def test_what_is_offered_would_be_allowed_or_says_what_it_needs() -> None:
     locks = [None, HELD, Lock("x", None)]
     for lock in locks:
         for kind in Kind:
@@ -254,7 +267,7 @@ def test_what_is_offered_would_be_allowed() -> None:
                 job, said = row(state, lock=lock if state is State.ACTIVE else None), verdict(kind)
                 for act in catalog.offered(job, said, NEW):
                     allowed = ask(act, job, said)
-                    assert allowed.is_allowed or "force" in allowed.why, (act, kind, state, lock, allowed.why)
+                    assert allowed.is_allowed or "This needs " in allowed.why, (act, kind, state, lock, allowed.why)
 
 
 def test_a_read_only_queue_offers_nothing() -> None:

@@ -116,7 +116,10 @@ def test_a_lock_that_was_renewed_after_its_holder_went_is_held() -> None:
 def test_with_no_worker_at_all_every_lock_is_doomed_and_nothing_follows() -> None:
     found = judged(row(worker="", lock=Lock("w:1", 12_000)), EMPTY)
     assert found.kind is Kind.DOOMED
-    assert found.fate == "The lock ends in 12 s; then nothing: no worker is connected, so there is no watchdog."
+    assert (
+        found.fate
+        == "The lock ends in 12 s; then it is never put right: no worker is connected, so there is no watchdog."
+    )
     assert found.until is None
     assert found.needs_a_person
 
@@ -141,7 +144,7 @@ def test_a_lock_without_end_is_doomed_once_a_living_holder_would_have_renewed_it
     assert judged(endless, WELL, seen(29_999)).kind is Kind.HELD
     found = judged(endless, WELL, seen(30_000))
     assert (found.kind, found.suggests) == (Kind.DOOMED, Act.RELEASE)
-    assert found.fate == "Nothing happens: the lock never ends, so no watchdog will take it."
+    assert found.fate == "Never put right: the lock never ends, so no watchdog will take it."
     assert found.needs_a_person
 
 
@@ -178,10 +181,25 @@ def test_what_is_not_proven_says_when_it_will_be() -> None:
     assert found.suggests is None
 
 
+@pytest.mark.parametrize(
+    ("since", "looks", "kind"),
+    [(1_500, 2, Kind.ORPHAN), (1_499, 2, Kind.UNLOCKED), (90_000, 1, Kind.UNLOCKED)],
+)
+def test_a_lock_that_was_seen_to_run_out_proves_it_with_the_second_look(since: int, looks: int, kind: Kind) -> None:
+    found = judged(lockless(), OLD, replace(seen(since, looks=looks), has_expired=True))
+    assert found.kind is kind
+    assert "Its lock was seen to run out: nobody renewed it." in found.evidence
+
+
+def test_what_ran_out_just_now_says_when_it_is_proven() -> None:
+    found = judged(lockless(), OLD, replace(seen(500), has_expired=True))
+    assert found.evidence[-1] == "Proven with the next look, in 1 s."
+
+
 def test_an_orphan_without_a_watchdog_is_abandoned() -> None:
     found = judged(lockless(), EMPTY, seen(2 * MINUTE))
     assert found.kind is Kind.ABANDONED
-    assert found.fate == "Nothing happens: no worker is connected, so there is no watchdog."
+    assert found.fate == "Never put right: no worker is connected, so there is no watchdog."
     assert found.evidence == (
         "It is active and has had no lock for 2 min.",
         "No worker is connected, so there is no watchdog.",
@@ -196,7 +214,7 @@ def test_workers_that_leave_the_check_out_abandon_their_orphans(silent: int, kin
     found = judged(lockless(), around, SURE)
     assert found.kind is kind
     if kind is Kind.ABANDONED:
-        assert found.fate == "Nothing happens: workers are connected, but nobody has run the stalled check for 1 min."
+        assert found.fate == "Never put right: workers are connected, but nobody has run the stalled check for 1 min."
 
 
 def test_a_queue_that_was_only_just_looked_at_is_not_called_unwatched() -> None:
@@ -292,12 +310,22 @@ def test_what_is_lost_comes_before_what_is_late_or_long() -> None:
 # -- causes
 
 
-def test_a_named_worker_that_went_has_crashed() -> None:
+def test_a_worker_that_went_and_that_nobody_replaced_has_crashed() -> None:
     around = replace(WELL, names=frozenset({"mail-2", "mail-9"}), left=())
     gone = replace(around, left=(Change("mail-1", NOW - 4 * MINUTE, "eu-2", 97.0),))
     found = judged(lockless(), gone, seen(210_000, sure=True))
     assert found.cause is Cause.CRASHED
-    assert found.cause_evidence == "worker mail-1 lost its connection 4 min ago; server eu-2 was at 97 %."
+    assert found.cause_evidence == (
+        "worker mail-1 lost its connection 4 min ago (server eu-2 was at 97 %), and none took its place within 1 min."
+    )
+
+
+def test_while_it_may_still_be_replaced_the_cause_is_unknown() -> None:
+    around = replace(WELL, names=frozenset({"mail-2"}), left=(Change("mail-1", NOW - MINUTE + 1),))
+    found = judged(lockless(), around, seen(20_000, sure=True))
+    assert found.cause is Cause.UNKNOWN
+    assert found.cause_evidence.endswith("whether another takes its place is not known yet.")
+    assert judged(lockless(), replace(around, now=NOW + 1), seen(20_000, sure=True)).cause is Cause.CRASHED
 
 
 def test_a_worker_that_went_long_before_is_no_cause() -> None:
@@ -305,38 +333,90 @@ def test_a_worker_that_went_long_before_is_no_cause() -> None:
     assert judged(lockless(worker=""), around, seen(MINUTE)).cause is Cause.UNKNOWN
 
 
+# -- deployments: when the old ones went, when others came, and whether those are still there
+
+WENT = NOW - 2 * MINUTE
+
+
+def turnover(
+    *came: int, left: tuple[int, ...] = (0, 1_000), names: str = "", host: str = "10.0.0.1", connected: bool = True
+) -> Verdict:
+    """Workers that came so many ms after the first of two old ones had gone, each by its own connection."""
+    new = tuple(Change(f"{names}-{at}" if names else "", WENT + at, connection=f"{host}:99 {at}") for at in came)
+    # A monitor told of the old ones' server, and not yet of the new ones'.
+    old = tuple(Change("", WENT + at, "eu-2", connection=f"10.0.0.1:7 {at}") for at in left)
+    here = frozenset(one.connection for one in new) if connected else frozenset[str]()
+    around = replace(OLD, left=old, came=new, connections=here | {"another"})
+    return judged(lockless(worker=""), around, seen(100_000))
+
+
 def test_workers_that_were_replaced_were_deployed_over() -> None:
-    at = NOW - 2 * MINUTE
-    around = replace(OLD, left=(Change("", at), Change("", at)), came=(Change("", at + 20_000),))
-    found = judged(lockless(worker=""), around, seen(100_000))
+    found = turnover(4_000, 5_000)
     assert found.cause is Cause.DEPLOYED
-    assert found.cause_evidence == "2 workers left 2 min ago and 1 came within a minute."
+    assert found.cause_evidence == "2 workers left 1 min ago, and 2 that came instead are connected."
+    assert turnover(-30_000, -29_000).cause is Cause.DEPLOYED, "new ones first, by a lock's length"
+    assert turnover(40_000, 41_000, host="10.0.0.9").cause is Cause.DEPLOYED, "slowly, but on another machine"
+    assert turnover(40_000, 41_000, names="v2").cause is Cause.DEPLOYED, "slowly, but under other names"
 
 
-def test_one_worker_that_was_replaced_has_crashed() -> None:
-    at = NOW - 2 * MINUTE
-    around = replace(OLD, left=(Change("", at),), came=(Change("", at + 20_000),))
+@pytest.mark.parametrize(
+    ("found", "cause"),
+    [
+        (turnover(-45_000, -40_000), Cause.UNKNOWN),  # their own start, or somebody else's
+        (turnover(4_000, 5_000, connected=False), Cause.UNKNOWN),  # they are not there any more
+        (turnover(left=(0, 500)), Cause.UNKNOWN),  # stopped by somebody, or cut off together
+        (turnover(4_000), Cause.UNKNOWN),  # only one of two is back
+        (turnover(4_000, left=(0,)), Cause.UNKNOWN),  # one by one, a supervisor's restart looks the same
+        (turnover(16_000, 17_000), Cause.UNKNOWN),  # perhaps the same ones, cut off until their locks had ended
+    ],
+)
+def test_what_may_have_been_something_else_is_no_deployment(found: Verdict, cause: Cause) -> None:
+    assert found.cause is cause
+
+
+def test_who_came_and_went_meanwhile_replaced_nobody() -> None:
+    passing = Change("", WENT + 500, connection="passing")
+    old = (Change("", WENT, connection="a"), replace(passing, at=WENT + 2_000))
+    around = replace(OLD, left=old, came=(passing,), connections=frozenset({"another"}))
     assert judged(lockless(worker=""), around, seen(100_000)).cause is Cause.CRASHED
 
 
-def test_a_lock_lost_while_its_holder_stayed_connected_was_starved() -> None:
-    found = judged(lockless(), WELL, SURE)
+# -- still connected
+
+
+def test_a_lock_lost_beside_a_busy_server_was_starved() -> None:
+    busy = replace(WELL, hosts={"mail-1": "eu-2"}, loads={"eu-2": 97.0})
+    found = judged(lockless(), busy, SURE)
     assert found.cause is Cause.STARVED
     assert found.cause_evidence == (
-        "worker mail-1 is still connected, but the lock was not renewed: "
-        "its event loop is busy or its process is stopped."
+        "worker mail-1 is still connected, but the lock was not renewed: server eu-2 is at 97 %."
     )
-    busy = replace(WELL, hosts={"mail-1": "eu-2"}, loads={"eu-2": 97.0})
-    assert judged(lockless(), busy, SURE).cause_evidence.endswith("server eu-2 is at 97 %.")
     calm = replace(busy, loads={"eu-2": 4.0})
     long_ago = replace(seen(10 * MINUTE, sure=True), cpu=97.0)
     assert judged(lockless(), calm, long_ago).cause_evidence.endswith("server eu-2 was at 97 %.")
 
 
-def test_unnamed_workers_that_all_stayed_were_starved() -> None:
-    assert judged(lockless(worker=""), OLD, seen(MINUTE)).cause is Cause.STARVED
+def test_who_stays_connected_and_does_not_renew_is_not_explained_by_that_alone() -> None:
+    found = judged(lockless(), WELL, SURE)
+    assert found.cause is Cause.UNKNOWN
+    assert found.cause_evidence.endswith("its event loop is busy, its process is stopped, or its network is cut.")
+    calm = replace(WELL, hosts={"mail-1": "eu-2"}, loads={"eu-2": 4.0})
+    found = judged(lockless(), calm, SURE)
+    assert found.cause is Cause.UNKNOWN
+    assert found.cause_evidence.endswith("server eu-2 is at 4 % only, so its process hangs or its network is cut.")
+
+
+def test_unnamed_workers_that_all_stayed_did_not_renew() -> None:
+    assert "all workers stayed connected" in judged(lockless(worker=""), OLD, seen(MINUTE)).cause_evidence
     unwatched = replace(OLD, watched_since=NOW - 10)
-    assert judged(lockless(worker=""), unwatched, seen(MINUTE)).cause is Cause.UNKNOWN
+    assert judged(lockless(worker=""), unwatched, seen(MINUTE)).cause_evidence == ""
+
+
+def test_a_name_that_has_connected_anew_was_restarted_or_cut_off() -> None:
+    around = replace(WELL, came=(Change("mail-1", NOW - 20_000),), hosts={"mail-1": "eu-2"}, loads={"eu-2": 97.0})
+    found = judged(lockless(), around, SURE)
+    assert found.cause is Cause.UNKNOWN
+    assert found.cause_evidence == "worker mail-1 has connected anew: it was restarted, or cut off for a while."
 
 
 def test_locks_that_did_not_outlive_a_restart_are_told_so() -> None:

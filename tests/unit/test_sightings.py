@@ -13,7 +13,7 @@ from recovery.reads.sightings import Mark, Memory, Place
 from tests.stores import Store
 
 REF = QueueRef("eu", "bull:\udcff/x")
-MARK = Mark(Kind.UNLOCKED, 5, 4, 3, (2, None, 1, 0), 1)
+MARK = Mark(Kind.UNLOCKED, 5, 4, 3, (2, None, 1, 0), 1, 97.0, has_expired=True)
 MEMORY = Memory(1, 2, 30_000, 29_000, 9, (Change("a\udcff", 7, "::1"),), (Change("", 8),))
 
 

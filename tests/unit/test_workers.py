@@ -58,6 +58,20 @@ def test_both_connections_of_a_python_worker_are_one_worker() -> None:
     assert len(workers.parse(listing(*busy), [JOBS])) == 1
 
 
+def test_what_a_python_workers_pool_opens_beside_them_is_no_other_worker() -> None:
+    """As one that writes lines into the logs of three jobs at once."""
+    pooled = [client("bull:jobs:w:py", id=number, cmd="exec") for number in (8, 9, 10)]
+    known = client("bull:jobs:w:py", id=6, cmd="evalsha")
+    for waits in ("client|setname", "bzpopmin"):
+        (worker,) = workers.parse(listing(known, client("bull:jobs:w:py", id=7, cmd=waits), *pooled), [JOBS])
+        assert (worker.name, worker.connection) == ("py", "7")
+
+
+def test_python_workers_of_one_name_are_counted_one_by_one() -> None:
+    four = [client("bull:jobs:w:py", id=number, cmd="bzpopmin" if number % 2 else "evalsha") for number in range(8)]
+    assert len(workers.parse(listing(*four), [JOBS])) == 4
+
+
 def test_workers_of_one_host_are_counted_one_by_one() -> None:
     four = [client(NAME, id=number, addr=f"10.0.0.1:{5000 + number}") for number in range(4)]
     assert workers.count(workers.parse(listing(*four), [JOBS]), JOBS) == 4

@@ -74,6 +74,7 @@ class RelaunchFailed:
         deeds = Deeds(self._mandate, Scan.RELAUNCH_FAILED, book, self._holding, observes=observes)
         tour = _Tour(self, deeds, self.now() + RUN)
         for sample in readable(snapshot, queue, tour.faults):
+            tour.reached += 1
             tour.add(Queue(sample.ref, sample.flavour, sample))
         tour.go()
         return tour.report()
@@ -113,6 +114,7 @@ class _Tour:
 
     def __init__(self, scanner: RelaunchFailed, deeds: Deeds, ends: int) -> None:
         self.faults: list[str] = []
+        self.reached = 0  # queues
         self._scanner = scanner
         self._deeds = deeds
         self._ends = ends
@@ -122,7 +124,7 @@ class _Tour:
     def add(self, queue: Queue) -> None:
         if queue.sample is not None and queue.sample.counts.failed:
             ref, scanner = queue.ref, self._scanner
-            why = N8N if is_n8n(ref, queue.flavour) else refusal(scanner.registry.config, queue, Act.RETRY)
+            why = N8N if is_n8n(ref, queue.flavour) else refusal(queue, Act.RETRY)
             self._all[ref] = Relaunch(queue, self._deeds, scanner.now, cursor=scanner.cursors.get(ref, ""), never=why)
             self._due[ref] = 0
 
@@ -147,6 +149,8 @@ class _Tour:
             finds=tuple(find for one in self._all.values() for find in one.finds),
             holds=tuple(dict.fromkeys(holds)),
             faults=tuple(dict.fromkeys((*self.faults, *self._deeds.faults))),
+            is_refused=self._deeds.is_refused,
+            reached=self.reached,
         )
 
     def _step(self, ref: QueueRef) -> None:

@@ -105,6 +105,7 @@ class _Look:
     deeds: Deeds
     now: int
     looked: int = 0
+    reached: int = 0
     finds: list[Find] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
@@ -113,6 +114,7 @@ class _Look:
             return
         try:
             self._queue(queue)
+            self.reached += 1
         except (UnstallError, Error) as error:
             self.fail(f"{shown(str(queue.ref))}: {_words(error)}")
 
@@ -128,7 +130,14 @@ class _Look:
 
     def report(self) -> Report:
         faults = dict.fromkeys((*self.faults, *self.deeds.faults))
-        return Report(self.looked, tuple(self.finds), tuple(self.deeds.holds), tuple(faults))
+        return Report(
+            self.looked,
+            tuple(self.finds),
+            tuple(self.deeds.holds),
+            tuple(faults),
+            reached=self.reached,
+            is_refused=self.deeds.is_refused,
+        )
 
     def _queue(self, queue: Queue) -> None:
         ref, config = queue.ref, self.registry.config
@@ -149,7 +158,7 @@ class _Look:
         """In the order of their list, so that a script finds each at once."""
         wanted: dict[_Deed, list[Wish]] = {}
         for one in jobs:
-            why = next(_why_not(queue, one, duty), "") or refusal(self.registry.config, queue, _deed(one).act)
+            why = next(_why_not(queue, one, duty), "") or refusal(queue, _deed(one).act)
             if why:
                 self.finds.append(Find(one.row.ref, self._what(one), why))
             elif one.since > self.now - duty.after:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from recovery import shared_clock
 from recovery.backends.sql import health, sweep
 from recovery.backends.sql.sweep import Occasion, Orphan
 from recovery.config import Table
@@ -71,7 +72,7 @@ class StartupSweep:
         table = wire.table(queue.base)
         sweep.check(table, occasion)
         work = self._work(self._mandate or Mandate(0, always), observes)
-        work.table(table, occasion, int(time.time() * 1000))
+        work.table(table, occasion, shared_clock.now())
         return work.report()
 
     def _work(self, mandate: Mandate | None, observes: bool) -> _Work:
@@ -142,6 +143,7 @@ class _Work:
     registry: Registry
     deeds: Deeds
     looked: int = 0
+    reached: int = 0  # tables
     found: int = 0
     told: int = 0  # of those that are left as they are
     finds: list[Find] = field(default_factory=list)
@@ -161,6 +163,7 @@ class _Work:
             for looked, found in sweep.orphans(self.registry.wire(ref.deployment), ref, occasion):
                 self.looked += looked
                 self._act(ref, occasion, found, held, now)
+            self.reached += 1
         except UnstallError as error:
             self.faults.append(f"{shown(str(ref))}: {error}")
         _tell(ref, self.found - known, self.finds[before:])
@@ -168,7 +171,7 @@ class _Work:
     def report(self) -> Report:
         holds = dict.fromkeys((*self.holds, *self.deeds.holds))
         faults = dict.fromkeys((*self.faults, *self.deeds.faults))
-        return Report(self.looked, tuple(self.finds), tuple(holds), tuple(faults), self.found)
+        return Report(self.looked, tuple(self.finds), tuple(holds), tuple(faults), self.found, reached=self.reached)
 
     def _act(self, ref: QueueRef, occasion: Occasion, found: Sequence[Orphan], held: str, now: int) -> None:
         self.found += len(found)

@@ -30,7 +30,7 @@ class Answers:
 
     def hear(self, looks: Iterable[Look]) -> None:
         for look in looks:
-            if look.deployment.error:
+            if look.deployment.error or look.is_late:
                 self.missed(look.deployment.name)
             elif look.is_asked:
                 self.came(look.deployment.name)

@@ -2,13 +2,16 @@
 
 Each deployment has a thread of its own. A tick waits for those that answered last time; one that was silent before
 is not waited for, its answer counts in the tick after it came. So a dead one costs its own rows and nobody's time.
+One that was well a moment ago and is late now is told as slow, with its last numbers, and not as down.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import chain
 
 from recovery.config import Database, Deployment
@@ -26,8 +29,12 @@ from recovery.scanners.snapshot.watch import Look, Watch
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 1.0  # seconds a tick waits for a deployment that has been well
-GLANCE = 0.05  # and for one that has not
+PATIENCE = 1.0  # seconds a tick waits at least for a deployment that has been well
+SLOWER = 3.0  # times as long as its last look took: the way to a distant one takes longer
+BARELY = 1.5  # and for one that has not been well
+LONGEST = 4.0  # seconds: the others wait for it
+SLOW_MS = 5_000  # since the last answer: a stall of two seconds is not an outage, and this one is
+GLANCE = 0.05  # and for one that has not, at least
 _ADVICE = "It accepts connections but does not answer in time."
 
 
@@ -74,8 +81,10 @@ class Collector:
     def _taken(self, now: int) -> Snapshot:
         for desk in self._desks:
             desk.begin(self._pool, now)
-        wait([desk.future for desk in self._desks if desk.future and not desk.is_ailing], timeout=PATIENCE)
-        wait([desk.future for desk in self._desks if desk.future], timeout=GLANCE)
+        began = time.monotonic()
+        for desk in sorted(self._desks, key=lambda desk: desk.patience):
+            if desk.future:
+                wait([desk.future], timeout=max(0.0, began + desk.patience - time.monotonic()))
         looks = [desk.end(now) for desk in self._desks]
         # Grows over restarts too, and needs no store for that.
         self._number = max(self._number + 1, now // 1000)
@@ -122,12 +131,16 @@ class _Desk:
         self._watch = watch
         self._began = 0
         self.future: Future[Look] | None = None
+        self._well: Look | None = None  # the last one that was answered
+        self._was_well = True
         self._trouble = ("", "")  # error and advice, as told last
         self._fault = ""
 
     @property
-    def is_ailing(self) -> bool:
-        return bool(self._trouble[0])
+    def patience(self) -> float:
+        """Seconds a tick waits for it. One that was down or slow at the tick before costs the others little."""
+        took = self._well.deployment.took_ms / 1000 if self._well else 0.0
+        return min(LONGEST, max(PATIENCE, took * SLOWER) if self._was_well else max(GLANCE, took * BARELY))
 
     def begin(self, pool: ThreadPoolExecutor, now: int) -> None:
         """A look that hangs is not started a second time."""
@@ -137,14 +150,21 @@ class _Desk:
 
     def end(self, now: int) -> Look:
         look = self._result(now)
+        error = look.deployment.error
+        if not error:
+            self._well = look
+        elif look.is_late and self._well and 0 <= now - self._well.deployment.taken_at <= SLOW_MS:
+            look = self._well.slow(error)
         self._trouble = look.deployment.error, look.deployment.advice
+        self._was_well = not error
         return look
 
     def _result(self, now: int) -> Look:
         if self.future is None or not self.future.done():
-            if self.is_ailing:  # what it last failed with says more than that it has not answered yet
+            if self._trouble[0]:  # what it last failed with says more than that it has not answered yet
                 return self._watch.missed(*self._trouble)
-            return self._watch.missed(f"no answer for {max(0, now - self._began) / 1000 + PATIENCE:.0f} s", _ADVICE)
+            silent = max(0, now - self._began) / 1000 + self.patience
+            return replace(self._watch.missed(f"no answer for {silent:.0f} s", _ADVICE), is_late=True)
         future, self.future = self.future, None
         fault = future.exception()
         if fault is None:

@@ -66,7 +66,7 @@ class TableWatch:
                 if isinstance(self._seen[ref].fault, (Unreachable, TimedOut)):
                     break
         if fault := self._away():
-            return self.missed(fault.reason, fault.advice)
+            return replace(self.missed(fault.reason, fault.advice), is_late=isinstance(fault, TimedOut))
         took = (time.perf_counter() - started) * 1000
         recorded = self._recorded(list(self._tables), now) if self._tables else {}
         self._last = Look(

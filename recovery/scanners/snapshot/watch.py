@@ -13,7 +13,7 @@ from recovery.config import Deployment
 from recovery.connections.wire import Encoded, Wire
 from recovery.domain.counts import Counts, DeploymentSample, QueueSample, Worker
 from recovery.domain.refs import QueueRef
-from recovery.errors import StoreError
+from recovery.errors import StoreError, TimedOut
 from recovery.scanners.snapshot import rates
 from recovery.scanners.snapshot.ages import Ages, Head
 from recovery.scanners.snapshot.rates import Pace, Recorded
@@ -26,12 +26,22 @@ HINT_MS = 6_000  # a new queue with workers is found within this time
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One deployment as it was found. `is_asked` off: nothing of it was due, so this is what it said before."""
+    """One deployment as it was found. `is_asked` off: nothing of it was due, so this is what it said before.
+
+    `is_late`: it did not answer in time, which one that is well does now and then.
+    """
 
     deployment: DeploymentSample
     queues: tuple[QueueSample, ...] = ()
     workers: tuple[Worker, ...] = ()
     is_asked: bool = True
+    is_late: bool = False
+
+    def slow(self, why: str) -> Look:
+        """This one again, in place of one that came to nothing."""
+        warning = f"It answers slowly ({why}). These numbers are its last ones."
+        deployment = replace(self.deployment, warnings=(*self.deployment.warnings, warning))
+        return replace(self, deployment=deployment, is_late=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,7 @@ class Watch:
             found = self._look(now)
         except StoreError as error:
             self._vitals_at = None  # it may be another server when it comes back
-            return self.missed(error.reason, error.advice)
+            return replace(self.missed(error.reason, error.advice), is_late=isinstance(error, TimedOut))
         took = (time.perf_counter() - started) * 1000
         done = replace(found.deployment, took_ms=round(took, 2), commands=self._commands)
         self._last = replace(found, deployment=done)

@@ -19,7 +19,6 @@ KEPT, KEPT_FOR = CHANGES_KEPT, CHANGES_KEPT_FOR
 NOWHERE = Whereabouts()
 
 Changes = tuple[Change, ...]
-_Connection = tuple[str, str]  # its address and Redis's id: ids repeat in a cluster
 
 
 class _Seen(NamedTuple):
@@ -29,8 +28,8 @@ class _Seen(NamedTuple):
     server: str
     host: str
 
-    def change(self, at: int, where: Whereabouts) -> Change:
-        return Change(self.name, at, self.server or self.host, where.loads.get(self.server))
+    def change(self, link: str, at: int, where: Whereabouts) -> Change:
+        return Change(self.name, at, self.server or self.host, where.loads.get(self.server), link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +44,17 @@ class Moves:
 class Arrivals:
     """Of one deployment."""
 
-    _before: dict[QueueRef, dict[_Connection, _Seen]] | None = field(default=None)
+    _before: dict[QueueRef, dict[str, _Seen]] | None = field(default=None)
 
     def forget(self) -> None:
         self._before = None
 
     def since(self, workers: Iterable[Worker], now: int, where: Whereabouts = NOWHERE) -> Mapping[QueueRef, Moves]:
         """The first look has nothing to compare with."""
-        before, here = self._before, dict[QueueRef, dict[_Connection, _Seen]]()
+        before, here = self._before, dict[QueueRef, dict[str, _Seen]]()
         for worker in workers:
-            connection = worker.address, worker.connection
-            known = (before or {}).get(worker.queue, {}).get(connection)
-            here.setdefault(worker.queue, {})[connection] = _seen(worker, where, known)
+            known = (before or {}).get(worker.queue, {}).get(worker.link)
+            here.setdefault(worker.queue, {})[worker.link] = _seen(worker, where, known)
         self._before = here
         if before is None:
             return {}
@@ -75,11 +73,9 @@ def _seen(worker: Worker, where: Whereabouts, known: _Seen | None) -> _Seen:
     return _Seen(worker.name, server, host_of(worker.address))
 
 
-def _moves(
-    before: Mapping[_Connection, _Seen], here: Mapping[_Connection, _Seen], now: int, where: Whereabouts
-) -> Moves:
+def _moves(before: Mapping[str, _Seen], here: Mapping[str, _Seen], now: int, where: Whereabouts) -> Moves:
     names = {seen.name for seen in here.values()}
-    gone = (seen for connection, seen in before.items() if connection not in here)
-    left = tuple(seen.change(now, where) for seen in gone if not seen.name or seen.name not in names)
-    came = tuple(seen.change(now, where) for connection, seen in here.items() if connection not in before)
+    gone = ((link, seen) for link, seen in before.items() if link not in here)
+    left = tuple(seen.change(link, now, where) for link, seen in gone if not seen.name or seen.name not in names)
+    came = tuple(seen.change(link, now, where) for link, seen in here.items() if link not in before)
     return Moves(left, came)

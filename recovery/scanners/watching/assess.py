@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from recovery.domain import judging
 from recovery.domain.holders import server
 from recovery.domain.jobs import JobRow
-from recovery.domain.promises import outlook
+from recovery.domain.outlook import Outlook, outlook
 from recovery.domain.refs import text
 from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
-from recovery.domain.verdicts import Kind, Verdict
+from recovery.domain.verdicts import Kind, Verdict, needs_a_person
 from recovery.reads.sightings import Mark
 from recovery.reads.stuck import is_lockless, sighting, signature
 from recovery.scanners.watching.post import Active, Post
 
-_PEOPLE = frozenset({Kind.ABANDONED, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY})
 Before = Callable[[Sequence[str]], Mapping[str, int] | None]  # None: that cannot be said now
 
 
@@ -50,18 +49,13 @@ class Judged:
             breaks=breaks,
         )
 
-    def is_rescued(self, around: Surroundings) -> bool:
-        """By a scanner, as far as its lock tells: what its data is like is not asked."""
-        return outlook(self.kind, self.row, around, self.sighting, orphaned=self.mark.orphaned).first is not None
+    def outlook(self, around: Surroundings) -> Outlook:
+        """As far as its lock tells: what its data is like is not asked."""
+        return outlook(self.kind, self.row, around, self.sighting, orphaned=self.mark.orphaned)
 
-    def needs_a_person(self, around: Surroundings) -> bool:
+    def needs_a_person(self, ahead: Outlook) -> bool:
         """As `Verdict.needs_a_person`, without its words."""
-        if self.kind in (Kind.ORPHAN, Kind.DOOMED):
-            is_endless = self.row.lock is not None and self.row.lock.ttl is None
-            needs = self.is_poison or is_endless or around.watchdog_is_dead
-        else:
-            needs = self.kind in _PEOPLE
-        return needs and not self.is_rescued(around)
+        return needs_a_person(self.kind, ahead.at, ahead.rescuer, is_poison=self.is_poison)
 
 
 def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
@@ -78,7 +72,7 @@ def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
         if row is None:
             counted[_plain(one, around)] += 1
             continue
-        found.append(_judge(post, row, around, is_sure=id in post.found_sure))
+        found.append(_judge(post, row, around, is_sure=id in post.found_steady))
         counted[found[-1].kind] += 1
     found = _with_history(post, found, before)
     kept = {id: mark for id, mark in post.marks.items() if id in post.found_moved}
@@ -97,28 +91,30 @@ def _row(post: Post, one: Active, id: str, around: Surroundings) -> JobRow | Non
 def _plain(one: Active, around: Surroundings) -> Kind:
     if one.ttl is None:
         return Kind.UNKNOWN
-    late = around.lock_length is not None and 0 <= one.ttl < around.lock_length * around.renewed_above
-    return Kind.LATE if late else Kind.HELD
+    return Kind.LATE if judging.is_late(one.ttl, around) else Kind.HELD
 
 
 def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> Judged:
     old = post.marks.get(row.id)
-    seen = sighting(row, old, around, is_sure=is_sure)
+    # What was followed by this process alone counts: a mark may be older than it.
+    seen = replace(sighting(row, old, around, is_sure=is_sure), has_expired=post.has_expired(row))
     parent = post.parents.get(row.parent, Parent.NONE)
     kind = judging.kind_of(row, around, seen, parent)
     same = old is not None and (old.kind is Kind.DOOMED or old.signature == signature(row))
     since = seen.since if is_lockless(row) else None
-    if old and same and old.kind is kind and old.lockless_since == since and old.signature == signature(row):
+    is_known = old and same and old.kind is kind and old.lockless_since == since and old.signature == signature(row)
+    if old and is_known and old.has_expired == seen.has_expired:
         return Judged(row, kind, old, seen, parent)
     lost_before = old is not None and same and old.kind.is_lost and kind.is_lost
     mark = Mark(
         kind=kind,
-        since=old.since if old and same and old.kind is kind else around.now,
+        since=old.since if old and (lost_before or (same and old.kind is kind)) else around.now,
         opened_at=old.opened_at if old and lost_before else around.now,
         lockless_since=since,
         signature=signature(row),
         orphaned=old.orphaned if old else 0,
         cpu=old.cpu if old and lost_before else _load(row, kind, around),
+        has_expired=seen.has_expired,
     )
     return Judged(row, kind, mark, replace(seen, cpu=mark.cpu), parent)
 

@@ -1,8 +1,8 @@
 """One deployment's part of the orphan-watch, and what it remembers between two looks.
 
-1. Note who came and went, and whether Redis was restarted. 2. Look at the active jobs. 3. Judge them. 4. Put the most
-urgent into lines. 5. Open and close incidents. 6. Remember. A deployment that does not answer keeps what was found
-last, marked; nothing of it is closed.
+1. Note who came and went, and whether Redis was restarted. 2. Look at the active jobs. 3. Follow the locks that nobody
+renews. 4. Judge the jobs. 5. Put the most urgent into lines. 6. Open and close incidents. 7. Remember. A deployment
+that does not answer keeps what was found last, marked; nothing of it is closed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from django.db import Error
 from recovery.config import Deployment
 from recovery.connections.registry import Registry
 from recovery.connections.wire import Wire
+from recovery.domain.blockers import Blocked, Blocker
 from recovery.domain.counts import QueueSample, Snapshot, Worker
-from recovery.domain.inbox import Tally, Watchdog
-from recovery.domain.promises import recovers_within
+from recovery.domain.inbox import Inbox, Tally, Watchdog
+from recovery.domain.outlook import recovers_within, together
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.surroundings import Surroundings
-from recovery.domain.verdicts import Kind, Stuck
+from recovery.domain.verdicts import Stuck
 from recovery.domain.whereabouts import Whereabouts
 from recovery.errors import StoreError
 from recovery.reads import incidents, surroundings, whereabouts
@@ -36,8 +37,11 @@ from recovery.scanners.watching.losses import losses
 from recovery.scanners.watching.patrol import ACTIVE_LIMIT, Patrol
 from recovery.scanners.watching.post import Post
 from recovery.scanners.watching.recall import Recall
+from recovery.scanners.watching.resolution import Lost, acts
 from recovery.scanners.watching.shapes import recounted
 from recovery.scanners.watching.store_brake import StoreBrake
+
+_CLOCKS = 10_000  # ms between the clocks of the hosts that write the audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Found:
     faults: tuple[str, ...] = ()
     judged: Sequence[Judged] = ()  # all that wants an eye, not only what is in a row
     around: Mapping[QueueRef, Surroundings] = field(default_factory=dict)
+    soon: frozenset[QueueRef] = frozenset()  # queues of which the next snapshot tells more than this one
 
 
 class Beat:
@@ -72,6 +77,7 @@ class Beat:
         self._last = Found()
         self._faults: list[str] = []
         self._where = Whereabouts()
+        self._run_id = ""
 
     def look(self, snapshot: Snapshot, now: int) -> Found:
         deployment = snapshot.deployment(self.name)
@@ -95,9 +101,12 @@ class Beat:
         if self._brake:
             self._brake.failed(self.name, error)
         fault = f"{self.name} cannot be looked at: {error}. What was seen last is kept."
+        silent = Blocked(Blocker.SILENT, self.name, error).clause
+        last = Inbox(0, self._last.rows, self._last.tallies).unpromised(silent)
         return replace(
             self._last,
-            tallies=tuple(replace(tally, error=error) for tally in self._last.tallies),
+            rows=last.rows,
+            tallies=tuple(replace(tally, error=error) for tally in last.queues),
             faults=(fault,),
             judged=(),
         )
@@ -119,14 +128,32 @@ class Beat:
         patrol.inquire(now)
         around = self._around(posts, workers, snapshot, now)
         patrol.look(around)
+        self._follow_locks(alive, around, now)
         self._tell_brake(alive, posts, around)
-        tallies, found = self._judge(posts, around, now)
+        tallies, found = self._judge(posts, around, snapshot, now)
         rows = self._lines.of(wire, found, around, now)
         rows = self._settle(wire, posts, found, rows, now)
         self._recall.save(self._posts.values(), self._forget(samples))
         faults = [*self._faults, self._recall.fault]
         counted = (*recounted(tallies, rows, found, around), *self._unread(samples))
-        return Found(rows, counted, tuple(fault for fault in faults if fault), found, around)
+        soon = frozenset(ref for ref, post in posts.items() if post.tells_more_soon(now))
+        return Found(rows, counted, tuple(fault for fault in faults if fault), found, around, soon)
+
+    def _follow_locks(self, alive: Life, around: Mapping[QueueRef, Surroundings], now: int) -> None:
+        """A restart may have lost renewals. An act of ours may have sent a job back without a trace in itself."""
+        same_life, self._run_id = alive.run_id == self._run_id, alive.run_id
+        for post in self._posts.values():
+            if not same_life:
+                post.expiries = {}
+            post.follow_locks(around.get(post.ref))
+            ended = [Lost(id, post.expiries[id].locked_at - _CLOCKS) for id in post.unproven()]
+            try:
+                touched = acts(post.ref, ended, now)
+            except Error as error:
+                self._faults.append(f"The audit cannot be read: {type(error).__name__}.")
+                touched = dict.fromkeys(one.id for one in ended)
+            for id in touched:
+                del post.expiries[id]
 
     def _tell_brake(self, alive: Life, posts: Mapping[QueueRef, Post], around: Mapping[QueueRef, Surroundings]) -> None:
         """Before anything is judged, so that it holds before anybody can act on it."""
@@ -200,17 +227,18 @@ class Beat:
         }
 
     def _judge(
-        self, posts: Mapping[QueueRef, Post], around: dict[QueueRef, Surroundings], now: int
+        self, posts: Mapping[QueueRef, Post], around: dict[QueueRef, Surroundings], snapshot: Snapshot, now: int
     ) -> tuple[list[Tally], list[Judged]]:
         """Into `around` goes what the scanners will do by themselves, where there is anything to be done."""
         tallies: list[Tally] = []
         found: list[Judged] = []
-        lookout = Lookout(self._registry, now)
+        lookout = Lookout(self._registry, now, snapshot)
         for ref, post in posts.items():
             mine = [] if post.found_error else judged(post, around[ref], partial(self._before, ref, now))
             found += mine
             if mine:
-                around[ref] = replace(around[ref], rescuers=lookout.of(ref, post.sample.flavour))
+                lost = sum(one.kind.is_lost for one in mine)
+                around[ref] = replace(around[ref], rescuers=lookout.of(ref, post.sample.flavour), lost=lost)
             tallies.append(_tally(post, mine, around[ref], now))
         return [tally for tally in tallies if tally.looked or tally.error], found
 
@@ -267,15 +295,16 @@ def _tally(post: Post, found: Sequence[Judged], around: Surroundings, now: int) 
     looked = len(post.found)
     active = post.sample.counts.active or 0
     recovers = recovers_within(around)
+    ahead = [(one, one.outlook(around)) for one in found]
     return Tally(
         queue=post.ref,
         kinds=post.found_kinds,
-        people=sum(one.needs_a_person(around) for one in found),
+        people=sum(one.needs_a_person(outlook) for one, outlook in ahead),
         looked=looked,
         left_out=max(0, active - looked) if looked >= ACTIVE_LIMIT else 0,
         checked_at=now,
         watchdog=Watchdog(around.watchdog_seen_at, around.stalled_interval, around.watchdog_is_dead, recovers),
         error=post.found_error,
         holders=post.holders(),
-        rescued=sum(one.kind is Kind.ABANDONED and one.is_rescued(around) for one in found),
+        outlook=together((one.kind, outlook) for one, outlook in ahead if one.kind.is_lost),
     )

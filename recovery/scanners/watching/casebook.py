@@ -117,7 +117,7 @@ class Casebook:
 
     def _explain(self, queue: QueueRef, seen: Seen, case: Case | None, verdict: Verdict | None) -> bool:
         """The cause of one that was opened before it was known."""
-        if case is None or case.is_explained or verdict is None or not verdict.cause_evidence:
+        if case is None or case.is_explained or verdict is None or not verdict.cause:
             return False
         mine = Incident.objects.filter(**_of(queue), job=job_key(seen.id), closed_at=None)
         mine.update(cause=verdict.cause, evidence=_evidence(verdict), **_who(seen))
@@ -150,7 +150,7 @@ class Casebook:
                 opened_at=old.opened_at if old else one.opened_at,
                 kind=max(one.kind, old.kind, key=_GRAVITY.__getitem__) if old else one.kind,
                 is_proven=one.kind.is_orphaned or bool(old and old.is_proven),
-                is_explained=bool(verdict and verdict.cause_evidence) or bool(old and old.is_explained),
+                is_explained=bool(verdict and verdict.cause) or bool(old and old.is_explained),
                 signature=(old and old.signature) or one.signature,
             )
 

@@ -23,7 +23,7 @@ from recovery.domain.n8n import lines
 from recovery.domain.n8n.pairs import Truth
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report
-from recovery.errors import ConfigError, StoreError
+from recovery.errors import ConfigError, StoreError, WritesRefused
 from recovery.reads import inboxes
 from recovery.reads.n8n import truths
 from recovery.scanners.acting.deeds import Deeds
@@ -63,6 +63,7 @@ class OrphanWatch:
         ]
         self._rescue = Rescue(registry)
         self._found: list[Found] = []
+        self.lost_at: frozenset[str] = frozenset()  # deployments where the last look found lost jobs
 
     @property
     def is_pending(self) -> bool:
@@ -79,7 +80,7 @@ class OrphanWatch:
     ) -> Report:
         """One look, and what may be done about it. `deeds` for one run, told whether it only looks.
 
-        Raises StoreError when the inbox cannot be published, before anything is done.
+        Raises StoreError when the state store does not answer, before anything is done.
         """
         inbox = self.run(now) if self._casebook else self.look(now)
         try:
@@ -88,7 +89,8 @@ class OrphanWatch:
         except Error as error:
             report = Report(faults=(f"Nothing is done, for the database says {type(error).__name__}.",))
         looked, faults = inbox.looked, (*inbox.faults, *report.faults)
-        return replace(report, looked=looked, faults=tuple(dict.fromkeys(faults)), count=inbox.stuck)
+        reached = sum(not one.faults for one in self._found)
+        return replace(report, looked=looked, faults=tuple(dict.fromkeys(faults)), count=inbox.stuck, reached=reached)
 
     def _close(self, report: Report, now: int) -> None:
         """At once: who takes the job next may be gone again before the next look, and that is another incident."""
@@ -105,10 +107,17 @@ class OrphanWatch:
                 self._casebook.close(queue, {id: end for id, end in ends.items() if id in known}, now)
 
     def run(self, now: int) -> Inbox:
-        """One look, published; raises StoreError when it cannot be, after everything else is done."""
+        """One look, published. A state store that takes no writes is a fault of the look, which acts all the same:
+        what it goes by was read. Raises StoreError when the store does not answer, after everything else is done.
+        """
         inbox = self.look(now)
-        if self._may():
+        if not self._may():
+            return inbox
+        try:
             inboxes.publish(self._registry.state(), inbox)
+        except WritesRefused as error:
+            fault = f"What it found cannot be shown, for the state store takes no writes: {error}."
+            return replace(inbox, faults=(*inbox.faults, fault))
         return inbox
 
     def look(self, now: int) -> Inbox:
@@ -120,6 +129,7 @@ class OrphanWatch:
         faults = self._open_casebook()
         found = [beat.look(snapshot, now) for beat in self._beats]
         self._found = found
+        self.lost_at = frozenset(tally.queue.deployment for one in found for tally in one.tallies if tally.lost)
         rows = ordered([row for one in found for row in one.rows])
         inbox = Inbox(
             checked_at=now,

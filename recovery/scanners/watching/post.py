@@ -8,14 +8,18 @@ from dataclasses import dataclass, field, replace
 from recovery.backends.shared.actives import ENDLESS, NO_KEY, Facts, Sight, Window
 from recovery.domain.counts import QueueSample
 from recovery.domain.jobs import JobRow, Lock
+from recovery.domain.judging import is_late
+from recovery.domain.lock_expiry import LockExpiry, LockObservation, follow
 from recovery.domain.refs import QueueRef, text
 from recovery.domain.surroundings import Parent, Surroundings
 from recovery.domain.verdicts import Kind
 from recovery.reads.sightings import Mark, Memory
+from recovery.reads.stuck import signature
 
 FACTS_LIFE = 60_000  # ms: a job may end, run again and be held by another worker between two looks
 LOCK_MEMORY = 600_000  # ms: when no lock has been nearly as long for this time, the workers' setting has changed
 HOLDERS_TOLD = 500  # workers of one queue: what the page of a server can still count
+SOON = 2_500  # ms: a snapshot later
 _NEARLY = 0.9
 _SAME_END = 1_000  # ms that the end of a lock may seem to move when nobody renews it
 
@@ -42,20 +46,21 @@ class Post:
     facts_at: int = 0
     rows: dict[str, JobRow] = field(default_factory=dict)  # of marked jobs, as last seen
     ends: dict[str, int] = field(default_factory=dict)  # when the locks of doomed jobs end
+    expiries: dict[str, LockExpiry] = field(default_factory=dict)  # locks that nobody renews, as looks follow them
     parents: dict[str, Parent] = field(default_factory=dict)
     held: frozenset[str] = frozenset()  # jobs that had a lock at the last look that came to its end
     found: list[Active] = field(default_factory=list)
     found_ids: set[bytes] = field(default_factory=set)
     found_kinds: dict[Kind, int] = field(default_factory=dict)
     found_rows: set[str] = field(default_factory=set)  # looked at for sure
-    found_sure: set[str] = field(default_factory=set)  # seen without a lock in one moment
+    found_steady: set[str] = field(default_factory=set)  # of those, the ones that did not move meanwhile
     found_moved: set[str] = field(default_factory=set)  # not where they were when they were looked at again
     found_error: str = ""
 
     def begin(self, sample: QueueSample) -> None:
         self.sample = sample
         self.found, self.found_ids, self.found_kinds = [], set(), {}
-        self.found_rows, self.found_sure, self.found_moved = set(), set(), set()
+        self.found_rows, self.found_steady, self.found_moved = set(), set(), set()
         self.found_error = ""
 
     def end(self) -> None:
@@ -104,7 +109,11 @@ class Post:
 
     def is_suspect(self, one: Active, around: Surroundings) -> bool:
         """Whether it takes a sure look to say how it is."""
-        if one.ttl is None or self.is_settled(one, around):
+        if one.ttl is None:
+            return False
+        if self._is_to_be_followed(one, around):
+            return True
+        if self.is_settled(one, around):
             return False
         facts = self.facts.get(one.id)
         return (
@@ -122,14 +131,45 @@ class Post:
         row = sight.row
         self.rows[row.id] = row
         self.found_rows.add(row.id)
-        if sight.is_sure:
-            self.found_sure.add(row.id)
+        if sight.is_steady:
+            self.found_steady.add(row.id)
         if row.lock is not None and row.lock.ttl is not None:
             self.ends[row.id] = now + row.lock.ttl
 
     def doubt(self, id: str) -> None:
         """Somebody has just acted on it, or could not: the next look asks anew how it is."""
         self.rows.pop(id, None)
+        self.expiries.pop(id, None)
+
+    def follow_locks(self, around: Surroundings | None) -> None:
+        """Locks that run out, with what this look tells of them; None: it does not tell of this queue."""
+        if around is None or not around.follows_locks or self.found_error:
+            self.expiries = {}
+            return
+        followed = {}
+        for rank, one in enumerate(self.found):
+            if (one.ttl == NO_KEY and self.expiries) or is_late(one.ttl, around):
+                id = text(one.id)
+                glimpse = self._glimpse(id, one, rank, around)
+                expiry = glimpse and follow(self.expiries.get(id), glimpse)
+                if expiry:
+                    followed[id] = expiry
+        self.expiries = followed
+
+    def unproven(self) -> list[str]:
+        """Jobs whose locks have run out as we looked, and that are no orphans yet."""
+        ended = (id for id, expiry in self.expiries.items() if expiry.has_ended)
+        return [id for id in ended if id not in self.marks or not self.marks[id].kind.is_orphaned]
+
+    def tells_more_soon(self, now: int) -> bool:
+        """A lock that nobody renews ends before the next look that is due, or its end wants a second one."""
+        ends = (*self.ends.values(), *(one.ends_at for one in self.expiries.values() if not one.has_ended))
+        return any(0 <= end - now <= SOON for end in ends) or bool(self.unproven())
+
+    def has_expired(self, row: JobRow) -> bool:
+        """That it has no lock because it was not renewed."""
+        expiry = self.expiries.get(row.id)
+        return row.lock is None and expiry is not None and expiry.has_ended
 
     def keep(self, marks: dict[str, Mark]) -> None:
         self.marks = marks
@@ -149,6 +189,26 @@ class Post:
         if mark.kind is Kind.DOOMED and one.ttl is not None and one.ttl >= 0:
             return abs(around.now + one.ttl - self.ends.get(id, 0)) < _SAME_END
         return False
+
+    def _is_to_be_followed(self, one: Active, around: Surroundings) -> bool:
+        """A lock of Bull that has just missed its renewal."""
+        if one.ttl is None or not around.follows_locks or not is_late(one.ttl, around):
+            return False
+        known = self.expiries.get(text(one.id))
+        return known is None or not known.is_end(around.now, one.ttl)
+
+    def _glimpse(self, id: str, one: Active, rank: int, around: Surroundings) -> LockObservation | None:
+        """What was read of it last counts: its lock may have ended since the list was read. None: it moved meanwhile,
+        or has a lock that no library makes.
+        """
+        if id in self.found_moved or (id in self.found_rows and id not in self.found_steady):
+            return None
+        row = self.rows[id] if id in self.found_rows else None
+        lock = row.lock if row else lock_of(one.ttl)
+        ttl = lock.ttl if lock else None
+        if lock and ttl is None:
+            return None
+        return LockObservation(around.now, ttl, rank, is_late(ttl, around), signature(row) if row else None)
 
     def _is_odd(self, facts: Facts, around: Surroundings) -> bool:
         if not facts.is_there:

@@ -86,12 +86,18 @@ def recounted(
 
 
 def _moved(tally: Tally, bad: Sequence[Judged], around: Surroundings) -> Tally:
-    kinds = Counter(tally.kinds)
+    kinds, ahead = Counter(tally.kinds), [(one, one.outlook(around)) for one in bad]
     kinds.subtract(one.kind for one in bad)
     kinds[Kind.MALFORMED] += len(bad)
+    promised = [one.kind for one, outlook in ahead if one.kind.is_lost and outlook.first is not None]
+    before = tally.outlook
     return replace(
         tally,
         kinds={kind: count for kind, count in kinds.items() if count > 0},
-        people=tally.people + sum(not one.needs_a_person(around) for one in bad),
-        rescued=tally.rescued - sum(one.kind is Kind.ABANDONED and one.is_rescued(around) for one in bad),
+        people=tally.people + sum(not one.needs_a_person(outlook) for one, outlook in ahead),
+        outlook=replace(
+            before,
+            rescued=before.rescued - promised.count(Kind.ABANDONED),
+            promised=before.promised - len(promised),
+        ),
     )

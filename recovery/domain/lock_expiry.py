@@ -1,0 +1,77 @@
+"""A lock that was followed until it ran out: proof that a job of Bull has lost its worker.
+
+Bull leaves a job active and without a lock between taking and locking it, so having none proves nothing by itself. A
+job that had its lock before, and was active at every look since, is past that moment. What is left to rule out is a job
+that went and was taken anew between two looks. Every look therefore has to find:
+
+1. while there is a lock: it has missed a renewal, which a healthy worker does not, and its end has not moved;
+2. the job's counters as they were around that lock: Bull changes one with whatever it does to an active job. BullMQ 3
+   and 4 do not when they retry it, so their locks are not followed;
+3. no lock before its time: who ends a run deletes the lock, and only a lock that nobody renewed lasts until its end;
+4. no more jobs before it in the list than before: one that is taken anew stands behind all others;
+5. the look before not long ago.
+
+Anything else breaks the chain, and the job waits for two sightings a stalled interval apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+GAP = 15_000  # ms between two looks, at most: three of them at their usual pace
+ENDED_FOR = 1_500  # ms without a lock until that counts: a second look, so that one moment alone decides nothing
+_SLACK = 1_000  # ms between the beginning of a look and its answers
+
+Counters = tuple[int | None, ...]
+
+
+class LockObservation(NamedTuple):
+    """What one look tells of a job. `ttl` None: it has no lock. `counters` None: they were not read, or have moved
+    while they were.
+    """
+
+    now: int
+    ttl: int | None
+    rank: int  # jobs before it in the active list, which are older
+    is_late: bool = False
+    counters: Counters | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockExpiry:
+    """`locked_at` is the last look that found the lock, `seen_at` the last that found the job."""
+
+    counters: Counters
+    ends_at: int
+    rank: int
+    locked_at: int
+    seen_at: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.seen_at > self.locked_at
+
+    def is_end(self, now: int, ttl: int) -> bool:
+        """Whether a lock with so much left is still the same, not renewed."""
+        return abs(now + ttl - self.ends_at) <= _SLACK
+
+
+def follow(before: LockExpiry | None, seen: LockObservation) -> LockExpiry | None:
+    """With one look more. None: nothing is proven by what was seen so far."""
+    held = before if before and _goes_on(before, seen) else None
+    if seen.ttl is None:
+        is_its_end = held is not None and (held.has_ended or seen.now >= held.ends_at - _SLACK)
+        return replace(held, rank=seen.rank, seen_at=seen.now) if held and is_its_end else None
+    if not seen.is_late:
+        return None
+    if held and not held.has_ended and held.is_end(seen.now, seen.ttl):
+        return replace(held, rank=seen.rank, locked_at=seen.now, seen_at=seen.now)
+    if seen.counters is None or seen.counters[0] is None:  # one that was never started says nothing
+        return None
+    return LockExpiry(seen.counters, seen.now + seen.ttl, seen.rank, seen.now, seen.now)
+
+
+def _goes_on(before: LockExpiry, seen: LockObservation) -> bool:
+    same = seen.counters in (None, before.counters)
+    return same and seen.rank <= before.rank and 0 < seen.now - before.seen_at <= GAP

@@ -1,0 +1,133 @@
+"""A recording, looked at as the orphan-watch would have: what it says of each lost job, look by look. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from recovery.backends import workers
+from recovery.backends.shared.actives import NO_KEY, Facts, Sight, Window
+from recovery.config import Config
+from recovery.domain.counts import Counts, Flavour, Library, QueueSample
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+from recovery.domain.servers import Process, Server
+from recovery.domain.verdicts import Verdict
+from recovery.domain.whereabouts import Whereabouts
+from recovery.reads import surroundings
+from recovery.scanners.watching.arrivals import Arrivals, Moves, joined
+from recovery.scanners.watching.assess import judged
+from recovery.scanners.watching.post import Active, Post, lock_of
+from tests.clients import client, listing
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Of one job at one look; `at` is in seconds since the first."""
+
+    at: float
+    job: str
+    workers: int
+    verdict: Verdict
+
+
+def replay(path: Path) -> list[Said]:
+    """Of every job that has lost its worker, or seems to have."""
+    recorded = json.loads(path.read_text())
+    library, major, version = recorded["flavour"]
+    watch = _Watch(QueueRef("main", recorded["base"]), Flavour(Library(library), major, version))
+    return [said for look in _whole(recorded["looks"]) for said in watch.look(look)]
+
+
+def _whole(looks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A look leaves out what is as it was at the one before."""
+    whole: dict[str, Any] = {}
+    for look in looks:
+        whole = whole | look
+        yield whole
+
+
+@dataclass(slots=True)
+class _Watch:
+    """As `watching.beat.Beat` goes about it, with what was recorded in place of a wire."""
+
+    ref: QueueRef
+    flavour: Flavour
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    post: Post | None = None
+    run: str = ""
+    restarted_at: int | None = None
+    began: int = 0
+
+    def look(self, look: dict[str, Any]) -> Iterator[Said]:
+        now: int = look["at"]
+        self.began = self.began or now
+        if self.run not in ("", look["run"]):
+            self.restarted_at = now
+            self.arrivals.forget()
+        self.run = look["run"]
+        where = Whereabouts.of(map(_server, look["servers"]), now)
+        here = workers.parse(
+            listing(*(client(name, id=id, addr=at, cmd=cmd) for id, at, name, cmd in look["clients"])), [self.ref]
+        )
+        moves = self.arrivals.since(here, now, where).get(self.ref, Moves())
+        check = look["check"]
+        sample = QueueSample(
+            self.ref,
+            self.flavour,
+            Counts(active=len(look["active"])),
+            watchdog_ttl=None if check == NO_KEY else check,
+            workers=len(here),
+        )
+        post = self.post = self.post or Post(self.ref, sample)
+        post.begin(sample)
+        post.learn_watchdog(now)
+        memory = post.memory
+        post.memory = replace(
+            memory, left=joined(memory.left, moves.left, now), came=joined(memory.came, moves.came, now)
+        )
+        for id, ttl in look["active"]:
+            post.add(Active(id.encode(), Window(self.ref), ttl))
+            post.facts[id.encode()] = _facts(look["jobs"][id])
+        post.learn_locks(now)
+        around = surroundings.around(
+            sample, here, post.memory, Config(), now, taken_at=now, restarted_at=self.restarted_at, where=where
+        )
+        for one in post.found:
+            if post.is_suspect(one, around):
+                post.take(Sight(_row(self.ref, one, look["jobs"][one.id.decode()]), is_steady=True), now)
+        found = judged(post, around, lambda _: {})
+        post.end()
+        together = Counter(one.mark.lockless_since for one in found)
+        for one in found:
+            if one.kind.is_lost:
+                crowd = together[one.mark.lockless_since] if one.mark.lockless_since is not None else 0
+                verdict = one.verdict(replace(around, lost_together=crowd))
+                yield Said((now - self.began) / 1000, one.row.id, len(here), verdict)
+
+
+def _server(told: dict[str, Any]) -> Server:
+    plain = {name: value for name, value in told.items() if name != "processes"}
+    processes = (Process(pid, "node", "", 0, cpu, sockets=tuple(ends)) for pid, cpu, ends in told["processes"])
+    return Server(host="", **plain, processes=tuple(processes))
+
+
+def _facts(job: dict[str, str]) -> Facts:
+    return Facts(int(job["processedOn"]) if "processedOn" in job else None, job.get("pb", ""), "", is_there=True)
+
+
+def _row(ref: QueueRef, one: Active, job: dict[str, str]) -> JobRow:
+    return JobRow(
+        ref.job(one.id.decode()),
+        State.ACTIVE,
+        processed_at=_facts(job).processed_at,
+        starts=int(job["ats"]) if "ats" in job else None,
+        attempts=int(job.get("atm") or job.get("attemptsMade") or 0),
+        stalls=int(job.get("stc") or job.get("stalledCounter") or 0),
+        worker=job.get("pb", ""),
+        lock=lock_of(one.ttl),
+    )
