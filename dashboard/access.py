@@ -1,4 +1,4 @@
-"""Who may do what: three roles, and the mark that a view asks for one of them."""
+"""Who may do what: three roles, what of acting each may, and the mark that a view asks for one of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Concatenate, ParamSpec
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
+
+from recovery import config
+from recovery.domain.acting import Right
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
@@ -27,17 +30,26 @@ class Role(StrEnum):
 
     @property
     def may(self) -> str:
-        return _MAY[self]
+        granted = [words for right, words in _GRANTED.items() if right in self.rights]
+        return ", ".join([*_MAY[self], *(granted if self is Role.OPERATOR else ())])
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """What of acting on jobs and queues it may: what pages offer and what the engine takes."""
+        if self is Role.ADMIN:
+            return frozenset(Right)
+        return frozenset({Right.ACT}) | config.current().operators_may if self is Role.OPERATOR else frozenset()
 
     def allows(self, needed: Role) -> bool:
         return self.rank >= needed.rank
 
 
 _MAY = {
-    Role.VIEWER: "sees queues and jobs, with payloads redacted",
-    Role.OPERATOR: "sees payloads and acts on single jobs",
-    Role.ADMIN: "acts in bulk, sets policies, manages users",
+    Role.VIEWER: ("sees queues and jobs, with payloads redacted",),
+    Role.OPERATOR: ("sees payloads and acts on single jobs",),
+    Role.ADMIN: ("acts in bulk, sets policies, manages users",),
 }
+_GRANTED = {Right.MANY: "on many at once where none is deleted", Right.PAUSE: "pauses and resumes queues"}
 
 
 def role_of(user: object) -> Role | None:
@@ -46,6 +58,11 @@ def role_of(user: object) -> Role | None:
         return None
     written = getattr(user, "role", "")
     return next((role for role in Role if role.value == written), None)
+
+
+def rights_of(user: object) -> frozenset[Right]:
+    role = role_of(user)
+    return role.rights if role else frozenset()
 
 
 def allows(user: object, needed: Role) -> bool:

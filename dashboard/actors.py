@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from django.http import HttpRequest
 
-from dashboard.access import Role, allows
-from recovery.domain.acting import Actor
+from dashboard.access import rights_of
+from recovery.domain.acting import Actor, Right
 
 
 def person(request: HttpRequest) -> Actor:
-    """An operator acts on single jobs, an admin in bulk as well."""
     user = request.user
+    rights = rights_of(user)
     return Actor(
         kind="person",
         name=user.get_username(),
         role=str(getattr(user, "role", "")),
         address=request.META.get("REMOTE_ADDR") or "",
-        may_act=allows(user, Role.OPERATOR),
-        may_bulk=allows(user, Role.ADMIN),
+        may_act=Right.ACT in rights,
+        may_bulk=Right.BULK in rights,
+        may_many=Right.MANY in rights,
+        may_pause=Right.PAUSE in rights,
     )

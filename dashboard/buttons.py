@@ -9,17 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from dashboard.access import Role, allows
+from dashboard.access import rights_of
 from dashboard.inbox import Filter
 from dashboard.rows import ID_LIMIT
 from dashboard.wishes import MATCHING, address
 from recovery import config
 from recovery.actions import catalog, operators
-from recovery.domain.acting import Act
+from recovery.domain.acting import Act, Right
 from recovery.domain.counts import Flavour
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck, Verdict
+from recovery.reads import refusals, stuck
 from recovery.reads.lists import Queue, count_of
 
 
@@ -50,8 +51,18 @@ class Acts:
 class May:
     """What this person may do to this deployment."""
 
-    act: bool = False
-    bulk: bool = False
+    rights: frozenset[Right] = frozenset()
+
+    @property
+    def act(self) -> bool:
+        return Right.ACT in self.rights
+
+    @property
+    def bulk(self) -> bool:
+        return Right.BULK in self.rights
+
+    def do(self, act: Act, *, many: bool = False) -> bool:
+        return catalog.ENTRIES[act].right(many=many) in self.rights
 
 
 # In bulk, for all jobs of a list; the first one is the reason why people come to that list.
@@ -68,29 +79,31 @@ _EVERY = {
 
 
 def may(user: object, deployment: str = "") -> May:
-    """Nothing in a deployment that is read-only by configuration; "": whatever the deployment is."""
+    """Nothing in a deployment that is read-only; "": whatever the deployment is."""
     if deployment in _read_only():
         return May()
-    return May(allows(user, Role.OPERATOR), allows(user, Role.ADMIN))
+    return May(rights_of(user))
 
 
 def is_read_only(ref: QueueRef) -> bool:
-    """By configuration; what the flavour forbids is the catalogue's business."""
+    """By configuration or by the rights of its user; what the flavour forbids is the catalogue's business."""
     return ref.deployment in _read_only()
 
 
 def _read_only() -> frozenset[str]:
-    return frozenset(one.name for one in config.current().places if one.read_only)
+    found = refusals.newest()
+    places = config.current().places
+    return frozenset(one.name for one in places if one.read_only or refusals.of_deployment(one.name, found))
 
 
-def of_row(row: JobRow, verdict: Verdict | None, flavour: Flavour, *, back: str) -> Acts | None:
+def of_row(row: JobRow, verdict: Verdict | None, flavour: Flavour, may: May, *, back: str) -> Acts | None:
     """None where an application makes ids of whole payloads: a list of those would be megabytes of addresses."""
-    return of_job(row, verdict, flavour, back=back) if len(row.ref.slug) <= ID_LIMIT else None
+    return of_job(row, verdict, flavour, may, back=back) if len(row.ref.slug) <= ID_LIMIT else None
 
 
-def of_job(row: JobRow, verdict: Verdict | None, flavour: Flavour, *, back: str, spread: int = 1) -> Acts:
+def of_job(row: JobRow, verdict: Verdict | None, flavour: Flavour, may: May, *, back: str, spread: int = 1) -> Acts:
     """`spread`: how many stand side by side before the rest goes into the menu."""
-    offered = catalog.offered(row, verdict, flavour)
+    offered = [act for act in catalog.offered(row, verdict, flavour) if may.do(act)]
     suggested = verdict.suggests if verdict else None
     shown = _shown(offered, suggested, spread)
     buttons = [job_button(act, row.ref, back, is_suggested=act is suggested) for act in offered]
@@ -99,43 +112,54 @@ def of_job(row: JobRow, verdict: Verdict | None, flavour: Flavour, *, back: str,
     return Acts(f"job {row.ref.label}", first, more)
 
 
-def on_selection(states: Iterable[Act]) -> tuple[tuple[str, str], ...]:
+def on_selection(acts: Iterable[Act], may: May) -> tuple[tuple[str, str], ...]:
     """Value and label of the buttons under a table with check boxes; the form sends the jobs."""
-    return tuple((act.value, catalog.ENTRIES[act].label) for act in states)
+    return tuple((act.value, catalog.ENTRIES[act].label) for act in acts if may.do(act, many=True))
 
 
-def on_queue(queue: Queue, *, back: str) -> Acts:
+def on_queue(queue: Queue, may: May, *, back: str) -> Acts:
     """For the head of the queue's page."""
-    can = catalog.on_queue(queue.flavour)
+    can = [act for act in catalog.on_queue(queue.flavour) if may.do(act)]
     first = [act for act in _switch(queue) if act in can]
     buttons = [queue_button(act, queue.ref, back) for act in first]
     failed = count_of(queue.sample, State.FAILED) if queue.sample else None
-    if failed and Act.RETRY in _doable(queue.flavour):
+    if failed and Act.RETRY in _doable(queue.flavour) and may.do(Act.RETRY, many=True):
         buttons.append(_every_button(Act.RETRY, queue.ref, State.FAILED, back, "Retry all failed"))
     rest = [queue_button(act, queue.ref, back) for act in can if act not in (Act.PAUSE, Act.RESUME)]
     return Acts(f"queue {queue.ref.label}", tuple(buttons), tuple(rest))
 
 
-def on_list(queue: Queue, state: State, *, back: str) -> tuple[Button, ...]:
+def why_not_resume(queue: Queue, user: object) -> str:
+    """Why this person cannot resume a queue that is paused; "" when that can be done, or it is not paused."""
+    if not (queue.sample and queue.sample.is_paused):
+        return ""
+    if is_read_only(queue.ref):
+        return "this deployment is read-only by configuration."
+    if refusal := operators.refusals(queue.flavour).get(Act.RESUME):
+        return refusal
+    return "" if may(user).do(Act.RESUME) else "your role may not resume queues."
+
+
+def on_list(queue: Queue, state: State, may: May, *, back: str) -> tuple[Button, ...]:
     """For a list of jobs: each act on all of them; of active jobs, on all orphans."""
     if state is State.ACTIVE:
-        return on_orphans(queue.ref, queue.flavour, back=back)
+        return on_orphans(queue.ref, queue.flavour, stuck.count(queue.ref, Kind.ORPHAN) or 0, may, back=back)
     can = _doable(queue.flavour)
-    acts = [act for act in _EVERY.get(state, ()) if act in can]
+    acts = [act for act in _EVERY.get(state, ()) if act in can and may.do(act, many=True)]
     return tuple(_every_button(act, queue.ref, state, back, f"{catalog.ENTRIES[act].label} all") for act in acts)
 
 
-def on_orphans(ref: QueueRef, flavour: Flavour, *, back: str) -> tuple[Button, ...]:
-    """For all active jobs of which it is proven that nobody holds them."""
-    can = _doable(flavour)
-    acts = [act for act in (Act.REQUEUE, Act.FAIL) if act in can]
-    return tuple(
-        _every_button(act, ref, Kind.ORPHAN, back, f"{catalog.ENTRIES[act].label} all orphans") for act in acts
-    )
+def on_orphans(ref: QueueRef, flavour: Flavour, count: int, may: May, *, back: str) -> tuple[Button, ...]:
+    """For all active jobs of which it is proven that nobody holds them, where there are any."""
+    if not count:
+        return ()
+    can, words = _doable(flavour), f"{count:,} orphan{'s' * (count != 1)}"
+    acts = [act for act in (Act.REQUEUE, Act.FAIL) if act in can and may.do(act, many=True)]
+    return tuple(_every_button(act, ref, Kind.ORPHAN, back, f"{catalog.ENTRIES[act].label} {words}") for act in acts)
 
 
 def on_matching(
-    lines: Sequence[Stuck], flavours: Mapping[QueueRef, Flavour], chosen: Filter, *, back: str
+    lines: Sequence[Stuck], flavours: Mapping[QueueRef, Flavour], chosen: Filter, may: May, *, back: str
 ) -> tuple[Button, ...]:
     """For all of these lines of the inbox, which are those that the filter holds: each act that fits any of them."""
     # One line for all that look alike: of a thousand, a handful is asked about.
@@ -146,7 +170,9 @@ def on_matching(
         if line.row and (flavour := flavours.get(line.job.queue))
         for act in catalog.offered(line.row, line.verdict, flavour)
     }
-    return tuple(_matching_button(act, chosen, back, len(lines)) for act in MATCHING if act in fitting)
+    return tuple(
+        _matching_button(act, chosen, back, len(lines)) for act in MATCHING if act in fitting and may.do(act, many=True)
+    )
 
 
 def _look(line: Stuck) -> tuple[object, ...]:
@@ -163,11 +189,11 @@ def _matching_button(act: Act, chosen: Filter, back: str, count: int) -> Button:
     return Button(_id(act, "matching"), f"{entry.label}…", url, kind, f"{entry.label} all {count:,} matching")
 
 
-def of_rows(state: State, flavour: Flavour) -> tuple[tuple[str, str], ...]:
+def of_rows(state: State, flavour: Flavour, may: May) -> tuple[tuple[str, str], ...]:
     """For the selected rows of a list."""
     can = _doable(flavour)
     acts = [*_EVERY.get(state, ()), *((Act.RELEASE,) if state is State.ACTIVE else ())]
-    return on_selection([act for act in acts if act in can])
+    return on_selection([act for act in acts if act in can], may)
 
 
 def _doable(flavour: Flavour) -> frozenset[Act]:

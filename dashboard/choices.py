@@ -43,12 +43,18 @@ _FORCE_HOLDER = Choice(
     "If the holder is only slow, it goes on working while another worker starts: this job will run twice.",
     tone="bad",
 )
-_CONSENTS = {
+CONSENTS = {  # by the option that a refusal says it needs
     "force": _FORCE,
     "consent": Choice(
         "consent",
         "The workflow may run twice",
         "n8n runs it again from its start: whatever it did already, it does a second time.",
+        tone="bad",
+    ),
+    "rerun_completed": Choice(
+        "rerun_completed",
+        "Run it again although it has completed",
+        "What it did already, it does a second time.",
         tone="bad",
     ),
 }
@@ -121,7 +127,7 @@ _OF_ROWS: Mapping[Act, tuple[Choice, ...]] = {
 def choices(act: Act, options: Options, needs: frozenset[str], *, of_rows: bool = False) -> tuple[Chosen, ...]:
     """`needs`: the consents that are asked for; the others are not even shown."""
     own = (_OF_ROWS if of_rows else _CHOICES).get(act, ())
-    consents = [_CONSENTS[name] for name in sorted(needs)]
+    consents = [CONSENTS[name] for name in sorted(needs)]
     if "force" in needs and act is Act.RELEASE:
         consents = [_FORCE_HOLDER if choice is _FORCE else choice for choice in consents]
     return tuple(_chosen(choice, options) for choice in (*own, *consents))

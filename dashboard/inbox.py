@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.utils.http import urlencode
 
 from dashboard.addresses import written
+from recovery.domain.inbox import Inbox
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.verdicts import Cause, Kind, Stuck
 
@@ -53,6 +54,23 @@ class Filter:
             and self.server in ("", _server(stuck))
             and (self.verdict in ("", verdict.kind.value) or (self.verdict == POISON and verdict.is_poison))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StuckCount:
+    """The badge of the navigation. `count` None: nobody has looked. `people`: of them, those that need a person."""
+
+    count: int | None = None
+    people: int = 0
+
+    @classmethod
+    def of(cls, found: Inbox | None) -> StuckCount:
+        return cls() if found is None else cls(found.shown, found.people)
+
+    @property
+    def tone(self) -> str:
+        """Red where somebody has to act, amber where something puts them right."""
+        return "stuck" if self.people else "warn"
 
 
 @dataclass(frozen=True, slots=True)

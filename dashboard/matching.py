@@ -12,14 +12,16 @@ from dashboard import confirmation
 from dashboard.inbox import Filter
 from dashboard.live import mirror
 from recovery.actions import runner
+from recovery.actions.catalog import ENTRIES
 from recovery.actions.runner import Preview
 from recovery.domain.acting import Order, Seen
 from recovery.domain.inbox import Inbox
 from recovery.domain.jobs import State
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck
-from recovery.errors import Forbidden, Missing, StoreError, Unsupported
+from recovery.errors import Missing, StoreError, Unsupported
 from recovery.reads import lists, stuck
+from recovery.reads.stuck import InboxUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,16 @@ def look(wanted: Order, chosen: Filter, among: Collection[str] | None) -> Look:
 
     Raises Forbidden.
     """
-    if not wanted.actor.may_bulk:
-        raise Forbidden("All jobs that match at once take the right to act in bulk.")
-    inbox = stuck.newest()
+    entry = ENTRIES[wanted.act]
+    runner.require(wanted.actor, f"{entry.label} of all that match", entry.right(many=True))
+    looked = stuck.looked()
+    inbox = looked if isinstance(looked, Inbox) else None
     found: dict[QueueRef, list[Stuck]] = {}
     for line in inbox.rows if inbox else ():
         is_meant = line.verdict.kind is not Kind.N8N and chosen.holds(line)
         if is_meant and (among is None or confirmation.name(line.job) in among):
             found.setdefault(line.job.queue, []).append(line)
-    return Look(tuple(_part(wanted, ref, lines) for ref, lines in found.items()), _note(inbox, chosen))
+    return Look(tuple(_part(wanted, ref, lines) for ref, lines in found.items()), _note(looked, chosen))
 
 
 def _part(wanted: Order, ref: QueueRef, lines: list[Stuck]) -> Part:
@@ -74,9 +77,9 @@ def _seen(ref: QueueRef, lines: list[Stuck]) -> tuple[tuple[Seen, ...], tuple[Jo
     return tuple(Seen.of(row) for row in rows if row is not None), gone
 
 
-def _note(inbox: Inbox | None, chosen: Filter) -> str:
-    if inbox is None:
-        return "Nobody has looked for stuck jobs yet, so none is meant."
+def _note(inbox: Inbox | InboxUnavailable, chosen: Filter) -> str:
+    if isinstance(inbox, InboxUnavailable):
+        return f"{inbox.text} So none is meant."
     words = f"All jobs that are listed as stuck{f', {chosen.words}' if chosen else ''}."
     if unlisted := inbox.stuck - len(inbox.rows):
         words += f" The list has the {len(inbox.rows):,} most urgent; {unlisted:,} more are neither listed nor meant."

@@ -13,6 +13,7 @@ from recovery.domain.acting import Act, JobResult, Order, Outcome
 from recovery.domain.refs import shown
 from recovery.errors import Missing, NotRecorded, StoreError, Unsupported
 from recovery.models import BulkRun
+from recovery.reads.shared import windows
 
 _REFUSALS = (Missing, Unsupported, StoreError, NotRecorded)  # each with nothing done
 
@@ -51,6 +52,7 @@ def carry_out(proposal: Proposal, until: int) -> Told:
         return _in_bulk(proposal, orders)
     is_alone = len(orders) == 1
     results = [(order, result) for order in orders for result in _performed(order, is_alone=is_alone)]
+    windows.forget()  # whoever looks next sees what was done
     return told(proposal.wish.act, results, is_on_queue=proposal.is_on_queue)
 
 
@@ -121,5 +123,5 @@ def _on_queue(done: str, results: Sequence[JobResult], where: str) -> str:
 
 def _ordered(proposal: Proposal, runs: tuple[BulkRun, ...]) -> Told:
     entry = proposal.entry
-    words = "The scheduler does it now, chunk by chunk. You may leave this page; it goes on."
-    return Told(title=f"{entry.label}: under way", words=words, tone="note", runs=runs)
+    words = "The scheduler does it in chunks. It continues when you leave this page."
+    return Told(title=f"{entry.label} in bulk", words=words, tone="note", runs=runs)

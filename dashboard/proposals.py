@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from dashboard import confirmation, matching
+from dashboard.choices import CONSENTS
 from dashboard.live import mirror
 from dashboard.wishes import JOBS_LIMIT, Wish
 from recovery import config
@@ -18,8 +19,9 @@ from recovery.domain.acting import Act, Actor, Options, Order, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import JobRef, QueueRef, shown
 from recovery.domain.verdicts import Kind
-from recovery.errors import Forbidden, Unsupported
-from recovery.reads import lists
+from recovery.errors import Unsupported
+from recovery.reads import lists, stuck
+from recovery.reads.lists import Queue
 from recovery.reads.tables import is_table
 
 NAMES_SHOWN = 5  # jobs named in the dialog; a person knows theirs by then
@@ -146,7 +148,7 @@ class Proposal:
         if self.is_on_queue:
             return f"{self.entry.label} the queue"
         if self.wish.every:
-            return f"{self.entry.label} all {_plural(self.wish.every)} in"
+            return f"{self.entry.label} {_all(self.wish.every, self.every)} in"
         count = len(self.allowed) or sum(len(order.jobs) for order in self.orders) + len(self.missing)
         where = "" if self.queue else f" {len(self.orders)} queues"
         return f"{self.entry.label} {self.entry.counted(count)} in{where}"
@@ -196,10 +198,10 @@ class Proposal:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Which consent would turn a refusal: `force`, `consent`."""
+        """Which consents would turn a refusal, and those that were given."""
         whys = [one.why for preview in self.previews for one in preview.judgements if not one.is_allowed]
-        needed = {name for name in ("force", "consent") if any(why.endswith(f"This needs {name}.") for why in whys)}
-        return frozenset(needed | {name for name in ("force", "consent") if getattr(self.options, name)})
+        needed = {name for name in CONSENTS if any(why.endswith(f"This needs {name}.") for why in whys)}
+        return frozenset(needed | {name for name in CONSENTS if getattr(self.options, name)})
 
     @property
     def word(self) -> str:
@@ -210,7 +212,11 @@ class Proposal:
 
     @property
     def word_why(self) -> str:
-        return "This takes jobs away." if self.entry.irreversible else "These are many."
+        if self.entry.irreversible:
+            return "This deletes jobs."
+        if self.size is None:
+            return "How many jobs this affects is not known."
+        return f"This affects {self.entry.counted(self.size)}."
 
     @property
     def _about(self) -> str:
@@ -236,6 +242,9 @@ def propose(
     if wish.queue is not None and not wish.jobs:
         order = Order(wish.act, wish.queue, actor, reason, options=_cleaned(wish.act, options))
         return _on_all(wish, order, now) if wish.every else Proposal(wish, (order,), (runner.preview(order),), now)
+    if len(wish.jobs) > 1:  # of several queues, each may have only one
+        entry = ENTRIES[wish.act]
+        runner.require(actor, f"{entry.label} of more than one job", entry.right(many=True))
     found, missing = _seen(wish)
     orders = tuple(Order(wish.act, ref, actor, reason, tuple(seen), options) for ref, seen in found.items())
     return Proposal(wish, orders, tuple(map(runner.preview, orders)), now, missing)
@@ -256,14 +265,12 @@ def _on_matching(wish: Wish, found: matching.Look, now: int) -> Proposal:
 
 def _on_all(wish: Wish, order: Order, now: int) -> Proposal:
     """All of a list: it is gathered and judged by the scheduler, chunk by chunk; here only what is known at once."""
-    if not order.actor.may_bulk:
-        raise Forbidden("All jobs of a list at once take the right to act in bulk.")
+    entry = ENTRIES[order.act]
+    runner.require(order.actor, f"{entry.label} of a whole list", entry.right(many=True))
     queue = lists.locate(order.queue, mirror.newest())
     if reason := operators.refusals(queue.flavour).get(wish.act):
         raise Unsupported(reason)
-    # How many of the active jobs are orphans is known only when each was judged.
-    count = lists.count_of(queue.sample, wish.every) if queue.sample and isinstance(wish.every, State) else None
-    return Proposal(wish, (order,), (), now, every=count)
+    return Proposal(wish, (order,), (), now, every=_count(queue, wish.every))
 
 
 def refusals(told: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:
@@ -309,13 +316,22 @@ def _cleaned(act: Act, options: Options) -> Options:
 
 def _plainly(why: str) -> str:
     """What consent it takes is asked for further down."""
-    for name in ("force", "consent"):
+    for name in CONSENTS:
         why = why.removesuffix(f" This needs {name}.")
     return why
 
 
-def _plural(every: State | Kind) -> str:
-    return f"{every.value} jobs" if isinstance(every, State) else f"{every.value}s"
+def _count(queue: Queue, every: State | Kind | None) -> int | None:
+    """By the newest snapshot, or the newest look at active jobs; each is judged again before it is touched."""
+    if isinstance(every, State):
+        return lists.count_of(queue.sample, every) if queue.sample else None
+    return None if every is None else stuck.count(queue.ref, every)
+
+
+def _all(every: State | Kind, count: int | None) -> str:
+    """`all orphans`, `1 orphan`, `150 failed jobs`."""
+    words = f"{every.value} job" if isinstance(every, State) else every.value
+    return f"{f'{count:,}' if count else 'all'} {words}{'s' * (count != 1)}"
 
 
 def _jobs(count: int) -> str:

@@ -23,11 +23,14 @@ ID_LIMIT = 300  # characters of an id in a list; its page has it whole
 
 @dataclass(frozen=True, slots=True)
 class LockBar:
-    """How much of a lock is left. `state`: held, none, endless, unknown; `verdict` lends its colour."""
+    """How much of a lock is left. `state`: held, none, endless, unknown; `verdict` lends its colour.
+
+    `percent` None: how long the whole lock is nobody knows, and no bar is drawn.
+    """
 
     state: str
     words: str
-    percent: int = 0
+    percent: int | None = 0
     verdict: str = ""
 
 
@@ -79,15 +82,18 @@ def _spread(spread: Spread | None) -> str:
 
 
 def lock_bar(row: JobRow, longest: int) -> LockBar:
-    """The TTL of a lock against the longest seen on this queue, which is the nearest to its length we can know."""
+    """The TTL of a lock against the longest seen on this queue; a lock is at least that long. 0: none was seen."""
     if not row.lock_known:
         return LockBar("unknown", "unknown")
     if row.lock is None:
         return LockBar("none", "none")
     if row.lock.ttl is None:
         return LockBar("endless", "never ends", 100)
-    longest = max(longest, row.lock.ttl, 1)
-    return LockBar("held", f"{age(row.lock.ttl)} of {age(longest)}", min(100, row.lock.ttl * 100 // longest))
+    ttl = row.lock.ttl
+    if not longest:
+        return LockBar("held", f"{age(ttl)} left", None)
+    length = max(longest, ttl, 1)
+    return LockBar("held", f"{age(ttl)} of ≥ {age(round(length, -3))}", min(100, ttl * 100 // length))
 
 
 def brief(id: str) -> str:

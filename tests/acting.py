@@ -76,6 +76,12 @@ class Bench:
             pipeline.zadd(f"{self.base}:failed", {id: at + number})
         pipeline.execute()
 
+    def completed(self, *ids: str) -> None:
+        at = now_ms() - 60_000
+        for number, id in enumerate(ids):
+            self.add(id, timestamp=at, processedOn=at, finishedOn=at + number, returnvalue="1", atm=1)
+            self.client.zadd(f"{self.base}:completed", {id: at + number})
+
     def waiting(self, *ids: str) -> None:
         for id in ids:
             self.add(id)
@@ -113,7 +119,7 @@ class Bench:
 
     def forget(self) -> None:
         """What was read a moment ago is read again."""
-        windows._windows.clear()
+        windows.forget()
 
     def order(self, act: Act, *ids: str, actor: Actor = ADMIN, reason: str = "it hangs", **options: Any) -> Order:
         """The jobs as they are now; `options` are those of the act."""
@@ -126,7 +132,7 @@ def set_up(queues: Store, state: Store, directory: Path, patch: pytest.MonkeyPat
     config_of(directory, state, {"main": queues}, **settings)
     patch.setenv("UNSTALL_CONFIG", str(directory / "unstall.toml"))
     registry.reset()
-    windows._windows.clear()
+    windows.forget()
     bullmq(queues.client, BASE)
     yield Bench(queues, state)
     registry.reset()

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -16,12 +15,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from dashboard import actors, buttons, choices, confirmation, outcomes, proposals, wishes
+from dashboard import actors, choices, confirmation, outcomes, proposals, wishes
 from dashboard.access import Role, needs
 from dashboard.confirmation import Stale
 from dashboard.proposals import Proposal
 from dashboard.views.errors import Fault, answer
 from dashboard.wishes import NotUnderstood, Wish
+from recovery import shared_clock
 
 MOVED_SHOWN = 5
 REASON_LIMIT = 500  # characters, as the audit keeps them
@@ -35,7 +35,7 @@ def act(request: HttpRequest) -> HttpResponse:
         options = wishes.options(wish.act, request.POST, shown=request.method == "POST")
     except NotUnderstood as wrong:
         return answer(request, Fault(400, "This cannot be done", str(wrong), link=reverse("stuck"), link_text="Stuck"))
-    actor, reason, now = actors.person(request), _reason(request), int(time.time() * 1000)
+    actor, reason, now = actors.person(request), _reason(request), shared_clock.now()
 
     def look(among: Collection[str] | None = None) -> Proposal:
         return proposals.propose(wish, actor, options, reason, now, among=among)
@@ -91,7 +91,6 @@ def _ask(
         "more_moved": max(0, len(moved) - MOVED_SHOWN),
         "errors": errors or {},
         "back": back(proposal.wish),
-        "may": buttons.may(request.user),
     }
     # A dialog that says no is an answer like any other: htmx shows what comes with 200.
     response = render(request, "act/_dialog.html" if _is_dialog(request) else "act/page.html", context)

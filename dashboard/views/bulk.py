@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.contrib import messages
@@ -12,9 +11,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import actors
-from dashboard.access import Role, allows, needs
+from dashboard import actors, buttons
+from dashboard.access import Role, needs
 from dashboard.rows import Cells, brief
+from recovery import shared_clock
 from recovery.actions import bulk
 from recovery.actions.catalog import ENTRIES
 from recovery.domain.acting import Act, Outcome
@@ -24,11 +24,11 @@ from recovery.reads.bulk import Progress, Result
 
 _LEFT = "left"
 _WORDS = {
-    "waiting": "waits for the scheduler",
-    "gathering": "finds the jobs that are meant",
-    "running": "goes on, whether you stay here or not",
-    "stopped": "was stopped; what is done stays done",
-    "failed": "could not go on",
+    "waiting": "The scheduler has not started it yet.",
+    "gathering": "Finding the jobs.",
+    "running": "It continues when you leave this page.",
+    "stopped": "Changes made so far remain.",
+    "failed": "It could not continue.",
 }
 
 
@@ -42,8 +42,14 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "bulk/_progress.html", _context(request, pk))
 
 
+@require_safe
+def numbers(request: HttpRequest, pk: int) -> HttpResponse:
+    """Numbers alone, for the dialog that ordered it: they come while live updates wait for the dialog to be closed."""
+    return render(request, "bulk/_numbers.html", _numbers(runs.progress(pk, _now())))
+
+
 @require_POST
-@needs(Role.ADMIN)
+@needs(Role.OPERATOR)
 def stop(request: HttpRequest, pk: int) -> HttpResponse:
     runs.progress(pk, _now())
     if not bulk.stop(pk, actors.person(request)):
@@ -52,7 +58,7 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.ADMIN)
+@needs(Role.OPERATOR)
 def go_on(request: HttpRequest, pk: int) -> HttpResponse:
     runs.progress(pk, _now())
     if not bulk.go_on(pk, actors.person(request)):
@@ -65,21 +71,27 @@ def _context(request: HttpRequest, pk: int) -> dict[str, Any]:
     chosen = _chosen(request)
     found = runs.results(pk, outcome=chosen, cursor=request.GET.get("cursor", ""))
     return {
-        "run": run,
-        "queue": run.queue,
+        **_numbers(run),
         "queue_url": reverse("queue", args=[run.queue.deployment, run.queue.base]),
         "title": f"{ENTRIES[Act(run.act)].label} in bulk",
-        "words": _WORDS.get(run.status, ""),
-        "rate": None if run.rate is None else round(run.rate) if run.rate >= 10 else round(run.rate, 1),
-        "took": (run.ended_at or _now()) - run.started_at if run.started_at else None,
-        "skipped": run.settled - run.done,
-        "left": max(0, run.total - run.settled),
         "outcomes": _outcomes(run, chosen),
         "items": [_item(item, run.queue) for item in found.rows],
         "first": _link(chosen) if request.GET.get("cursor") else "",
         "next": _link(chosen, found.next) if found.next else "",
         "link": _link(chosen, request.GET.get("cursor", "")),
-        "may_stop": allows(request.user, Role.ADMIN),
+        "may_stop": buttons.may(request.user).do(Act(run.act), many=True),
+    }
+
+
+def _numbers(run: Progress) -> dict[str, Any]:
+    return {
+        "run": run,
+        "queue": run.queue,
+        "words": _WORDS.get(run.status, ""),
+        "rate": None if run.rate is None else round(run.rate) if run.rate >= 10 else round(run.rate, 1),
+        "took": (run.ended_at or _now()) - run.started_at if run.started_at else None,
+        "skipped": run.settled - run.done - run.unknown,
+        "left": max(0, run.total - run.settled),
     }
 
 
@@ -116,4 +128,4 @@ def _link(outcome: str, cursor: str = "") -> str:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

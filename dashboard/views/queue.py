@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from dashboard.access import may_see_payloads, role_of
 from dashboard.charts import throughput
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
-from recovery import config
+from recovery import config, shared_clock
 from recovery.domain.counts import Library
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
@@ -77,8 +76,8 @@ def chart(request: HttpRequest, deployment: str, base: str) -> JsonResponse:
 def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]:
     queue = lists.locate(QueueRef(deployment, base), mirror.newest())
     tabs = _tabs(queue)
-    chosen = next((tab for tab in tabs if tab.name == request.GET.get("tab")), tabs[0])
-    now = int(time.time() * 1000)
+    chosen = _chosen(tabs, request.GET.get("tab", ""))
+    now = shared_clock.now()
     may, back = buttons.may(request.user, queue.ref.deployment), _back(queue, chosen.name)
     return {
         "queue": queue,
@@ -92,7 +91,8 @@ def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]
         "link": _link(request, chosen),
         "sees_data": may_see_payloads(request.user),
         "may": may,
-        "queue_acts": buttons.on_queue(queue, back=back) if may.bulk else None,
+        "queue_acts": buttons.on_queue(queue, may, back=back),
+        "why_not_resume": buttons.why_not_resume(queue, request.user),
         "back": back,
         **_contents(request, queue, chosen, now),
     }
@@ -118,6 +118,8 @@ def _old(queue: Queue) -> str:
 def _tabs(queue: Queue) -> list[Tab]:
     can, sample = queue.capabilities, queue.sample
     tabs = [Tab(state.value, _title(state), _count(queue, state), state) for state in can.states]
+    if sample and sample.is_paused:  # where its jobs wait as in any queue, an empty list would read as not paused
+        tabs = [tab for tab in tabs if tab.state is not State.PAUSED or tab.count != 0]
     if can.schedulers:
         tabs.append(Tab("schedulers", "Schedulers"))
     hands = ("owners", "Owners") if queue.flavour.library is Library.TABLE else ("workers", "Workers")
@@ -125,6 +127,12 @@ def _tabs(queue: Queue) -> list[Tab]:
     tabs.append(Tab("policy", "Policy"))
     tabs.append(Tab("history", "History"))
     return tabs
+
+
+def _chosen(tabs: list[Tab], name: str) -> Tab:
+    """The tab of this name; for that of a paused queue's jobs, where they are now."""
+    named = {tab.name: tab for tab in tabs}
+    return named.get(name) or (named[State.WAITING.value] if name == State.PAUSED else tabs[0])
 
 
 def _back(queue: Queue, tab: str) -> str:
@@ -159,15 +167,15 @@ def _jobs(request: HttpRequest, queue: Queue, state: State, now: int) -> dict[st
         "rows": _lines(request, queue, state, window.rows, now),
         "size": size,
         "sizes": lists.SIZES,
-        "picks": buttons.of_rows(state, queue.flavour) if may.bulk else (),
-        "list_acts": buttons.on_list(queue, state, back=back) if may.bulk and window.rows else (),
+        "picks": buttons.of_rows(state, queue.flavour, may),
+        "list_acts": buttons.on_list(queue, state, may, back=back) if window.rows else (),
     }
 
 
 def _lines(request: HttpRequest, queue: Queue, state: State, found: tuple[JobRow, ...], now: int) -> list[rows.Cells]:
     """Each row with its verdict, and the buttons that fit it."""
     is_active = state is State.ACTIVE
-    longest = lists.longest_locks.seen(queue.ref, found) if is_active else 0
+    longest = stuck.longest_lock(queue.ref) if is_active else 0
     judged = stuck.of_rows(queue, found, mirror.newest(), now) if is_active else {}
     may, back = buttons.may(request.user, queue.ref.deployment), _back(queue, state.value)
     lines = rows.cells(found, now, Discretion.of(request), longest)
@@ -176,7 +184,7 @@ def _lines(request: HttpRequest, queue: Queue, state: State, found: tuple[JobRow
         if verdict:
             line.update(verdicts.cells(verdict), lock=verdicts.lock(line["lock"], verdict))
         if may.act:
-            acts = buttons.of_row(row, verdict, queue.flavour, back=back)
+            acts = buttons.of_row(row, verdict, queue.flavour, may, back=back)
             line.update(acts=acts, pick=addresses.written_job(row.ref) if acts is not None else "")
     return lines
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import Error
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -15,16 +15,18 @@ from django.views.decorators.http import require_safe
 from dashboard import buttons, inbox, server_known, verdicts
 from dashboard.addresses import written
 from dashboard.buttons import Acts, Button, May
-from dashboard.inbox import Filter
+from dashboard.inbox import Filter, StuckCount
 from dashboard.live import mirror
 from dashboard.rows import Cells
 from dashboard.views import n8n
+from recovery import shared_clock
 from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour
 from recovery.domain.inbox import Inbox, Tally
-from recovery.domain.refs import QueueRef
+from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck
-from recovery.reads import incidents, stuck
+from recovery.reads import audit, incidents, stuck
+from recovery.reads.audit import CompletedAction
 from recovery.reads.incidents import Recovery
 from recovery.reads.shared import Shared
 
@@ -48,12 +50,13 @@ def rows(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def count(request: HttpRequest) -> HttpResponse:
-    """How many need a person, for the navigation."""
-    return render(request, "stuck/_count.html", {"count": stuck.needing_a_person()})
+    """How many are stuck, for the navigation."""
+    return render(request, "stuck/_count.html", {"stuck": StuckCount.of(stuck.newest())})
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
-    found, chosen, now = stuck.newest(), Filter.of(request.GET), int(time.time() * 1000)
+    looked, chosen, now = stuck.looked(), Filter.of(request.GET), shared_clock.now()
+    found = looked if isinstance(looked, Inbox) else None
     lines = [line for line in found.rows if chosen.holds(line)] if found else []
     start = _start(request, len(lines))
     link = chosen.address + (f"&from={start}" if start else "")
@@ -61,9 +64,10 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     may = buttons.may(request.user)
     return {
         "inbox": found,
+        "absence": None if found else looked,
         "active": found.stuck - found.counts.get(Kind.N8N, 0) if found else 0,
         "is_old": found is not None and now - found.checked_at > OLD_MS,
-        "lines": _cells(lines[start : start + SIZE], may, back),
+        "lines": _cells(lines[start : start + SIZE], found.checked_at if found else 0, may, back),
         "matching": len(lines),
         "is_filtered": bool(chosen),
         "filters": inbox.fields(chosen, found.rows if found else ()),
@@ -78,20 +82,31 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "server_url": server_known.url(chosen.server),
         "back": back,
         "may": may,
-        "picks": buttons.on_selection(_PICKS),
-        "all_acts": _all_acts(found, chosen, back) if may.bulk and found else [],
-        "matching_acts": _matching_acts(_jobs(lines), chosen, back) if may.bulk else (),
+        "picks": buttons.on_selection(_PICKS, may),
+        "all_acts": _all_acts(found, chosen, may, back) if found else [],
+        "matching_acts": _matching_acts(_jobs(lines), chosen, may, back),
         "before": _at(chosen, max(0, start - SIZE)) if start else "",
         "after": _at(chosen, start + SIZE) if start + SIZE < len(lines) else "",
     }
 
 
-def _cells(lines: Sequence[Stuck], may: May, back: str) -> list[Cells]:
-    flavours = _flavours()
+def _cells(lines: Sequence[Stuck], looked_at: int, may: May, back: str) -> list[Cells]:
+    """A job that something was done to since it was looked at says that, and offers nothing until the next look."""
+    flavours, done = _flavours(), _done(lines, looked_at)
     return [
-        verdicts.line(line) | {"acts": _acts(line, flavours, may, back), "server_url": server_known.url(line.server)}
+        verdicts.line(line)
+        | {"server_url": server_known.url(line.server)}
+        | (verdicts.done(done[line.job]) if line.job in done else {"acts": _acts(line, flavours, may, back)})
         for line in lines
     ]
+
+
+def _done(lines: Sequence[Stuck], looked_at: int) -> dict[JobRef, CompletedAction]:
+    """Nothing while the database does not answer: the next look shows it too."""
+    try:
+        return audit.done_since(looked_at, [line.job for line in lines if line.has_job])
+    except Error:
+        return {}
 
 
 def _flavours() -> dict[QueueRef, Flavour]:
@@ -99,11 +114,11 @@ def _flavours() -> dict[QueueRef, Flavour]:
     return {sample.ref: sample.flavour for sample in snapshot.queues} if snapshot else {}
 
 
-def _matching_acts(lines: Sequence[Stuck], chosen: Filter, back: str) -> tuple[Button, ...]:
+def _matching_acts(lines: Sequence[Stuck], chosen: Filter, may: May, back: str) -> tuple[Button, ...]:
     """Where ticking the rows of this page is not enough, or a filter has said already which ones are meant."""
     if len(lines) < 2 or (len(lines) <= SIZE and not chosen):
         return ()
-    return buttons.on_matching(lines, _flavours(), chosen, back=back)
+    return buttons.on_matching(lines, _flavours(), chosen, may, back=back)
 
 
 def _jobs(lines: Sequence[Stuck]) -> list[Stuck]:
@@ -116,7 +131,7 @@ def _acts(line: Stuck, flavours: dict[QueueRef, Flavour], may: May, back: str) -
     flavour = flavours.get(line.job.queue)
     if not may.act or flavour is None or line.row is None or buttons.is_read_only(line.job.queue):
         return None
-    return buttons.of_row(line.row, line.verdict, flavour, back=back)
+    return buttons.of_row(line.row, line.verdict, flavour, may, back=back)
 
 
 def _unread(found: Inbox | None) -> list[Tally]:
@@ -154,22 +169,19 @@ def _predicted(found: Inbox | None) -> dict[str, Any]:
     }
 
 
-def _all_acts(found: Inbox, chosen: Filter, back: str) -> list[dict[str, Any]]:
+def _all_acts(found: Inbox, chosen: Filter, may: May, back: str) -> list[dict[str, Any]]:
     """Of each queue with several orphans: all of them, as the scheduler finds them, listed here or not."""
     if chosen.cause or chosen.server or chosen.verdict not in ("", Kind.ORPHAN.value, Kind.ABANDONED.value):
         return []
     snapshot, told = mirror.newest(), []
-    for tally in sorted(found.queues, key=lambda tally: -_orphans(tally)):
+    for tally in sorted(found.queues, key=lambda tally: -tally.orphans):
         sample = snapshot.queue(tally.queue) if snapshot else None
         is_meant = chosen.queue in ("", written(tally.queue)) and not buttons.is_read_only(tally.queue)
-        if sample and is_meant and _orphans(tally) > 1:
-            acts = buttons.on_orphans(tally.queue, sample.flavour, back=back)
-            told.append({"queue": tally.queue.label, "count": _orphans(tally), "acts": acts})
+        if sample and is_meant and tally.orphans > 1:
+            acts = buttons.on_orphans(tally.queue, sample.flavour, tally.orphans, may, back=back)
+            if acts:
+                told.append({"queue": tally.queue.label, "acts": acts})
     return told[:BULK_QUEUES]
-
-
-def _orphans(tally: Tally) -> int:
-    return sum(count for kind, count in tally.kinds.items() if kind.is_orphaned)
 
 
 def _start(request: HttpRequest, total: int) -> int:

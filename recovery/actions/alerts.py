@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import time
 from dataclasses import replace
 
+from recovery import shared_clock
 from recovery.actions import audit
 from recovery.config import Config
 from recovery.connections import channels
@@ -28,7 +28,7 @@ def try_out(actor: Actor, name: str, config: Config) -> str:
     if channel is None:
         raise BadOrder(f"There is no channel named {name!r}.")
     audit.note(actor, ACT, body={"channel": channel.name, "target": channel.target})
-    at = int(time.time() * 1000)
+    at = shared_clock.now()
     told = Message(secrets.token_hex(8), at, environment=config.environment, site=config.public_url)
     try:
         remark = channels.deliver(channel, told)

@@ -6,7 +6,6 @@ numbers have no gaps and no two entries follow the same one, in however many pro
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from django.db import Error, transaction
 
+from recovery import shared_clock
 from recovery.domain.acting import Actor, Order, Outcome
 from recovery.domain.chain import FIELDS, Link, canonical, job_key
 from recovery.domain.refs import QueueRef, shown
@@ -115,7 +115,7 @@ def _link(draft: _Draft, head: AuditHead) -> Link:
     texts["act"] = draft.act
     return Link(
         number=head.number + 1,
-        at=int(time.time() * 1000),
+        at=shared_clock.now(),
         phase=draft.phase,
         intent=draft.intent,
         deployment=draft.queue.deployment if draft.queue else "",

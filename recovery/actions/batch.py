@@ -19,6 +19,7 @@ from recovery.actions.claims import Claim
 from recovery.domain.acting import Done, JobResult, Order, Outcome, Seen
 from recovery.domain.chain import job_key
 from recovery.domain.jobs import JobRow
+from recovery.domain.mandate import Mandate
 from recovery.domain.refs import slug, unslug
 from recovery.errors import Fenced
 from recovery.models import AuditEntry, AuditJob, BulkItem, BulkRun
@@ -34,16 +35,20 @@ class Held(Exception):
     """It cannot go on for now; the text says why."""
 
 
-def work(claim: Claim, go_on: Callable[[], bool], epoch: int | None = None) -> None:
-    """Until it is over, or `go_on` says no. `epoch`: of the scheduler that does it.
+def work(claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None) -> None:
+    """Until it is over, or `go_on` says no. `mandate`: of the scheduler that does it.
 
     Raises Lost, Held, Fenced, StoreError, NotRecorded, Unsupported, Missing.
     """
     run = claim.run
     if run.started_at is None:
         claim.beat(sight.now(), started_at=sight.now())
-    order = replace(runs.order_of(run), epoch=epoch)
-    scene = sight.scene(order.queue, order.act, epoch)
+    order = runs.order_of(run)
+    if mandate:
+        if rival := mandate.rival(order.queue.deployment):
+            raise Held(rival)
+        order = replace(order, epoch=mandate.epoch, installation=mandate.installation)
+    scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
     scene.operator.fence(scene.target)  # what one before us may still send comes too late, so what we see stays true
     if ENTRIES[order.act].in_steps:
         _sweep(claim, order, go_on)

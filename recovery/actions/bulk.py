@@ -23,7 +23,7 @@ from recovery.actions.gather import ONE_BY_ONE, Selection
 from recovery.actions.pace import LONGEST, Pace
 from recovery.actions.runs import FAILED, NOTE, OPEN, STOPPED, WAITING, put
 from recovery.connections.registry import Registry
-from recovery.domain.acting import Actor, Order
+from recovery.domain.acting import Act, Actor, Order
 from recovery.domain.chain import canonical
 from recovery.domain.counts import Library
 from recovery.domain.mandate import Mandate, always
@@ -46,7 +46,6 @@ log = logging.getLogger(__name__)
 EVERY = 1.0  # seconds between two looks for new runs
 SLICE = 2.0  # seconds a run has before the next one gets its turn
 RUN = 10.0  # seconds of slices before a look ends, so that what went wrong is told
-TERM = 30_000  # ms without a beat after which another may go on: a chunk with every timeout in it takes less
 HOLD, LONGEST_HOLD = 2.0, 30.0  # seconds until a run that is held is tried again
 
 
@@ -62,6 +61,8 @@ def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
         raise BadOrder(f"{entry.label} is done at once, not in bulk.")
     if entry.in_steps == (bool(wanted.jobs) or selection is not None):
         raise BadOrder("Name the jobs, or say which are meant." if not entry.in_steps else "It finds its jobs itself.")
+    if selection is not None:
+        wanted = replace(wanted, options=selection.implied(wanted.options))
     scene = sight.scene(wanted.queue, wanted.act)
     if selection is not None and scene.queue.flavour.library is Library.N8N:
         raise Unsupported(ONE_BY_ONE)
@@ -76,7 +77,8 @@ def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
 
 
 def stop(run: int, actor: Actor) -> bool:
-    """Asks for its end after the chunk in hand; False when it is over already."""
+    """Asks for its end after the chunk in hand; False when it is over already. Raises Forbidden."""
+    _allowed(run, actor)
     asked = BulkRun.objects.filter(pk=run, status__in=OPEN, wants_stop=False).update(wants_stop=True)
     if asked:
         audit.note(actor, NOTE, f"Stop run {run}.", {"run": run})
@@ -84,12 +86,20 @@ def stop(run: int, actor: Actor) -> bool:
 
 
 def go_on(run: int, actor: Actor) -> bool:
-    """A stopped run goes on with what is left of it."""
+    """A stopped run goes on with what is left of it. Raises Forbidden."""
+    _allowed(run, actor)
     stopped = BulkRun.objects.filter(pk=run, status=STOPPED)
     asked = stopped.update(status=WAITING, wants_stop=False, ended_at=None, trouble="")
     if asked:
         audit.note(actor, NOTE, f"Go on with run {run}.", {"run": run})
     return bool(asked)
+
+
+def _allowed(run: int, actor: Actor) -> None:
+    """Who may order it may stop it."""
+    for act in BulkRun.objects.filter(pk=run).values_list("act", flat=True):
+        entry = ENTRIES[Act(act)]
+        runner.require(actor, f"{entry.label} in bulk", entry.right(many=True))
 
 
 def _written(wanted: Order, selection: Selection | None) -> BulkRun:
@@ -117,13 +127,11 @@ class Runner:
     What is done under a mandate is fenced by its epoch. Without one it is done by somebody who leads nobody.
     """
 
-    def __init__(self, registry: Registry, mandate: Mandate | None = None, *, term: int = TERM) -> None:
+    def __init__(self, registry: Registry, mandate: Mandate | None = None) -> None:
         self._registry = registry
-        self._term = term
-        self._epoch = mandate.epoch if mandate else None
+        self._mandate = mandate
         self._may = mandate.holds if mandate else always
         self._stopping = threading.Event()
-        self._beats: dict[int, int | None] = {}
         self._held: dict[int, tuple[float, float]] = {}  # run → (until, how long it was)
         self._paces: dict[str, Pace] = {}
 
@@ -143,9 +151,6 @@ class Runner:
         self._stopping.set()
 
     def close(self) -> None:
-        """Lets go of what is held, so that another scheduler goes on at once."""
-        for id, beat in self._beats.items():
-            BulkRun.objects.filter(pk=id, beat_at=beat).update(beat_at=None)
         for pace in self._paces.values():
             pace.close()
 
@@ -154,23 +159,22 @@ class Runner:
 
     def _slice(self, id: int) -> bool:
         """One slice of one run; False when there was nothing to do for us."""
-        claim = Claim.take(id, sight.now(), self._term, self._beats.get(id))
+        claim = Claim.take(id, sight.now())
         if claim is None:
             return False
         try:
             self._work(claim)
         except Lost:
             log.warning("bulk run %d is run by somebody else now", id)
+            self._later(id)
         except Fenced as error:
             self._give_up(claim, error)
-        finally:
-            self._beats[id] = claim.run.beat_at
         return True
 
     def _work(self, claim: Claim) -> None:
         run, ends = claim.run, time.monotonic() + SLICE
         try:
-            work(claim, lambda: self._rest(run.deployment) and time.monotonic() < ends, self._epoch)
+            work(claim, lambda: self._rest(run.deployment) and time.monotonic() < ends, self._mandate)
         except (Held, StoreError, NotRecorded) as error:
             self._hold(claim, str(error))
         except (Unsupported, BadOrder, Forbidden, QueueMissing, DeploymentMissing) as error:
@@ -195,12 +199,15 @@ class Runner:
         """Whoever leads goes on at once, unless it has begun already; if nobody does, the run says why it waits."""
         with suppress(Lost):
             self._hold(claim, str(fenced))
-            claim.leave()
 
     def _hold(self, claim: Claim, why: str) -> None:
-        """Says why, and tries again later, after longer and longer."""
-        _, last = self._held.get(claim.run.pk, (0.0, 0.0))
-        span = min(LONGEST_HOLD, last * 2 or HOLD)
-        self._held[claim.run.pk] = (time.monotonic() + span, span)
+        """Says why, and tries again later."""
+        self._later(claim.run.pk)
         claim.beat(sight.now(), trouble=why)
         log.warning("bulk run %d is held: %s", claim.run.pk, why)
+
+    def _later(self, id: int) -> None:
+        """After longer and longer."""
+        _, last = self._held.get(id, (0.0, 0.0))
+        span = min(LONGEST_HOLD, last * 2 or HOLD)
+        self._held[id] = (time.monotonic() + span, span)

@@ -1,7 +1,7 @@
 """Every act there is: what it is called, what it does, what it is for, and which right it takes.
 
-An operator acts on single jobs. What touches many jobs at once, or the queue itself, takes the right to act in bulk:
-pausing a queue stops everybody's work, and resuming one sets off whatever has piled up.
+What deletes many jobs takes the right to act in bulk. To act on many jobs at once otherwise, and to pause or resume a
+queue, are rights of their own, which operators have as the configuration says.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from recovery.actions.operators import refusals
-from recovery.domain.acting import Act
+from recovery.domain.acting import Act, Right
 from recovery.domain.counts import Flavour
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.verdicts import Kind, Verdict
@@ -31,11 +31,15 @@ class Entry:
     states: frozenset[State] = frozenset()
     is_for_queue: bool = False
     is_for_execution: bool = False  # of n8n: it may have no job at all
-    needs_bulk: bool = False
+    one: Right = Right.ACT  # what it takes for one job, or for the queue
+    many: Right = Right.MANY  # and for many jobs at once
     in_steps: bool = False  # takes jobs away step by step until none is left
     irreversible: bool = False
     restorable: bool = False  # for 24 hours
     tone: str = ""  # of the button: "", primary, danger
+
+    def right(self, *, many: bool) -> Right:
+        return self.many if many and not self.is_for_queue else self.one
 
     def counted(self, count: int) -> str:
         """What it is done to: "3 jobs"."""
@@ -95,6 +99,7 @@ _ALL = (
         "Remove",
         "removed",
         "The job is deleted, with its log and its own children. It can be restored for 24 hours.",
+        many=Right.BULK,
         restorable=True,
         tone="danger",
     ),
@@ -110,7 +115,7 @@ _ALL = (
         "paused",
         "Workers finish what they have and take nothing new from this queue.",
         is_for_queue=True,
-        needs_bulk=True,
+        one=Right.PAUSE,
     ),
     Entry(
         Act.RESUME,
@@ -118,7 +123,7 @@ _ALL = (
         "resumed",
         "Workers take jobs from this queue again.",
         is_for_queue=True,
-        needs_bulk=True,
+        one=Right.PAUSE,
         tone="primary",
     ),
     Entry(
@@ -127,7 +132,7 @@ _ALL = (
         "cleaned",
         "Jobs of one state that are older than you say are deleted. They can be restored for 24 hours.",
         is_for_queue=True,
-        needs_bulk=True,
+        one=Right.BULK,
         in_steps=True,
         irreversible=True,
         restorable=True,
@@ -139,7 +144,7 @@ _ALL = (
         "drained",
         "Every job that waits is deleted; active and finished ones stay. They can be restored for 24 hours.",
         is_for_queue=True,
-        needs_bulk=True,
+        one=Right.BULK,
         in_steps=True,
         irreversible=True,
         restorable=True,

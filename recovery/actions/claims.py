@@ -24,10 +24,14 @@ class Claim:
     run: BulkRun
 
     @classmethod
-    def take(cls, id: int, now: int, term: int, mine: int | None) -> Claim | None:
-        """One conditional UPDATE; None when another holds it."""
+    def take(cls, id: int, now: int) -> Claim | None:
+        """One conditional UPDATE; None when it is over, or another takes it in the same moment.
+
+        Whoever leads takes it at once, from whomever has it: that one leads no more, and learns of it at its next beat.
+        Its scripts are refused by the fence.
+        """
         run = BulkRun.objects.filter(pk=id, status__in=runs.OPEN).first()
-        if run is None or (run.beat_at is not None and run.beat_at != mine and now - run.beat_at < term):
+        if run is None:
             return None
         claim = cls(run)
         try:
@@ -55,7 +59,3 @@ class Claim:
         held = BulkRun.objects.filter(pk=self.run.pk, beat_at=self.run.beat_at)
         if not held.update(**{"beat_at": F("beat_at"), **facts}):
             raise Lost
-
-    def leave(self) -> None:
-        """Anybody may go on at once."""
-        BulkRun.objects.filter(pk=self.run.pk, beat_at=self.run.beat_at).update(beat_at=None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
 from django.db import Error, transaction
 
+from recovery import shared_clock
 from recovery.actions import audit
 from recovery.actions.reasons import given
 from recovery.domain.acting import Actor
@@ -90,4 +90,4 @@ def _allowed(actor: Actor) -> None:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

@@ -7,11 +7,11 @@ sends back to the same state is younger than the moment, so that it is not taken
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from recovery.actions import sight
 from recovery.backends.base import LIST_LIMIT
-from recovery.domain.acting import Seen
+from recovery.domain.acting import Options, Seen
 from recovery.domain.counts import Library
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.signatures import signature
@@ -40,6 +40,10 @@ class Selection:
         if written in set(Kind) - {Kind.UNKNOWN}:
             return cls(State.ACTIVE, until, name, error, Kind(written))
         raise BadOrder(f"{written!r} is neither a state nor a verdict.")
+
+    def implied(self, options: Options) -> Options:
+        """Who names completed jobs means them: a retry of all of them needs no second word."""
+        return replace(options, rerun_completed=True) if self.state is State.COMPLETED else options
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)

@@ -6,13 +6,13 @@ Nothing here raises: an application that is not told is a pity, an act or a look
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import Error
 
+from recovery import shared_clock
 from recovery.config import Config
 from recovery.domain.acting import Act, Done, Options, Order, Outcome, Seen
 from recovery.domain.chain import canonical, job_key
@@ -93,7 +93,7 @@ def _write(
     act: str = "",
     rows: Mapping[str, Mapping[str, str | int]] | None = None,
 ) -> None:
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     calls = [
         HookCall(
             hook=hook.name,

@@ -14,7 +14,8 @@ from recovery.actions.sight import Judged, Scene
 from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Done, JobResult, Options, Order, Outcome, Seen
 from recovery.domain.jobs import JobRow
-from recovery.errors import AccessDenied, Fenced, NotRecorded, StoreError, Unsupported
+from recovery.errors import AccessDenied, ConfigError, Fenced, NotRecorded, StoreError, Unsupported
+from recovery.reads import refusals
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ LOOKED_AFTER = 10  # jobs looked at again afterwards; of more, the entry holds t
 PERHAPS = "It may or may not have happened: {error}"
 UNTOLD = "What came of it could not be written into the audit."
 _IN_SCRIPT = "script"  # Redis says of an error inside of one where it was
+_NO_RIGHT = "no permissions to"  # and of a command that its user may not call, also inside of one
 _NOT_TRIED = "Not tried: {error}"
 
 Told = Callable[[int], None]
@@ -39,7 +41,7 @@ def perform(order: Order, scene: Scene, told: Told | None = None) -> tuple[JobRe
             results += chunk(order, scene, order.jobs[start : start + size], told)
         except Fenced as error:
             rest = _untried(order.jobs[start + size :], error)
-            raise Fenced(error.epoch, (*results, *error.results, *rest)) from None
+            raise Fenced(error.met, (*results, *error.results, *rest)) from None
         except (StoreError, NotRecorded) as error:
             if not start:
                 raise
@@ -67,7 +69,7 @@ def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], told: Told | None = 
     came_to = tuple(results[seen.id] for seen in jobs)
     fenced = [one.fenced for _, one in done if one.fenced is not None]
     if fenced:
-        raise Fenced(max(fenced), came_to)
+        raise Fenced(fenced[0], came_to)
     return came_to
 
 
@@ -107,6 +109,8 @@ def _do(act: Act, scene: Scene, jobs: Sequence[Seen], options: Options) -> tuple
     except Unsupported as error:
         return _all(jobs, Outcome.REFUSED, str(error))
     except (StoreError, redis.RedisError) as error:
+        if _is_denied(error) and scene.target.epoch is not None:
+            _note(scene, error)
         return _all(jobs, *trouble(error))
 
 
@@ -115,10 +119,20 @@ def trouble(error: Exception) -> tuple[Outcome, str]:
 
     Only an ACL that does not let us call scripts at all has surely kept everything as it was.
     """
-    is_denied = isinstance(error, (AccessDenied, redis.exceptions.NoPermissionError))
-    if is_denied and _IN_SCRIPT not in str(error):
+    if _is_denied(error) and _IN_SCRIPT not in str(error):
         return Outcome.REFUSED, f"The store's ACL does not allow it: {error}"
     return Outcome.UNKNOWN, PERHAPS.format(error=error)
+
+
+def _is_denied(error: Exception) -> bool:
+    return isinstance(error, (AccessDenied, redis.exceptions.NoPermissionError)) or _NO_RIGHT in str(error)
+
+
+def _note(scene: Scene, error: Exception) -> None:
+    """For whoever predicts what the scanners do: a person touches no fence, and may be allowed what they are not."""
+    why = error.reason if isinstance(error, StoreError) else str(error)
+    with suppress(ConfigError, StoreError):
+        refusals.note(registry().state(), scene.target.ref, why, was_tried=True)
 
 
 def conclude(

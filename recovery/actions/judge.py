@@ -42,6 +42,7 @@ UNPROVEN = (
 UNPROVEN_REMOVE = "It is active without a lock, and it is not proven that its worker is gone."
 AT_WORK = "Its row says that somebody works on it: if its worker is only slow, it will run twice."
 UNTOLD = "Nothing in its row tells whether somebody works on it: if somebody does, it will run twice."
+COMPLETED = "It has completed: retried, it does its work a second time."
 STRAY = "Its parent failed or is gone: it runs on for nobody."
 CHILDREN = "Its own children are removed with it."
 
@@ -210,7 +211,9 @@ def _release(look: _Look) -> list[str]:
 def _retry(look: _Look) -> list[str]:
     if look.row.missing:
         raise _Refused("It is an id without a job: there is nothing to run. Remove it.")
-    return _again(look)
+    is_over = look.row.state is State.COMPLETED
+    risks = [_unless(look.options.rerun_completed, COMPLETED, "rerun_completed")] if is_over else []
+    return [*risks, *_again(look)]
 
 
 def _promote(look: _Look) -> list[str]:

@@ -24,6 +24,7 @@ from recovery.errors import ConfigError, StoreError
 LIFE_MS = 24 * 3600 * 1000
 # The state store is small and holds what is live too: a clean of 50,000 jobs of a kilobyte fits, a million do not.
 BUDGET = 64 * 1024 * 1024
+_PROBE_MS = 10_000
 _PART = 100  # jobs written by one command
 
 
@@ -41,7 +42,7 @@ def is_ready() -> bool:
     try:
         store = registry().state()
         with faults.guarded(store):
-            return bool(store.ping())
+            return bool(store.set(state.PROBE, b"1", px=_PROBE_MS))
     except (ConfigError, StoreError):
         return False
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 
 from recovery.domain.acting import Act, Options
 from recovery.domain.n8n.around import GRACE
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.standing import Standing
 
-_SUCCEEDED = (Status.SUCCESS, Status.WARNING)
+_SUCCEEDED = (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING)
 _SILENT = "n8n's database does not say how its execution stands ({why}): one that has ended would be {done}."
 _UNCONFIGURED = "n8n's database is not configured, so whether its execution has ended is not known."
 _OVERWRITES = (
@@ -62,9 +62,9 @@ def against(act: Act, id: str, execution: Execution | None) -> str:
     if execution is None or not execution.is_there:
         return f"Its execution {id} was deleted in n8n: remove the job."
     status = execution.status
-    if status is Status.STRANGE:
+    if status is ExecutionStatus.STRANGE:
         return f"Its execution {id} has a status that no n8n known here has: nothing is done to its job."
-    if status is Status.WAITING:
+    if status is ExecutionStatus.WAITING:
         return f"Its execution {id} is put aside until a time or a call, and goes on with a new job: remove this one."
     if status.is_terminal:
         instead = "relaunch the execution, and remove the job" if _is_rerun(act, status) else "remove the job"
@@ -85,14 +85,14 @@ def _relaunch(standing: Standing, options: Options) -> list[str]:
     status = standing.status
     if status in _SUCCEEDED:
         raise Against(f"It has ended well ({status}): n8n retries nothing that succeeded.")
-    if status in (Status.NEW, Status.WAITING, Status.STRANGE):
+    if status in (ExecutionStatus.NEW, ExecutionStatus.WAITING, ExecutionStatus.STRANGE):
         raise Against(f"It is {status}: n8n retries an execution that has begun and does not go on.")
     if standing.has_start is False:
         raise Against("n8n has kept nothing of it that could run: a retry would end at once and have done nothing.")
     risks = [] if standing.has_start else ["Whether n8n has kept anything of it that can run is not known."]
     if status.is_going:
         risks += _unheld(standing, options)
-    if status is Status.ERROR:
+    if status is ExecutionStatus.ERROR:
         return [*risks, _NEXT_OF_RETRY]
     return [*risks, _unless(options.consent, _AGAIN, "consent")]
 
@@ -143,7 +143,7 @@ def _alone(standing: Standing, options: Options) -> list[str]:
     return [_unless(options.force, risk, "force")]
 
 
-def _is_rerun(act: Act, status: Status) -> bool:
+def _is_rerun(act: Act, status: ExecutionStatus) -> bool:
     return act is not Act.FAIL and status not in _SUCCEEDED
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 
 from recovery.config import Deployment
 from recovery.config.databases import Database
@@ -10,9 +11,29 @@ from recovery.connections.registry import open_wire
 from recovery.connections.wire import Wire
 
 REST = 0.01  # seconds between two chunks: whoever waits for the store gets in between
-SLOW_MS = 5.0  # a PING that takes longer: others wait too, and it may be because of us
+SLOW_MS = 5.0  # a PING that takes so much longer than the best one: others wait too, and it may be because of us
+JITTER = 0.25  # of the best one: over a long way the times differ by more
+BASELINE = 100  # looks among which the best one is sought: what is slow in all of them is far away, or not our doing
 LOOKS = 2  # PINGs, of which the quicker counts: a busy machine delays one now and then, a busy store delays all
 LONGEST = 1.0  # seconds: however slow it is, a run goes on
+
+
+class Rests:
+    """How long to rest, from latencies alone. A distant store is not a slow one: the best of late is what it can do."""
+
+    def __init__(self) -> None:
+        self._known: deque[float] = deque(maxlen=BASELINE)
+        self._rest = REST
+
+    def after(self, latency: float) -> float:
+        """Seconds to rest after a look that took so many milliseconds."""
+        self._known.append(latency)
+        best = min(self._known)
+        if latency > best * (1 + JITTER) + SLOW_MS:
+            self._rest = min(LONGEST, self._rest * 2)
+        else:
+            self._rest = max(REST, self._rest / 2)
+        return self._rest
 
 
 class Pace:
@@ -23,15 +44,11 @@ class Pace:
 
     def __init__(self, place: Deployment | Database) -> None:
         self._wire = open_wire(place) if isinstance(place, Deployment) else None
-        self._rest = REST
+        self._rests = Rests()
 
     def rest(self) -> float:
         """Seconds to wait now. Raises StoreError."""
-        if self.latency() > SLOW_MS:
-            self._rest = min(LONGEST, self._rest * 2)
-        else:
-            self._rest = max(REST, self._rest / 2)
-        return self._rest
+        return self._rests.after(self.latency())
 
     def latency(self) -> float:
         """Milliseconds that the slowest node takes to answer."""

@@ -13,7 +13,7 @@ from recovery.actions.judge import judge_queue
 from recovery.actions.keep import Holding
 from recovery.actions.sight import Scene
 from recovery.backends.base import MOVE_CHUNK
-from recovery.domain.acting import Done, JobResult, Options, Order, Outcome, Removed
+from recovery.domain.acting import Done, JobResult, Options, Order, Outcome, Removed, Rival
 from recovery.errors import Fenced, NotRecorded, StoreError, Unsupported
 
 STEPS = 20  # taken within one request: 10,000 jobs, some seconds; more is for a bulk run
@@ -29,7 +29,7 @@ class Step:
     kept: int = 0
     is_finished: bool = False
     next: str = ""  # where the following step begins
-    fenced: int | None = None  # the later epoch that it met: there is no following one
+    fenced: Rival | None = None  # whom it met: there is no following one
 
 
 def turn(order: Order, scene: Scene) -> JobResult:

@@ -14,7 +14,7 @@ from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.jobs import Told
 from recovery.actions.judge import judge_queue
 from recovery.actions.sight import Scene
-from recovery.domain.acting import Act, Actor, JobResult, Judgement, Order, Seen
+from recovery.domain.acting import Act, Actor, JobResult, Judgement, Order, Right, Seen
 from recovery.domain.counts import QueueSample
 from recovery.domain.refs import QueueRef
 from recovery.errors import BadOrder, Forbidden
@@ -22,7 +22,7 @@ from recovery.reads.lists import count_of
 
 AT_ONCE = 1000  # jobs of one order: what a request can see through; more is for a bulk run
 NAMED_FROM = 100  # jobs from which on the queue's name is to be typed
-_UNKEPT = "The state store does not answer, so this cannot be undone."
+_UNKEPT = "The state store does not answer or takes no writes, so this cannot be undone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def perform(order: Order, told: Told | None = None) -> tuple[JobResult, ...]:
     """
     order = _reasoned(_permitted(order))
     entry = ENTRIES[order.act]
-    scene = sight.scene(order.queue, order.act, order.epoch)
+    scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
     if entry.in_steps:
         return (queues.sweep(order, scene),)
     if entry.is_for_queue:
@@ -71,13 +71,13 @@ def perform(order: Order, told: Told | None = None) -> tuple[JobResult, ...]:
 def step(order: Order, told: Told | None = None) -> queues.Step:
     """One step of a clean or a drain, for whoever shows progress between them. It says itself when it was fenced."""
     order = _reasoned(_permitted(order))
-    return queues.step(order, sight.scene(order.queue, order.act, order.epoch), told)
+    return queues.step(order, sight.scene(order.queue, order.act, order.epoch, order.installation), told)
 
 
 def sweep(order: Order) -> JobResult:
     """A clean or a drain to its end, however long it takes: for the shell, where somebody waits for it."""
     order = _reasoned(_permitted(order))
-    return queues.sweep(order, sight.scene(order.queue, order.act, order.epoch), sys.maxsize)
+    return queues.sweep(order, sight.scene(order.queue, order.act, order.epoch, order.installation), sys.maxsize)
 
 
 def restore(number: int, actor: Actor, reason: str, ids: tuple[str, ...] = ()) -> tuple[JobResult, ...]:
@@ -98,9 +98,15 @@ def seen(queue: QueueRef, ids: tuple[str, ...]) -> tuple[Seen, ...]:
 
 def ordered(order: Order) -> Order:
     """The same checks for an order in bulk, which may have any number of jobs, and has them perhaps later."""
-    if not order.actor.may_bulk:
-        raise Forbidden("This takes the right to act in bulk.")
+    entry = ENTRIES[order.act]
+    require(order.actor, entry.label, entry.right(many=True))
     return _reasoned(_once(order))
+
+
+def require(actor: Actor, what: str, right: Right) -> None:
+    """Raises Forbidden."""
+    if not actor.may(right):
+        raise Forbidden(f"{what} takes the right to {right.words}.")
 
 
 def _once(order: Order) -> Order:
@@ -114,12 +120,9 @@ def _permitted(order: Order) -> Order:
     order = _once(order)
     if order.act is Act.RESTORE and not order.jobs:
         raise BadOrder("What was taken away is restored by the number of its entry in the audit.")
-    if not (actor.may_act or actor.may_bulk):
-        raise Forbidden(f"{entry.label} takes the right to act on jobs.")
-    if not actor.may_bulk and entry.needs_bulk:
-        raise Forbidden(f"{entry.label} touches the whole queue and takes the right to act in bulk.")
-    if not actor.may_bulk and len(order.jobs) > 1:
-        raise Forbidden("More than one job at once takes the right to act in bulk.")
+    require(actor, entry.label, entry.right(many=False))
+    if len(order.jobs) > 1:
+        require(actor, f"{entry.label} of more than one job", entry.right(many=True))
     if entry.is_for_queue and order.jobs:
         raise BadOrder(f"{entry.label} is for the queue itself, not for single jobs.")
     if not entry.is_for_queue and not order.jobs:
@@ -131,6 +134,12 @@ def _permitted(order: Order) -> Order:
 
 def _reasoned(order: Order) -> Order:
     return replace(order, reason=reasons.given(order.reason))
+
+
+def insist_on_undo(order: Order) -> None:
+    """For callers that are shown no preview: nothing is taken away for good unless they say so. Raises BadOrder."""
+    if ENTRIES[order.act].restorable and not order.options.force and not keep.is_ready():
+        raise BadOrder(f"{_UNKEPT} Nothing was done; with `force` it is done all the same.")
 
 
 def _preview(order: Order, entry: Entry, scene: Scene, judgements: tuple[Judgement, ...]) -> Preview:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from django.db import Error, transaction
 
+from recovery import shared_clock
 from recovery.actions import audit
 from recovery.actions.reasons import given
 from recovery.connections.registry import registry
 from recovery.domain.acting import Actor
 from recovery.domain.chain import canonical
 from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Scan, Status
+from recovery.domain.scans import Scan, ScanStatus
 from recovery.errors import BadOrder, Forbidden, NotRecorded
 from recovery.models import ScannerPause, ScanRun
 
@@ -41,7 +41,7 @@ def order(actor: Actor, scan: Scan, observes: bool = False, queue: QueueRef | No
         registry().config.deployment(queue.deployment)
     if not observes and ScannerPause.objects.filter(pk=scan.value).exists():
         raise BadOrder(f"{scan.value.capitalize()} is paused. Let it go on first, or have it look only.")
-    if ScanRun.objects.filter(scanner=scan.value, status=Status.WAITING).count() >= WAITING_AT_ONCE:
+    if ScanRun.objects.filter(scanner=scan.value, status=ScanStatus.WAITING).count() >= WAITING_AT_ONCE:
         raise BadOrder(f"{WAITING_AT_ONCE} runs of {scan.value} wait to be started already.")
     return _recorded(lambda: _ordered(actor, scan, observes, queue, wanted))
 
@@ -52,7 +52,7 @@ def by_hand(actor: Actor, scan: Scan, observes: bool, queue: QueueRef | None, ep
 
     def begun() -> ScanRun:
         run = _ordered(actor, scan, observes, queue, reason)
-        ScanRun.objects.filter(pk=run.pk).update(status=Status.RUNNING, started_at=run.wanted_at, epoch=epoch)
+        ScanRun.objects.filter(pk=run.pk).update(status=ScanStatus.RUNNING, started_at=run.wanted_at, epoch=epoch)
         run.refresh_from_db()
         return run
 
@@ -78,7 +78,7 @@ def go_on(actor: Actor, scan: Scan, reason: str = "") -> bool:
 def _ordered(actor: Actor, scan: Scan, observes: bool, queue: QueueRef | None, reason: str) -> ScanRun:
     run = ScanRun.objects.create(
         scanner=scan.value,
-        status=Status.WAITING,
+        status=ScanStatus.WAITING,
         observes=observes,
         deployment=queue.deployment if queue else "",
         base=queue.slug if queue else "",
@@ -121,4 +121,4 @@ def _allowed(actor: Actor, *, observes: bool) -> None:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

@@ -5,10 +5,10 @@ Every act begins here, and a job is looked at again right before it: what was sh
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from recovery import shared_clock
 from recovery.actions.judge import Case, is_proven, judge
 from recovery.actions.operators import guarded, operator, refusals
 from recovery.backends.base import QueueOperator, Target
@@ -53,10 +53,10 @@ class Judged:
     standing: Standing | None = None  # of its execution, when it is a job of n8n's or the execution itself
 
 
-def scene(ref: QueueRef, act: Act, epoch: int | None = None) -> Scene:
+def scene(ref: QueueRef, act: Act, epoch: int | None = None, installation: str = "") -> Scene:
     """Raises Missing, StoreError, and Unsupported when nothing may be changed here, or not in this way.
 
-    `epoch`: of the scheduler that acts; under None no fence is asked.
+    `epoch`: of the scheduler that acts, and whose it is; under None no fence is asked.
     """
     deployment = registry().config.deployment(ref.deployment)
     if deployment.read_only:
@@ -66,7 +66,8 @@ def scene(ref: QueueRef, act: Act, epoch: int | None = None) -> Scene:
     if reason := refusals(queue.flavour).get(act):
         raise Unsupported(reason)
     able = guarded(operator(queue.flavour), ref, queue.flavour, registry().config)
-    return Scene(queue, Target(registry().wire(ref.deployment), ref, queue.flavour, epoch), able, snapshot)
+    target = Target(registry().wire(ref.deployment), ref, queue.flavour, epoch, installation)
+    return Scene(queue, target, able, snapshot)
 
 
 def judged(order: Order, scene: Scene, jobs: Sequence[Seen], *, insists: bool = False) -> tuple[Judged, ...]:
@@ -102,7 +103,7 @@ def seen(ref: QueueRef, ids: Sequence[str]) -> tuple[Seen, ...]:
 
 
 def now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()
 
 
 def _judged(order: Order, scene: Scene, case: Case) -> Judged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,10 +55,11 @@ def active(desk: Desk, *ids: str, lock: str = "", base: str = BASE, **fields: st
 
 
 def failed(desk: Desk, *ids: str, base: str = BASE) -> None:
-    for id in ids:
-        add(desk.client, base, id, finishedOn=now_ms() - 5000, failedReason="it broke", atm=1)
-        desk.client.lrem(f"{base}:wait", 1, raw(id))
-        desk.client.zadd(f"{base}:failed", {raw(id): now_ms() - 5000})
+    _finished(desk, ids, f"{base}:failed", failedReason="it broke")
+
+
+def completed(desk: Desk, *ids: str, base: str = BASE) -> None:
+    _finished(desk, ids, f"{base}:completed", returnvalue="1")
 
 
 def ask(act: str, *ids: str, base: str = BASE, **more: str) -> str:
@@ -91,3 +92,11 @@ def through(client: Client, address: str, **fields: Any) -> Any:
 def picture(desk: Desk) -> dict[bytes, Any]:
     """Every key of the queues' store, to see that nothing was changed."""
     return {key: desk.client.dump(key) for key in sorted(desk.client.keys("*")) if not key.endswith(b":lock")}
+
+
+def _finished(desk: Desk, ids: Iterable[str], key: str, **fields: str) -> None:
+    base, at = key.rpartition(":")[0], now_ms() - 5000
+    for id in ids:
+        add(desk.client, base, id, finishedOn=at, atm=1, **fields)
+        desk.client.lrem(f"{base}:wait", 1, raw(id))
+        desk.client.zadd(key, {raw(id): at})

@@ -9,10 +9,27 @@ from django.test import Client
 
 from dashboard import confirmation
 from dashboard.access import Role
+from recovery.connections import registry
+from recovery.domain.verdicts import Kind
 from recovery.models import AuditEntry, BulkRun
 from tests.people import browser, person
-from tests.web.acting import BASE, REASON, active, ask, attended, confirm, failed, look, picture, queue, through, token
+from tests.web.acting import (
+    BASE,
+    REASON,
+    active,
+    ask,
+    attended,
+    completed,
+    confirm,
+    failed,
+    look,
+    picture,
+    queue,
+    through,
+    token,
+)
 from tests.web.conftest import Desk
+from tests.web.inbox import found, stuck
 
 # The audit commits its intent before anything is done: a test's own transaction would be in its way.
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -83,20 +100,20 @@ def test_a_viewer_is_refused(desk: Desk, method: str) -> None:
     assert nothing_was_done(desk)
 
 
-def test_an_operator_acts_on_one_job_and_not_on_two(desk: Desk, operator: Client, admin: Client) -> None:
+def test_an_operator_without_the_right_to_many_acts_on_one_job_and_not_on_two(
+    desk: Desk, operator: Client, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(desk, "bull:video")
     active(desk, "7", "8")
-    look(desk)
+    active(desk, "9", base="bull:video")
+    look(desk, BASE, "bull:video")
+    monkeypatch.setenv("UNSTALL_OPERATORS_MAY", "nothing")
+    registry.reset()
     assert operator.get(ask("requeue", "7", "8")).status_code == 403
+    in_two_queues = f"{ask('requeue', '7')}&job=main/bull:video/9"
+    assert operator.get(in_two_queues).status_code == 403
     assert through(admin, ask("requeue", "7", "8")).status_code == 200
     assert desk.client.llen(f"{BASE}:wait") == 2
-
-
-@pytest.mark.parametrize("act", ["pause", "resume", "drain", "clean"])
-def test_what_is_for_the_queue_is_for_admins(desk: Desk, operator: Client, admin: Client, act: str) -> None:
-    look(desk)
-    address = ask(act, queue=f"main/{BASE}")
-    assert operator.get(address).status_code == 403
-    assert admin.get(address).status_code == 200
 
 
 def test_a_post_that_no_dialog_of_ours_sent_is_refused(desk: Desk) -> None:
@@ -242,6 +259,54 @@ def test_force_is_offered_with_its_warning_only_where_it_is_needed(desk: Desk, o
         assert 'name="force"' not in operator.get(ask("requeue", "8")).content.decode()
 
 
+def test_a_job_that_completed_meanwhile_is_retried_only_with_a_tick(desk: Desk, operator: Client) -> None:
+    completed(desk, "7")
+    look(desk)
+    address = ask("retry", "7", **{"in": "failed"})
+    page = operator.get(address).content.decode()
+    assert "It has completed: retried, it does its work a second time." in page
+    assert 'name="rerun_completed"' in page
+    assert 'value="confirm"' not in page
+    how = {"has_rerun_completed": "1", "rerun_completed": "on"}
+    again = operator.post(address, how).content
+    assert b"1 job retried" in confirm(operator, address, again, **how).content
+
+
+def test_all_completed_jobs_are_retried_by_who_names_them(desk: Desk, admin: Client) -> None:
+    completed(desk, "1", "2")
+    look(desk)
+    address = ask("retry", queue=f"main/{BASE}", all="completed")
+    confirm(admin, address, admin.get(address).content)
+    assert json.loads(BulkRun.objects.get().options)["rerun_completed"] is True
+
+
+@pytest.mark.parametrize(("act", "did"), [("requeue", "requeued"), ("release", "released")])
+def test_a_line_of_the_inbox_says_at_once_what_was_done_to_it(desk: Desk, operator: Client, act: str, did: str) -> None:
+    active(desk, "7", "8", lock="gone:1" if act == "release" else "")
+    look(desk)
+    lines = [stuck("7", Kind.DOOMED if act == "release" else Kind.ORPHAN), stuck("8")]
+    found(desk, lines)
+    before = operator.get("/stuck").content.decode()
+    through(operator, ask(act, "7"))
+    page = operator.get("/stuck/rows").content.decode()
+    assert f'data-state="done">{did}</span>' in page
+    assert f"{did.capitalize()} by <b>some-operator</b>" in page
+    assert "%2F7" in before
+    assert "%2F7" not in page, "nothing is offered for it"
+    assert "%2F8" in page
+    found(desk, lines, age=-5000)
+    assert operator.get("/stuck/rows").content.decode().count('data-state="done"') == 0, "it was looked at since"
+
+
+def test_a_list_shows_at_once_what_was_done(desk: Desk, operator: Client) -> None:
+    active(desk, "7")
+    look(desk)
+    page = f"/queues/main/{BASE}/?tab=active"
+    assert b"/jobs/7" in operator.get(page).content
+    through(operator, ask("requeue", "7"))
+    assert b"/jobs/7" not in operator.get(page).content
+
+
 def test_a_job_that_is_gone_is_told_and_the_others_are_done(desk: Desk, admin: Client) -> None:
     active(desk, "7")
     look(desk)
@@ -250,18 +315,33 @@ def test_a_job_that_is_gone_is_told_and_the_others_are_done(desk: Desk, admin: C
     assert b"1 job requeued" in confirm(admin, ask("requeue", "7", "none"), page).content
 
 
-def test_all_of_a_list_becomes_a_bulk_run(desk: Desk, admin: Client, operator: Client) -> None:
+def test_all_of_a_list_becomes_a_bulk_run(desk: Desk, admin: Client, viewer: Client) -> None:
     failed(desk, "1", "2", "3")
     look(desk)
     address = ask("retry", queue=f"main/{BASE}", all="failed")
-    assert operator.get(address).status_code == 403
+    assert viewer.get(address).status_code == 403
     page = admin.get(address)
-    assert b"Retry all failed jobs in" in page.content
+    assert b"Retry 3 failed jobs in" in page.content
     answer = confirm(admin, address, page.content)
     run = BulkRun.objects.get()
     assert (answer.status_code, answer.headers["Location"]) == (302, f"/bulk/{run.pk}")
     assert json.loads(run.selection)["state"] == "failed"
     assert desk.client.zcard(f"{BASE}:failed") == 3, "the scheduler does it, not the request"
+
+
+def test_all_orphans_are_counted_and_a_name_is_typed_from_a_hundred_on(desk: Desk, admin: Client) -> None:
+    look(desk)
+    address = ask("requeue", queue=f"main/{BASE}", all="orphan")
+    unknown = admin.get(address).content.decode()
+    assert "How many jobs this affects is not known. Type <code>bull:mail</code>" in unknown
+    found(desk, [stuck("1", Kind.ORPHAN), stuck("2", Kind.ABANDONED), stuck("3", Kind.DOOMED)])
+    few = admin.get(address).content.decode()
+    assert "Requeue 2 orphans in" in few
+    assert ">Requeue 2 jobs</button>" in few
+    assert 'name="word"' not in few
+    found(desk, [stuck("1")], more=99)
+    many = admin.get(address).content.decode()
+    assert "This affects 100 jobs. Type <code>bull:mail</code>" in many
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,19 @@ def test_a_job_that_ended_meanwhile_is_no_fault(desk: Desk, machine: Machine) ->
     assert outcomes(done) == {"1": "missing"}
 
 
+def test_a_job_that_completed_meanwhile_runs_again_only_when_that_is_said(desk: Desk, machine: Machine) -> None:
+    failed(desk, "1")
+    desk.client.zrem(f"{BASE}:failed", "1")
+    desk.client.zadd(f"{BASE}:completed", {"1": now_ms()})
+    done = told(machine.post("actions", order("retry", "1")))
+    assert outcomes(done) == {"1": "refused"}
+    assert "It has completed" in done["results"][0]["why"]
+    assert desk.client.llen(f"{BASE}:wait") == 0
+    assert outcomes(told(machine.post("actions", order("retry", "1", options={"rerun_completed": True})))) == {
+        "1": "done"
+    }
+
+
 def test_a_dry_run_judges_and_changes_nothing(desk: Desk, machine: Machine) -> None:
     failed(desk, "1")
     before = desk.client.hgetall(f"{BASE}:1")

@@ -18,12 +18,15 @@ from recovery.domain.acting import Act
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind
 from recovery.models import PolicyLayer
-from recovery.reads import inboxes
+from recovery.reads import inboxes, sightings
+from recovery.reads.sightings import Memory, Place
 from tests.patience import patience
 from tests.people import browser, person, text
 from tests.watching import add, bullmq, config_of, finish, now_ms
-from tests.web.conftest import Desk
+from tests.web.conftest import BULLMQ, Desk
+from tests.web.inbox import found, stuck
 
 pytestmark = pytest.mark.django_db
 BASE = "bull:mail"
@@ -75,6 +78,41 @@ def test_the_head_tells_flavour_evidence_workers_and_watchdog(desk: Desk, viewer
         assert words in page
 
 
+@pytest.mark.parametrize(
+    ("role", "flavour", "why"),
+    [
+        (Role.ADMIN, BULLMQ, ""),
+        (Role.ADMIN, BULLMQ._replace(mixed=True), "Two generations of workers are at work"),
+        (Role.ADMIN, BULLMQ._replace(read_only="It is too old."), "It is too old."),
+        (Role.OPERATOR, BULLMQ, ""),
+        (Role.VIEWER, BULLMQ, "your role may not resume queues."),
+    ],
+)
+def test_a_paused_queue_has_resume_or_says_why_not(desk: Desk, role: Role, flavour: Flavour, why: str) -> None:
+    bullmq(desk.client, BASE)
+    desk.client.hset(f"{BASE}:meta", "paused", 1)
+    desk.look(BASE, flavour=flavour)
+    page = text(browser(person(role)), PAGE)
+    assert ("act=resume" in page) is (not why)
+    assert ("disabled aria-describedby" in page) is bool(why)
+    assert f"Resume is disabled: {why}" in page or not why
+
+
+def test_an_empty_list_of_paused_jobs_never_stands_beside_a_paused_queue(desk: Desk, viewer: Client) -> None:
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    assert 'id="tab-paused"' in text(viewer, PAGE)
+    desk.client.hset(f"{BASE}:meta", "paused", 1)
+    desk.look(BASE)
+    page = text(viewer, f"{PAGE}?tab=paused")
+    assert 'id="tab-paused"' not in page
+    assert re.search(r'id="tab-waiting"[^>]*aria-current="page"', page)
+    add(desk.client, BASE, "1")
+    desk.client.rename(f"{BASE}:wait", f"{BASE}:paused")
+    desk.look(BASE)
+    assert re.search(r'id="tab-paused"[^>]*>Paused<small>1<', text(viewer, PAGE))
+
+
 def test_an_active_job_shows_holder_and_lock(desk: Desk, viewer: Client) -> None:
     bullmq(desk.client, BASE)
     active(desk, "held", pb="mail-3", ats=1)
@@ -82,23 +120,38 @@ def test_an_active_job_shows_holder_and_lock(desk: Desk, viewer: Client) -> None
     desk.look(BASE)
     page = text(viewer, PAGE)
     assert "mail-3" in page
-    assert re.search(r'data-lock="held".*?(1[0-9]|20) s of 30 s', page, re.DOTALL)
+    assert re.search(r'data-lock="held".*?(1[0-9]|20) s left', page, re.DOTALL)  # how long a lock is nobody has seen
+    sightings.remember(desk.state.client, "main", Place(queues={BASE: Memory(lock_length=24_000)}), ())
+    desk.forget()
+    page = text(viewer, PAGE)
+    assert re.search(r'data-lock="held".*?(1[0-9]|20) s of ≥ 24 s', page, re.DOTALL)
     assert re.search(r'data-lock="none".*?none', page, re.DOTALL)
+
+
+def test_acts_on_all_orphans_are_offered_where_there_are_some(desk: Desk) -> None:
+    bullmq(desk.client, BASE)
+    active(desk, "held")
+    desk.look(BASE)
+    admin = browser(person(Role.ADMIN))
+    for kind, offers in ((Kind.DOOMED, False), (Kind.ORPHAN, True)):
+        found(desk, [stuck("held", kind)])
+        assert ("Requeue 1 orphan</a>" in text(admin, PAGE)) is offers
+        assert ("all=orphan" in text(admin, PAGE)) is offers
 
 
 def test_pages_of_failed_jobs_lose_none_and_show_none_twice(desk: Desk, viewer: Client) -> None:
     bullmq(desk.client, BASE)
-    finish(desk.client, BASE, *(now_ms() - index for index in range(60)), outcome="failed")
+    finish(desk.client, BASE, *(now_ms() - index for index in range(110)), outcome="failed")
     desk.look(BASE)
-    seen: list[str] = []
-    address: str | None = f"{PAGE}?tab=failed&size=25"
+    seen: list[list[str]] = []
+    address: str | None = f"{PAGE}?tab=failed&size=50"
     while address:
         page = text(viewer, address)
-        seen += ids(page)
+        seen.append(ids(page))
         following = re.search(r'id="next" rel="next" href="([^"]*)"', page)
         address = PAGE + following[1].replace("&amp;", "&") if following else None
-    assert len(seen) == 60
-    assert len(set(seen)) == 60
+    assert [len(rows) for rows in seen] == [50, 50, 10]  # each as long as was chosen for the first
+    assert len({id for rows in seen for id in rows}) == 110
 
 
 @pytest.mark.parametrize(
@@ -262,8 +315,9 @@ def test_the_policy_says_what_applies_by_default(desk: Desk, viewer: Client) -> 
         assert words in page
     assert "refused" not in page
     assert "startup-sweep" not in page, "there are no rows of a process in a queue of Redis"
-    assert re.search(r"Retry .*? can be done operator: one job; admin: many", page)
-    assert re.search(r"Pause Workers finish .*? can be done admin Resume", page)
+    assert re.search(r"Retry .*? can be done operator Promote", page)
+    assert re.search(r"Remove .*? can be done operator: one job; admin: many", page)
+    assert re.search(r"Pause Workers finish .*? can be done operator Resume", page)
 
 
 def test_the_policy_says_where_a_configured_value_comes_from(desk: Desk, viewer: Client, tmp_path: Path) -> None:

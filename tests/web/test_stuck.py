@@ -11,8 +11,12 @@ from django.test import Client
 
 from dashboard.access import Role
 from dashboard.views import stuck as view
+from recovery.connections import state
+from recovery.connections.registry import registry
+from recovery.domain.policy import Scanner
 from recovery.domain.verdicts import Cause, Kind
 from recovery.models import Incident
+from recovery.reads.leading import Sign
 from tests.people import browser, person
 from tests.watching import bullmq, now_ms
 from tests.web.acting import BASE, look
@@ -26,7 +30,7 @@ pytestmark = pytest.mark.django_db
 def mail(desk: Desk) -> None:
     bullmq(desk.client, BASE)
     look(desk)
-    view._times._windows.clear()
+    view._times.forget()
 
 
 def text(role: Role = Role.ADMIN, address: str = "/stuck") -> str:
@@ -51,6 +55,13 @@ def test_a_line_says_what_where_since_when_why_and_what_comes(desk: Desk) -> Non
     assert "1 of 25 active jobs in 1 queue" in page
 
 
+def test_an_unknown_cause_is_called_that_with_what_was_seen(desk: Desk) -> None:
+    found(desk, [stuck("42", cause=Cause.UNKNOWN, cause_evidence="its worker stayed connected.")])
+    page = text()
+    assert "Cause <b>unknown</b>: its worker stayed connected." in page
+    assert "Likely cause" not in page
+
+
 def test_the_suggested_act_stands_out_and_the_others_are_in_the_menu(desk: Desk) -> None:
     found(desk, [stuck("42")])
     page = text(Role.OPERATOR)
@@ -69,13 +80,12 @@ def test_a_viewer_sees_it_all_and_no_button(desk: Desk) -> None:
     assert "data-select" not in page
 
 
-def test_only_an_admin_gets_check_boxes_and_everything_at_once(desk: Desk) -> None:
+def test_whoever_may_act_on_many_gets_check_boxes_and_everything_at_once(desk: Desk) -> None:
     found(desk, [stuck("1"), stuck("2")])
-    assert "data-select" not in text(Role.OPERATOR)
-    page = text(Role.ADMIN)
+    page = text(Role.OPERATOR)
     assert page.count("data-select ") == 2
-    assert "all=orphan" in page
-    assert "all=orphan" not in text(Role.OPERATOR)
+    assert "Requeue 2 orphans</a>" in page
+    assert "all=orphan" not in text(Role.VIEWER)
 
 
 def test_the_filter_is_in_the_address(desk: Desk) -> None:
@@ -117,17 +127,46 @@ def test_an_old_inbox_is_no_all_clear(desk: Desk) -> None:
 
 def test_before_anybody_looked_nothing_is_said_of_the_jobs(desk: Desk) -> None:
     page = text()
-    assert "Nobody has looked yet." in page
+    assert "Nobody has looked for stuck jobs yet." in page
     assert "All clear" not in page
 
 
-def test_the_number_in_the_navigation_counts_those_that_need_a_person(desk: Desk) -> None:
+def test_an_outage_of_the_state_store_is_said_and_not_taken_for_nobody_having_looked(desk: Desk) -> None:
+    found(desk, [stuck("42")])
+    desk.state.pause()
+    try:
+        desk.forget()
+        for address in ("/stuck", "/stuck/rows"):
+            page = text(address=address)
+            assert "What is stuck is unknown: the state store cannot be read." in page
+            assert "It accepts connections but does not answer" in page
+            assert "Nobody has looked" not in page
+        matching = text(address="/act?act=requeue&matching=stuck")
+        assert "the state store cannot be read" in matching
+        assert "Nobody has looked" not in matching
+    finally:
+        desk.state.resume()
+
+
+def test_the_number_in_the_navigation_counts_all_that_is_stuck_in_the_colour_of_its_urgency(desk: Desk) -> None:
+    soon = {"until": now_ms() + 9000, "rescuer": Scanner.ORPHAN_WATCH}
+    registry().state().set(state.SCHEDULER, Sign("here", 1, 7, now_ms(), now_ms(), "me").encode())
     assert 'class="count"' not in text(address="/queues")
-    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.ORPHAN, until=now_ms() + 9000)])
-    assert '<span class="count">2<span class="hush"> need a person' in text(address="/queues")
-    assert '<span class="count">2<' in text(address="/stuck/count")
+    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.ORPHAN, **soon)])
+    red = '<span class="count" data-tone="stuck">3<span class="hush"> stuck, 2 need a person'
+    assert red in text(address="/queues")
+    assert red in text(address="/stuck/count")
+    found(desk, [stuck("3", Kind.ABANDONED, **soon)])
+    assert '<span class="count" data-tone="warn">1<span class="hush"> stuck</span>' in text(address="/queues")
     found(desk)
     assert 'class="count"' not in text(address="/queues")
+
+
+def test_what_a_scanner_promised_is_taken_back_when_nobody_leads(desk: Desk) -> None:
+    found(desk, [stuck("3", rescuer=Scanner.STALE_CHECK, fate="Stale-check requeues it within 5 min.")])
+    page = text()
+    assert "within 5 min" not in page
+    assert "Never put right as things are. Stale-check is armed, but no scheduler leads." in page
 
 
 def test_recovery_of_the_last_day_stands_beside_what_is_predicted(desk: Desk) -> None:
@@ -186,7 +225,8 @@ def test_more_than_a_page_can_be_selected_at_once(desk: Desk, monkeypatch: pytes
     page = text()
     assert "Select all 3 matching:" in page
     assert [re.findall(r"act=(\w+)", link) for link in wide(page)] == [["requeue"], ["fail"], ["remove"]]
-    assert wide(text(Role.OPERATOR)) == []
+    assert [re.findall(r"act=(\w+)", link) for link in wide(text(Role.OPERATOR))] == [["requeue"], ["fail"]]
+    assert wide(text(Role.VIEWER)) == []
 
 
 def test_what_a_filter_holds_can_be_selected_at_once_and_the_link_carries_the_filter(desk: Desk) -> None:
