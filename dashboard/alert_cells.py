@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery.domain.ages import age
-from recovery.domain.alerts import Alert, Event, Kind, Terms
+from recovery.domain.alerts import Alert, AlertKind, Event, Terms
 from recovery.domain.channels import Alerting, Channel
 from recovery.reads.outlets import Outlet
 
 TITLES = {
-    Kind.ABANDONED: "Abandoned jobs",
-    Kind.POISON: "Poison",
-    Kind.BREAKER: "Breaker open",
-    Kind.BRAKE: "Redis brake holds",
-    Kind.GATE: "Gate closed",
-    Kind.UNREADABLE: "Cannot be read",
-    Kind.SCHEDULER: "No scheduler",
+    AlertKind.ABANDONED: "Abandoned jobs",
+    AlertKind.POISON: "Poison",
+    AlertKind.BREAKER: "Breaker open",
+    AlertKind.BRAKE: "Redis brake holds",
+    AlertKind.GATE: "Gate closed",
+    AlertKind.SCANNER: "Scanner refused",
+    AlertKind.UNREADABLE: "Cannot be read",
+    AlertKind.CONSOLE: "Another console",
+    AlertKind.SCHEDULER: "No scheduler",
 }
 _TOLD = {
     Event.FIRING: "told",
@@ -89,8 +91,8 @@ def _told(alert: Alert, name: str) -> Told:
 def _card(channel: Channel, terms: Terms, outlets: Mapping[str, Outlet] | None) -> Card:
     outlet = outlets.get(channel.name, Outlet()) if outlets is not None else None
     state, words = _state(outlet)
-    wanted = [TITLES[kind].lower() for kind in Kind if kind in channel.kinds & terms.kinds]
-    kinds = "everything" if len(wanted) == len(Kind) else ", ".join(wanted)
+    wanted = [TITLES[kind].lower() for kind in AlertKind if kind in channel.kinds & terms.kinds]
+    kinds = "everything" if len(wanted) == len(AlertKind) else ", ".join(wanted)
     return Card(channel, outlet, state, words, kinds)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,12 +11,16 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from dashboard.access import Role, allows, role_of
+from dashboard.inbox import StuckCount
 from dashboard.live import mirror
 from dashboard.live.image import Health
-from recovery import config
+from recovery import config, shared_clock
+from recovery.domain.refs import shown
 from recovery.errors import ConfigError
-from recovery.reads import brakes, stuck
+from recovery.reads import brakes, refusals, stuck
+from recovery.version import VERSION
 
+_GRANT = "No scanner puts anything right there. Grant what docs/redis-acl.md lists, or set read_only for it."
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "unstall-theme"
 
@@ -70,7 +73,8 @@ class Frame:
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
-        self.now = int(time.time() * 1000)
+        self.version = VERSION
+        self.now = shared_clock.now()
 
     @cached_property
     def theme(self) -> str:
@@ -92,9 +96,8 @@ class Frame:
         return tuple(page for page in PAGES if allows(self.user, page.role))
 
     @cached_property
-    def stuck(self) -> int | None:
-        """How many jobs nothing but a person will put right; None when nobody has looked."""
-        return stuck.needing_a_person()
+    def stuck(self) -> StuckCount:
+        return StuckCount.of(stuck.newest())
 
     @cached_property
     def route(self) -> str:
@@ -130,7 +133,14 @@ class Frame:
         """Of the whole house, worst first. The queues' own troubles are the pages' business."""
         if self.user is None:
             return ()
-        return (*self._scheduler(), *self._unreachable(), *self._held(), *self._warnings(), *self._read_only())
+        return (
+            *self._scheduler(),
+            *self._consoles(),
+            *self._unreachable(),
+            *self._held(),
+            *self._warnings(),
+            *self._read_only(),
+        )
 
     def _scheduler(self) -> tuple[Notice, ...]:
         if self.health.lack:
@@ -138,7 +148,12 @@ class Frame:
         if not self.health.reason:
             return ()
         advice = "Every number below is as old as that. Start it with: manage.py scheduler"
-        return (Notice("warn", self.health.reason, advice="" if self.health.error else advice),)
+        return (Notice("warn", self.health.reason, advice="" if self.health.error or self.health.refuses else advice),)
+
+    def _consoles(self) -> tuple[Notice, ...]:
+        leader = mirror.leader()
+        others = leader.consoles if leader else ()
+        return tuple(Notice("warn" if one.acts else "note", one.words, advice=one.meaning) for one in others)
 
     def _unreachable(self) -> tuple[Notice, ...]:
         snapshot = mirror.newest()
@@ -178,10 +193,21 @@ class Frame:
         return tuple(Notice("note", f"{sample.name}:", says) for sample in found for says in sample.warnings)
 
     def _read_only(self) -> tuple[Notice, ...]:
-        names = [deployment.label or deployment.name for deployment in self.config.places if deployment.read_only]
-        if not names:
-            return ()
-        return (Notice("note", f"Read-only by configuration: {', '.join(names)}."),)
+        places, found = self.config.places, refusals.newest()
+        names = [place.label or place.name for place in places if place.read_only]
+        configured = (Notice("note", f"Read-only by configuration: {', '.join(names)}."),) if names else ()
+        refused = {
+            place.label or place.name: refusal
+            for place in places
+            if not place.read_only and (refusal := refusals.of_deployment(place.name, found))
+        }
+        return (
+            *configured,
+            *(
+                Notice("note", f"{name} is read-only: its Redis user may change nothing.", shown(one.why), _GRANT)
+                for name, one in refused.items()
+            ),
+        )
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:

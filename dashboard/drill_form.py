@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from django import forms
 
@@ -39,7 +40,7 @@ def _number(label: str, default: int, most: int, least: int = 1, help_text: str 
 
 
 class DrillForm(forms.Form):
-    library = forms.ChoiceField(label="Library", choices=[(one.value, one.label) for one in Library])
+    library = forms.ChoiceField(label="Library")
     lock = SpanField("Lock", _PLAN.lock, "lockDuration")
     renew = SpanField("Renewed every", _PLAN.renew, "lockRenewTime")
     stalled_interval = SpanField("Watchdog every", _PLAN.stalled_interval, "stalledInterval")
@@ -51,6 +52,12 @@ class DrillForm(forms.Form):
     shutdown = SpanField("Shutdown", _PLAN.shutdown, "how long the worker waits for its job")
     grace = SpanField("Grace", _PLAN.grace, "when SIGKILL follows SIGTERM")
     job = SpanField("Length of the job", _PLAN.job)
+
+    def __init__(self, data: Any = None, *, libraries: Iterable[Library]) -> None:
+        """`libraries`: those that whoever leads could start a drill with."""
+        super().__init__(data)
+        library = cast("forms.ChoiceField", self.fields["library"])
+        library.choices = [(one.value, one.label) for one in libraries]
 
     def clean(self) -> dict[str, Any]:
         told = super().clean() or {}

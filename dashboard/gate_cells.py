@@ -15,7 +15,7 @@ from dashboard.rows import Cells, brief
 from recovery import config
 from recovery.connections.registry import registry
 from recovery.domain.ages import DAY
-from recovery.domain.gate import Gate, State, Terms
+from recovery.domain.gate import Gate, GateState, Terms
 from recovery.domain.refs import shown
 from recovery.domain.servers import Server
 from recovery.errors import StoreError
@@ -47,7 +47,7 @@ def label(id: str) -> str:
 def badge(server: Server, now: int) -> Cells:
     """One word, and since when it is so where that is known."""
     gate = mirror.gates().get(server.id)
-    state = gate.state_at(now, terms(server.id)) if gate else State.UNKNOWN
+    state = gate.state_at(now, terms(server.id)) if gate else GateState.UNKNOWN
     return {"state": state.value, "words": f"gate {state.value}", "since": _since(gate, state), "why": _why(gate)}
 
 
@@ -60,7 +60,7 @@ def seen_at(server: Server) -> int:
 
 def is_closed(id: str) -> bool:
     gate = mirror.gates().get(id)
-    return gate is not None and gate.state is State.CLOSED
+    return gate is not None and gate.state is GateState.CLOSED
 
 
 def decided(store: redis.Redis, id: str, since: int, step: int) -> Decided:
@@ -81,7 +81,7 @@ def shut(id: str, since: int, now: int) -> tuple[tuple[int, int], ...]:
 
 def closed(flips: Sequence[Flip], since: int, now: int) -> tuple[tuple[int, int], ...]:
     """`flips` oldest first; before the first one nothing is known."""
-    spans = ((max(since, flip.at), end) for flip, end in _ended(flips, now) if flip.state is State.CLOSED)
+    spans = ((max(since, flip.at), end) for flip, end in _ended(flips, now) if flip.state is GateState.CLOSED)
     return tuple((start, end) for start, end in spans if end > start)
 
 
@@ -128,10 +128,10 @@ def _callers(id: str, now: int) -> list[Cells] | None:
     ]
 
 
-def _since(gate: Gate | None, state: State) -> int | None:
+def _since(gate: Gate | None, state: GateState) -> int | None:
     if gate is None:
         return None
-    if state is State.SETTLING:
+    if state is GateState.SETTLING:
         return gate.admitted_at
     return gate.since if gate.state is state else None
 

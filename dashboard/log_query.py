@@ -15,6 +15,7 @@ from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level, Query
 from recovery.logs.base import PLACE_LIMIT
 
 LIVE = ""
+AHEAD = 2_000  # ms by which the clock of a server may be before ours: its newest lines are among those until now
 OWN = "own"  # from … to …
 LENGTHS = {"15m": HOUR // 4, "1h": HOUR, "6h": 6 * HOUR, "24h": 24 * HOUR}
 RANGES = ((LIVE, "Live"), ("15m", "15 min"), ("1h", "1 h"), ("6h", "6 h"), ("24h", "24 h"), (OWN, "From … to"))
@@ -88,7 +89,7 @@ class Asked:
             exclude=self.exclude,
             levels=frozenset(self.levels),
             start=start * _NS,
-            end=end * _NS,
+            end=(end + AHEAD if end == now else end) * _NS,
         )
 
     def address(self, *, with_line: bool = True) -> str:

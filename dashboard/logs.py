@@ -24,6 +24,13 @@ LEVELS = ("debug", "info", "warning", "error")
 _LEVELS = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error", "CRITICAL": "fatal"}
 
 
+def is_worth_its_traceback(record: logging.LogRecord) -> bool:
+    """False for a request that met a database which is away: its page is one line of the log already."""
+    from dashboard.views.errors import is_of_the_database  # noqa: PLC0415 -- it needs Django, which reads this first
+
+    return not (record.exc_info and is_of_the_database(record.exc_info[1]))
+
+
 def redacted(text: str) -> str:
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
@@ -39,8 +46,11 @@ class OneLine(logging.Formatter):
             text += "\n" + self.formatException(record.exc_info)
         # Line breaks would let a job's name forge an entry.
         text = " | ".join(part for part in redacted(text).splitlines() if part.strip())
-        level = _LEVELS.get(record.levelname, record.levelname.lower())
-        return f"{_stamp(record.created)} {level:<5} {record.name}  {text}"
+        return line(record.created, _LEVELS.get(record.levelname, record.levelname.lower()), record.name, text)
+
+
+def line(at: float, level: str, name: str, text: str) -> str:
+    return f"{_stamp(at)} {level:<5} {name}  {text}"
 
 
 def _stamp(created: float) -> str:
@@ -53,12 +63,13 @@ def configuration(*, level: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"line": {"()": "dashboard.logs.OneLine"}},
+        "filters": {"told": {"()": "django.utils.log.CallbackFilter", "callback": is_worth_its_traceback}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             # Each of these says more than an operator can read, below the level that matters.
             "django.db.backends": {"level": "INFO"},
-            "django.request": {"level": "ERROR"},
+            "django.request": {"level": "ERROR", "filters": ["told"]},
             "django.utils.autoreload": {"level": "INFO"},
             "apscheduler": {"level": "WARNING"},
             "asyncio": {"level": "WARNING"},

@@ -17,7 +17,7 @@ from recovery.actions import catalog
 from recovery.config import N8n
 from recovery.domain.acting import Act
 from recovery.domain.jobs import State
-from recovery.domain.n8n.executions import Status
+from recovery.domain.n8n.executions import ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.n8n.pairs import Pair
 from recovery.domain.n8n.standing import row_of
@@ -27,7 +27,16 @@ from recovery.n8n import public
 from recovery.reads.n8n.single import Single
 
 _OF_EXECUTIONS = frozenset({Act.MARK, Act.RELAUNCH})
-_RETRIED = frozenset({Status.RUNNING, Status.UNKNOWN, Status.ERROR, Status.CRASHED, Status.CANCELED, Status.FAILED})
+_RETRIED = frozenset(
+    {
+        ExecutionStatus.RUNNING,
+        ExecutionStatus.UNKNOWN,
+        ExecutionStatus.ERROR,
+        ExecutionStatus.CRASHED,
+        ExecutionStatus.CANCELED,
+        ExecutionStatus.FAILED,
+    }
+)
 
 
 def of_pair(pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int = 1) -> Acts | None:
@@ -35,7 +44,7 @@ def of_pair(pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int
     may = buttons.may(user, n8n.queue.deployment) if n8n else buttons.May()
     if n8n is None or pair.finding is None or not may.act:
         return None
-    chosen = [act for act in _acts(pair, n8n) if act is not Act.RESUME or may.bulk]
+    chosen = [act for act in _acts(pair, n8n) if may.do(act)]
     found = [one for act in chosen if (one := _button(act, pair, n8n, back))]
     if not found:
         return None

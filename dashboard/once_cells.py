@@ -10,27 +10,31 @@ from django.utils.http import urlencode
 from dashboard.discretion import Discretion
 from dashboard.rows import brief
 from recovery.domain.ages import age
-from recovery.domain.once import Claim, State
+from recovery.domain.once import Claim, IdempotencyState
 from recovery.domain.refs import shown
 from recovery.reads.once import Counts, Row
 
 RESULT_TOLD = 160  # characters in a row
 
 _STANDING = {
-    State.CLAIMED: "lapses in {}",
-    State.LAPSED: "lapsed {} ago, never completed",
-    State.COMPLETED: "completed {} ago",
+    IdempotencyState.CLAIMED: "lapses in {}",
+    IdempotencyState.LAPSED: "lapsed {} ago, never completed",
+    IdempotencyState.COMPLETED: "completed {} ago",
 }
-_BRIEFLY = {State.CLAIMED: "{} left", State.LAPSED: "{} ago", State.COMPLETED: "{} ago"}
+_BRIEFLY = {
+    IdempotencyState.CLAIMED: "{} left",
+    IdempotencyState.LAPSED: "{} ago",
+    IdempotencyState.COMPLETED: "{} ago",
+}
 RISKS = {
-    State.CLAIMED: "A worker that is only slow goes on: then the work is done twice, and it learns of that too late.",
-    State.LAPSED: "A worker that is only slow cannot complete it any more, and the next one does it again.",
-    State.COMPLETED: "Whoever claims it next does it once more, and does not get the result.",
+    IdempotencyState.CLAIMED: "A slow worker goes on: then the work is done twice, and it learns of that too late.",
+    IdempotencyState.LAPSED: "A worker that is only slow cannot complete it any more, and the next one does it again.",
+    IdempotencyState.COMPLETED: "Whoever claims it next does it once more, and does not get the result.",
 }
 EFFECTS = {
-    State.CLAIMED: "The key is free at once, and the next may claim it. Its token is worth nothing any more.",
-    State.LAPSED: "The key is free, as it is for a new claim anyway, and is listed no more.",
-    State.COMPLETED: "The key is free, and its result is gone.",
+    IdempotencyState.CLAIMED: "The key is free at once, and the next may claim it. Its token is worth nothing then.",
+    IdempotencyState.LAPSED: "The key is free, as it is for a new claim anyway, and is listed no more.",
+    IdempotencyState.COMPLETED: "The key is free, and its result is gone.",
 }
 
 
@@ -76,7 +80,7 @@ def line(row: Row, now: int, see: Discretion, *, may_act: bool, may_forget: bool
         row.size,
         act,
         url,
-        "warn" if claim.state is State.LAPSED else "",
+        "warn" if claim.state is IdempotencyState.LAPSED else "",
     )
 
 
@@ -84,12 +88,12 @@ def standing(claim: Claim, now: int) -> str:
     return _STANDING[claim.state].format(age(abs(claim.until - now)))
 
 
-def tabs(counts: Counts, here: State | None) -> list[Tab]:
+def tabs(counts: Counts, here: IdempotencyState | None) -> list[Tab]:
     found = (
         (None, "All", counts.keys),
-        (State.CLAIMED, "Claimed", counts.claimed),
-        (State.LAPSED, "Lapsed", counts.lapsed),
-        (State.COMPLETED, "Completed", counts.completed),
+        (IdempotencyState.CLAIMED, "Claimed", counts.claimed),
+        (IdempotencyState.LAPSED, "Lapsed", counts.lapsed),
+        (IdempotencyState.COMPLETED, "Completed", counts.completed),
     )
     return [Tab(state.value if state else "", title, count, state is here) for state, title, count in found]
 

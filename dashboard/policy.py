@@ -12,12 +12,14 @@ from recovery.backends import operator
 from recovery.config import Config, Database, Deployment, Table
 from recovery.config.values import Thresholds
 from recovery.domain import policy_terms
+from recovery.domain.acting import Right
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.inbox import Inbox
 from recovery.domain.policies import Resolved
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.surroundings import POISON_AFTER, POISON_WINDOW
+from recovery.reads import refusals
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Book
 
@@ -39,7 +41,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class ActTerms:
     """One act. `why` it cannot be done here; empty: it can, by `who`."""
 
     label: str
@@ -83,14 +85,14 @@ def terms(queue: Queue, config: Config, inbox: Inbox | None) -> tuple[Term, ...]
     )
 
 
-def rights(queue: Queue, config: Config) -> tuple[Right, ...]:
+def rights(queue: Queue, config: Config) -> tuple[ActTerms, ...]:
     """Every act of the catalogue, refused or not."""
     deployment, flavour = config.deployment(queue.ref.deployment), queue.flavour
     refused = operator(flavour).refusals(flavour)
     # In the order in which the engine asks.
     common = _no_change(deployment) or flavour.read_only
     return tuple(
-        Right(
+        ActTerms(
             entry.label,
             effect(act, of_rows=flavour.library is Library.TABLE),
             common or refused.get(act, ""),
@@ -176,6 +178,8 @@ def _deployment(deployment: Deployment | Database) -> Term:
     if deployment.read_only:
         note = "Nothing in it is changed from here, by nobody."
         return Term("Deployment", f"{name}: read-only", "configuration: read_only of the deployment", note, True)
+    if refusal := refusals.of_deployment(deployment.name, refusals.newest()):
+        return Term("Deployment", f"{name}: read-only", "the rights of its Redis user", f"{shown(refusal.why)}.", True)
     return Term("Deployment", f"{name}: may be changed", BY_DEFAULT, "By people, the shell and tokens that may act.")
 
 
@@ -201,4 +205,10 @@ def _no_change(deployment: Deployment | Database) -> str:
 
 
 def _who(entry: Entry) -> str:
-    return f"{Role.ADMIN}" if entry.needs_bulk else f"{Role.OPERATOR}: one job; {Role.ADMIN}: many"
+    one, many = (_least(entry.right(many=is_many)) for is_many in (False, True))
+    return one.value if one is many or entry.is_for_queue else f"{one}: one job; {many}: many"
+
+
+def _least(right: Right) -> Role:
+    """The role that has it, and those above it."""
+    return next(role for role in Role if right in role.rights)

@@ -16,6 +16,7 @@ from recovery.domain.counts import Flavour, Snapshot
 from recovery.domain.policies import DUTY, NOTE, Origin, Resolved, Source
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef, shown, slug, unslug
+from recovery.reads import refusals
 from recovery.reads.policies import Book
 
 SIZE = 25  # rows on a page, as a queue's lists begin with
@@ -141,6 +142,8 @@ def _barred(deployment: str, flavour: Flavour | None, config: Config) -> str:
     """Why nothing acts there whatever the policy says; "" when something may."""
     if any(place.read_only for place in config.places if place.name == deployment):
         return "the deployment is read-only"
+    if refusals.of_deployment(deployment, refusals.newest()):
+        return "the deployment's Redis user may change nothing"
     return "read-only: its kind is not known well enough" if flavour and flavour.read_only else ""
 
 

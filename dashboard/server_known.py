@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from django.urls import reverse
 
 from dashboard.live import mirror
+from recovery import shared_clock
 from recovery.connections.registry import registry
 from recovery.domain.refs import shown
 from recovery.domain.servers import Server
@@ -63,5 +62,5 @@ def forget() -> None:
 
 
 def _floor() -> Floor:
-    where = Whereabouts.of(mirror.servers(), int(time.time() * 1000))
+    where = Whereabouts.of(mirror.servers(), shared_clock.now())
     return Floor.of(mirror.newest(), stuck.newest(), where)

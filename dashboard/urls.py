@@ -16,9 +16,9 @@ from dashboard.views import (
     banner,
     brakes,
     bulk,
+    documents,
     drill,
     errors,
-    health,
     job,
     logs,
     n8n,
@@ -54,10 +54,6 @@ ACCESS = [
     path("tokens/make", tokens.make, name="token-make"),
     path("tokens/<int:pk>/revoke", tokens.revoke, name="token-revoke"),
 ]
-PROBES = [
-    path("healthz", health.alive, name="healthz"),
-    path("readyz", health.ready, name="readyz"),
-]
 PAGES = [
     path("", RedirectView.as_view(pattern_name="overview"), name="home"),
     path("palette", palette.palette, name="palette"),
@@ -92,6 +88,7 @@ ACTS = [
     path("act", act.act, name="act"),
     path("bulk/<int:pk>", bulk.page, name="bulk"),
     path("bulk/<int:pk>/progress", bulk.progress, name="bulk-progress"),
+    path("bulk/<int:pk>/numbers", bulk.numbers, name="bulk-numbers"),
     path("bulk/<int:pk>/stop", bulk.stop, name="bulk-stop"),
     path("bulk/<int:pk>/go-on", bulk.go_on, name="bulk-go-on"),
     path("audit", audit.page, name="audit"),
@@ -138,6 +135,10 @@ TUNING = [
     path("tuning/drill/<int:pk>/now", drill.run_now, name="drill-now"),
     path("tuning/drill/<int:pk>/stop", drill.stop, name="drill-stop"),
 ]
+DOCUMENTS = [
+    path("docs", documents.index, name="documents"),
+    path("docs/<slug:name>", documents.page, name="document"),
+]
 ALERTS = [
     path("alerts", alerts.page, name="alerts"),
     path("alerts/now", alerts.now, name="alerts-now"),
@@ -145,7 +146,6 @@ ALERTS = [
 ]
 urlpatterns = [
     *ACCESS,
-    *PROBES,
     *PAGES,
     *QUEUES,
     *ACTS,
@@ -155,6 +155,7 @@ urlpatterns = [
     *LOGS,
     *ONCE,
     *TUNING,
+    *DOCUMENTS,
     *API,
 ]
 

@@ -10,8 +10,10 @@ from django.utils.http import urlencode
 
 from dashboard.addresses import written_job
 from dashboard.rows import Cells, LockBar, brief
+from recovery.actions.catalog import ENTRIES
 from recovery.domain.refs import shown
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
+from recovery.reads.audit import CompletedAction
 
 _TONES = {
     Kind.ORPHAN: "stuck",
@@ -59,6 +61,11 @@ def line(stuck: Stuck) -> Cells:
         "holder": shown(stuck.holder),
         "server": shown(stuck.server),
     }
+
+
+def done(act: CompletedAction) -> Cells:
+    """What replaces the verdict and the buttons of a line on which somebody has acted since."""
+    return {"done": act, "did": ENTRIES[act.act].done, "actor": shown(act.actor), "pick": "", "tone": "", "acts": None}
 
 
 def _url(stuck: Stuck) -> str:

@@ -13,7 +13,7 @@ from dashboard.metrics.picture import Picture
 from dashboard.metrics.text import Dialect
 from recovery.config import Config
 from recovery.domain.counts import Snapshot
-from recovery.domain.gate import Gate, Sample, State
+from recovery.domain.gate import Gate, GateState, Sample
 from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Scan
@@ -81,7 +81,7 @@ def full() -> Picture:
         tallies=counted(),
         once={b"won": b"7", b"late": b"1", b"replaced": b"2", b"bytes": b"640", b"token": b"1800000000000000"},
         servers=(server,),
-        gates={"eu-1": Gate("eu-1", State.CLOSED, NOW, sample=Sample(NOW - 1_000, NOW - 1_000, 5_000, 91.5, 84.0))},
+        gates={"eu-1": Gate("eu-1", GateState.CLOSED, NOW, sample=Sample(NOW - 1_000, NOW - 1_000, 5_000, 91.5, 84.0))},
         pulses={Scan.COLLECT: Pulse(NOW - 2_000, NOW - 1_900, NOW - 1_900)},
     )
 

@@ -17,7 +17,8 @@ from recovery.domain import parcels
 from recovery.domain.parcels import Cut
 from recovery.domain.refs import raw
 from recovery.monitor.shipping import running, settings
-from recovery.monitor.times import Times, steady
+from recovery.monitor.times import Times
+from recovery.shared_clock import steady
 from tests.processes import end, spawn
 from tests.stores import Store
 

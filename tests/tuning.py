@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from recovery.domain.tuning.findings import Finding
 from recovery.domain.tuning.report import Report, report
@@ -94,6 +97,12 @@ def patched_by_patch(found: Report, files: Mapping[str, str], folder: Path) -> d
         (folder / name).write_bytes(text.encode())
     for patch in found.patches:
         if patch.diff:
-            command = ["patch", "--binary", "-p0", "--posix", "-u"]
-            subprocess.run(command, cwd=folder, input=patch.diff.encode(), check=True, capture_output=True)
+            apply(patch.diff, folder, "--binary", "--posix", "-u")
     return {name: (folder / name).read_bytes().decode() for name in files}
+
+
+def apply(diff: str, folder: Path, *options: str) -> None:
+    """What a person does with it. Skips, with the reason, where there is no `patch`."""
+    if shutil.which("patch") is None:
+        pytest.skip("patch is not installed (Debian: apt install patch)")
+    subprocess.run(["patch", "-p0", *options], cwd=folder, input=diff.encode(), check=True, capture_output=True)

@@ -17,7 +17,7 @@ from dashboard.scopes import Scope
 from recovery.actions import operators, runner
 from recovery.actions.catalog import ENTRIES, Entry
 from recovery.domain import acting
-from recovery.domain.acting import Act, JobResult, Judgement, Order, Outcome
+from recovery.domain.acting import Act, JobResult, Judgement, Order, Outcome, Right
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef, shown, slug, unslug
 from recovery.reads import lists
@@ -39,6 +39,9 @@ class Options(Schema):
     counts_as_stall: bool = Field(default=True, description="requeue: count as the library's own recovery does.")
     requeue: bool = Field(default=False, description="release: and back to wait at once.")
     reset_attempts: bool = Field(default=False, description="retry: from the first attempt.")
+    rerun_completed: bool = Field(
+        default=False, description="retry: a job that has completed, too. It does its work a second time."
+    )
     children: bool = Field(default=True, description="remove: with the job's own children.")
     directly: bool = Field(default=False, description="fail: do not leave it to a live worker.")
     state: State | None = Field(default=None, description="clean: which list.")
@@ -82,7 +85,7 @@ class ActionOrder(Schema):
     queue: str = Field(max_length=NAME_LIMIT, description="DEPLOYMENT/ID of the queue.")
     jobs: list[JobWish] = Field(default=[], max_length=runner.AT_ONCE)
     reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
-    options: Options = Options()
+    options: Options = Field(default_factory=Options)
     dry_run: bool = Field(default=False, description="Judge, and change nothing.")
 
 
@@ -136,7 +139,7 @@ class ActionEntry(Schema):
             effect=entry.effect,
             states=sorted(entry.states),
             is_for_queue=entry.is_for_queue,
-            scopes=[Scope.ACT, Scope.BULK] if entry.needs_bulk else [Scope.ACT],
+            scopes=[Scope.ACT, Scope.BULK] if entry.one is not Right.ACT else [Scope.ACT],
             irreversible=entry.irreversible,
             restorable=entry.restorable,
             refused=refused,
@@ -173,6 +176,7 @@ def act(request: HttpRequest, order: ActionOrder) -> ActionResults:
     if order.dry_run:
         results = [Result.judged(one) for one in runner.preview(whole).judgements]
     else:
+        runner.insist_on_undo(whole)
         results = [Result.of(one) for one in runner.perform(whole)]
     if not whole.jobs and results[0].outcome == Outcome.REFUSED:
         raise Refusal(409, "refused", results[0].why, "GET /actions says what can be done.")

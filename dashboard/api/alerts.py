@@ -10,7 +10,7 @@ from dashboard.scopes import Scope
 from dashboard.views.alerts import known_outlets
 from recovery import config
 from recovery.domain import alerts as domain
-from recovery.domain.alerts import Kind
+from recovery.domain.alerts import AlertKind
 from recovery.reads import alerts as reads
 
 router = Router(tags=["Alerts"])
@@ -28,7 +28,7 @@ class Alert(Schema):
     """One trouble, from when it began until it is over."""
 
     id: int
-    kind: Kind
+    kind: AlertKind
     key: str = Field(description="What it is about; there is one open alert each.")
     words: str
     size: int = Field(description="How many jobs, queues or breakers.")

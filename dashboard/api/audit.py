@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -13,6 +12,7 @@ from dashboard.api.actions import REASON_LIMIT, ActionResults, Result, named, pl
 from dashboard.api.caller import Caller, guarded
 from dashboard.api.names import NAME_LIMIT, QueueName, readable
 from dashboard.scopes import Scope
+from recovery import shared_clock
 from recovery.actions import runner
 from recovery.domain.acting import Act, Outcome
 from recovery.domain.refs import shown, slug
@@ -54,7 +54,7 @@ class AuditLine(Schema):
             "queue": QueueName.of(line.queue) if line.queue else None,
             "job": None if line.job is None else slug(line.job),
             "reason": line.reason,
-            "status": line.status(int(time.time() * 1000)),
+            "status": line.status(shared_clock.now()),
             "tally": dict(line.tally),
             "outcome": line.outcome,
         }

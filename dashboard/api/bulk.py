@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
@@ -13,7 +12,9 @@ from dashboard.api.actions import REASON_LIMIT, JobWish, Options, fresh, named
 from dashboard.api.caller import Caller, guarded
 from dashboard.api.names import NAME_LIMIT, QueueName, readable
 from dashboard.scopes import Scope
+from recovery import shared_clock
 from recovery.actions import bulk as runs
+from recovery.actions import runner
 from recovery.actions.gather import Selection
 from recovery.domain.acting import Act, Order
 from recovery.domain.refs import shown, slug
@@ -44,7 +45,7 @@ class BulkOrder(Schema):
     error: str = Field(default="", max_length=FILTER_LIMIT, description="With all: failures of this signature only.")
     jobs: list[JobWish] = Field(default=[], max_length=JOBS_LIMIT)
     reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
-    options: Options = Options()
+    options: Options = Field(default_factory=Options)
 
     @property
     def selection(self) -> Selection | None:
@@ -121,6 +122,7 @@ def order(request: HttpRequest, wanted: BulkOrder) -> Status[BulkRun]:
     queue = named(wanted.queue)
     actor, jobs = Caller.of(request).actor, fresh(queue, wanted.jobs)
     whole = Order(wanted.act, queue, actor, wanted.reason, jobs, wanted.options.chosen())
+    runner.insist_on_undo(whole)
     run = runs.order(whole, wanted.selection)
     return Status(202, _run(run.pk))
 
@@ -168,4 +170,4 @@ def _result(row: reads.Result) -> BulkResult:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

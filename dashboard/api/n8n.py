@@ -12,7 +12,7 @@ from dashboard.api.names import JobName, QueueName
 from dashboard.scopes import Scope
 from recovery.domain.jobs import State
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import MATCHING_LIMIT, MISMATCH_LIMIT, Finding, Pair, Truth
 from recovery.domain.refs import shown
@@ -61,7 +61,7 @@ class ClaimOf(Schema):
 class ExecutionOf(Schema):
     """An execution as n8n's database has it; never its data."""
 
-    status: Status
+    status: ExecutionStatus
     mode: str
     created_at: int | None
     started_at: int | None

@@ -27,7 +27,7 @@ class Orphan(JobName):
     """One job that wants an eye."""
 
     name: str
-    since: int = Field(description="Since when it has had this verdict.")
+    since: int = Field(description="Since when it is stuck: without its worker, since that was first seen.")
     holder: str | None
     server: str | None = Field(description="From where its holder is or was connected.")
     verdict: VerdictOn
@@ -89,10 +89,11 @@ class OrphanQuery(Schema):
 @router.get("/orphans", **guarded(Scope.READ), response=Orphans, url_name="orphans", summary="What is stuck")
 def orphans(request: HttpRequest, query: Annotated[OrphanQuery, Query()]) -> Orphans:
     """With the evidence, what happens if nobody acts, and the action that is suggested. No queue is asked."""
-    inbox = stuck.newest()
-    if inbox is None:
-        advice = "Is the scheduler running, and does the state store answer? manage.py doctor says."
-        raise Refusal(503, "not_looked", "Nobody has looked for stuck jobs yet.", advice, retry=RETRY_SECONDS)
+    inbox = stuck.looked()
+    if isinstance(inbox, stuck.InboxUnavailable):
+        if inbox.fault:
+            raise inbox.fault
+        raise Refusal(503, "not_looked", inbox.text, inbox.advice, retry=RETRY_SECONDS)
     found = query.chosen(inbox)
     after = query.cursor + query.size
     return Orphans(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -14,7 +13,7 @@ from dashboard.api.caller import Caller, guarded
 from dashboard.api.faults import Refusal
 from dashboard.api.names import NAME_LIMIT, QueueName
 from dashboard.scopes import Scope
-from recovery import config
+from recovery import config, shared_clock
 from recovery.actions import policies as actions
 from recovery.domain import policy_terms
 from recovery.domain.chain import canonical
@@ -122,7 +121,7 @@ class PolicyChange(Schema):
 @router.get("/policies", **guarded(Scope.READ), response=Policy, url_name="policies", summary="What scanners may do")
 def policies(request: HttpRequest, query: Annotated[PolicyQuery, Query()]) -> Policy:
     """To one queue, to those of a deployment, or to all of which nothing narrower is said."""
-    place, now = _place(query.queue, query.deployment), int(time.time() * 1000)
+    place, now = _place(query.queue, query.deployment), shared_clock.now()
     book = Book.open(config.current())
     found = book.of(QueueRef(*place))
     return Policy(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -15,10 +14,11 @@ from dashboard.api.caller import Caller, guarded
 from dashboard.api.names import NAME_LIMIT, QueueName
 from dashboard.discretion import Discretion
 from dashboard.scopes import Scope
+from recovery import shared_clock
 from recovery.actions import scans as actions
 from recovery.domain.refs import shown, slug
 from recovery.domain.scans import Scan
-from recovery.domain.scans import Status as RunStatus
+from recovery.domain.scans import ScanStatus as RunStatus
 from recovery.reads import scans as reads
 
 router = Router(tags=["Scanners"])
@@ -74,7 +74,7 @@ class ScanRun(Schema):
         )
 
 
-class Scanner(Schema):
+class ScannerStatus(Schema):
     """How one scanner is. What it may do to which queue is told by /policies."""
 
     scanner: Scan
@@ -95,7 +95,7 @@ class Scanner(Schema):
     trouble: str | None
 
     @classmethod
-    def of(cls, card: reads.Card, see: Discretion) -> Scanner:
+    def of(cls, card: reads.Card, see: Discretion) -> ScannerStatus:
         names = ("started_at", "ended_at", "looked", "found", "acted", "refused")
         pulse: dict[str, Any] = {name: getattr(card.pulse, name, None) for name in names}
         return cls(
@@ -116,7 +116,7 @@ class Scanner(Schema):
 class Scanners(Schema):
     """In the order of the page."""
 
-    scanners: list[Scanner]
+    scanners: list[ScannerStatus]
 
 
 class ScanRuns(Schema):
@@ -187,7 +187,7 @@ Named = Annotated[Scan, Path(description="Its name.")]
 def scanners(request: HttpRequest) -> Scanners:
     """When each last ran and last succeeded, and what stops it."""
     see = Caller.of(request).sees
-    return Scanners(scanners=[Scanner.of(card, see) for card in reads.cards(int(time.time() * 1000))])
+    return Scanners(scanners=[ScannerStatus.of(card, see) for card in reads.cards(shared_clock.now())])
 
 
 @router.get(

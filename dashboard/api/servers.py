@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
@@ -15,8 +14,9 @@ from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.scopes import Scope
 from dashboard.server_past import RANGES
+from recovery import shared_clock
 from recovery.connections.registry import registry
-from recovery.domain.gate import State
+from recovery.domain.gate import GateState
 from recovery.domain.meters import Cell
 from recovery.domain.refs import shown, slug, unslug
 from recovery.domain.servers import Origin, Process, Server, Stray
@@ -36,7 +36,7 @@ _SIZES = ("mem_used", "mem_total", "disk_used", "disk_total")
 class ServerGate(Schema):
     """Whether heavy work may start there now."""
 
-    state: State
+    state: GateState
     since: int | None
     close_at: float = Field(description="Percent of CPU above which it closes.")
     open_at: float = Field(description="Percent of CPU below which it opens.")
@@ -219,4 +219,4 @@ def _one(written: str) -> Server:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

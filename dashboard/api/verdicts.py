@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from ninja import Field, Schema
 
 from dashboard.live import mirror
+from recovery import shared_clock
 from recovery.domain.acting import Act
 from recovery.domain.jobs import JobRow
 from recovery.domain.policy import Scanner
@@ -22,8 +22,8 @@ class VerdictOn(Schema):
 
     kind: Kind
     why: str = Field(description="The evidence.")
-    cause: str | None = Field(description="A hint: crashed, starved, deployed over, Redis restarted.")
-    cause_why: str
+    cause: str | None = Field(description="A hint: crashed, starved, deployed over, Redis restarted; null: unknown.")
+    cause_why: str = Field(description="What it rests on; of an unknown cause, what was seen.")
     fate: str = Field(description="What happens if nobody acts.")
     until: int | None = Field(description="When that happens at the latest; null: never, or nobody knows.")
     suggests: Act | None
@@ -51,5 +51,5 @@ class VerdictOn(Schema):
 
 def of_rows(queue: Queue, rows: Sequence[JobRow]) -> Mapping[str, VerdictOn]:
     """By id; of jobs that are neither active nor strays nothing is said."""
-    found = stuck.of_rows(queue, rows, mirror.newest(), int(time.time() * 1000))
+    found = stuck.of_rows(queue, rows, mirror.newest(), shared_clock.now())
     return {id: VerdictOn.of(verdict) for id, verdict in found.items()}

@@ -53,7 +53,7 @@ def figure(drawn: Drawn) -> Figure:
             "hovermode": "x unified",
             "hoversubplots": "axis",
             "showlegend": False,
-            "margin": {"l": 46, "r": 10, "t": 20, "b": 40},
+            "margin": {"l": 46, "r": 10, "t": 20, "b": 58},
             "paper_bgcolor": "var:panel",
             "plot_bgcolor": "var:panel",
             "font": {"color": "var:muted", "size": 12},

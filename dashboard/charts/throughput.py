@@ -26,7 +26,7 @@ def figure(series: Series) -> Figure:
             "bargap": 0.12,
             "hovermode": "x unified",
             "showlegend": False,
-            "margin": {"l": 48, "r": 8, "t": 8, "b": 40},
+            "margin": {"l": 48, "r": 8, "t": 8, "b": 58},
             "paper_bgcolor": "var:panel",
             "plot_bgcolor": "var:panel",
             "font": {"color": "var:muted", "size": 12},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from recovery.domain.gate import Gate, Sample, State, Terms
+from recovery.domain.gate import Gate, GateState, Sample, Terms
 from recovery.domain.servers import Origin
 
 DIGITS = 1  # of a percentage
@@ -41,7 +41,7 @@ class Answer:
 
     @classmethod
     def of(cls, reason: Reason, gate: Gate, terms: Terms, retry: int = 0) -> Answer:
-        state = State.OPEN if reason in _OPEN else gate.state
+        state = GateState.OPEN if reason in _OPEN else gate.state
         is_local = gate.sample is not None and gate.sample.origin == Origin.LOCAL
         words = MEASURED if is_local else ""
         return cls(

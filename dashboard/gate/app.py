@@ -139,8 +139,8 @@ class CpuGate:
             raise Refused(401, "token_spent", str(spent), _CHALLENGE) from None
         except Busy:
             raise Refused(503, "busy", "Too many tokens are being looked up.", _LATER) from None
-        except DatabaseError:
-            log.warning("a token for %s cannot be looked up", PATH, exc_info=True)
+        except DatabaseError as error:
+            log.warning("a token for %s cannot be looked up: %s", PATH, error)
             why = "The database does not answer, so no token can be looked up."
             raise Refused(503, "database_away", why, _LATER) from None
         if Right.GATE not in bearer.allowed:

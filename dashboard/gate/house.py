@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable
 
 from redis.asyncio import Redis
@@ -17,7 +16,7 @@ from dashboard.gate.notes import Notes
 from dashboard.gate.referee import Referee
 from dashboard.live.image import Image
 from dashboard.live.stream import Receive, Scope, Send, refuse
-from recovery import config
+from recovery import config, shared_clock
 from recovery.connections import aio
 
 log = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ class GateHouse:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()
 
 
 __all__ = ["PATH", "GateHouse"]

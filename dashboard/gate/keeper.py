@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from dashboard.gate.answers import Answer, Reason
 from dashboard.live.image import Image
 from recovery.config.gate import Gating, WithoutSample
-from recovery.domain.gate import CALM, Gate, State, Terms
+from recovery.domain.gate import CALM, Gate, GateState, Terms
 from recovery.domain.servers import Origin
 
 ALONE_MS = 5_000  # a look that is older says nothing of other web processes: a new one settles for as long at least
@@ -81,7 +81,7 @@ class Keeper:
     def judge(self, place: Place, now: int) -> Answer:
         """The answer by what is known here. One that is OPEN or PASSED is true only once `admit` was called."""
         terms = self.terms(place.server)
-        gate = place.gate or Gate(place.server, State.UNKNOWN, now)
+        gate = place.gate or Gate(place.server, GateState.UNKNOWN, now)
         gate = gate.admitting(self._admitted_at(place.server, now))
         if gate.sample is None or not gate.sample.is_fresh(now):
             return self._without(gate, terms, now)
@@ -89,7 +89,7 @@ class Keeper:
 
     def refused(self, place: Place, reason: Reason, words: str) -> Answer:
         """A gate that is open, and nobody is let in for another reason."""
-        gate = place.gate or Gate(place.server, State.UNKNOWN, 0)
+        gate = place.gate or Gate(place.server, GateState.UNKNOWN, 0)
         return replace(Answer.of(reason, gate, self.terms(place.server), 1), words=words)
 
     def admit(self, place: Place, now: int) -> int | None:
@@ -146,10 +146,10 @@ class Keeper:
 
 
 _REASONS = {
-    State.OPEN: Reason.OPEN,
-    State.SETTLING: Reason.SETTLING,
-    State.CLOSED: Reason.CLOSED,
-    State.UNKNOWN: Reason.TOO_FEW_SAMPLES,
+    GateState.OPEN: Reason.OPEN,
+    GateState.SETTLING: Reason.SETTLING,
+    GateState.CLOSED: Reason.CLOSED,
+    GateState.UNKNOWN: Reason.TOO_FEW_SAMPLES,
 }
 
 
@@ -160,7 +160,7 @@ def _poll(gate: Gate | None) -> int:
 def _retry(gate: Gate, terms: Terms, now: int) -> int:
     """When it is worth asking again, in seconds."""
     poll = _poll(gate)
-    if gate.state is State.OPEN:
+    if gate.state is GateState.OPEN:
         left = (gate.admitted_at or 0) + terms.settling(poll) - now
         return _seconds(max(left, 1_000))
     return _seconds(poll * max(1, CALM - gate.lows))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 
+from recovery import shared_clock
 from recovery.domain.ewma import Ewma, fed
 from recovery.domain.gate import Gate, Sample, Terms, fold
 from recovery.domain.servers import Origin
@@ -16,7 +16,7 @@ from recovery.monitor.agent import FAR, FIRST_LOOK, POLL
 from recovery.monitor.cgroups import Cgroups
 from recovery.monitor.counters import Counters
 from recovery.monitor.identity import server_id
-from recovery.monitor.times import steady
+from recovery.shared_clock import steady
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Local:
         while True:
             await asyncio.sleep(wait)
             now = await asyncio.to_thread(_read, cgroups)
-            wait = POLL if self._look(before, now, int(time.time() * 1000)) else FIRST_LOOK
+            wait = POLL if self._look(before, now, shared_clock.now()) else FIRST_LOOK
             before = now
 
     def _look(self, before: Counters, now: Counters, at: int) -> bool:

@@ -22,7 +22,7 @@ from dashboard.metrics.page import pieces
 from dashboard.metrics.picture import Picture
 from dashboard.metrics.text import Dialect
 from dashboard.scopes import Scope as Right
-from recovery import config
+from recovery import config, shared_clock
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +83,8 @@ class Metrics:
             raise Refused(401, str(spent), _CHALLENGE) from None
         except Busy:
             raise Refused(503, "Too many tokens are being looked up.", _LATER) from None
-        except DatabaseError:
-            log.warning("a token for /metrics cannot be looked up", exc_info=True)
+        except DatabaseError as error:
+            log.warning("a token for /metrics cannot be looked up: %s", error)
             raise Refused(503, "The database does not answer, so no token can be looked up.", _LATER) from None
         if Right.METRICS not in allowed:
             raise Refused(403, "This needs a token with the scope metrics.")
@@ -125,7 +125,7 @@ def _takes_gzip(accepted: str) -> bool:
 
 
 def _made(image: Image, dialect: Dialect, squeezed: bool, streams: int) -> bytes:
-    told = pieces(Picture.of(image, config.current(), int(time.time() * 1000)), dialect, streams)
+    told = pieces(Picture.of(image, config.current(), shared_clock.now()), dialect, streams)
     return _squeezed(told) if squeezed else "".join(told).encode()
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dashboard.metrics.labels import labelled
 from dashboard.metrics.picture import Picture
 from dashboard.metrics.text import Family, Lines
+from recovery.domain.consoles import Console
 from recovery.domain.counts import DeploymentSample
 from recovery.domain.scans import Scan
 from recovery.reads.pulses import Pulse
 from recovery.reads.scans import every
+from recovery.version import VERSION
 
+BUILD = Family("unstall_build_info", "Always 1; the label says which version this process is.")
 STATE_STORE = Family("unstall_state_store_up", "1 while the state store answers this process.")
+WRITABLE = Family("unstall_state_store_writable", "1 while the state store takes writes.")
 TAKEN = Family(
     "unstall_snapshot_timestamp_seconds",
     "When the newest snapshot was taken. One that grows old: the collector has not run.",
@@ -23,6 +27,8 @@ STALE = Family("unstall_snapshot_stale", "1 when the newest snapshot is too old 
 SCHEDULER = Family("unstall_scheduler_up", "1 while a scheduler tells that it lives.")
 LEADS = Family("unstall_scheduler_leads", "1 when a scheduler leads, 0 when it only reads.")
 EPOCH = Family("unstall_scheduler_epoch", "The number of the leader's term; it changes with each leader.")
+CONSOLES = Family("unstall_other_consoles", "Other consoles whose scheduler leads on the Redis of this deployment.")
+HELD = Family("unstall_held_by_other_console", "1 while another console acts on this deployment, and ours holds.")
 QUEUES = Family("unstall_queues", "Queues in the newest snapshot.")
 LEFT_OUT = Family("unstall_queues_left_out", "Queues that have no lines here, because there are more than configured.")
 UP = Family("unstall_deployment_up", "1 when the deployment answered the last snapshot.")
@@ -35,11 +41,15 @@ SUCCEEDED = Family(
 )
 INTERVAL = Family("unstall_scanner_interval_seconds", "How often a scanner is to run.", unit="seconds")
 TOOK = Family("unstall_scanner_last_duration_seconds", "How long a scanner's last run took.", unit="seconds")
-FAILING = Family("unstall_scanner_failing", "1 when a scanner's last run did not come to a good end.")
+FAILING = Family(
+    "unstall_scanner_failing",
+    "1 when a scanner's last run did not come to a good end, or when its store did not let it act.",
+)
 STREAMS = Family("unstall_streams", "Pages that are open and live, in this process.")
 
 
 def families(picture: Picture, streams: int) -> Iterator[Lines]:
+    yield BUILD, (BUILD.of(labelled(version=VERSION), 1),)
     yield from _snapshot(picture)
     yield from _deployments(picture)
     if not picture.health.error:
@@ -51,6 +61,8 @@ def families(picture: Picture, streams: int) -> Iterator[Lines]:
 def _snapshot(picture: Picture) -> Iterator[Lines]:
     health, snapshot = picture.health, picture.image.snapshot
     yield STATE_STORE, (STATE_STORE.of("", int(not health.error)),)
+    if not health.error:
+        yield WRITABLE, (WRITABLE.of("", int(not health.refuses)),)
     yield STALE, (STALE.of("", int(health.stale)),)
     if snapshot:
         yield TAKEN, (TAKEN.of("", snapshot.taken_at / 1000),)
@@ -77,6 +89,16 @@ def _scheduler(picture: Picture) -> Iterator[Lines]:
         yield LEADS, (LEADS.of("", int(sign.leads)),)
         if sign.epoch is not None:
             yield EPOCH, (EPOCH.of("", sign.epoch),)
+            yield from _consoles(sign.consoles, picture)
+
+
+def _consoles(others: Sequence[Console], picture: Picture) -> Iterator[Lines]:
+    count = Counter(one.deployment for one in others)
+    acting = {one.deployment for one in others if one.acts}
+    snapshot = picture.image.snapshot
+    names = [(labelled(deployment=one.name), one.name) for one in snapshot.deployments] if snapshot else []
+    yield CONSOLES, [CONSOLES.of(labels, count[name]) for labels, name in names]
+    yield HELD, [HELD.of(labels, int(name in acting)) for labels, name in names]
 
 
 def _scanners(pulses: Mapping[Scan, Pulse], picture: Picture) -> Iterator[Lines]:

@@ -37,7 +37,7 @@ class Picture:
     def of(cls, image: Image, config: Config, now: int) -> Picture:
         snapshot, packed = image.snapshot, image.packed
         samples = snapshot.queues if snapshot else ()
-        looks = _looks(packed.inbox, config, now)
+        looks = _looks(packed.inbox, config, now, is_led=image.leader is not None and image.leader.leads)
         return cls(
             now=now,
             config=config,
@@ -62,11 +62,12 @@ class Picture:
         return not self.health.stale and not sample.is_old and sample.ref.deployment not in self.silent
 
 
-def _looks(packed: bytes | None, config: Config, now: int) -> dict[QueueRef, Tally] | None:
+def _looks(packed: bytes | None, config: Config, now: int, *, is_led: bool) -> dict[QueueRef, Tally] | None:
+    """While nobody leads no scanner puts anything right."""
     found = inboxes.tallies(packed) if packed else None
     if found is None or now - found[0] > MISSED * config.orphans_every * 1000 + SLACK:
         return None
-    return {tally.queue: tally for tally in found[1]}
+    return {tally.queue: tally if is_led else tally.unpromised for tally in found[1]}
 
 
 def _chosen(samples: tuple[QueueSample, ...], looks: Mapping[QueueRef, Tally], most: int) -> tuple[QueueSample, ...]:

@@ -8,11 +8,11 @@ from math import isfinite
 from dashboard.metrics.labels import labelled
 from dashboard.metrics.picture import Picture
 from dashboard.metrics.text import Family, Lines
-from recovery.domain.gate import Gate, State
+from recovery.domain.gate import Gate, GateState
 from recovery.domain.servers import Server
 
 GATE = Family("unstall_gate_open", "1 while heavy work may start on a server, 0 while it may not.")
-_KNOWN = (State.OPEN, State.CLOSED)
+_KNOWN = (GateState.OPEN, GateState.CLOSED)
 _PERCENT = 100
 
 
@@ -24,7 +24,7 @@ def families(picture: Picture) -> Iterator[Lines]:
         known = [(labels, value(server)) for labels, server in rows]
         yield family, [family.of(labels, told) for labels, told in known if told is not None and isfinite(told)]
     gates = [gate for gate in picture.image.gates.values() if _is_known(gate, picture.now)]
-    yield GATE, [GATE.of(labelled(server=gate.server), int(gate.state is State.OPEN)) for gate in gates]
+    yield GATE, [GATE.of(labelled(server=gate.server), int(gate.state is GateState.OPEN)) for gate in gates]
 
 
 def _is_known(gate: Gate, now: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard.live.stream import Headers
-from recovery.domain.once import Answer, Claim, State, Word
+from recovery.domain.once import Answer, Claim, IdempotencyState, Word
 from recovery.domain.refs import shown
 
 RETRY_MOST = 3_600  # seconds: a claim that lasts longer is asked for again all the same
@@ -79,7 +79,7 @@ def _message(answer: Answer) -> str:
 def _left(answer: Answer) -> int:
     """Seconds until a claim of somebody else lapses; 0 for what waiting does not change."""
     claim = answer.claim
-    if answer.word is not Word.CLAIMED or claim is None or claim.state is not State.CLAIMED:
+    if answer.word is not Word.CLAIMED or claim is None or claim.state is not IdempotencyState.CLAIMED:
         return 0
     return min(RETRY_MOST, max(1, math.ceil((claim.until - answer.now) / 1000)))
 

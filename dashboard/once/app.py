@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs
 
@@ -23,6 +22,7 @@ from dashboard.live.stream import Headers, Receive, Scope, Send
 from dashboard.once import answers, bodies
 from dashboard.once.bodies import BODIES, Body, OnceShow
 from dashboard.scopes import Scope as Right
+from recovery import shared_clock
 from recovery.domain.once import Answer, Order
 from recovery.errors import ConfigError, NotApart, StoreError
 
@@ -106,7 +106,7 @@ class Once:
             raise Refusal(503, "database_down", why, retry=RETRY_SECONDS) from None
         if Right.ONCE not in bearer.allowed:
             raise Refusal(403, "scope_missing", "This needs a token with the scope once.", _MAKE)
-        if not self._rate.allows(bearer.name, int(time.time() * 1000)):
+        if not self._rate.allows(bearer.name, shared_clock.now()):
             why = f"This token has called more than {MOST:,} times within a second. Nothing was done."
             raise Refusal(429, "too_many", why, retry=1)
         _refuse_method(scope)

@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 from dashboard.once.app import PATH
 from dashboard.once.bodies import Body, OnceClaim, OnceComplete, OnceRelease, OnceRenew
 from dashboard.scopes import Scope
-from recovery.domain.once import KEY_LIMIT, State
+from recovery.domain.once import KEY_LIMIT, IdempotencyState
 
 _TEMPLATE = "#/components/schemas/{model}"
 
@@ -19,7 +19,7 @@ class OnceKey(BaseModel):
     """One key as it is now. Of a refusal it stands beside the member error."""
 
     key: str
-    state: State
+    state: IdempotencyState
     now: int = Field(description="The clock of the ledger; all its times are told by it.")
     token: int | None = Field(description="Of the newest claim. It rises with each claim, and never comes again.")
     owner: str | None = Field(description="What the claimer said.")
@@ -68,13 +68,6 @@ def schemas() -> dict[str, Any]:
     kinds = [(call[0], "validation") for call in _CALLS]
     _, found = models_json_schema([*kinds, (OnceKey, "serialization")], ref_template=_TEMPLATE)  # type: ignore[list-item]
     defined: dict[str, Any] = found["$defs"]
-    return {f"Once{name}" if name == State.__name__ else name: schema for name, schema in _renamed(defined).items()}
-
-
-def _renamed(defined: dict[str, Any]) -> dict[str, Any]:
-    """Other rooms have states too."""
-    state = defined["OnceKey"]["properties"]["state"]
-    state["$ref"] = _TEMPLATE.format(model=f"Once{State.__name__}")
     return defined
 
 

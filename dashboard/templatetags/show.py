@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from recovery import shared_clock
 from recovery.domain import refs
 
 register = template.Library()
@@ -91,7 +91,7 @@ def ago(moment: datetime | int | float | None) -> str:
     exact = _utc(milliseconds)
     if exact is None:
         return f"at {milliseconds}"
-    age = _age(int(timezone.now().timestamp() * 1000) - milliseconds)
+    age = _age(shared_clock.now() - milliseconds)
     return format_html(
         '<time datetime="{}" title="{}" data-ago data-ts="{}">{}</time>',
         exact.isoformat(timespec="milliseconds"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.contrib import messages
@@ -12,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import actors, alert_cells
 from dashboard.access import Role, allows, needs
-from recovery import config
+from recovery import config, shared_clock
 from recovery.actions import alerts as acts
 from recovery.connections.registry import registry
 from recovery.errors import ConfigError, NotDelivered, StoreError
@@ -59,7 +58,7 @@ def known_outlets() -> dict[str, Outlet] | None:
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
-    at, alerting = int(time.time() * 1000), config.current().alerting
+    at, alerting = shared_clock.now(), config.current().alerting
     standing = _shown.get("firing", lambda: alerts.firing(alerting.terms))
     over = _shown.get("lately", lambda: alerts.lately(alerting.terms))
     fares = _shown.get("outlets", known_outlets)

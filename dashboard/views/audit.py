@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,9 +13,11 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import entries
+from dashboard import buttons, entries
 from dashboard.access import Role, allows, needs
 from dashboard.live import mirror
+from dashboard.rows import Cells
+from recovery import shared_clock
 from recovery.actions import keep
 from recovery.domain.acting import Act, Outcome
 from recovery.domain.jobs import JobRow, State
@@ -24,7 +25,7 @@ from recovery.domain.refs import QueueRef
 from recovery.errors import StoreError, UnstallError
 from recovery.reads import audit as book
 from recovery.reads import export, lists, verify
-from recovery.reads.audit import Detail, Filter
+from recovery.reads.audit import Detail, Filter, Line
 
 TERM_LIMIT = 1000  # characters of a name in the filter
 LOOKED_AT = 20  # jobs of an unknown outcome that are looked at on a page view
@@ -42,7 +43,7 @@ def _page(request: HttpRequest, report: verify.Report | None = None, status: int
     kept = keep.counts(line.number for line in listing.lines) if listing.lines else {}
     head = verify.head()
     context = {
-        "lines": [entries.cells(line, now, kept) for line in listing.lines],
+        "lines": [_cells(request, line, now, kept) for line in listing.lines],
         "told": told,
         "is_filtered": bool(told),
         "acts": [act.value for act in Act],
@@ -52,7 +53,6 @@ def _page(request: HttpRequest, report: verify.Report | None = None, status: int
         "newest": f"?{urlencode(told)}" if request.GET.get("cursor") else "",
         "head": head,
         "report": report,
-        "may_act": allows(request.user, Role.OPERATOR),
         "may_verify": allows(request.user, Role.ADMIN),
     }
     return render(request, "audit/page.html", context, status=status)
@@ -65,13 +65,19 @@ def entry(request: HttpRequest, number: int) -> HttpResponse:
     now = _now()
     kept = keep.counts([detail.line.number])
     context = {
-        "line": entries.cells(detail.line, now, kept),
+        "line": _cells(request, detail.line, now, kept),
         "detail": detail,
         "jobs": entries.fates(detail, _present(detail)),
         "options": entries.options(detail.options),
-        "may_act": allows(request.user, Role.OPERATOR),
     }
     return render(request, "audit/entry.html", context)
+
+
+def _cells(request: HttpRequest, line: Line, now: int, kept: Mapping[int, int]) -> Cells:
+    """What is kept can be restored by whoever may bring so many jobs back."""
+    may = buttons.may(request.user, line.queue.deployment if line.queue else "")
+    count = kept.get(line.number, 0)
+    return entries.cells(line, now, {line.number: count} if may.do(Act.RESTORE, many=count > 1) else {})
 
 
 @require_POST
@@ -152,4 +158,4 @@ def _present(detail: Detail) -> dict[str, JobRow | None]:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

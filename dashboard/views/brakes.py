@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
@@ -14,6 +12,7 @@ from dashboard.policy_table import Place
 from dashboard.views import scanners
 from dashboard.views.errors import Fault, answer
 from dashboard.wishes import NotUnderstood
+from recovery import shared_clock
 from recovery.actions import brakes as acts
 from recovery.errors import BadOrder, Missing
 from recovery.reads import brakes
@@ -44,7 +43,7 @@ def release(request: HttpRequest) -> HttpResponse:
 
 def _line(place: Place, kind: str, key: str) -> Line:
     """As it is right now. Raises Missing."""
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     found = brakes.of_queue(place.ref, now)
     line = brake_cells.board(found, now).line(kind, key)
     if line is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
@@ -15,6 +16,7 @@ from dashboard.access import Role, allows, needs
 from dashboard.drill_form import DrillForm
 from recovery.actions import drills as orders
 from recovery.connections.registry import registry
+from recovery.domain.drills.plan import Library
 from recovery.errors import BadOrder, ConfigError, StoreError
 from recovery.reads import drills
 from recovery.reads.drills import Offer
@@ -46,7 +48,8 @@ def run_now(request: HttpRequest, pk: int) -> HttpResponse:
 
 @needs(Role.ADMIN)
 def order(request: HttpRequest) -> HttpResponse:
-    form = DrillForm(request.POST if request.method == "POST" else None)
+    offers = _shown.get("offers", _offers)
+    form = DrillForm(request.POST if request.method == "POST" else None, libraries=_installed(offers))
     if request.method != "POST":
         return _ask(request, form)
     wrong = dialogs.lacks_reason(request)
@@ -79,7 +82,7 @@ def part(request: HttpRequest) -> dict[str, Any]:
         "offers": offers,
         "nobody": "" if offers else _NOBODY,
         "may_order": allows(request.user, Role.ADMIN),
-        "can_order": any(not one.trouble for one in offers),
+        "can_order": bool(_installed(offers)),
     }
 
 
@@ -94,12 +97,19 @@ def _offers() -> tuple[Offer, ...]:
         return ()
 
 
+def _installed(offers: Iterable[Offer]) -> list[Library]:
+    return [one.library for one in offers if not one.trouble]
+
+
 def _ask(request: HttpRequest, form: DrillForm, wrong: dict[str, str] | None = None) -> HttpResponse:
+    offers = _shown.get("offers", _offers)
     told = {
         "form": form,
         "here": dialogs.here(request, reverse("drill-order")),
         "back": dialogs.back(request, reverse("drills")),
-        "offers": _shown.get("offers", _offers),
+        "offers": offers,
+        "nobody": "" if offers else _NOBODY,
+        "can_order": bool(_installed(offers)),
         "wrong": wrong or {},
     }
     return dialogs.ask(request, "tuning/_drill_order.html", "Order a fire drill", told)

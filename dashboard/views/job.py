@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from dashboard import buttons, job_log, n8n_buttons, n8n_cells, past, rows, serv
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.tree import Tree, tree
+from recovery import shared_clock
 from recovery.backends.base import LOAD_LIMIT
 from recovery.domain.counts import Library
 from recovery.domain.jobs import Job, State, Text
@@ -135,10 +135,9 @@ def _of_n8n(request: HttpRequest, job: Job) -> dict[str, Any]:
 
 
 def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
-    now, see = int(time.time() * 1000), Discretion.of(request)
-    longest = lists.longest_locks.seen(queue.ref, (job.row,)) if job.row.state is State.ACTIVE else 0
+    now, see = shared_clock.now(), Discretion.of(request)
     verdict = stuck.of_rows(queue, (job.row,), mirror.newest(), now).get(job.row.id)
-    lock = rows.lock_bar(job.row, longest) if job.row.state is State.ACTIVE else None
+    lock = rows.lock_bar(job.row, stuck.longest_lock(queue.ref)) if job.row.state is State.ACTIVE else None
     is_table = queue.flavour.library is Library.TABLE
     told = timeline(job, now, reason=see.text(job.row.reason), of_row=is_table)
     found = incidents.of_job(job.row.ref)
@@ -157,10 +156,11 @@ def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
 
 
 def _acts(request: HttpRequest, queue: Queue, job: Job, verdict: Verdict | None) -> buttons.Acts | None:
-    if not buttons.may(request.user, queue.ref.deployment).act:
+    may = buttons.may(request.user, queue.ref.deployment)
+    if not may.act:
         return None
     back = reverse("job", args=[queue.ref.deployment, queue.ref.base, job.row.id])
-    return buttons.of_job(job.row, verdict, queue.flavour, back=back, spread=3)
+    return buttons.of_job(job.row, verdict, queue.flavour, may, back=back, spread=3)
 
 
 def _tabs(queue: Queue, job: Job) -> list[Tab]:
@@ -196,7 +196,7 @@ def _of_tab(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discret
         follows = found.later is None and not job.row.state.is_finished
         return {"log": found, "first": found.lines[0][0] if found.lines else 0, "follows": follows}
     if tab.name == SERVER_LOGS:
-        now = int(time.time() * 1000)
+        now = shared_clock.now()
         return dict(server_logs.context(queue, job.row, incidents.of_job(job.row.ref), now))
     if tab.name == "family":
         return {"family": jobs.family(queue, job.row.id)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -14,7 +13,7 @@ from django.views.decorators.http import require_safe
 from dashboard import log_lines
 from dashboard.live import download
 from dashboard.log_query import RANGES, SOURCES, Asked
-from recovery import config
+from recovery import config, shared_clock
 from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level
 from recovery.reads import shipping
 
@@ -23,7 +22,7 @@ PLAIN = "plain"  # of who has no scripts: the newest lines stand in the page
 
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    now, known = int(time.time() * 1000), config.current()
+    now, known = shared_clock.now(), config.current()
     asked = Asked.of(request.GET, known.logs)
     usual = [source.name for source in known.logs][:SOURCES]
     is_plain = PLAIN in request.GET

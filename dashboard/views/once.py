@@ -18,7 +18,7 @@ from dashboard.tree import tree
 from recovery import config
 from recovery.actions import once as acts
 from recovery.connections.registry import registry
-from recovery.domain.once import Claim, State
+from recovery.domain.once import Claim, IdempotencyState
 from recovery.domain.refs import shown
 from recovery.errors import BadOrder, ConfigError, Missing, NotApart, StoreError
 from recovery.reads import durability, once
@@ -142,8 +142,8 @@ def _look(wanted: Wanted) -> tuple[Listing, Counts, tuple[Doubt, ...]]:
 
 def _wanted(request: HttpRequest) -> tuple[Wanted, str]:
     """And the same as a query, for whoever asks again."""
-    state = next((one for one in State if one.value == request.GET.get("state")), None)
-    state = None if state is State.FREE else state
+    state = next((one for one in IdempotencyState if one.value == request.GET.get("state")), None)
+    state = None if state is IdempotencyState.FREE else state
     after = Place.parse(request.GET.get("after", ""))
     wanted = Wanted(state, request.GET.get("q", "").strip()[:MATCH_LIMIT], after)
     return wanted, _query(wanted, after)

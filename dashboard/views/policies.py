@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,7 +10,7 @@ from typing import Any
 
 from django.core import signing
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
@@ -23,7 +22,7 @@ from dashboard.policy import scanners_of
 from dashboard.policy_table import Place
 from dashboard.views.errors import Fault, answer
 from dashboard.wishes import NotUnderstood
-from recovery import config
+from recovery import config, shared_clock
 from recovery.actions import policies
 from recovery.actions.policies import Preview
 from recovery.domain.policies import Resolved, Source
@@ -41,13 +40,15 @@ _CHANGED = "This is not what was shown. Look at it once more; nothing was change
 
 @require_safe
 def table(request: HttpRequest) -> HttpResponse:
+    """The part of /scanners that htmx replaces; who opens the address itself gets the whole page."""
+    if "HX-Request" not in request.headers:
+        return redirect(f"{reverse('scanners')}{_link(*_asked(request))}#policies")
     return render(request, "policies/_table.html", context(request))
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
     """What the table needs, from the address: `?q=` and `?from=`."""
-    term, written = request.GET.get("q", "")[:TERM_LIMIT].strip(), request.GET.get("from", "")
-    start = int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS else 0
+    term, start = _asked(request)
     book = Book.open(config.current())
     found = policy_table.table(book, mirror.newest(), config.current(), _now(), term=term, start=start)
     return {
@@ -59,6 +60,11 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "after_link": "" if found.after is None else f"{reverse('scanners')}{_link(term, found.after)}",
         "may_edit": allows(request.user, Role.ADMIN),
     }
+
+
+def _asked(request: HttpRequest) -> tuple[str, int]:
+    term, written = request.GET.get("q", "")[:TERM_LIMIT].strip(), request.GET.get("from", "")
+    return term, int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS else 0
 
 
 @needs(Role.ADMIN)
@@ -181,4 +187,4 @@ def _link(term: str, start: int) -> str:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

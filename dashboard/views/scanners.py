@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -17,7 +16,7 @@ from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.scanner_cells import Acting
 from dashboard.views import policies
-from recovery import config
+from recovery import config, shared_clock
 from recovery.domain.scans import Scan
 from recovery.reads import brakes, scans
 from recovery.reads.policies import Book
@@ -128,4 +127,4 @@ def _next(cursor: str) -> str:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from dashboard import rows
 from dashboard.access import Role, allows
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
+from recovery import shared_clock
 from recovery.domain.counts import Snapshot
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef, shown, unslug
@@ -119,7 +119,7 @@ def _by_id(request: HttpRequest, asked: Asked, snapshot: Snapshot | None) -> dic
     else:
         queues = [Queue(sample.ref, sample.flavour, sample) for sample in snapshot.queues] if snapshot else []
     hits = search.by_id(asked.term, queues)
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     return {"hits": hits, "rows": rows.cells(hits.rows, now, Discretion.of(request))}
 
 
@@ -135,7 +135,7 @@ def _slice(request: HttpRequest, asked: Asked, queue: Queue) -> dict[str, Any]:
     following = urlencode({"cursor": found.next, "progress": found.progress})
     return {
         "found": found,
-        "rows": rows.cells(found.rows, int(time.time() * 1000), Discretion.of(request)),
+        "rows": rows.cells(found.rows, shared_clock.now(), Discretion.of(request)),
         "following": f"{asked.address}&{following}" if found.next else "",
         "limit": min(search.EXAMINED_LIMIT, search.total(queue, terms) or search.EXAMINED_LIMIT),
     }

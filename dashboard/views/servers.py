@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -17,6 +16,7 @@ from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.rows import Cells
 from dashboard.server_past import RANGES
+from recovery import shared_clock
 from recovery.domain.nodes import Trouble
 from recovery.domain.servers import Server
 from recovery.domain.staff import Floor
@@ -142,4 +142,4 @@ def _query(chosen: str) -> str:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -14,7 +13,7 @@ from dashboard import tuning_cells
 from dashboard.live import mirror
 from dashboard.tuning_form import LIBRARIES, TIMES, Asked, TooLarge, files
 from dashboard.views import drill
-from recovery import config
+from recovery import config, shared_clock
 from recovery.domain.tuning import seen
 from recovery.domain.tuning.findings import ordered
 from recovery.domain.tuning.report import Report, report
@@ -76,5 +75,5 @@ def _running() -> Running | None:
     snapshot = mirror.newest()
     if snapshot is None:
         return None
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     return _shown.get("running", lambda: queues.running(snapshot, config.current(), now))

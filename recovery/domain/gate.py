@@ -24,7 +24,7 @@ CALM = 3  # samples: two polls. One more than a dip; each more would keep work w
 FRESH_POLLS = 3  # a sample that is older says nothing of now; one that was lost on its way is no news
 
 
-class State(StrEnum):
+class GateState(StrEnum):
     OPEN = "open"
     SETTLING = "settling"  # open, but a heavy job was let in a moment ago
     CLOSED = "closed"
@@ -39,9 +39,9 @@ class Terms:
     open_at: float = 70.0
     settle: int = 2
 
-    def threshold(self, state: State) -> float:
+    def threshold(self, state: GateState) -> float:
         """What the CPU is compared with: a closed gate waits for the lower one."""
-        return self.close_at if state in (State.OPEN, State.SETTLING) else self.open_at
+        return self.close_at if state in (GateState.OPEN, GateState.SETTLING) else self.open_at
 
     def settling(self, poll: int) -> int:
         """How long, in ms."""
@@ -78,19 +78,19 @@ class Gate:
     """As the samples so far left it. `state` is never SETTLING here: `state_at` knows of it."""
 
     server: str
-    state: State
+    state: GateState
     since: int
     why: str = ""
     sample: Sample | None = None  # the newest
     lows: int = 0  # samples below `open_at` in a row, until now
     admitted_at: int | None = None  # when a heavy job was last let in, as far as it is known and matters still
 
-    def state_at(self, now: int, terms: Terms) -> State:
+    def state_at(self, now: int, terms: Terms) -> GateState:
         """What is true now, also when nobody has folded for a while."""
         if self.sample is None or not self.sample.is_fresh(now):
-            return State.UNKNOWN
-        if self.state is State.OPEN and self.settles(now, terms):
-            return State.SETTLING
+            return GateState.UNKNOWN
+        if self.state is GateState.OPEN and self.settles(now, terms):
+            return GateState.SETTLING
         return self.state
 
     def settles(self, now: int, terms: Terms) -> bool:
@@ -119,14 +119,14 @@ class Gate:
 
 def fold(gate: Gate | None, server: str, sample: Sample | None, terms: Terms, now: int) -> Gate:
     """The gate after this look. The same sample twice counts once."""
-    gate = gate or Gate(server, State.UNKNOWN, now, "No sample was seen yet.")
+    gate = gate or Gate(server, GateState.UNKNOWN, now, "No sample was seen yet.")
     is_same = sample is not None and gate.sample is not None and sample.sampled_at == gate.sample.sampled_at
     if sample and gate.sample and is_same:
         # How long ago it was published is known to a few ms only: the earliest counts.
         sample = replace(sample, seen_at=min(sample.seen_at, gate.sample.seen_at))
     gate = replace(gate, sample=sample or gate.sample)
     if sample is None or sample.cpu is None or not sample.is_fresh(now):
-        return _turned(replace(gate, lows=0), State.UNKNOWN, now, "No fresh sample.")
+        return _turned(replace(gate, lows=0), GateState.UNKNOWN, now, "No fresh sample.")
     return gate if is_same else _next(gate, sample.cpu, terms)
 
 
@@ -149,23 +149,23 @@ def _next(gate: Gate, cpu: float, terms: Terms) -> Gate:
     lows = gate.lows + 1 if cpu < terms.open_at else 0
     gate = replace(gate, lows=min(lows, CALM))
     if cpu > terms.close_at:
-        return _turned(gate, State.CLOSED, at, f"The CPU is at {cpu:.0f} %, above {terms.close_at:g} %.")
+        return _turned(gate, GateState.CLOSED, at, f"The CPU is at {cpu:.0f} %, above {terms.close_at:g} %.")
     if gate.lows == CALM:
-        return _turned(gate, State.OPEN, at, f"The CPU stays below {terms.open_at:g} %.")
-    if gate.state is State.UNKNOWN and not lows:
+        return _turned(gate, GateState.OPEN, at, f"The CPU stays below {terms.open_at:g} %.")
+    if gate.state is GateState.UNKNOWN and not lows:
         # Which of the two it was before nobody knows: the careful one.
-        return _turned(gate, State.CLOSED, at, f"The CPU is at {cpu:.0f} %, not below {terms.open_at:g} %.")
+        return _turned(gate, GateState.CLOSED, at, f"The CPU is at {cpu:.0f} %, not below {terms.open_at:g} %.")
     return gate
 
 
-def _turned(gate: Gate, state: State, at: int, why: str) -> Gate:
+def _turned(gate: Gate, state: GateState, at: int, why: str) -> Gate:
     return gate if gate.state is state else replace(gate, state=state, since=at, why=why)
 
 
 def _gate(written: dict[str, Any]) -> Gate:
     return Gate(
         server=text(written["server"]),
-        state=State(written["state"]),
+        state=GateState(written["state"]),
         since=whole(written["since"]),
         why=text(written["why"]),
         sample=_sample(written["sample"]) if written["sample"] is not None else None,

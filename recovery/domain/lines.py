@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 TERM_LIMIT = 200  # characters of one text to look for
@@ -42,7 +42,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Labels: each named one must have one of its values. Texts are literal and in either case. Moments in ns."""
+    """Labels: each named one must have one of its values. Texts are literal, in either case, of the line or of the
+    value of any of its labels. Moments in ns.
+    """
 
     labels: tuple[tuple[str, frozenset[str]], ...] = ()
     include: tuple[str, ...] = ()
@@ -53,6 +55,11 @@ class Query:
 
     def has(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(name, "") in values for name, values in self.labels)
+
+    def beside(self, labels: Mapping[str, str]) -> Query:
+        """What is left to be found in the text of a line that has these labels."""
+        left = tuple(term for term in self.include if not _stands_in(term, labels))
+        return self if len(left) == len(self.include) else replace(self, include=left)
 
     def matches(self, line: Line) -> bool:
         """On what is shown: a text that stands in something hidden must not be found by asking for it."""
@@ -66,7 +73,12 @@ class Query:
             return False
         if not self.include and not self.exclude:
             return True
-        text = line.text.casefold()
-        return all(term.casefold() in text for term in self.include) and not any(
-            term.casefold() in text for term in self.exclude
+        text, labels = line.text.casefold(), line.labels
+        return all(term.casefold() in text or _stands_in(term, labels) for term in self.include) and not any(
+            term.casefold() in text or _stands_in(term, labels) for term in self.exclude
         )
+
+
+def _stands_in(term: str, labels: Mapping[str, str]) -> bool:
+    folded = term.casefold()
+    return any(folded in value.casefold() for value in labels.values())

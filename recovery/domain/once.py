@@ -16,7 +16,7 @@ KEEP = (MINUTE, 365 * DAY)
 _FIELDS = 8
 
 
-class State(StrEnum):
+class IdempotencyState(StrEnum):
     """Where a key is in its life."""
 
     FREE = "free"  # nobody has claimed it, or it was released, or its time is over
@@ -65,7 +65,7 @@ class Claim:
     """
 
     key: str
-    state: State
+    state: IdempotencyState
     token: int
     since: int
     until: int
@@ -76,15 +76,15 @@ class Claim:
 
     @property
     def is_completed(self) -> bool:
-        return self.state is State.COMPLETED
+        return self.state is IdempotencyState.COMPLETED
 
     @classmethod
     def decode(cls, key: str, packed: bytes, now: int) -> Claim:
         """Raises ValueError on what this version did not write."""
         state, token, since, until, ends, dropped, by, owner = text(packed).split("\t", _FIELDS - 1)
-        kept = State(state)
-        lapsed = kept is State.CLAIMED and int(until) <= now
-        shown = State.LAPSED if lapsed else kept
+        kept = IdempotencyState(state)
+        lapsed = kept is IdempotencyState.CLAIMED and int(until) <= now
+        shown = IdempotencyState.LAPSED if lapsed else kept
         return cls(key, shown, int(token), int(since), int(until), int(ends), int(dropped), by, owner)
 
 
@@ -116,8 +116,8 @@ class Answer:
         return self.word in REFUSALS
 
     @property
-    def state(self) -> State:
-        return self.claim.state if self.claim else State.FREE
+    def state(self) -> IdempotencyState:
+        return self.claim.state if self.claim else IdempotencyState.FREE
 
 
 @dataclass(frozen=True, slots=True)

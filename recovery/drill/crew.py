@@ -143,11 +143,12 @@ class Crew:
         ends = time.monotonic() + START
         try:
             while time.monotonic() < ends:
+                has_ended = child.heard_out()  # asked before the look: what it said last is among what was heard then
                 for told in self.told():
                     if told.who == child.command.name and told.event == event:
                         return told
                     others.append(told)
-                if child.ended() is not None:
+                if has_ended:
                     break
                 rest(PAUSE)
         finally:

@@ -6,10 +6,10 @@ It runs in a thread beside the event loop and stops when its time is up, or when
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from recovery.domain import levels, parcels
+from recovery.domain import levels, parcels, stack_traces
 from recovery.domain.lines import Level, Line, Query
 from recovery.domain.written import sieve, written
 from recovery.logs.places import DONE, Spot
@@ -67,8 +67,7 @@ class Judge:
         self._query = wanted.query
         self._limit = wanted.limit - had
         self._patience = wanted.patience
-        self._may_match = sieve(wanted.query)
-        self._may_match_text = sieve(replace(wanted.query, levels=frozenset()))
+        self._sieves: dict[Query, Callable[[bytes], bool]] = {}
 
     def forwards(self, entries: Iterable[Entry], begun: Spot) -> Judged:
         """In order, without the lines of an entry that lie before the point `begun`."""
@@ -110,8 +109,16 @@ class Judge:
         except ValueError:
             judged.unreadable += max(1, entry.size)
             return ()
-        may_match = self._may_match if _told(entry) is None else self._may_match_text
-        return rows.split(b"\n") if may_match(rows) else ()
+        return rows.split(b"\n") if self._sieve(entry, is_told=_told(entry) is not None)(rows) else ()
+
+    def _sieve(self, entry: Entry, *, is_told: bool) -> Callable[[bytes], bool]:
+        """For what its labels leave open. `is_told`: its level is known without looking at the text."""
+        left = self._query.beside(entry.labels)
+        left = replace(left, levels=frozenset()) if is_told else left
+        found = self._sieves.get(left)
+        if found is None:
+            found = self._sieves[left] = sieve(left)
+        return found
 
     def _may_hold(self, entry: Entry) -> bool:
         query, told = self._query, _told(entry)
@@ -125,11 +132,16 @@ class Judge:
 
     def _until(self, entry: Entry, judged: Judged, numbers: range, rows: Sequence[bytes], end: Spot) -> Spot:
         """Takes lines up to the end of the entry, or to where it is enough: there the next look goes on."""
-        told = _told(entry)
+        told = [_told(entry)] * len(rows)
+        if rows and told[0] is None:
+            told = list(stack_traces.inherited([row.partition(b"\t")[2] for row in rows]))
+        sieves = {is_told: self._sieve(entry, is_told=is_told) for is_told in (False, True)}
         for number in numbers:
             if number % _LOOK == 0 and self._is_enough(judged):
                 return replace(end, taken=number + (numbers.step < 0))
-            line = self._line(entry, number, rows[number], told, judged)
+            if not sieves[told[number] is not None](rows[number]):
+                continue
+            line = self._line(entry, number, rows[number], told[number], judged)
             if line is None:
                 continue
             judged.lines.append(line)
@@ -139,8 +151,6 @@ class Judge:
         return end
 
     def _line(self, entry: Entry, number: int, row: bytes, told: Level | None, judged: Judged) -> Line | None:
-        if not (self._may_match if told is None else self._may_match_text)(row):
-            return None
         try:
             at, raw = parcels.line(row)
         except ValueError:

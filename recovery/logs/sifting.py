@@ -47,7 +47,10 @@ class _Sifting:
         if any(fields[::2] != FIELDS for _, fields in rows):
             return None
         try:
-            bodies = [fields[_BODY] for _, fields in rows if self._may_hold(server, fields)]
+            held = [fields for _, fields in rows if self._may_hold(server, fields)]
+            if any(self._query.beside(labels_of(server, fields[_LABELS])) is not self._query for fields in held):
+                return None
+            bodies = [fields[_BODY] for fields in held]
             if sum(map(len, bodies)) > SMALL * AT_ONCE:
                 return None
             text = b"\n".join(map(zlib.decompress, bodies))

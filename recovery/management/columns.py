@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+WIDEST = 48  # characters to which a column is filled up: one long name must not push the others out of sight
+
 
 def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> str:
-    """Numbers stand to the right; `left`: the columns that are names, and stand to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Numbers stand to the right; `left`: the columns that are names, and stand to the left. A long cell is whole."""
+    widths = [min(WIDEST, max(map(len, column))) for column in zip(*rows, strict=True)]
     return "\n".join(_line(row, widths, left) for row in rows)
 
 

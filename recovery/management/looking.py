@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from recovery import shared_clock
 from recovery.connections.registry import Registry
 from recovery.domain.counts import DeploymentSample, Snapshot
 from recovery.scanners.snapshot.collect import Collector
@@ -13,7 +12,7 @@ from recovery.scanners.snapshot.roster import Roster
 
 def snapshot(registry: Registry) -> Snapshot:
     """Taken now, and remembered nowhere. A deployment that does not answer says so in it."""
-    now, roster = int(time.time() * 1000), Roster()
+    now, roster = shared_clock.now(), Roster()
     Discoverer(registry, roster, remembers=False).run(now)
     collector = Collector(registry, roster)
     try:

@@ -6,7 +6,7 @@ Written as n8n's own recovery writes it (`markAsCrashed`): the status, when it s
 from __future__ import annotations
 
 from recovery.connections.sql import SqlWire
-from recovery.domain.n8n.executions import GOING, Execution, Status
+from recovery.domain.n8n.executions import GOING, Execution, ExecutionStatus
 from recovery.n8n import executions
 from recovery.n8n.tables import Tables
 
@@ -32,7 +32,7 @@ def mark(wire: SqlWire, tables: Tables, execution: Execution) -> Execution | Non
     """
     words = ", ".join(f"'{one.value}'" for one in GOING)
     statement = (
-        f"UPDATE {tables.executions} SET status = '{Status.CRASHED.value}',"  # noqa: S608
+        f"UPDATE {tables.executions} SET status = '{ExecutionStatus.CRASHED.value}',"  # noqa: S608
         ' "stoppedAt" = CURRENT_TIMESTAMP(3), "waitTill" = NULL'
         f" WHERE id = %s AND status = %s AND status IN ({words}) AND finished IS NOT TRUE"
         f" AND {executions.ms('startedAt')} IS NOT DISTINCT FROM %s"

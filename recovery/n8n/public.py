@@ -56,12 +56,14 @@ class Retry(threading.Thread):
         self._url = f"{base}/executions/{int(execution)}/retry"
         self._body = {"loadWorkflow": True} if latest else {}
         self._lifeline = Lifeline()
+        self._was_left = False
 
     @property
     def is_over(self) -> bool:
         return bool(self.id or self.trouble)
 
     def leave(self) -> None:
+        self._was_left = True
         self._lifeline.cut()
         self._lifeline.close()
 
@@ -69,6 +71,8 @@ class Retry(threading.Thread):
         try:
             self._ask()
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+            if self._was_left:
+                return  # it was us who cut it
             self.is_unsure = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL))
             self.trouble = _words(error)
 

@@ -26,7 +26,7 @@ def starting(registry: Registry, table: QueueRef, *, owner: str = "", observes: 
 
     Raises Missing and Unsupported.
     """
-    holding = Warrant(registry.config, None, _no_brake).holding(Scan.STARTUP_SWEEP)
+    holding = Warrant(registry, None, _no_brake).holding(Scan.STARTUP_SWEEP)
     return StartupSweep(registry, None, holding).start(table, owner=owner, observes=observes)
 
 
@@ -48,7 +48,7 @@ class Crew:
     ) -> None:
         may = mandate.holds if mandate else always
         self._brake = StoreBrake(registry)
-        self._warrant = Warrant(registry.config, mandate, self._brake.holding)
+        self._warrant = Warrant(registry, mandate, self._brake.holding)
         holding = self._warrant.holding
         brake = self._brake if writes else None
         self.watch = OrphanWatch(registry, newest, writes=writes, may=may, brake=brake)

@@ -23,7 +23,7 @@ from recovery.connections.registry import Registry
 from recovery.domain.ages import DAY
 from recovery.domain.mandate import May, always
 from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Report, Status
+from recovery.domain.scans import Report, ScanStatus
 from recovery.models import Alert, Incident, ScanFind, ScanRun
 from recovery.once.ledger import Ledger
 from recovery.reads import servers
@@ -98,7 +98,7 @@ class Pruner:
 
 def _runs(now: int) -> QuerySet[ScanRun]:
     """Too old, or too many; one that is under way is neither."""
-    ended = ScanRun.objects.exclude(status__in=(Status.WAITING, Status.RUNNING))
+    ended = ScanRun.objects.exclude(status__in=(ScanStatus.WAITING, ScanStatus.RUNNING))
     first_kept = ScanRun.objects.order_by("-pk").values_list("pk", flat=True)[RUNS - 1 : RUNS].first()
     old = ended.filter(wanted_at__lt=now - RUNS_FOR)
     return old if first_kept is None else old | ended.filter(pk__lt=first_kept)

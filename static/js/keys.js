@@ -45,6 +45,8 @@
       forget = setTimeout(() => (first = ""), SECOND_KEY_MS);
       return;
     }
+    // On a link the browser acts by itself; but a row that was just put in place anew has not got the focus back yet.
+    if (event.key === "Enter" && document.activeElement === document.body) tell("open-row");
     const meaning = MEANINGS[event.key];
     if (!meaning) return;
     event.preventDefault();

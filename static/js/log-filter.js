@@ -97,7 +97,6 @@
 
     #show() {
       const isOwn = this.#range === "own";
-      this.form.querySelector("[data-own]").hidden = !isOwn;
       this.form.querySelector("[data-all]").hidden = !String(this.address);
       if (!isOwn) return;
       for (const [name, at] of Object.entries(this.moments(Date.now()))) {

@@ -8,19 +8,30 @@
   const FIND_FROM = 12;
   let asking = null;
 
-  const box = (name, value, isChosen) => {
+  const box = (name, value, isChosen, start) => {
     const label = make("label");
+    label.title = value;
     const input = label.appendChild(make("input"));
     Object.assign(input, { type: "checkbox", name: "label", value: `${name}=${value}`, checked: isChosen });
-    label.append(make("span", "", value || "(empty)"));
+    label.append(make("span", "", value.slice(start) || "(empty)"));
     return label;
   };
 
-  const summary = (name, chosen) => (chosen.length ? `${name}: ${chosen.join(", ")}` : name);
+  // Below its summary, and within the form, which is as wide as the page.
+  const put = (details) => {
+    const [form, head, body] = [details.closest("form"), details.querySelector("summary"), details.querySelector("div")];
+    const [frame, place] = [form.getBoundingClientRect(), head.getBoundingClientRect()];
+    const most = frame.width - body.offsetWidth;
+    body.style.setProperty("--x", `${Math.max(0, Math.min(place.left - frame.left, most))}px`);
+    body.style.setProperty("--y", `${place.bottom - frame.top + 4}px`);
+  };
 
   const menu = (name, values, chosen) => {
     const details = make("details", "log-label");
-    const head = details.appendChild(make("summary", "", summary(name, chosen)));
+    const start = unstall.folder(values).length;
+    const summary = (now) => (now.length ? `${name}: ${now.map((value) => value.slice(start)).join(", ")}` : name);
+    const head = details.appendChild(make("summary", "", summary(chosen)));
+    details.addEventListener("toggle", () => details.open && put(details));
     if (chosen.length) details.dataset.chosen = "";
     const body = details.appendChild(make("div"));
     const list = make("div", "values");
@@ -29,7 +40,7 @@
       const now = list.isConnected ? kept : chosen;
       const others = values.filter((value) => !now.includes(value) && value.toLowerCase().includes(text.toLowerCase()));
       const found = [...now, ...others];
-      list.replaceChildren(...found.slice(0, SHOWN).map((value) => box(name, value, now.includes(value))));
+      list.replaceChildren(...found.slice(0, SHOWN).map((value) => box(name, value, now.includes(value), start)));
       if (found.length > SHOWN) list.append(make("span", "muted", `${(found.length - SHOWN).toLocaleString("en")} more: type a part`));
     };
     if (values.length > FIND_FROM) {
@@ -45,7 +56,7 @@
     body.append(list);
     list.addEventListener("change", () => {
       const now = [...list.querySelectorAll(":checked")].map((input) => input.value.slice(name.length + 1));
-      head.textContent = summary(name, now);
+      head.textContent = summary(now);
       details.toggleAttribute("data-chosen", now.length > 0);
     });
     return details;
@@ -83,7 +94,7 @@
     if (place.querySelector("details[open]")) return; // somebody chooses right now
     const menus = [...known].sort(([one], [other]) => one.localeCompare(other));
     place.replaceChildren(...menus.map(([name, values]) => menu(name, [...values].sort(), picked.get(name) || [])));
-    place.closest("[data-has-labels]").hidden = menus.length === 0;
+    if (!menus.length) place.append(make("span", "muted", "none"));
   };
 
   document.addEventListener("keydown", (event) => {

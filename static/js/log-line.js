@@ -36,9 +36,18 @@
     return `${day} ${[then.getHours(), then.getMinutes(), then.getSeconds()].map(two).join(":")}.${at.slice(-9)}`;
   };
 
+  // The folder that all of these values have in common, "" when they have none: what is behind it tells them apart.
+  const folder = (values) => {
+    const [first = "", ...others] = values;
+    let end = first.lastIndexOf("/") + 1;
+    for (const one of others) while (end > 0 && !one.startsWith(first.slice(0, end))) end = first.lastIndexOf("/", end - 2) + 1;
+    return end > 1 ? first.slice(0, end) : "";
+  };
+
   // Which labels tell the lines on the page apart: only those are worth the room beside each line.
   class Origins {
     #seen = new Map();
+    #folders = new Map(); // of the values of those that tell lines apart
     #sets = new Set();
     #width = 0; // characters of the longest
 
@@ -47,19 +56,19 @@
       const key = JSON.stringify(labels);
       if (this.#sets.has(key)) return false;
       this.#sets.add(key);
-      const before = this.#names().join();
+      const before = this.#told();
       for (const [name, value] of Object.entries(labels)) {
         if (!this.#seen.has(name)) this.#seen.set(name, new Set());
         this.#seen.get(name).add(value);
       }
-      const isOther = this.#names().join() !== before;
+      const isOther = this.#told() !== before;
       if (isOther) this.#width = 0;
       return isOther;
     }
 
     // A line that has none of them, as one from another source, says all that it has.
     of(labels) {
-      const told = this.#names().map((name) => labels[name]).filter(Boolean);
+      const told = this.#names().map((name) => labels[name]?.slice(this.#folders.get(name).length)).filter(Boolean);
       if (!told.length && this.#sets.size > 1) told.push(...Object.values(labels));
       const text = told.slice(0, ORIGINS_SHOWN).map((one) => (one.length > ORIGIN_LIMIT ? `…${one.slice(-ORIGIN_LIMIT)}` : one)).join(" · ");
       this.#width = Math.max(this.#width, Math.min(text.length, ORIGIN_WIDTH));
@@ -72,6 +81,13 @@
       if (rows.style.getPropertyValue("--from") === width) return;
       rows.style.setProperty("--from", width);
       rows.toggleAttribute("data-from", this.#width > 0);
+    }
+
+    // What decides on the words of every line.
+    #told() {
+      const names = this.#names();
+      this.#folders = new Map(names.map((name) => [name, folder(this.#seen.get(name))]));
+      return JSON.stringify([...this.#folders]);
     }
 
     #names() {
@@ -127,11 +143,21 @@
     return place;
   };
 
+  // A document that is named is a link, as in what the server draws.
+  const linked = (words) => {
+    const place = make("span");
+    for (const part of words.split(/(docs\/[a-z0-9-]+\.md)/)) {
+      if (!part.startsWith("docs/")) place.append(part);
+      else place.append(Object.assign(make("a", "link", part), { href: `/${part.slice(0, -3)}` }));
+    }
+    return place;
+  };
+
   const note = (item) => {
     const row = make("li", "log-note");
     row.dataset.tone = TONES[item.kind] || "note";
     row.append(make("b", "", item.of ? `${item.of}: ${item.text}` : item.text));
-    if (item.advice) row.append(make("span", "", item.advice));
+    if (item.advice) row.append(linked(item.advice));
     if (item.labels && Object.keys(item.labels).length) row.append(choices(item.labels));
     return row;
   };
@@ -140,5 +166,5 @@
   const unpack = (told, source = told.source) =>
     told.lines.map(([id, at, level, set, text, left]) => ({ source, id, at, level, text, left, labels: told.sets[set] }));
 
-  Object.assign(unstall, { make, moment, clock, exactly, Origins, written, address, said, line, note, unpack });
+  Object.assign(unstall, { make, moment, clock, exactly, folder, Origins, written, address, said, line, note, unpack });
 })();

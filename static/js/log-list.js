@@ -59,19 +59,29 @@
       return this.held.length + this.skipped;
     }
 
-    // Older lines, oldest first. What the reader looks at stays where it is.
-    prepend(items) {
-      this.pause();
+    // Older lines, oldest first. What the reader looks at stays where it is. `isBack`: they are at the end again.
+    prepend(items, isBack = false) {
+      if (!isBack) this.pause();
       const anchor = this.rows.firstElementChild;
       const before = anchor?.getBoundingClientRect().top;
       this.rows.prepend(...items.map((item) => this.#element(item)));
       if (anchor) this.box.scrollTop += anchor.getBoundingClientRect().top - before;
+      if (isBack) this.#shorten();
       for (let over = this.rows.childElementCount - MOST; over > 0; over -= 1) {
         this.rows.lastElementChild.remove();
         this.cut = true;
       }
       this.origins.fit(this.rows);
       unstall.mark(this.rows, this.marks);
+      this.follow();
+    }
+
+    #shorten() {
+      for (let over = this.rows.childElementCount - MOST; over > 0; over -= 1) {
+        const row = this.rows.firstElementChild;
+        if (row.item) this.left(row.item);
+        row.remove();
+      }
     }
 
     #soon() {
@@ -93,11 +103,7 @@
       const begun = performance.now();
       if (this.gone.size || this.queue.length > BEHIND) this.#skip();
       for (const item of this.queue.splice(0, PER_FRAME)) unstall.place(this.rows, this.#element(item), item);
-      for (let over = this.rows.childElementCount - MOST; over > 0; over -= 1) {
-        const row = this.rows.firstElementChild;
-        if (row.item) this.left(row.item);
-        row.remove();
-      }
+      this.#shorten();
       unstall.mark(this.rows, this.marks);
       this.origins.fit(this.rows);
       this.told();

@@ -35,9 +35,11 @@
     async more() {
       if (this.asking || this.isDone) return;
       const mine = (this.asking = new AbortController());
+      const wasPaused = this.list.paused;
       try {
         const lines = await this.#read(mine.signal);
-        if (!mine.signal.aborted) this.list.prepend(lines);
+        // Who has gone on to the end meanwhile is not called back.
+        if (!mine.signal.aborted) this.list.prepend(lines, wasPaused && !this.list.paused);
       } catch (trouble) {
         if (!mine.signal.aborted) this.list.prepend([{ kind: "trouble", text: trouble.message, advice: trouble.advice }]);
       }

@@ -8,9 +8,8 @@
   const CHECK_MS = 500;
   const SILENT_MS = 10000; // no stream for so long: ask by the clock
   const FALLBACK_MS = 5000;
-  const LOST_MS = 30000; // an answer that never came must not stop the page for ever
+  const LOST_MS = 30000; // an answer or a button's release that never came must not stop the page for ever
   const LONGEST_MS = 60000;
-  const PRESS_MS = 2000; // a click whose target is swapped away before the button is up goes nowhere
   const body = document.body;
   const select = document.getElementById("rate");
   const RATES = select ? [...select.options].map((option) => option.value) : ["live"];
@@ -65,7 +64,8 @@
     return underWay.size > 0;
   };
 
-  const pressing = () => Date.now() - pressedAt < PRESS_MS;
+  // A click whose target is swapped away before the button is up goes nowhere, however long it is held.
+  const pressing = () => Date.now() - pressedAt < LOST_MS;
 
   const due = (now) => {
     if (rate !== "live") return now - firedAt >= Number(rate) * 1000;
@@ -118,6 +118,8 @@
   document.addEventListener("visibilitychange", consider);
   document.addEventListener("pointerdown", () => (pressedAt = Date.now()));
   for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => (pressedAt = 0));
+  // Released where this page does not hear of it: over a context menu, or another window.
+  document.addEventListener("pointermove", (event) => event.buttons || (pressedAt = 0));
   document.addEventListener("unstall:next-rate", () => choose(RATES[(RATES.indexOf(rate) + 1) % RATES.length]));
   if (select) {
     select.value = rate;

@@ -67,6 +67,7 @@
     tell();
   });
   document.addEventListener("unstall:row", (event) => cursor(place + event.detail.step));
+  document.addEventListener("unstall:open-row", () => rows()[place]?.querySelector("a")?.click());
   document.addEventListener("unstall:select", select);
   document.addEventListener("unstall:let-go", letGo);
   body.addEventListener("htmx:afterSwap", () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -143,18 +144,24 @@ def test_ticked_rows_are_removed_together_and_restored(open_page: Open, jobs: Qu
     assert jobs.counts()["failed"] == 3
 
 
-def test_all_failed_are_retried_by_the_scheduler_while_the_page_follows(open_page: Open, jobs: Queue) -> None:
+def test_all_failed_are_retried_by_the_scheduler_and_the_dialog_ends_with_the_result(
+    open_page: Open, jobs: Queue
+) -> None:
     page = open_page(failed(jobs))
     page.get_by_role("link", name="Retry all failed").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Retry all failed jobs in")
+    expect(dialog).to_contain_text("Retry 3 failed jobs in")
     dialog.get_by_label("Reason").fill(REASON)
     dialog.get_by_role("button", name="Retry 3 jobs").click()
-    dialog.get_by_role("link", name="Follow it").click()
-    page.wait_for_url("**/bulk/*")
-    expect(page.locator("#progress .badge").first).to_have_text("ended", timeout=_BULK_MS)
-    expect(page.locator(".tally")).to_contain_text("3done")
+    expect(dialog.locator(".badge")).to_have_text("ended", timeout=_BULK_MS)
+    for words in ("3done", "0skipped", "0left of 3"):
+        expect(dialog.locator(".tally")).to_contain_text(words)
+    expect(dialog.locator(".tally")).to_contain_text(re.compile(r"\djobs a second"))
+    expect(dialog.get_by_role("status")).to_have_text(f"{jobs.base} ended: 3 done, 0 skipped, 0 left.")
+    assert barriers(page) == []
     assert jobs.counts()["waiting"] == 3
+    dialog.get_by_role("link", name="Close").click()
+    expect(page.locator("[data-row]")).to_have_count(0)
 
 
 def test_draining_asks_for_the_queues_name(open_page: Open, jobs: Queue) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.seeds import Seeds
@@ -11,6 +15,13 @@ from tests.waiting import until
 
 Open = Callable[..., Page]
 _BARS = ".chart .barlayer .point path"
+_HAS_ROOM_BELOW = """(chart) => {
+  const [title, ticks] = [".xtitle", ".xtick"].map((name) => [...chart.querySelectorAll(name)]
+    .map((one) => one.getBoundingClientRect()));
+  const bottom = chart.querySelector(".main-svg").getBoundingClientRect().bottom;
+  return title[0].bottom <= bottom && ticks.every((one) => one.bottom <= title[0].top + 1);
+}"""
+_ENDS = "(chart) => [chart.figure.data[0].x[0], chart.figure.data[0].x.at(-1)]"  # ms
 
 
 def _colours(page: Page) -> set[str]:
@@ -64,3 +75,33 @@ def test_without_javascript_the_table_has_the_numbers(open_page: Open, seeds: Se
     page.locator("#range-24").click()
     page.wait_for_url("**hours=24*")
     expect(page.locator("#range-24")).to_have_attribute("aria-current", "true")
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
+def test_a_chart_says_what_the_readers_clock_says(
+    open_page: Open, seeds: Seeds, servers: tuple[str, str], zone: str
+) -> None:
+    page = open_page(f"{seeds.mail}?tab=history", timezone_id=zone)
+    _tells_the_time_of(page, zone)
+    page.goto(servers[0])
+    _tells_the_time_of(page, zone)
+
+
+def _tells_the_time_of(page: Page, zone: str) -> None:
+    """Under the pointer is a moment of the figure as this zone writes it, and the axis names the zone."""
+    chart = page.locator(".chart")
+    expect(chart.locator(".main-svg").first).to_be_visible()
+    hovered = until(lambda: _hovered(page), what="a time under the pointer")
+    shown = datetime.strptime(hovered, "%Y-%m-%d %H:%M").replace(tzinfo=ZoneInfo(zone))
+    first, last = (datetime.fromtimestamp(at / 1000, ZoneInfo(zone)) for at in chart.evaluate(_ENDS))
+    minute = timedelta(minutes=1)  # the words leave the seconds out
+    assert first - minute <= shown <= last + minute, f"{shown} of {first} to {last}"
+    name = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")  # as this browser spells it
+    expect(chart.locator(".xtitle")).to_have_text(f"Time zone: {name}")
+    assert chart.evaluate(_HAS_ROOM_BELOW), "the name of the zone is cut off or stands on the ticks"
+
+
+def _hovered(page: Page) -> str:
+    page.locator(".chart .nsewdrag").first.hover()
+    words = re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", " ".join(page.locator(".hoverlayer text").all_text_contents()))
+    return words[0] if words else ""

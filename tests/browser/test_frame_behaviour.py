@@ -177,6 +177,10 @@ def test_rows_by_keyboard_and_in_ranges(open_page: Open) -> None:
     assert checked(page) == [False, True, True, True]
     page.keyboard.press("Escape")
     assert checked(page) == [False] * 4
+    page.locator("[data-select]").nth(3).click()
+    page.locator("[data-select]").nth(1).click(modifiers=["Shift"])
+    assert checked(page) == [False, True, True, True], "upwards as well"
+    page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("k")

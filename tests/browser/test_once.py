@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from recovery.domain.once import State
+from recovery.domain.once import IdempotencyState
 from tests.once import Desk
 from tests.site import Site
 
@@ -48,7 +48,7 @@ def test_a_claim_is_released_with_a_reason_and_stands_in_the_audit(
     expect(page.get_by_text(f"Released: {key}.")).to_be_visible()
     if javascript:
         expect(page.locator("#claims")).to_contain_text("No key has")
-    assert desk.show(key).state is State.FREE
+    assert desk.show(key).state is IdempotencyState.FREE
     page.goto("/audit")
     expect(page.get_by_role("row", name="release claim").first).to_contain_text(REASON)
 

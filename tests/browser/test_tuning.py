@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.accessibility import barriers
 from tests.browser.test_every_page import LOOKS, Look
-from tests.tuning import COMPOSE, KUBERNETES
+from tests.tuning import COMPOSE, KUBERNETES, apply
 
 Open = Callable[..., Page]
 
@@ -53,7 +52,7 @@ def test_the_patch_is_copied_whole_and_applies(open_page: Open, tmp_path: Path) 
     expect(page.get_by_text("Copied")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
     (tmp_path / "pasted").write_text(KUBERNETES)
-    subprocess.run(["patch", "-p0"], cwd=tmp_path, input=copied, text=True, check=True, capture_output=True)
+    apply(copied, tmp_path)
     assert "terminationGracePeriodSeconds: 65" in (tmp_path / "pasted").read_text()
 
 

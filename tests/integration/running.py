@@ -32,7 +32,7 @@ class Up:
         self.lines: list[str] = []
         self._environ = {**_clean(), **self._own(), **(environ or {})}
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "manage.py", "up"],
+            [sys.executable, "manage.py", "up"],
             cwd=ROOT,
             env=self._environ,
             stdin=subprocess.DEVNULL,
@@ -74,12 +74,12 @@ class Up:
     def visit(self) -> httpx.Client:
         return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10, follow_redirects=True)
 
-    def shell(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Another command of the same person, in the same directory."""
+    def shell(self, *arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Another command of the same person, in the same directory. In a new terminal it has `environ` alone."""
         return subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
-            env=self._environ,
+            env=self._environ if environ is None else {**_clean(), **self._own(), **environ},
             capture_output=True,
             text=True,
             timeout=60,

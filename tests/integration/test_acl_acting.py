@@ -95,7 +95,7 @@ def test_a_scheduler_acts_under_its_epoch_when_the_fence_is_granted(server: Stor
     with wired(admit(server, NAMED.replace("~bull:*", "~bull:* ~unstall:fence:*"))) as wire:
         (done,) = operator(flavour).on_jobs(Act.RETRY, Target(wire, JOBS, flavour, 7), [FAILED], PROVEN, NOW)
     assert done.outcome is Outcome.DONE
-    assert server.client.get(fence.key_of(JOBS.base)) == b"7"
+    assert server.client.get(fence.epoch_key_of(JOBS.base)) == b"7"
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)

@@ -169,6 +169,14 @@ def test_all_of_a_state_are_done_and_those_that_fail_later_are_not_taken_again(b
     assert book.verify().is_sound
 
 
+def test_a_job_that_completed_meanwhile_runs_again_only_when_that_is_said(bench: Bench) -> None:
+    bench.completed("1", "2")
+    ran = act("retry", "--job", "1", "--force")
+    assert (ran.status, ran.outcomes, bench.ids(State.COMPLETED)) == (3, {"1": "refused"}, ["1", "2"])
+    assert act("retry", "--job", "1", "--rerun-completed").outcomes == {"1": "done"}
+    assert act("retry", "--all", "completed").outcomes == {"2": "done"}, "who names the state has said it"
+
+
 def test_all_of_a_verdict_leaves_those_that_are_held(bench: Bench) -> None:
     bench.orphan("1", "2")
     bench.held("3")

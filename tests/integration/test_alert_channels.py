@@ -15,7 +15,7 @@ import pytest
 from recovery.config import Config
 from recovery.connections import channels
 from recovery.domain import messages
-from recovery.domain.alerts import Alert, Event, Kind
+from recovery.domain.alerts import Alert, AlertKind, Event
 from recovery.domain.channels import Alerting, Channel, Encryption, Format, Mail, Webhook
 from recovery.domain.messages import Item
 from recovery.errors import NotDelivered
@@ -28,7 +28,7 @@ from tests.waiting import until
 AT = 1_760_000_000_000
 NASTY = "<!channel> & <https://evil.example|shop/bull:mail>"
 ALERT = Alert(
-    Kind.ABANDONED, "shop/bull:mail", f"3 jobs are abandoned in {NASTY}.", "/stuck?queue=x", 3, AT - 90_000, AT
+    AlertKind.ABANDONED, "shop/bull:mail", f"3 jobs are abandoned in {NASTY}.", "/stuck?queue=x", 3, AT - 90_000, AT
 )
 SECRET = "s3cr3t"
 

@@ -10,10 +10,13 @@ import pytest
 from django.db import connection
 
 from recovery.connections import registry, state
-from recovery.domain.alerts import Finding, Kind, Look
+from recovery.domain.ages import MINUTE
+from recovery.domain.alerts import AlertKind, Finding, Look
 from recovery.domain.counts import Snapshot
-from recovery.domain.gate import Gate, Sample, State
+from recovery.domain.gate import Gate, GateState, Sample
 from recovery.domain.inbox import Inbox
+from recovery.domain.outlook import QueueOutlook
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
 from recovery.reads import inboxes
 from recovery.scanners.alerting.sources import Sources
@@ -25,7 +28,7 @@ from tests.watching import now_ms
 from tests.web.braking import hold_store, poison, trip
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ALL = frozenset(Kind) - {Kind.SCHEDULER}
+ALL = frozenset(AlertKind) - {AlertKind.SCHEDULER}
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def look(snapshot: Snapshot | None) -> Look:
     return Sources(registry.registry(), lambda: snapshot).look(now_ms())
 
 
-def of(kind: Kind, found: Look) -> Finding:
+def of(kind: AlertKind, found: Look) -> Finding:
     (one,) = [finding for finding in found.findings if finding.kind is kind]
     return one
 
@@ -52,8 +55,8 @@ def test_a_quiet_house_is_known_to_be_quiet(bench: Bench) -> None:
 def test_jobs_that_nothing_will_rescue(bench: Bench) -> None:
     bench.orphan("1", "2", data='{"secret": "hunter2"}')
     OrphanWatch(registry.registry(), bench.look).run(now_ms())
-    found = of(Kind.ABANDONED, look(bench.look()))
-    assert found.words == ("2 jobs are abandoned in main/bull:mail: no worker is connected, nothing will rescue them.")
+    found = of(AlertKind.ABANDONED, look(bench.look()))
+    assert found.words.endswith("abandoned in main/bull:mail: no worker is connected, nothing will ever rescue them.")
     assert (found.key, found.size) == ("main/bull:mail", 2)
     assert found.link == "/stuck?queue=main%2Fbull%3Amail&verdict=abandoned"
 
@@ -62,16 +65,21 @@ def test_what_a_scanner_rescues_is_said_to_be_so(bench: Bench, state_store: Stor
     bench.orphan("1", "2")
     inbox = OrphanWatch(registry.registry(), bench.look).run(now_ms())
     (tally,) = inbox.queues
-    for rescued, fate in ((2, "a scanner will put them right."), (1, "nothing will rescue 1 of them.")):
-        inboxes.publish(state_store.client, replace(inbox, queues=(replace(tally, rescued=rescued),)))
-        assert of(Kind.ABANDONED, look(bench.look())).words.endswith(fate)
+    soon = now_ms() + 27.5 * MINUTE
+    for rescued, fate in (
+        (2, "stale-check puts them right within 27 min."),
+        (1, "nothing will ever rescue 1 of them."),
+    ):
+        ahead = QueueOutlook(rescued, rescued, round(soon), Scanner.STALE_CHECK)
+        inboxes.publish(state_store.client, replace(inbox, queues=(replace(tally, outlook=ahead),)))
+        assert of(AlertKind.ABANDONED, look(bench.look())).words.endswith(fate)
 
 
 def test_poison_that_is_stuck(bench: Bench) -> None:
     poison("7", QueueRef("main", bench.base))
     bench.orphan("7")
     OrphanWatch(registry.registry(), bench.look).run(now_ms())
-    found = of(Kind.POISON, look(bench.look()))
+    found = of(AlertKind.POISON, look(bench.look()))
     assert found.words.startswith("1 job of main/bull:mail is poison")
     assert "verdict=poison" in found.link
 
@@ -80,9 +88,9 @@ def test_brakes_of_both_kinds_tell_no_ages_that_would_be_news_each_time(bench: B
     hold_store()
     trip("connect ECONNREFUSED password=hunter2")
     first, second = look(bench.look()), look(bench.look())
-    assert of(Kind.BRAKE, first).words == of(Kind.BRAKE, second).words
-    breaker = of(Kind.BREAKER, first)
-    assert breaker.words == of(Kind.BREAKER, second).words
+    assert of(AlertKind.BRAKE, first).words == of(AlertKind.BRAKE, second).words
+    breaker = of(AlertKind.BREAKER, first)
+    assert breaker.words == of(AlertKind.BREAKER, second).words
     assert breaker.words.startswith("A breaker is open in main/bull:mail: ")
     assert "hunter2" not in breaker.words
     assert breaker.since is not None
@@ -90,38 +98,44 @@ def test_brakes_of_both_kinds_tell_no_ages_that_would_be_news_each_time(bench: B
 
 def test_a_gate_that_is_closed_and_one_of_which_nothing_is_known(bench: Bench, state_store: Store) -> None:
     now = now_ms()
-    closed = Gate("eu/1", State.CLOSED, now - 60_000, sample=Sample(now, now, 60_000, 97.2, 91.0))
-    silent = Gate("eu-2", State.CLOSED, now - 60_000, sample=Sample(now - 10**7, now - 10**7, 5000, 97.2, 91.0))
+    closed = Gate("eu/1", GateState.CLOSED, now - 60_000, sample=Sample(now, now, 60_000, 97.2, 91.0))
+    silent = Gate("eu-2", GateState.CLOSED, now - 60_000, sample=Sample(now - 10**7, now - 10**7, 5000, 97.2, 91.0))
     for gate in (closed, silent):
         state_store.client.hset(state.GATES, gate.server, gate.encode())
     found = look(bench.look())
-    finding = of(Kind.GATE, found)
+    finding = of(AlertKind.GATE, found)
     assert finding.words == "The gate of eu/1 is closed: its CPU is at 97 %. No heavy job starts there."
     assert (finding.link, finding.since) == ("/servers/eu~2F1", now - 60_000)
-    assert not found.knows(Kind.GATE, "eu-2")
-    assert found.knows(Kind.GATE, "eu/1")
+    assert not found.knows(AlertKind.GATE, "eu-2")
+    assert found.knows(AlertKind.GATE, "eu/1")
 
 
 def test_a_deployment_that_is_silent_and_queues_that_cannot_be_read(bench: Bench) -> None:
     queues = [samples.queue(f"bull:q{number}", error="no permission: LLEN") for number in range(5)]
     at = now_ms()
-    found = of(Kind.UNREADABLE, look(samples.snapshot(*queues, taken_at=at)))
+    found = of(AlertKind.UNREADABLE, look(samples.snapshot(*queues, taken_at=at)))
     assert found.words == ("5 queues of main cannot be read: bull:q0, bull:q1, bull:q2 and 2 more. no permission: LLEN")
     silent = look(samples.snapshot(samples.queue(), silent="main", taken_at=at))
-    assert of(Kind.UNREADABLE, silent).words == "main does not answer (redis://main:6379): connection refused."
-    assert not silent.knows(Kind.ABANDONED, "main/bull:mail")
+    assert of(AlertKind.UNREADABLE, silent).words == "main does not answer (redis://main:6379): connection refused."
+    assert not silent.knows(AlertKind.ABANDONED, "main/bull:mail")
 
 
 def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> None:
     inboxes.publish(state_store.client, Inbox(now_ms() - 60_000))
-    assert look(samples.snapshot(taken_at=now_ms() - 60_000)).known == {Kind.BREAKER, Kind.BRAKE, Kind.GATE}
-    assert Kind.UNREADABLE not in look(None).known
+    assert look(samples.snapshot(taken_at=now_ms() - 60_000)).known == {
+        AlertKind.BREAKER,
+        AlertKind.BRAKE,
+        AlertKind.GATE,
+        AlertKind.SCANNER,
+        AlertKind.CONSOLE,
+    }
+    assert AlertKind.UNREADABLE not in look(None).known
     state_store.pause()
     try:
         assert look(samples.snapshot(taken_at=now_ms())).known == {
-            Kind.BREAKER,
-            Kind.BRAKE,
-            Kind.UNREADABLE,
+            AlertKind.BREAKER,
+            AlertKind.BRAKE,
+            AlertKind.UNREADABLE,
         }
     finally:
         state_store.resume()
@@ -132,7 +146,7 @@ def test_without_the_database_the_brakes_are_not_known(bench: Bench) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE recovery_brakestate RENAME TO gone")
     try:
-        assert look(snapshot).known == ALL - {Kind.BREAKER, Kind.BRAKE}
+        assert look(snapshot).known == ALL - {AlertKind.BREAKER, AlertKind.BRAKE}
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE gone RENAME TO recovery_brakestate")

@@ -11,7 +11,7 @@ from recovery.config import load
 from recovery.connections import channels
 from recovery.connections.registry import Registry
 from recovery.domain.ages import DAY, HOUR, MINUTE, SECOND
-from recovery.domain.alerts import Finding, Heard, Kind, Look, Terms
+from recovery.domain.alerts import AlertKind, Finding, Heard, Look, Terms
 from recovery.domain.channels import Alerting, Channel, Webhook
 from recovery.domain.messages import Message
 from recovery.errors import NotDelivered
@@ -26,7 +26,7 @@ from tests.stores import Store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AT = 1_760_000_000_000
-KINDS = frozenset(Kind) - {Kind.SCHEDULER}
+KINDS = frozenset(AlertKind) - {AlertKind.SCHEDULER}
 TERMS = Terms(after=0, calm=60 * SECOND, again=4 * HOUR, most=10)
 
 
@@ -48,7 +48,7 @@ def _state(state_store: Store) -> None:
 class Office:
     """Desks over one database and one state store, each as a process of its own would have it."""
 
-    def __init__(self, state: Store, *hooks: Hooked, terms: Terms = TERMS, kinds: frozenset[Kind] = KINDS) -> None:
+    def __init__(self, state: Store, *hooks: Hooked, terms: Terms = TERMS, kinds: frozenset[AlertKind] = KINDS) -> None:
         self.state = state
         named = [Webhook(f"ops{number or ''}", hook.url, kinds=kinds) for number, hook in enumerate(hooks)]
         self.alerting = Alerting(terms, tuple(named))
@@ -63,7 +63,7 @@ def patiently(channel: Channel, told: Message) -> str:
     return channels.deliver(channel, told, 30)
 
 
-def trouble(size: int = 3, key: str = "main/bull:mail", kind: Kind = Kind.ABANDONED) -> Finding:
+def trouble(size: int = 3, key: str = "main/bull:mail", kind: AlertKind = AlertKind.ABANDONED) -> Finding:
     return Finding(kind, key, f"{size} jobs are abandoned in {key}.", "/stuck", size)
 
 
@@ -101,11 +101,11 @@ def test_each_channel_hears_its_kinds(hook: Hooked, state_store: Store) -> None:
     with hooked() as other:
         office = Office(state_store, hook, other)
         first, second = office.alerting.channels
-        office.alerting = Alerting(TERMS, (first, Webhook("gates", second.url, kinds=frozenset({Kind.GATE}))))  # type: ignore[union-attr]
+        office.alerting = Alerting(TERMS, (first, Webhook("gates", second.url, kinds=frozenset({AlertKind.GATE}))))  # type: ignore[union-attr]
         desk = office.desk(patiently)
-        run(desk, AT, trouble(), trouble(1, "eu-1", Kind.GATE))
+        run(desk, AT, trouble(), trouble(1, "eu-1", AlertKind.GATE))
         assert other.posted == []
-        run(desk, AT + 11 * MINUTE, trouble(), trouble(1, "eu-1", Kind.GATE))
+        run(desk, AT + 11 * MINUTE, trouble(), trouble(1, "eu-1", AlertKind.GATE))
         assert [one.told["alerts"][0]["kind"] for one in other.posted] == ["gate"]
         assert [one.told["alerts"][0]["kind"] for one in hook.posted] == ["abandoned", "gate"]
 

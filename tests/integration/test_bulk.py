@@ -8,7 +8,7 @@ import pytest
 
 from recovery.actions import audit, bulk, runner
 from recovery.actions.bulk import Runner, Selection
-from recovery.actions.pace import LONGEST, REST, SLOW_MS, Pace
+from recovery.actions.pace import Pace
 from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Order
 from recovery.domain.jobs import State
@@ -139,23 +139,6 @@ def test_a_queue_that_is_gone_ends_the_run_and_says_so(bench: Bench, hands: Runn
 
 
 # -- pace
-
-
-class Slow(Pace):
-    def __init__(self, *latencies: float) -> None:
-        self._rest = REST
-        self._latencies = iter(latencies)
-
-    def latency(self) -> float:
-        return next(self._latencies)
-
-
-def test_a_slow_store_is_given_longer_and_longer_rests() -> None:
-    pace = Slow(*[SLOW_MS + 1] * 20, *[1.0] * 20)
-    rests = [pace.rest() for _ in range(40)]
-    assert rests[0] == 2 * REST
-    assert max(rests) == LONGEST
-    assert rests[-1] == REST
 
 
 def test_the_latency_is_asked_on_a_connection_of_its_own(bench: Bench) -> None:

@@ -16,7 +16,6 @@ import pytest
 from recovery.actions import audit, batch, bulk, sight
 from recovery.actions.bulk import Runner
 from recovery.actions.claims import Claim, Lost
-from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Done, Outcome
 from recovery.domain.jobs import State
 from recovery.errors import NotRecorded, Unreachable
@@ -79,25 +78,14 @@ def test_a_run_that_nobody_began_stops_too(bench: Bench, hands: Runner) -> None:
     assert (found.status, found.done) == ("stopped", 0)
 
 
-def test_one_runs_a_run_at_a_time(bench: Bench, hands: Runner) -> None:
+def test_whoever_begins_to_lead_goes_on_at_once_with_the_run_of_one_that_died(bench: Bench, hands: Runner) -> None:
+    """No matter how fresh its last sign of life is: the lease says who leads, and the run waits for nobody else."""
     bench.failed("1")
     run = all_of(bench, Act.RETRY)
-    mine = Claim.take(run.pk, now_ms(), 30_000, None)
-    assert mine is not None
-    other = Runner(registry())
-    assert other.run(0) == 0
-    assert progress_of.progress(run.pk, now_ms()).status == "waiting"
-    mine.leave()
-    assert finish(other, run).done == 1
-    other.close()
-
-
-def test_a_runner_that_fell_silent_is_taken_over(bench: Bench, hands: Runner) -> None:
-    bench.failed("1")
-    run = all_of(bench, Act.RETRY)
-    dead = Claim.take(run.pk, now_ms() - 60_000, 30_000, None)
+    dead = Claim.take(run.pk, now_ms())
     assert dead is not None
-    assert finish(hands, run).done == 1
+    assert hands.run(0) > 0
+    assert progress_of.progress(run.pk, now_ms()).done == 1
     with pytest.raises(Lost):
         dead.beat(now_ms())
 
@@ -131,17 +119,7 @@ def test_a_chunk_that_was_cut_off_behind_its_act_is_not_done_again(
     """The process dies between the script and the outcome: how the jobs look now is said, and no more is done."""
     bench.failed("1", "2")
     run = all_of(bench, Act.RETRY)
-
-    class Killed(BaseException):
-        pass
-
-    def die(*_: object, **__: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(audit, "write_outcome", die)
-        with pytest.raises(Killed):
-            hands.run(0)
+    _cut_off_behind_its_act(hands, monkeypatch)
     assert bench.ids(State.WAITING) == ["2", "1"]
     found = finish(hands, run)
     assert (found.unknown, found.done) == (2, 0)
@@ -150,6 +128,20 @@ def test_a_chunk_that_was_cut_off_behind_its_act_is_not_done_again(
     assert "waiting now" in row.why
     detail = book.entry(row.audit or 0)
     assert (detail.line.tally, detail.outcome is not None) == ({"unknown": 2}, True)
+
+
+def test_of_a_job_that_came_back_since_its_chunk_was_cut_off_nobody_says_that_nothing_was_done(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was retried, and failed again before anybody looked: it stands where it stood, and is not as it was."""
+    bench.failed("1")
+    run = all_of(bench, Act.RETRY)
+    _cut_off_behind_its_act(hands, monkeypatch)
+    bench.client.delete("bull:mail:wait")
+    bench.failed("1", at=now_ms(), atm=2)
+    found = finish(hands, run)
+    assert (found.unknown, found.refused) == (1, 0)
+    assert book.entry(progress_of.results(run.pk).rows[0].audit or 0).line.tally == {"unknown": 1}
 
 
 def test_a_store_that_goes_away_holds_the_run_which_then_goes_on(
@@ -273,7 +265,7 @@ actor = Actor("shell", "me", "admin", may_act=True, may_bulk=True)
 order = Order(Act.RETRY, QueueRef("main", "bull:mail"), actor, "it is back")
 bulk.order(order, bulk.Selection(State.FAILED, int(time.time() * 1000)))
 """
-# A claim ends after a tenth of a second, and chunks are small: there is much to be cut off.
+# Chunks are small: there is much to be cut off.
 _RUNS = """
 import django
 django.setup()
@@ -283,7 +275,7 @@ from recovery.connections.registry import registry
 from recovery.backends.bullmq.write import BullMQOperator
 BullMQOperator.chunk = lambda self, act: 20
 scheduler = BlockingScheduler(job_defaults={"coalesce": True, "max_instances": 1})
-scheduler.add_job(bulk.Runner(registry(), term=100).run, "interval", args=[0], seconds=0.05)
+scheduler.add_job(bulk.Runner(registry()).run, "interval", args=[0], seconds=0.05)
 scheduler.start()
 """
 
@@ -303,3 +295,18 @@ def _asked(directory: Path, query: str) -> Any:
     with closing(sqlite3.connect(directory / "unstall.sqlite3", timeout=10)) as database:
         (row,) = database.execute(query).fetchall()
         return row[0]
+
+
+def _cut_off_behind_its_act(hands: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script has run, and the process dies before the outcome is written."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "write_outcome", die)
+        with pytest.raises(Killed):
+            hands.run(0)

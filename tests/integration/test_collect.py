@@ -18,7 +18,7 @@ from recovery.connections.registry import Registry
 from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.refs import QueueRef
 from recovery.reads import snapshots
-from recovery.scanners.snapshot.collect import Collector
+from recovery.scanners.snapshot.collect import SLOW_MS, Collector
 from recovery.scanners.snapshot.roster import Known, Roster
 from tests.cluster import Cluster
 from tests.patience import patience
@@ -245,7 +245,7 @@ def test_a_hung_deployment_delays_nobody(
     try:
         one.look()
         took = [_timed(partial(one.look, NOW + tick)) for tick in range(1, 4)]
-        snapshot = one.look(NOW + 9)
+        snapshot = one.look(NOW + SLOW_MS + 9)
     finally:
         hanging.resume()
     assert max(took) < patience(0.5)
@@ -253,8 +253,30 @@ def test_a_hung_deployment_delays_nobody(
     assert dead is not None
     assert alive is not None
     assert dead.error
-    assert alive.taken_at == NOW + 9
+    assert alive.taken_at == NOW + SLOW_MS + 9
     until(lambda: not one.look().deployments[1].error, seconds=5, what="the recovery")
+
+
+def test_one_that_stalls_for_a_moment_is_called_slow_and_not_down(
+    bench: Callable[..., Bench], serve: Callable[..., Store]
+) -> None:
+    stalling = serve()
+    add(stalling.client, "bull:jobs", "1", "2")
+    one = bench(main=stalling)
+    one.know(JOBS)
+    one.look()
+    stalling.pause()
+    try:
+        snapshot = one.look(NOW + 2_000)
+    finally:
+        stalling.resume()
+    (deployment,), (sample,) = snapshot.deployments, snapshot.queues
+    assert deployment.error == ""
+    assert deployment.taken_at == NOW
+    assert deployment.warnings[-1].startswith("It answers slowly (no answer ")
+    assert sample.counts.waiting == 2
+    until(lambda: one.look(NOW + 4_000).deployments[0].taken_at == NOW + 4_000, what="the next answer")
+    assert not one.look(NOW + 4_001).deployments[0].warnings
 
 
 def _timed(act: Callable[[], object]) -> float:

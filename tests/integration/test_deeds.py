@@ -20,6 +20,7 @@ from recovery.models import AuditEntry
 from recovery.scanners.acting import deeds
 from recovery.scanners.acting.deeds import Deeds, Wish
 from tests.acting import Bench
+from tests.fences import hold
 from tests.stores import Store
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -148,7 +149,7 @@ def test_a_brake_that_engages_holds_the_next_chunk(bench: Bench, orphans: tuple[
 
 def test_another_scheduler_that_leads_stops_all_of_it(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
     """Nobody told us: the script met the later epoch itself."""
-    bench.client.set(f"unstall:fence:{bench.base}", 9)
+    hold(bench.client, bench.base, 9)
     by = made()
     finds = requeue(bench, by, *orphans)
     assert Outcome.DONE not in {find.outcome for find in finds}

@@ -15,6 +15,7 @@ from django.core.management import call_command
 from recovery import config
 from recovery.connections import state
 from recovery.reads.leading import Sign
+from tests.integration.test_acl import admit, documented
 from tests.measuring import NodeExporter, patient
 from tests.odd_pages import OK, OddPages
 from tests.stores import Store
@@ -159,7 +160,7 @@ def test_the_documented_user_lacks_nothing(doctor: Doctor, serve: Callable[..., 
     bullmq(store.client, "bull:mail")
     store.client.rpush("bull:mail:wait", "1")
     url = store.url.replace("//", "//unstall:choose-a-password@")
-    status, report = doctor(UNSTALL_REDIS_URL=url, UNSTALL_STATE_URL=state_store.url)
+    status, report = doctor(UNSTALL_REDIS_URL=url, UNSTALL_STATE_URL=state_store.url, UNSTALL_READ_ONLY="1")
     assert status == 0
     assert not says(report, "", "warning")
 
@@ -228,3 +229,21 @@ def test_who_measures_servers_is_tried(
     assert "no disk at /nowhere" in says(report, "node eu-1", "warning")
     assert "is this the address of a node_exporter" in says(report, "node eu-2", "wrong").lower()
     assert "connection refused" in says(report, "prometheus", "wrong")
+
+
+def test_a_user_who_may_only_read_is_told_so(doctor: Doctor, serve: Callable[..., Store], state_store: Store) -> None:
+    store = serve()
+    bullmq(store.client, "bull:mail")
+    url = admit(store, documented())
+    status, report = doctor(UNSTALL_REDIS_URL=url, UNSTALL_STATE_URL=state_store.url)
+    assert status == 0
+    said = says(report, "deployment main", "warning")
+    assert "Its user may change nothing" in said
+    assert "UNSTALL_READ_ONLY=1" in said
+    log: Any = store.client.acl_log()
+    assert [entry["object"] for entry in log] == ["evalsha"]
+    store.client.acl_log_reset()
+    _, report = doctor(UNSTALL_REDIS_URL=url, UNSTALL_STATE_URL=state_store.url, UNSTALL_READ_ONLY="1")
+    assert "configured to be read only" in says(report, "deployment main", "ok")
+    assert not says(report, "deployment main", "warning")
+    assert store.client.acl_log() == []

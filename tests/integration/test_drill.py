@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
@@ -19,13 +21,14 @@ from recovery.connections.registry import open_wire
 from recovery.domain.drills.plan import Library, Means
 from recovery.domain.drills.rounds import End, Round, Stage
 from recovery.drill import link, programs
-from recovery.drill.crew import NotStarted
+from recovery.drill.crew import Crew, NotStarted
 from recovery.drill.drill import Drill
 from recovery.drill.said import report_text
 from recovery.drill.sweep import sweep
 from recovery.errors import BadOrder, DeploymentMissing, Unreachable, Unsupported
 from recovery.management.calling import UNREACHABLE, WRONG_CALL
 from recovery.models import AuditEntry
+from recovery.processes.child import Child
 from recovery.processes.signals import ASKING
 from tests.drilling import SHORT_WORDS, Watch, alive, left, package, plan_for
 from tests.processes import free_port
@@ -44,6 +47,33 @@ def state(watch: Callable[..., None], state_store: Store) -> Store:
     for key, value in OTHERS.items():
         state_store.client.set(key, value)
     return state_store
+
+
+def test_what_a_process_says_last_is_heard_when_it_is_read_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = json.dumps({"event": "added", "job": "7"})
+    says = programs.Program(
+        Library.BULLMQ, (sys.executable, "-c", f"import sys; print({line!r}, file=sys.stderr)"), "6"
+    )
+    crew = Crew(plan_for("bullmq6"), says, {}, "q")
+    hear, looked = crew._hear, threading.Event()
+
+    def late(name: str, said: str) -> None:
+        looked.wait(10)
+        hear(name, said)
+
+    def rest(seconds: float) -> None:
+        pass  # it looks again at once, and so finds the process ended before its line was read
+
+    ended = Child.ended
+
+    def seen(child: Child) -> int | None:
+        if (status := ended(child)) is not None:
+            looked.set()
+        return status
+
+    monkeypatch.setattr(crew, "_hear", late)
+    monkeypatch.setattr(Child, "ended", seen)
+    assert crew.add(rest) == "7"
 
 
 def is_clean(store: Store, watch: Watch) -> None:

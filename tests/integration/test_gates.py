@@ -11,7 +11,7 @@ from recovery.config import load
 from recovery.connections import registry as registries
 from recovery.connections import state
 from recovery.connections.registry import Registry
-from recovery.domain.gate import CALM, State
+from recovery.domain.gate import CALM, GateState
 from recovery.models import AuditEntry, GateFlip
 from recovery.reads import gates as reads
 from recovery.scanners.gating import flips
@@ -63,15 +63,14 @@ def told(server: str = "eu-1", since: int = 0) -> list[str]:
     return [flip.state.value for flip in reads.flips(server, since)]
 
 
-def test_each_flip_is_one_row_and_one_note_in_the_audit(leader: Leader) -> None:
+def test_each_flip_is_one_row_and_no_entry_of_the_audit(leader: Leader) -> None:
     leader.see(*[20.0] * CALM, 95.0, 96.0, *[30.0] * CALM)
     assert told() == ["open", "closed", "open"]
     closed = reads.flips("eu-1", 0)[1]
     assert (closed.at, closed.cpu) == (pytest.approx(START + 4 * POLL, abs=SLACK), 95.0)
-    notes = AuditEntry.objects.filter(act="gate")
-    assert notes.count() == 3
-    assert "The gate of eu-1 is closed. The CPU is at 95 %" in notes[1].reason
-    assert reads.fetch(leader.client)["eu-1"].state is State.OPEN
+    assert "The CPU is at 95 %" in GateFlip.objects.order_by("pk")[1].why
+    assert not AuditEntry.objects.exists()
+    assert reads.fetch(leader.client)["eu-1"].state is GateState.OPEN
 
 
 def test_the_flip_that_held_before_a_time_comes_with_the_later_ones(leader: Leader) -> None:
@@ -111,7 +110,7 @@ def test_a_server_that_falls_silent_is_unknown_and_then_forgotten(leader: Leader
     leader.look()
     assert GateFlip.objects.count() == 2
     leader.see(20.0)
-    assert reads.fetch(leader.client)["eu-1"].state is State.UNKNOWN
+    assert reads.fetch(leader.client)["eu-1"].state is GateState.UNKNOWN
 
 
 def test_who_no_longer_leads_stores_and_records_nothing(registry: Registry, state_store: Store) -> None:
@@ -132,7 +131,7 @@ def test_thresholds_of_its_own(state_store: Store, tmp_path: Path) -> None:
     (tmp_path / "unstall.toml").write_text('[[servers]]\nid = "eu-2"\nclose_at = 60\nopen_at = 40\n')
     config = load({"UNSTALL_STATE_URL": state_store.url}, directory=tmp_path)
     leader = Leader(Registry(config), state_store.client)
-    for server, state_then in (("eu-1", State.OPEN), ("eu-2", State.CLOSED)):
+    for server, state_then in (("eu-1", GateState.OPEN), ("eu-2", GateState.CLOSED)):
         leader.see(*[20.0] * CALM, 65.0, server=server)
         assert reads.fetch(leader.client)[server].state is state_then
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,11 +17,12 @@ import pytest
 from recovery.connections import state
 from recovery.domain.meters import COARSE, FINE
 from recovery.domain.servers import Origin, Server
-from recovery.monitor import counters
+from recovery.monitor import agent, counters
 from recovery.monitor.agent import POLL
 from recovery.monitor.cgroups import Cgroups
-from recovery.monitor.times import Times, steady
+from recovery.monitor.times import Times
 from recovery.reads import servers
+from recovery.shared_clock import steady
 from tests.integration.running import ROOT
 from tests.processes import end, spawn
 from tests.stores import Store
@@ -32,10 +34,13 @@ PATIENCE = 30.0  # seconds; 15 on a machine that does nothing else
 KEY = state.server_metrics(SERVER)
 BLOCKER = """
 import sys
+allowed = {'recovery', 'redis', 'hiredis', 'psutil'}
+if sys.version_info < (3, 11, 3):
+    allowed.add('async_timeout')  # redis brings it along
 class Closed:
     def find_spec(self, name, path=None, target=None):
         root = name.partition('.')[0]
-        ours = root in sys.stdlib_module_names | {'recovery', 'redis', 'hiredis', 'psutil'} or root[0] == '_'
+        ours = root in sys.stdlib_module_names | allowed or root[0] == '_'
         if not ours or root == 'sqlite3':
             raise ImportError(f'{name} is not for the monitor')
 sys.meta_path.insert(0, Closed())
@@ -103,6 +108,12 @@ def test_it_tells_of_the_server_and_its_workers_and_of_what_a_killed_one_left(
     assert monitor.wait(PATIENCE) == 0
     assert monitor.stderr is not None
     assert monitor.stderr.read() == b""
+
+
+def test_what_it_says_is_one_line_with_time_and_level(capsys: pytest.CaptureFixture[str]) -> None:
+    agent._say("a file is gone\nand forges no line")
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"\S+Z warn  recovery\.monitor  a file is gone \| and forges no line\n", said)
 
 
 def test_without_a_state_store_it_says_what_is_missing() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from recovery.monitor.crowd import SLICES, Crowd, Found
-from recovery.monitor.times import Times, steady
+from recovery.monitor.times import Times
+from recovery.shared_clock import steady
 from tests.stores import Store
 from tests.waiting import until
 from tests.workers import Worker, working

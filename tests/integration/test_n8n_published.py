@@ -23,6 +23,7 @@ from recovery.management import checkup, looking
 from recovery.management.commands import n8n as command
 from recovery.reads.n8n import single, truths
 from recovery.reads.shared import windows
+from recovery.scanners.consoles import Consoles
 from recovery.scanners.truths.watch import Watch
 from recovery.scanners.watching.orphan_watch import OrphanWatch
 from recovery.scheduler.plan import plan, reading
@@ -54,7 +55,7 @@ def stores(
         (tmp_path / "unstall.toml").write_text(f'[state]\nurl = "{state_store.url}"\n{toml}\n{more}')
         monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
         registry.reset()
-        windows._windows.clear()
+        windows.forget()
         return registry.registry()
 
     yield configured
@@ -102,7 +103,8 @@ def test_without_leave_nothing_is_published(yard: Yard, stores: Callable[[], Reg
 
 def test_it_is_in_the_plans_only_where_an_n8n_is_configured(yard: Yard, stores: Callable[[], Registry]) -> None:
     here = stores("[intervals]\nn8n = 7\n")
-    for made in (plan(here.config, here, Mandate(1, lambda: True)), reading(here.config, here, lambda: True)):
+    leading = plan(here.config, here, Mandate(1, lambda: True), Consoles(here, "ours", "host", 1, 0))
+    for made in (leading, reading(here.config, here, lambda: True)):
         assert [entry.every for entry in made.entries if entry.name == "n8n"] == [7.0]
         made.close()
     bare = Registry(load({"UNSTALL_REDIS_URL": yard.store.url}))
@@ -146,7 +148,7 @@ def test_where_no_scheduler_runs_it_looks_twice_when_told(
     assert (once["mismatches"], once["fresh"]) == ([], 1)
     ahead = [0.0]
     monkeypatch.setattr(command.time, "sleep", ahead.append)
-    monkeypatch.setattr(command.time, "time", lambda: clock() + sum(ahead))
+    monkeypatch.setattr(command.shared_clock, "now", lambda: int((clock() + sum(ahead)) * 1000))
     (twice,) = json.loads(shell("n8n", "--json", "--wait"))["n8n"]
     assert [row["execution"] for row in twice["mismatches"]] == [lost]
     assert 30.0 in ahead
@@ -211,6 +213,6 @@ def test_a_jobs_page_has_its_execution_as_it_stands(yard: Yard, stores: Callable
     told: Any = single.of_job(job, data)
     assert (told.id, told.title, told.fault, told.execution.status.value) == (run.execution, "Invoices", "", "new")
     yard.delete(run.execution)
-    windows._windows.clear()
+    windows.forget()
     gone: Any = single.of_job(job, data)
     assert (gone.execution, gone.title) == (None, "Invoices")

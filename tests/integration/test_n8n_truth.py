@@ -106,7 +106,7 @@ def test_a_job_whose_worker_was_killed_is_orphaned_beside_its_running_execution(
     assert pair.finding is not None
     assert pair.finding.repair is Repair.FAIL
     assert "No worker is connected." in pair.finding.evidence
-    assert pair.finding.fate.startswith("Nothing happens: no worker is connected")
+    assert pair.finding.fate.startswith("Never put right: no worker is connected")
 
 
 def test_an_orphan_is_told_when_two_looks_saw_it_and_not_before(yard: Yard, looks: Looks) -> None:

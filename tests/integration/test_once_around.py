@@ -16,7 +16,7 @@ from recovery.actions import once as acts
 from recovery.config import load
 from recovery.connections import registry, state
 from recovery.connections.registry import Registry
-from recovery.domain.once import State
+from recovery.domain.once import IdempotencyState
 from recovery.errors import ConfigError, NotApart, StoreError
 from recovery.management.checkup import once as checkup
 from recovery.models import AuditEntry
@@ -74,7 +74,7 @@ def test_the_shell_lists_shows_and_releases(desk: Desk) -> None:
     assert "hunter2" not in shell("show", "order:2") + shell("show", "order:2", "--json")
     assert "[redacted]" in shell("show", "order:2")
     told = json.loads(shell("release", "order:1", "--token", str(token), "--reason", "it died", "--json"))
-    assert desk.show("order:1").state is State.FREE
+    assert desk.show("order:1").state is IdempotencyState.FREE
     entry = AuditEntry.objects.get(number=told["audit"])
     assert (entry.actor_kind, entry.act, entry.reason) == ("shell", "release claim", "it died")
 
@@ -84,7 +84,7 @@ def test_the_shell_refuses_what_it_cannot_do_with_a_status(desk: Desk, state_sto
     assert status("show", "none") == (3, "Nobody has claimed it.")
     assert status("release", "order:1", "--token", str(token - 1), "--reason", "x")[0] == 3
     assert status("release", "order:1", "--token", str(token), "--reason", " ")[0] == 3
-    assert desk.show("order:1").state is State.CLAIMED
+    assert desk.show("order:1").state is IdempotencyState.CLAIMED
     assert not AuditEntry.objects.exists()
     state_store.stop()
     assert status("list")[0] == 4
@@ -199,7 +199,7 @@ def test_the_doctor_tells_of_it(desk: Desk, valkey: Store) -> None:
 def test_prune_forgets_what_nobody_asks_for_any_more(desk: Desk) -> None:
     kept = desk.token("kept")
     desk.done("done", b"123", keep=1)
-    until(lambda: desk.show("done").state is State.FREE, what="its time is over")
+    until(lambda: desk.show("done").state is IdempotencyState.FREE, what="its time is over")
     assert desk.store.hlen(state.ONCE_RECORDS) == 2
     report = Pruner(registry.registry()).run(now_ms())
     assert report.count == 1
@@ -210,7 +210,7 @@ def test_prune_forgets_what_nobody_asks_for_any_more(desk: Desk) -> None:
 
 def test_a_look_of_prune_forgets_nothing(desk: Desk) -> None:
     desk.done("done", keep=1)
-    until(lambda: desk.show("done").state is State.FREE, what="its time is over")
+    until(lambda: desk.show("done").state is IdempotencyState.FREE, what="its time is over")
     Pruner(registry.registry()).run(now_ms(), observes=True)
     assert desk.store.hlen(state.ONCE_RECORDS) == 1
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from dashboard.tokens import MARK
-from recovery.domain.once import State, Step
+from recovery.domain.once import IdempotencyState, Step
 from tests.contract.desk import Desk as Queued
 from tests.contract.desk import desk_of
 from tests.driver import NODE_DIRECTORY, lacking, node
@@ -154,7 +154,7 @@ def test_a_job_of_bullmq_is_done_once_and_its_replay_gets_the_same_result(worker
     first = queue.add("charge", {"order": "17"})
     until(lambda: queue.counts()["completed"] == 1, SECONDS, "it is done")
     answer = desk.show(f"{queue.name}:{first}")
-    assert answer.state is State.COMPLETED
+    assert answer.state is IdempotencyState.COMPLETED
     assert answer.claim
     result = {"order": "17", "token": answer.claim.token}
     assert json.loads(answer.result or b"") == result
@@ -197,7 +197,7 @@ def test_work_that_was_not_touched_is_released_and_tried_again_at_once(workers: 
     job = queue.add("charge", {"order": "19", "untouched": True}, attempts=2)
     until(lambda: queue.counts()["completed"] == 1, SECONDS, "the second attempt has done it")
     assert len(workers.charged()) == 2
-    assert desk.show(f"{queue.name}:{job}").state is State.COMPLETED
+    assert desk.show(f"{queue.name}:{job}").state is IdempotencyState.COMPLETED
 
 
 _PYTHON = """

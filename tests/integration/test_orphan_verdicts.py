@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from recovery.domain.refs import QueueRef
@@ -9,16 +11,20 @@ from recovery.domain.verdicts import Kind
 from recovery.models import Incident
 from tests.cluster import Cluster
 from tests.stores import Store
-from tests.watch_bench import SHORT, Make, active, restarted
+from tests.waiting import until
+from tests.watch_bench import SHORT, Make, WatchBench, active, restarted
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+LONG = "[thresholds]\nstalled_interval = 30\n"
+STARTED = 1_760_000_000_000
 
 
 def test_a_job_of_an_older_library_takes_two_sightings_an_interval_apart(watch_bench: Make, valkey: Store) -> None:
     """Bull leaves a job active and lock-less for a moment: one look, however sure, proves nothing."""
     ref = QueueRef("main", "bull:old")
     active(valkey, ref.base, "1", flavour="bull")
-    one = watch_bench(valkey, "[thresholds]\nstalled_interval = 30\n")
+    one = watch_bench(valkey, LONG)
     one.discover()
     start = one.look()
     assert start.counts == {Kind.UNLOCKED: 1}
@@ -26,6 +32,76 @@ def test_a_job_of_an_older_library_takes_two_sightings_an_interval_apart(watch_b
     assert one.look(later=29_000).counts == {Kind.UNLOCKED: 1}
     assert one.look(later=29_500).rows[0].verdict.kind is Kind.UNLOCKED
     assert one.look(later=31_000).counts == {Kind.ABANDONED: 1}
+
+
+def test_a_lock_that_ran_out_as_we_looked_proves_it_with_the_second_look(watch_bench: Make, valkey: Store) -> None:
+    ref, one = _late(watch_bench, valkey)
+    valkey.client.delete(f"{ref.base}:1:lock")
+    assert one.look(later=30_500).counts == {Kind.UNLOCKED: 1}
+    (row,) = one.look(later=32_500).rows
+    assert row.verdict.kind is Kind.ABANDONED
+    assert "Its lock was seen to run out: nobody renewed it." in row.verdict.evidence
+    assert one.look(later=62_000).counts == {Kind.ABANDONED: 1}
+
+
+def test_a_lock_that_was_gone_before_its_time_proves_nothing(watch_bench: Make, valkey: Store) -> None:
+    """Whoever ends a job, or gives it back, deletes its lock; and then it may have been taken anew."""
+    ref, one = _late(watch_bench, valkey)
+    valkey.client.delete(f"{ref.base}:1:lock")
+    assert one.look(later=27_000).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=31_000).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=56_500).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=57_500).counts == {Kind.ABANDONED: 1}
+
+
+def test_a_lock_of_bullmq_4_proves_nothing_by_running_out(watch_bench: Make, valkey: Store) -> None:
+    """Its retry leaves no trace in the job until a worker has locked it again."""
+    ref, one = _late(watch_bench, valkey, flavour="bullmq", version="4.18.3")
+    valkey.client.delete(f"{ref.base}:1:lock")
+    assert one.look(later=30_500).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=32_500).counts == {Kind.UNLOCKED: 1}
+
+
+def test_another_process_did_not_see_the_lock_run_out(watch_bench: Make, valkey: Store) -> None:
+    ref, one = _late(watch_bench, valkey)
+    valkey.client.delete(f"{ref.base}:1:lock")
+    one.look(later=30_500)
+    again = restarted(one, lambda: watch_bench(valkey, LONG))
+    assert again.look(later=33_000).counts == {Kind.UNLOCKED: 1}
+
+
+def test_a_job_that_was_taken_anew_stands_behind_the_others(watch_bench: Make, valkey: Store) -> None:
+    """Given back without a trace in itself, and taken by a worker that has not locked it yet."""
+    ref, one = _late(watch_bench, valkey, "1", "2")
+    valkey.client.delete(f"{ref.base}:1:lock")
+    valkey.client.lmove(f"{ref.base}:active", f"{ref.base}:active", "RIGHT", "LEFT")
+    assert one.look(later=30_500).counts[Kind.UNLOCKED] == 1
+    assert one.look(later=32_500).counts[Kind.UNLOCKED] == 1
+
+
+def test_a_restart_of_redis_may_have_lost_the_renewal(watch_bench: Make, serve: Callable[..., Store]) -> None:
+    store = serve()
+    ref, one = _late(watch_bench, store)
+    store.stop()
+    store.start()
+    active(store, ref.base, "1", flavour="bull", processedOn=STARTED)
+    until(lambda: one.look(later=30_500).counts == {Kind.UNLOCKED: 1}, what="a look after the restart")
+    assert one.look(later=33_000).counts == {Kind.UNLOCKED: 1}
+
+
+def _late(make: Make, store: Store, *ids: str, **library: str) -> tuple[QueueRef, WatchBench]:
+    """Jobs of Bull with locks of 30 s, of which 5 s are left, 25 s from now."""
+    ref, ids = QueueRef("main", "bull:old"), ids or ("1",)
+    active(store, ref.base, *ids, **{"flavour": "bull", "processedOn": STARTED, **library})
+    for id in ids:
+        store.client.set(f"{ref.base}:{id}:lock", "w", px=30_000)
+    one = make(store, LONG)
+    one.discover()
+    assert one.look().looked == len(ids)
+    for id in ids:
+        store.client.pexpire(f"{ref.base}:{id}:lock", 5_000)
+    assert one.look(later=25_000).looked == len(ids)
+    return ref, one
 
 
 def test_a_job_that_was_started_again_between_two_looks_is_seen_anew(watch_bench: Make, valkey: Store) -> None:

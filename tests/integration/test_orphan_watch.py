@@ -40,15 +40,19 @@ def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
     doomed = one.sees(ref, Kind.DOOMED)
     assert doomed.job.id == job
     assert doomed.verdict.suggests is Act.RELEASE
-    assert "then nothing: no worker is connected, so there is no watchdog" in doomed.verdict.fate
+    assert "then it is never put right: no worker is connected, so there is no watchdog" in doomed.verdict.fate
     abandoned = one.sees(ref, Kind.ABANDONED)
     assert abandoned.name == "mail"
-    assert abandoned.verdict.cause is Cause.CRASHED
-    assert abandoned.verdict.fate.startswith("Nothing happens: no worker is connected, so there is no watchdog.")
+    assert abandoned.since == doomed.since, "it is stuck since then, whatever that is called meanwhile"
+    assert abandoned.verdict.cause is Cause.UNKNOWN, "another may still take its place"
+    assert abandoned.verdict.fate.startswith("Never put right: no worker is connected, so there is no watchdog.")
     assert abandoned.verdict.needs_a_person
     (incident,) = incidents.of_job(ref.job(job))
     assert (incident.kind, incident.closed_at, incident.number) == ("abandoned", None, abandoned.incident)
     assert incident.opened_at <= doomed.since
+    (later,) = one.look(later=60_000).rows
+    assert later.verdict.cause is Cause.CRASHED
+    assert incidents.of_job(ref.job(job))[0].cause == "crashed", "written down once it is known"
 
 
 @pytest.mark.parametrize("generation", ["bullmq6", "bullmq4", "bull4"])
@@ -96,7 +100,7 @@ def test_a_named_worker_that_dies_beside_others_dooms_its_own_job_only(
     assert all(found.job.id != first for found in one.look().rows)
 
 
-def test_a_stopped_worker_starves_its_job(watch_bench: Make, libraries: Fleet, valkey: Store) -> None:
+def test_a_stopped_worker_is_still_connected(watch_bench: Make, libraries: Fleet, valkey: Store) -> None:
     queue = libraries["bullmq6"].queue(valkey)
     ref = ref_of(queue)
     # Its own check stops with it: with a longer interval that is noticed later than the orphan.
@@ -110,7 +114,7 @@ def test_a_stopped_worker_starves_its_job(watch_bench: Make, libraries: Fleet, v
     try:
         one.until_kind(ref, Kind.LATE)
         orphan = one.sees(ref, Kind.ORPHAN)
-        assert orphan.verdict.cause is Cause.STARVED
+        assert orphan.verdict.cause is Cause.UNKNOWN
         assert "worker mail-3 is still connected" in orphan.verdict.cause_evidence
     finally:
         worker.resume()

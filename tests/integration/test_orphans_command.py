@@ -16,6 +16,10 @@ from tests.watch_bench import Make, active, contents
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BASE = "bull:jobs"
+FATE = (
+    "Never put right: no worker is connected, so there is no watchdog. "
+    "Stale-check is armed, but whether a scheduler leads is not known."
+)
 
 
 def _run(*arguments: str) -> str:
@@ -33,7 +37,7 @@ def test_scripts_get_json(watch: Callable[..., None], store: Store) -> None:
     assert document["counts"] == {"abandoned": 1, "doomed": 1}
     abandoned, doomed = document["orphans"]
     assert (abandoned["job"], abandoned["verdict"], abandoned["suggests"]) == ("1", "abandoned", "requeue")
-    assert abandoned["fate"] == "Nothing happens: no worker is connected, so there is no watchdog."
+    assert abandoned["fate"] == FATE
     assert (doomed["job"], doomed["verdict"], doomed["suggests"]) == ("2", "doomed", "release")
     assert document["queues"][0]["watchdog"]["is_dead"] is True
 
@@ -45,7 +49,7 @@ def test_people_get_a_paragraph_a_job(watch: Callable[..., None], valkey: Store)
     assert summary == "1 active job looked at: 1 abandoned."
     assert head.startswith("abandoned  main/bull:jobs#1  mail")
     assert "has had no lock" in why
-    assert fate.split("if not")[1].strip() == "Nothing happens: no worker is connected, so there is no watchdog."
+    assert fate.split("if not")[1].strip() == FATE
     assert suggestion.split() == ["suggest", "requeue"]
 
 

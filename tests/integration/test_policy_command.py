@@ -13,6 +13,9 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 from recovery.models import PolicyLayer
+from recovery.reads import snapshots
+from tests import samples
+from tests.stores import Store
 
 pytestmark = pytest.mark.django_db
 FILE = """
@@ -96,6 +99,19 @@ def test_a_wrong_call_is_told(watch: Callable[..., None], tmp_path: Path) -> Non
         _run("bull:mail")
     assert caught.value.returncode == 2
     assert _run("two/bull:mail").startswith("two/bull:mail\n")
+
+
+def test_a_queue_that_is_not_there_is_told_so(
+    watch: Callable[..., None], state_store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch(UNSTALL_REDIS_URL="redis://127.0.0.1:1", UNSTALL_STATE_URL=state_store.url)
+    assert "stale-check" in _run("main/no:such")
+    assert capsys.readouterr().err == "", "nobody can say it without a snapshot"
+    snapshots.publish(state_store.client, samples.snapshot(samples.queue("bull:mail")))
+    assert "stale-check" in _run("main/no:such")
+    assert "There is no queue main/no:such now" in capsys.readouterr().err
+    _run("bull:mail")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_database_that_cannot_be_asked_is_told() -> None:

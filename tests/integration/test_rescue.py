@@ -12,18 +12,22 @@ import pytest
 import redis
 from django.db import DatabaseError
 
+from recovery.actions import runner
 from recovery.connections import registry as connections
-from recovery.domain.acting import Outcome
+from recovery.domain.acting import Act, Options, Order, Outcome
 from recovery.domain.mandate import Mandate, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report, Scan
 from recovery.domain.surroundings import POISON_AFTER
+from recovery.domain.verdicts import Kind
 from recovery.models import AuditEntry, Incident, ScannerPause
 from recovery.reads import incidents
 from recovery.reads.shared import windows
 from recovery.scanners.acting import proof
 from recovery.scanners.acting.deeds import Deeds
 from recovery.scanners.acting.warrant import Warrant
+from tests.acting import ADMIN
+from tests.fleet import Fleet
 from tests.stores import Store
 from tests.waiting import until
 from tests.watch_bench import WatchBench, active, config_for
@@ -51,11 +55,11 @@ class Night:
         now = now_ms() + later
         if collects:
             self.bench.collector.run(now)
-        windows._windows.clear()  # what was read a moment ago is read again
+        windows.forget()  # what was read a moment ago is read again
         return self.bench.watch.scan(now, self._deeds, observes=observes, queue=queue)
 
     def _deeds(self, observes: bool) -> Deeds:
-        warrant = Warrant(self.bench.registry.config, self.mandate, lambda _: self.held)
+        warrant = Warrant(self.bench.registry, self.mandate, lambda _: self.held)
         return warrant.deeds(Scan.ORPHAN_WATCH, observes=observes)
 
     def waiting(self, ref: QueueRef = MAIL) -> list[bytes]:
@@ -239,6 +243,68 @@ def test_a_look_at_the_same_snapshot_proves_no_worker_gone(night: Callable[..., 
         assert one.bench.watch.is_pending, "the next snapshot tells"
         assert one.scan(later=8_000).finds == ()
     assert one.waiting() == []
+
+
+@pytest.mark.parametrize(("policy", "pending"), [(ARMED, True), ("", False)])
+def test_a_lock_that_is_about_to_run_out_is_looked_at_with_the_next_snapshot(
+    night: Callable[..., Night], policy: str, pending: bool
+) -> None:
+    one = night(policy)
+    active(one.store, MAIL.base, "1", flavour="bull", processedOn=STARTED)
+    one.store.client.set(f"{MAIL.base}:1:lock", "w", px=30_000)
+    one.bench.discover()
+    one.scan()
+    assert not one.bench.watch.is_pending
+    one.store.client.pexpire(f"{MAIL.base}:1:lock", 9_000)
+    one.scan()
+    assert not one.bench.watch.is_pending, "the look that is due comes before its end"
+    one.store.client.pexpire(f"{MAIL.base}:1:lock", 2_000)
+    one.scan()
+    assert one.bench.watch.is_pending is pending
+    one.store.client.delete(f"{MAIL.base}:1:lock")
+    one.scan(later=2_000)
+    assert one.bench.watch.is_pending is pending, "its end wants a second look"
+
+
+def test_what_somebody_has_given_back_meanwhile_is_not_proven_by_its_lock(night: Callable[..., Night]) -> None:
+    """Without counting it as a stall, so that nothing in the job tells; and a worker is about to lock it again."""
+    one = night(f"{ARMED}[thresholds]\nstalled_interval = 30\n")
+    active(one.store, MAIL.base, "1", flavour="bull", processedOn=STARTED)
+    one.store.client.set(f"{MAIL.base}:1:lock", "w", px=30_000)
+    one.bench.discover()
+    one.bench.look()
+    one.store.client.pexpire(f"{MAIL.base}:1:lock", 2_000)
+    one.bench.look(later=100)
+    options = Options(requeue=True, counts_as_stall=False, force=True)
+    order = Order(Act.RELEASE, MAIL, ADMIN, "it hangs", runner.seen(MAIL, ("1",)), options)
+    assert [result.outcome for result in runner.perform(order)] == [Outcome.DONE]
+    one.store.client.lmove(f"{MAIL.base}:wait", f"{MAIL.base}:active", "RIGHT", "LEFT")
+    assert one.bench.look(later=2_200).counts == {Kind.UNLOCKED: 1}
+    assert one.bench.look(later=4_200).counts == {Kind.UNLOCKED: 1}
+
+
+@pytest.mark.parametrize("library", ["bull3", "bull4"])
+def test_a_killed_worker_of_bull_is_replaced_once_its_lock_has_run_out(
+    night: Callable[..., Night], libraries: Fleet, library: str
+) -> None:
+    """And not after a stalled interval, beside a worker that lives and keeps what it has."""
+    one = night(f"{ARMED}[thresholds]\nstalled_interval = 3600\n")
+    jobs, times = libraries[library].queue(one.store, "mail"), {"lockDuration": 5_000, "stalledInterval": 60_000}
+    holder = jobs.work("hang", apart=True, **times)
+    lost = jobs.add("lost")
+    until(lambda: jobs.counts()["active"] == 1, what="the worker has it")
+    live = jobs.work("hang", apart=True, **times)
+    kept = jobs.add("kept")
+    until(lambda: jobs.counts()["active"] == 2, what="the other worker has one too")
+    one.bench.discover()
+    one.scan()
+    holder.kill()
+    until(lambda: one.scan().acted == 1, 20, "the watch put it back")
+    assert one.waiting() == [lost.encode()]
+    assert one.scan().acted == 0
+    live.release()
+    until(lambda: live.events("completed") == [("completed", kept)])
+    until(lambda: ("active", lost) in live.events("active"), what="it runs again")
 
 
 def test_without_leave_to_release_a_lock_is_waited_for(night: Callable[..., Night]) -> None:

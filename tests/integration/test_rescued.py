@@ -34,7 +34,7 @@ from tests.watching import now_ms
 pytestmark = pytest.mark.django_db(transaction=True)
 JOBS = QueueRef("main", "bull:jobs")
 ARMED = '[policy]\norphan_watch = { mode = "act" }\n'
-DEAD = "Nothing happens: no worker is connected, so there is no watchdog."
+DEAD = "Never put right: no worker is connected, so there is no watchdog."
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ Make = Callable[..., WatchBench]
 
 def said(inbox: Inbox) -> tuple[str, Scanner | None, int, int]:
     (row,), (tally,) = inbox.rows, inbox.queues
-    return row.verdict.fate, row.verdict.rescuer, inbox.people, tally.rescued
+    return row.verdict.fate, row.verdict.rescuer, inbox.people, tally.outlook.rescued
 
 
 @pytest.mark.usefixtures("leads")
@@ -105,7 +105,7 @@ def test_an_armed_watch_is_sooner_and_every_way_out_says_so(watch: Make, state_s
     assert (verdict.fate, verdict.rescuer) == (fate, Scanner.ORPHAN_WATCH)
     page = browser(person(Role.VIEWER)).get("/stuck").content.decode()
     assert f"If nobody acts: {fate}" in page
-    assert "need a person" not in page
+    assert 'data-tone="warn">1<span class="hush"> stuck</span>' in page
 
 
 def test_without_a_scheduler_nobody_comes(watch: Make) -> None:
@@ -127,7 +127,13 @@ def test_nor_whoever_a_brake_holds(watch: Make) -> None:
         return Brake.doubtful(now)
 
     swap_one(STORE, Place("main"), hold)
-    assert said(watch().look()) == (f"{DEAD} Stale-check is armed, but the Redis brake holds main.", None, 1, 0)
+    inbox = watch().look()
+    fate, *rest = said(inbox)
+    (tally,) = inbox.queues
+    assert fate.startswith("Not put right for now: no worker is connected")
+    assert fate.endswith("Stale-check is armed, but the Redis brake holds main for 14 min more.")
+    assert rest == [None, 1, 0]
+    assert tally.outlook.words(1, inbox.checked_at) == "nothing rescues it for now"
 
 
 @pytest.mark.usefixtures("leads")
@@ -140,6 +146,8 @@ def test_bad_data_waits_for_a_person_whoever_is_armed(watch: Make, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("leads")
-def test_where_nothing_may_be_changed_nobody_is_armed(watch: Make) -> None:
+def test_where_nothing_may_be_changed_nobody_comes(watch: Make) -> None:
     fate, *rest = said(watch(f"read_only = true\n{ARMED}").look())
-    assert (fate, rest) == (DEAD, [None, 1, 0])
+    words = "main is configured to be read only"
+    assert fate == f"{DEAD} Orphan-watch is armed, but {words}. Stale-check is armed, but {words}."
+    assert rest == [None, 1, 0]

@@ -10,12 +10,14 @@ import pytest
 from django.db import DatabaseError
 
 from recovery.actions import scans as actions
+from recovery.backends.shared.fence import epoch_key_of
 from recovery.connections import registry
 from recovery.domain.jobs import State
 from recovery.domain.scans import Scan
 from recovery.models import AuditEntry, ScanFind, ScannerPause, ScanRun
 from recovery.scheduler.row import Row
 from tests.acting import ADMIN, Bench
+from tests.fences import hold
 from tests.integration.test_act_command import Ran, run
 from tests.stores import Store
 from tests.watching import now_ms
@@ -61,7 +63,7 @@ def test_it_acts_where_the_policy_lets_it_and_is_written_down(armed: Bench) -> N
     done = AuditEntry.objects.get(number=find["audit"])
     assert (done.actor_kind, done.actor) == ("scanner", "orphan-watch")
     assert AuditEntry.objects.filter(actor_kind="shell", act="scan").count() == 1, "and who had it run"
-    assert armed.client.get(f"unstall:fence:{armed.base}") == str(EPOCH).encode()
+    assert armed.client.get(epoch_key_of(armed.base)) == str(EPOCH).encode()
 
 
 def test_with_observe_it_looks_only(armed: Bench) -> None:
@@ -97,7 +99,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def test_where_another_epoch_has_begun_meanwhile_it_is_refused(armed: Bench) -> None:
     orphan(armed)
-    armed.client.set(f"unstall:fence:{armed.base}", EPOCH + 1)
+    hold(armed.client, armed.base, EPOCH + 1)
     ran = scan("orphan-watch")
     assert ran.status == 3
     assert f"epoch {EPOCH + 1}" in " ".join(ran.document["holds"])

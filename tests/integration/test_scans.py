@@ -11,7 +11,7 @@ from recovery.actions import scans as actions
 from recovery.connections.registry import registry
 from recovery.domain.acting import Act, Actor, Outcome
 from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Find, Report, Scan, Status
+from recovery.domain.scans import Find, Report, Scan, ScanStatus
 from recovery.errors import BadOrder, DeploymentMissing, Forbidden, Missing, Unreachable
 from recovery.models import AuditEntry, ScanFind, ScannerPause, ScanRun
 from recovery.reads import pulses
@@ -124,7 +124,7 @@ def test_what_was_asked_for_long_ago_is_not_begun(bench: Bench) -> None:
     orders = Orders(Ledger(registry(), EPOCH))
     orders.look(now_ms())
     assert orders.take(Scan.STALE_CHECK) == []
-    assert (reads.run(old.pk).status, reads.run(old.pk).trouble) == (Status.FAILED, ledgers.NOBODY_CAME)
+    assert (reads.run(old.pk).status, reads.run(old.pk).trouble) == (ScanStatus.FAILED, ledgers.NOBODY_CAME)
 
 
 def test_a_run_that_its_scheduler_did_not_finish_is_told_so_by_the_next(bench: Bench) -> None:
@@ -132,7 +132,7 @@ def test_a_run_that_its_scheduler_did_not_finish_is_told_so_by_the_next(bench: B
     by_hand = ScanRun.objects.create(scanner="stale-check", status="running", epoch=EPOCH + 1, wanted_at=1)
     Orders(Ledger(registry(), EPOCH + 1)).look(now_ms())
     assert reads.run(cut_off.pk).trouble == ledgers.CUT_OFF
-    assert reads.run(by_hand.pk).status is Status.RUNNING
+    assert reads.run(by_hand.pk).status is ScanStatus.RUNNING
 
 
 # -- paused

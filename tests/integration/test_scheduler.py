@@ -15,6 +15,7 @@ from recovery.reads import leading, snapshots
 from recovery.scheduler.duty import Duty, schedule
 from recovery.scheduler.plan import Entry, Plan
 from recovery.scheduler.rounds import Rounds
+from recovery.shared_clock import steady
 from tests.patience import patience
 from tests.schedulers import STARTS_WITHIN, Process, furnish
 from tests.stores import Store
@@ -33,7 +34,7 @@ def hang(now):
     print("hanging", file=sys.stderr, flush=True)
     threading.Event().wait()
 def _nothing(): pass
-office.plan = lambda config, registry, mandate: Plan((Entry("hang", 60, hang),), _nothing, _nothing)
+office.plan = lambda *_: Plan((Entry("collect", 60, hang),), _nothing, _nothing)
 from recovery.config import current
 run.run(current())
 """
@@ -98,6 +99,19 @@ def test_what_hangs_is_left_behind_after_the_grace(
     assert "leaving it behind" in one.log
 
 
+def test_its_heart_beats_until_a_look_at_the_queues_hangs(
+    start: Callable[..., Process], valkey: Store, serve: Callable[..., Store], tmp_path: Path
+) -> None:
+    beats = tmp_path / "heartbeat"
+    fast = "from recovery.processes import heartbeat\nheartbeat.EVERY, office.STUCK = 0.1, 1.0\nfrom recovery.config"
+    environ = {**_urls(valkey, serve()), "UNSTALL_HEARTBEAT_PATH": str(beats)}
+    one = start("-c", _HANGS.replace("from recovery.config", fast), **environ)
+    one.says("hanging")
+    until(beats.exists, 10, "it beats")
+    until(lambda: steady() - float(beats.read_text()) > 3, 15, "it beats no more")
+    assert one.child.poll() is None
+
+
 def _urls(queues: Store, state: Store) -> dict[str, str]:
     setup = {"UNSTALL_REDIS_URL": queues.url, "UNSTALL_STATE_URL": state.url}
     return setup | {"UNSTALL_LOG_LEVEL": "info"}
@@ -135,7 +149,7 @@ def test_a_fault_of_ours_is_logged_with_its_trace_and_the_next_run_goes_on(caplo
         runs.append(now)
         raise ZeroDivisionError("oh")
 
-    rounds = Rounds("record", run, clock=lambda: 12.5)
+    rounds = Rounds("record", run, clock=lambda: 12_500)
     rounds()
     rounds()
     assert runs == [12_500, 12_500]

@@ -120,6 +120,19 @@ def test_a_deleted_file_is_read_to_its_end_and_let_go(shipping: Driven, state_st
     assert [name for name in _open_files() if str(log) in name] == []
 
 
+def test_the_last_line_of_a_deleted_file_is_not_cut_while_it_is_still_written(
+    shipping: Driven, state_store: Store, log: Path
+) -> None:
+    with log.open("ab", buffering=0) as writer:
+        log.unlink()
+        shipping.turn(1)
+        writer.write(b"half of ")
+        shipping.turn(1, after=tails.QUIET + 1)
+        writer.write(b"a line\n")
+        shipping.turn(1)
+    assert texts(state_store) == ["half of a line"]
+
+
 def test_new_files_are_found_and_read_from_their_beginning(shipping: Driven, state_store: Store, log: Path) -> None:
     append(log.with_name("new.log"), "first of all")
     append(log.with_name("other.txt"), "not asked for")

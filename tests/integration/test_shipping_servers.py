@@ -15,15 +15,15 @@ from tests.stores import Store
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     """What was read is kept for a second."""
-    windows._windows.clear()
+    windows.forget()
     yield
-    windows._windows.clear()
+    windows.forget()
 
 
 def test_the_servers_that_ship_are_known(watch: Callable[..., None], state_store: Store) -> None:
     watch(UNSTALL_STATE_URL=state_store.url)
     assert not shipping.is_known()
-    windows._windows.clear()
+    windows.forget()
     LogWriter(state_store, "eu-1").write("one")
     LogWriter(state_store, "eu-2").write("two")
     assert shipping.servers() == {"eu-1", "eu-2"}

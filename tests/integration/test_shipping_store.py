@@ -157,7 +157,7 @@ def test_a_full_store_is_named_once_and_gets_all_when_it_has_room(
     shipping.turn(20)
     assert texts(state_store) == []
     (said,) = shipping.said
-    assert "used memory > 'maxmemory'" in said
+    assert "it is full (maxmemory)" in said
     assert "secret" not in said
     assert "XADD" not in said
     full(False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from django.core.management.base import CommandError
 
 from tests.fleet import Fleet
 from tests.stores import Store
-from tests.tuning import COMPOSE, KUBERNETES
+from tests.tuning import COMPOSE, KUBERNETES, apply
 from tests.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,7 +77,7 @@ def test_scripts_get_json() -> None:
 
 def test_the_patch_alone_can_be_piped_into_patch() -> None:
     diff, _ = run("--patch", file("k8s.yaml", KUBERNETES))
-    subprocess.run(["patch", "-p0"], input=diff, text=True, check=True, capture_output=True)
+    apply(diff, Path.cwd())
     said, status = run("k8s.yaml")
     assert status == 0
     assert "no race, 15 s to spare" in said

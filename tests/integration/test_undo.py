@@ -86,7 +86,7 @@ def test_who_may_not_act_may_not_restore(bench: Bench) -> None:
     number = remove(bench, "1", "2")
     with pytest.raises(Forbidden):
         runner.restore(number, VIEWER, "please", ("1",))
-    with pytest.raises(Forbidden, match="in bulk"):
+    with pytest.raises(Forbidden, match="many jobs at once"):
         runner.restore(number, OPERATOR, "please")
     with pytest.raises(BadOrder):
         runner.restore(number, ADMIN, " ")

@@ -96,7 +96,6 @@ def test_nobody_has_looked_is_no_zero(watch_bench: Make, valkey: Store, monkeypa
     one = watch_bench(valkey)
     use(one, monkeypatch)
     assert stuck.newest() is None
-    assert stuck.needing_a_person() is None
 
 
 def test_the_newest_inbox_is_what_the_watch_published(
@@ -108,4 +107,4 @@ def test_the_newest_inbox_is_what_the_watch_published(
     published = one.look()
     use(one, monkeypatch)
     assert stuck.newest() == published
-    assert stuck.needing_a_person() == 1
+    assert published.people == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from recovery.connections import state
-from recovery.domain.once import State, Step, Terms, Word
+from recovery.domain.once import IdempotencyState, Step, Terms, Word
 from tests.once import LONG, Desk
 from tests.stores import Store
 
@@ -29,7 +29,7 @@ class Known:
     """What has to be true of a key that is not free."""
 
     token: int
-    state: State
+    state: IdempotencyState
     result: bytes | None = None
 
 
@@ -51,7 +51,7 @@ class Ledgers(RuleBasedStateMachine):
     def claim(self, key: str, dies: bool) -> None:
         before = self.known.get(key)
         answer = self.desk.claim(key, 1 if dies else LONG)
-        if before and before.state is not State.LAPSED:
+        if before and before.state is not IdempotencyState.LAPSED:
             assert answer.word.value == before.state.value
             assert answer.claim
             assert (answer.claim.token, answer.result) == (before.token, before.result)
@@ -61,10 +61,10 @@ class Ledgers(RuleBasedStateMachine):
         assert answer.claim.token > self.last, "tokens rise over all keys"
         self.last = answer.claim.token
         self.given.setdefault(key, []).append(self.last)
-        self.known[key] = Known(self.last, State.CLAIMED)
+        self.known[key] = Known(self.last, IdempotencyState.CLAIMED)
         if dies:
             self.desk.passes(key)
-            self.known[key].state = State.LAPSED
+            self.known[key].state = IdempotencyState.LAPSED
 
     @rule(key=KEYS, chosen=st.randoms(use_true_random=False), step=st.sampled_from((Step.RENEW, Step.RELEASE)))
     def renew_or_release(self, key: str, chosen: object, step: Step) -> None:
@@ -72,11 +72,11 @@ class Ledgers(RuleBasedStateMachine):
         word, known = self.desk.step(step, key, token).word, self.known.get(key)
         if refused := self._refused(key, token):
             assert word is refused
-        elif known and known.state is State.COMPLETED:
+        elif known and known.state is IdempotencyState.COMPLETED:
             assert word is Word.COMPLETED
         elif step is Step.RENEW and known:
             assert word is Word.RENEWED
-            known.state = State.CLAIMED
+            known.state = IdempotencyState.CLAIMED
         else:
             assert word is Word.RELEASED
             del self.known[key]
@@ -89,11 +89,11 @@ class Ledgers(RuleBasedStateMachine):
             assert answer.word is refused
             return
         assert known
-        if known.state is State.COMPLETED:
+        if known.state is IdempotencyState.COMPLETED:
             assert answer.word is Word.AGAIN
         else:
             assert answer.word is Word.DONE
-            known.state, known.result = State.COMPLETED, result or None
+            known.state, known.result = IdempotencyState.COMPLETED, result or None
         assert answer.result == known.result
 
     @rule(key=KEYS, chosen=st.randoms(use_true_random=False))
@@ -102,7 +102,7 @@ class Ledgers(RuleBasedStateMachine):
         word, known = self.desk.step(Step.FORGET, key, token).word, self.known.get(key)
         if refused := self._refused(key, token):
             assert word is refused
-        elif known and known.state is State.COMPLETED:
+        elif known and known.state is IdempotencyState.COMPLETED:
             assert word is Word.FORGOTTEN
             del self.known[key]
         else:
@@ -112,14 +112,14 @@ class Ledgers(RuleBasedStateMachine):
     def it_shows_what_is_known(self) -> None:
         for key in ("a", "b", "ü/\t"):
             answer, known = self.desk.show(key), self.known.get(key)
-            assert answer.state is (known.state if known else State.FREE)
+            assert answer.state is (known.state if known else IdempotencyState.FREE)
             assert (answer.claim.token if answer.claim else None) == (known.token if known else None)
             assert answer.result == (known.result if known else None)
 
     @invariant()
     def the_indexes_agree(self) -> None:
         store = self.server.client
-        done = sum(known.state is State.COMPLETED for known in self.known.values())
+        done = sum(known.state is IdempotencyState.COMPLETED for known in self.known.values())
         assert store.hlen(state.ONCE_RECORDS) == store.zcard(state.ONCE_ENDS) == store.zcard(state.ONCE_NEWEST)
         assert (store.hlen(state.ONCE_RECORDS), store.zcard(state.ONCE_HELD)) == (
             len(self.known),
@@ -139,6 +139,7 @@ class Ledgers(RuleBasedStateMachine):
         return Word.LATE if known.token != token else None
 
 
+@pytest.mark.usefixtures("processes")
 def test_one_holder_at_any_time_and_whoever_was_replaced_is_refused(server: Store) -> None:
     machine = type("Machine", (Ledgers,), {"server": server})
     run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None))

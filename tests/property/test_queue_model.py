@@ -282,7 +282,7 @@ def site(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.
     config_of(tmp_path, state_store, {"main": valkey})
     monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
     registry.reset()
-    windows._windows.clear()
+    windows.forget()
     yield valkey
     registry.reset()
 

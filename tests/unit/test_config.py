@@ -67,6 +67,12 @@ def test_one_url_is_enough(read: Read) -> None:
     assert config.state_url is None
 
 
+@pytest.mark.parametrize(("written", "is_read_only"), [("1", True), ("yes", True), ("0", False), ("", False)])
+def test_one_variable_makes_that_url_read_only(read: Read, written: str, is_read_only: bool) -> None:
+    config = read("", UNSTALL_REDIS_URL="redis://localhost", UNSTALL_READ_ONLY=written)
+    assert config.deployment("main").read_only is is_read_only
+
+
 def test_every_key_of_a_deployment_arrives(read: Read) -> None:
     toml = table(
         name="eu", label="Europe", url="redis+sentinel://a:1,b:2/m/3", username="u", password="p/w",
@@ -198,9 +204,12 @@ def test_a_problem_names_its_key_and_a_remedy(refused: Refused, toml: str, key: 
     ("environ", "key", "words"),
     [
         ({"UNSTALL_REDIS_ULR": "redis://h"}, "UNSTALL_REDIS_ULR", "Did you mean UNSTALL_REDIS_URL?"),
+        ({"UNSTALL_STATE_URI": "x", "UNSTALL_STATE_URL": "redis://h"}, "UNSTALL_STATE_URI", "UNSTALL_STATE_URL?"),
+        ({"UNSTALL_COLECT": "1"}, "UNSTALL_COLECT", "Did you mean collect? It is set in the file, under [intervals]."),
         ({"UNSTALL_CONFIG": "/none/such.toml"}, "UNSTALL_CONFIG", "path of a file"),
         ({"UNSTALL_REDIS_URL_FILE": "/none"}, "UNSTALL_REDIS_URL_FILE", "path of a file"),
         ({"UNSTALL_REDIS_URL": "redis://a", "UNSTALL_REDIS_URL_FILE": "/none"}, "UNSTALL_REDIS_URL_FILE", "one of"),
+        ({"UNSTALL_REDIS_URL": "redis://a", "UNSTALL_READ_ONLY": "maybe"}, "UNSTALL_READ_ONLY", "Write 1"),
         ({"UNSTALL_ENVIRONMENT": "x" * 30}, "UNSTALL_ENVIRONMENT", "printable"),
         ({"UNSTALL_ENVIRONMENT": "production", "UNSTALL_DEBUG": "true"}, "UNSTALL_DEBUG", "Remove it"),
     ],
@@ -214,7 +223,7 @@ def test_a_problem_of_the_environment_names_its_variable(
 
 
 def test_variables_that_resemble_nothing_of_ours_are_left_alone(read: Read) -> None:
-    read(UNSTALL_MY_OWN_NOTE="x", REDIS_URL="y", UNSTALL_TEST_RUN="1")
+    read(UNSTALL_MY_OWN_NOTE="x", REDIS_URL="y", UNSTALL_TEST_RUN="1", UNSTALL_URL="https://u", UNSTALL_TOKEN="t")
 
 
 def test_two_mains_are_explained(refused: Refused) -> None:

@@ -9,7 +9,7 @@ from django.http import QueryDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.log_query import LABELS, SOURCES, Asked
+from dashboard.log_query import AHEAD, LABELS, SOURCES, Asked
 from recovery.config.logs import LogSource
 from recovery.domain.ages import HOUR
 from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level
@@ -51,7 +51,7 @@ def test_all_that_is_understood_is_asked_for() -> None:
     assert found.sources == ("loki",)
     assert dict(query.labels) == {"app": {"mail", "web"}, "host": {"eu=1"}}
     assert (query.include, query.exclude, query.levels) == (("ECONN",), ("retry",), {Level.ERROR})
-    assert (query.start, query.end) == ((NOW - 6 * HOUR) * MS, NOW * MS)
+    assert (query.start, query.end) == ((NOW - 6 * HOUR) * MS, (NOW + AHEAD) * MS)
     assert found.line == "1-2.3"
 
 

@@ -8,7 +8,7 @@ import re
 from dashboard.charts.machine import Drawn, Mark, figure
 from dashboard.gate_cells import closed
 from dashboard.server_cells import NUMBERS, numbers
-from recovery.domain.gate import State
+from recovery.domain.gate import GateState
 from recovery.domain.meters import Cell, Series
 from recovery.reads.gates import Flip
 
@@ -69,12 +69,12 @@ def test_colours_are_named_and_left_to_the_theme() -> None:
     assert not re.search(r"#[0-9a-f]{3,6}|rgb", written)
 
 
-def flip(at: int, state: State) -> Flip:
+def flip(at: int, state: GateState) -> Flip:
     return Flip("eu-1", START + at, state, None, "")
 
 
 def test_a_gate_is_closed_from_its_flip_to_the_next_and_before_the_first_nobody_knows() -> None:
-    flips = (flip(-9, State.CLOSED), flip(5, State.OPEN), flip(7, State.UNKNOWN), flip(8, State.CLOSED))
+    flips = (flip(-9, GateState.CLOSED), flip(5, GateState.OPEN), flip(7, GateState.UNKNOWN), flip(8, GateState.CLOSED))
     assert closed(flips, START, START + 20) == ((START, START + 5), (START + 8, START + 20))
     assert closed(flips[1:2], START, START + 20) == ()
     assert closed((), START, START + 20) == ()

@@ -16,6 +16,7 @@ from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.refs import QueueRef
 from recovery.domain.totals import Total
 from recovery.domain.verdicts import Kind
+from recovery.version import VERSION
 from tests import samples
 from tests.prometheus import promtool
 from tests.samples import NOW
@@ -76,6 +77,7 @@ def test_what_is_known_of_the_house_is_told(series: Series) -> None:
         "unstall_streams": 4,
     }
     assert {name: value(series, name) for name in expected} == expected
+    assert value(series, "unstall_build_info", version=VERSION) == 1
     assert value(series, "unstall_scanner_last_success_timestamp_seconds", scanner="collect") == (NOW - 1_900) / 1000
     assert value(series, "unstall_server_cpu_raw_ratio", server="eu-1") == 0.915
     assert value(series, "unstall_server_cpu_smoothed_ratio", server="eu-1") == 0.84
@@ -210,6 +212,7 @@ def test_a_job_table_has_no_lines_of_the_library() -> None:
     assert named(series, "bullmq_job_count") == []
 
 
+@pytest.mark.usefixtures("processes")
 def test_promtool_finds_nothing_to_complain_of() -> None:
     text = page(full(), Dialect.TEXT, 1)
     run = subprocess.run(

@@ -88,6 +88,17 @@ def test_what_a_shorter_lock_costs_is_said() -> None:
     assert said.remedy.endswith("A worker that is blocked for 25 s loses its jobs then; now it takes 50 s.")
 
 
+def test_a_finding_names_what_is_to_be_set() -> None:
+    found = judged({"k.yaml": KUBERNETES})
+    lock = "QUEUE_WORKER_LOCK_DURATION = 30000"
+    renew, check = "QUEUE_WORKER_LOCK_RENEW_TIME = 5000", "QUEUE_WORKER_STALLED_INTERVAL = 15000"
+    assert finding(found, "slow-recovery").remedy.startswith(f"Set {lock}, {renew} and {check}: about 45 s.")
+    assert finding(found, "sigkill-race").remedy == "terminationGracePeriodSeconds: 65."
+    assert finding(found, "short-shutdown").remedy.startswith("N8N_GRACEFUL_SHUTDOWN_TIMEOUT = 45:")
+    bullmq = judged({}, Options(timing=Timing(Library.BULLMQ, 60, 10, 30)))
+    assert finding(bullmq, "slow-recovery").remedy.startswith("Set lockDuration = 30000, lockRenewTime = 5000 and")
+
+
 def test_no_check_is_grave_whatever_else_is_good() -> None:
     assert "no-check" in of(Timing(stalled_interval=0))
     assert judged({"c.yaml": n8n("QUEUE_WORKER_STALLED_INTERVAL: 0")}).is_grave

@@ -28,12 +28,23 @@ DB_POSTGRESDB_PASSWORD='hunter2'
 BARE = "services:\n  worker:\n    image: n8nio/n8n:1.123.5\n    command: worker"
 HELM = "---\n# Source: n8n/templates/deployment-worker.yaml\n" + KUBERNETES
 PROBE = KUBERNETES[KUBERNETES.index("          readinessProbe") : KUBERNETES.index("---")]
+IN_BRACKETS = re.sub(r"- name: (\S+)\n +value: (\S+)", r"- {name: \1, value: \2}", KUBERNETES).replace(
+    "- {name: DB", '- { "name": "QUEUE_WORKER_CONCURRENCY", "value": "10" } # not read\n            - {name: DB'
+)
+_OURS = '{name: QUEUE_WORKER_LOCK_DURATION, value: "60000"}, {name: N8N_GRACEFUL_SHUTDOWN_TIMEOUT, value: "30"}'
+ALL_IN_BRACKETS = re.sub(r"env:\n(?: +- name: \S+\n +value: .*\n)+", f"env: [{_OURS}]\n", KUBERNETES)
+MAP = '{QUEUE_WORKER_LOCK_DURATION: "60000", QUEUE_WORKER_LOCK_RENEW_TIME: 50000}'
+LIST = '["QUEUE_WORKER_LOCK_DURATION=60000", QUEUE_WORKER_LOCK_RENEW_TIME=50000]'
 CASES = {
     "kubernetes": {"k8s.yaml": KUBERNETES},
     "kubernetes, variables last": {"k8s.yaml": KUBERNETES.replace(PROBE, "")},
     "compose": {"compose.yaml": COMPOSE, ".env": "N8N_GRACEFUL_SHUTDOWN_TIMEOUT=30\n"},
     "list": {"compose.yaml": LISTED},
     "env": {"worker.env": ENV},
+    "kubernetes, each variable in brackets": {"k8s.yaml": IN_BRACKETS},
+    "kubernetes, all variables in brackets": {"k8s.yaml": ALL_IN_BRACKETS},
+    "compose, a map in brackets": {"compose.yaml": f"{BARE}\n    environment: {MAP}\n"},
+    "compose, a list in brackets": {"compose.yaml": f"{BARE}\n    environment: {LIST}\n"},
     "bare, without a last line break": {"compose.yaml": BARE},
     "helm": {"rendered.yaml": HELM},
     "windows": {"k8s.yaml": KUBERNETES.replace("\n", "\r\n")},
@@ -51,6 +62,7 @@ def test_what_was_patched_is_found_no_more(files: dict[str, str]) -> None:
     assert not second.patches
 
 
+@pytest.mark.usefixtures("processes")
 @EACH
 def test_patch_itself_comes_to_the_same(files: dict[str, str], tmp_path: Path) -> None:
     found = judged(files)
@@ -93,6 +105,10 @@ def test_no_secret_is_shown(files: dict[str, str]) -> None:
         "QUEUE_WORKER_TIMEOUT=60 # and the password is hunter2",
         "QUEUE_WORKER_TIMEOUT=60 # and the password is hunter",
         'environment: {QUEUE_WORKER_TIMEOUT: "60", DB_PASSWORD: hunter2}',
+        "environment: {QUEUE_WORKER_TIMEOUT: 60, PIN: 4711}",
+        "environment: [QUEUE_WORKER_TIMEOUT=60, PIN=4711]",
+        "env: [{name: QUEUE_WORKER_TIMEOUT, value: '60'}, {name: PIN, value: '4711'}]",
+        "- {name: QUEUE_WORKER_TIMEOUT, value: hunter2}",
         "QUEUE_WORKER_TIMEOUT=60 DB=hunter2",
         "QUEUE_WORKER_TIMEOUT=hunter2",
     ],

@@ -15,7 +15,6 @@ from dashboard.live.image import Health
 from recovery.connections import registry
 from recovery.domain.counts import Flavour, Library, Snapshot
 from recovery.domain.refs import QueueRef
-from recovery.reads import lists
 from recovery.reads.shared import windows
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.roster import Known, Roster
@@ -57,7 +56,13 @@ class Desk:
 
     def forget(self) -> None:
         """What was read a moment ago is read again."""
-        windows._windows.clear()
+        windows.forget()
+
+
+@pytest.fixture(autouse=True)
+def _not_connected() -> None:
+    """Connections that a test before this one left in the process are closed."""
+    registry.reset()
 
 
 @pytest.fixture
@@ -65,8 +70,6 @@ def desk(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.
     config_of(tmp_path, state_store, {"main": valkey})
     monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
     registry.reset()
-    windows._windows.clear()
-    monkeypatch.setattr(lists, "longest_locks", lists.LongestLocks())
     yield Desk(valkey, state_store, monkeypatch)
     registry.reset()
 

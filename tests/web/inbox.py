@@ -8,6 +8,7 @@ from recovery.connections import registry
 from recovery.domain.acting import Act
 from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.jobs import JobRow, State
+from recovery.domain.outlook import QueueOutlook
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
 from recovery.reads import inboxes
@@ -44,7 +45,10 @@ def found(
     for ref in dict.fromkeys(line.job.queue for line in lines) or [QueueRef("main", BASE)]:
         kinds = [line.verdict.kind for line in lines if line.job.queue == ref]
         counted = {kind: kinds.count(kind) + more for kind in set(kinds)}
+        promised = sum(line.verdict.rescuer is not None for line in lines if line.job.queue == ref)
+        dog = Watchdog(at, 30_000, bool(promised), 45_000)  # a scanner promises where no stalled check runs
+        ahead = QueueOutlook(promised=promised)
         people = sum(line.verdict.needs_a_person for line in lines if line.job.queue == ref)
-        tallies.append(Tally(ref, counted, people, looked, 0, at, Watchdog(at, 30_000, False, 45_000), error))
+        tallies.append(Tally(ref, counted, people, looked, 0, at, dog, error, ahead))
     inboxes.publish(registry.registry().state(), Inbox(at, lines, tuple(tallies)))
     desk.forget()

@@ -9,6 +9,7 @@ from django.utils import timezone
 from dashboard import invitations
 from dashboard.access import Role
 from dashboard.models import Invitation, User
+from recovery import config
 from tests.people import PASSWORD, browser, person
 
 pytestmark = pytest.mark.django_db
@@ -128,10 +129,27 @@ def test_a_bad_choice_is_refused_and_the_link_stays_good(name: str, password: st
     assert browser().get(path).status_code == 200
 
 
-def test_the_command_prints_the_link_or_says_that_there_is_an_admin() -> None:
+@pytest.mark.parametrize(
+    ("environ", "origin"),
+    [
+        ({}, "http://127.0.0.1:8000"),
+        ({"UNSTALL_TRUSTED_ORIGINS": "https://unstall.example.com,https://b"}, "https://unstall.example.com"),
+        ({"UNSTALL_PUBLIC_URL": "https://console.example.com/"}, "https://console.example.com"),
+    ],
+    ids=["neither", "origins", "public"],
+)
+def test_the_command_prints_a_whole_link_or_says_that_there_is_an_admin(
+    environ: dict[str, str], origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    config.current.cache_clear()
     out = StringIO()
     call_command("first-link", stdout=out)
-    assert browser().get(out.getvalue().strip()).status_code == 200
+    config.current.cache_clear()
+    link = out.getvalue().strip()
+    assert link.startswith(f"{origin}/welcome/")
+    assert browser().get(link.removeprefix(origin)).status_code == 200
     person(Role.ADMIN)
     with pytest.raises(CommandError, match="There is an admin already"):
         call_command("first-link")

@@ -14,7 +14,7 @@ from dashboard.access import Role
 from dashboard.scopes import Scope
 from dashboard.views import alerts as view
 from recovery.connections import channels, registry
-from recovery.domain.alerts import Alert, Event, Heard, Kind
+from recovery.domain.alerts import Alert, AlertKind, Event, Heard
 from recovery.models import AuditEntry
 from recovery.reads import outlets
 from recovery.reads.outlets import Outlet
@@ -64,7 +64,7 @@ def stands(
 ) -> Alert:
     at = now_ms()
     told = {"link": "/stuck?queue=main%2Fbull%3Amail", "size": 3, "since": at - 60_000, "seen_at": at} | facts
-    added = Rows(frozenset(Kind)).add(Alert(Kind.ABANDONED, key, words, **told))
+    added = Rows(frozenset(AlertKind)).add(Alert(AlertKind.ABANDONED, key, words, **told))
     assert added
     view._shown.forget()
     return added

@@ -159,3 +159,11 @@ def test_nobody_having_looked_is_not_all_clear(desk: Desk, machine: Machine) -> 
     answer = machine.get("orphans")
     refused(answer, 503, "not_looked")
     assert answer["Retry-After"]
+
+
+def test_an_outage_of_the_state_store_is_told_as_one(desk: Desk, machine: Machine) -> None:
+    desk.state.pause()
+    try:
+        refused(machine.get("orphans"), 503, "store_timed_out")
+    finally:
+        desk.state.resume()

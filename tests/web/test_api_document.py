@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, get_args
 
 import pytest
 from django.urls import URLPattern
+from pydantic import BaseModel
 
 from dashboard import urls
 from dashboard.access import Role
 from dashboard.api.document import document
+from dashboard.api.root import api
 from dashboard.once import app as once
+from dashboard.once.bodies import BODIES
+from dashboard.once.document import OnceKey
 from dashboard.scopes import Scope
 from tests.machines import Machine, refused, told
 from tests.people import browser, person
@@ -47,6 +54,35 @@ def test_it_is_a_valid_openapi_document() -> None:
     assert len(ids) == len(set(ids))
     known = {f"#/components/schemas/{name}" for name in made["components"]["schemas"]}
     assert references(made) <= known
+
+
+def _shapes(kind: Any, seen: set[Any]) -> Iterator[type]:
+    """Every class of ours that a client gets a name for."""
+    if kind in seen:
+        return
+    seen.add(kind)
+    for part in get_args(kind):
+        yield from _shapes(part, seen)
+    if isinstance(kind, type) and issubclass(kind, Enum | BaseModel):
+        yield kind
+        for field in getattr(kind, "model_fields", {}).values():
+            yield from _shapes(field.annotation, seen)
+
+
+def test_no_two_classes_share_the_name_of_a_component() -> None:
+    """The framework keeps the last one, and clients would get the one for the other."""
+    operations = [
+        made for _, router in api._routers for view in router.path_operations.values() for made in view.operations
+    ]
+    models = [model for made in operations for model in (*made.models, *made.response_models.values())]
+    seen: set[Any] = set()
+    named: dict[str, set[str]] = defaultdict(set)
+    for root in (*models, *BODIES.values(), OnceKey):
+        for shape in _shapes(root, seen):
+            named[shape.__name__].add(f"{shape.__module__}.{shape.__qualname__}")
+    known = {name: places for name, places in named.items() if name in document()["components"]["schemas"]}
+    assert len(known) > 80
+    assert {name: places for name, places in known.items() if len(places) > 1} == {}
 
 
 def test_every_address_of_the_api_is_in_it() -> None:

@@ -135,6 +135,21 @@ def test_what_is_missing_is_said_with_how_to_have_it(admin: Client) -> None:
 # -- ordering
 
 
+def test_only_a_library_that_is_installed_can_be_ordered(admin: Client) -> None:
+    offer(Offer(Library.BULLMQ, "", "No package bullmq was found."), Offer(Library.PYTHON, "3.4.4", ""))
+    form = text(admin, "/tuning/drill/order")
+    assert re.findall(r'<option value="(\w+)"', form.split('name="library"')[1].split("</select>")[0]) == ["python"]
+    assert "Select a valid choice" in text_of_post(admin, FIELDS | {"library": "bullmq"})
+    assert DrillRun.objects.count() == 0
+
+
+def test_where_no_library_is_installed_none_is_offered(admin: Client) -> None:
+    offer(*(Offer(library, "", "Nothing was found.") for library in Library))
+    assert "Order a drill" not in text(admin, "/tuning/drill")
+    assert "Begin the drill" not in text(admin, "/tuning/drill/order")
+    assert "Select a valid choice" in text_of_post(admin, FIELDS)
+
+
 def test_an_admin_orders_what_is_written(admin: Client) -> None:
     assert 'name="lock" value="30s"' in text(admin, "/tuning/drill/order")
     answer = admin.post("/tuning/drill/order", FIELDS)

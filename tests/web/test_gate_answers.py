@@ -8,10 +8,11 @@ from contextlib import ExitStack
 import pytest
 
 from dashboard.gate import answers
+from dashboard.gate.keeper import ALONE_MS
 from dashboard.gate.notes import CALLERS, OTHERS, PENDING
 from recovery.config.gate import Gating, Named, WithoutSample
 from recovery.connections import state
-from recovery.domain.gate import CALM, FRESH_POLLS, Gate, Sample, State, Terms
+from recovery.domain.gate import CALM, FRESH_POLLS, Gate, GateState, Sample, Terms
 from recovery.domain.servers import Origin
 from recovery.reads import gates
 from tests.gating import POLL, tell
@@ -38,7 +39,7 @@ def others(state_store: Store) -> Iterator[None]:
 
 
 def measured(cpu: float, at: int) -> Gate:
-    return Gate("web-1", State.OPEN, at, sample=Sample(at, at, POLL, cpu, cpu, Origin.LOCAL), lows=CALM)
+    return Gate("web-1", GateState.OPEN, at, sample=Sample(at, at, POLL, cpu, cpu, Origin.LOCAL), lows=CALM)
 
 
 def test_an_open_gate_says_so_with_all_that_it_went_by(desk: Desk) -> None:
@@ -91,7 +92,9 @@ def test_it_goes_on_settling_until_a_sample_began_after_the_admission(desk: Desk
 
 def test_a_process_that_has_just_started_settles_first(desk: Desk) -> None:
     tell(desk.client, "eu-1", 20.0, START)
-    desk.client.hset(state.GATES, "eu-1", Gate("eu-1", State.OPEN, 1, sample=Sample(START - 1, 1, POLL, 20.0)).encode())
+    desk.client.hset(
+        state.GATES, "eu-1", Gate("eu-1", GateState.OPEN, 1, sample=Sample(START - 1, 1, POLL, 20.0)).encode()
+    )
     desk.look()
     desk.look()
     assert desk.ask().reason == "settling"
@@ -216,6 +219,13 @@ def test_one_process_alone_needs_no_store_to_answer(serve: object) -> None:
     desk.settle()
     store.stop()
     assert desk.ask().status == 200
+
+
+def test_a_look_that_is_old_says_nothing_of_other_processes_so_the_store_decides(desk: Desk) -> None:
+    desk.settle()
+    desk.client.set(state.gate_settling("eu-1"), "x", px=2 * POLL)  # one that began since has let somebody in
+    desk.now += ALONE_MS + 1
+    assert desk.ask().status == 503
 
 
 def test_refusals_of_one_caller_are_one_note_and_admissions_one_each(desk: Desk) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles import finders
-from django.test import override_settings
+from django.test import Client, override_settings
 
 from dashboard.access import Role
 from tests.people import browser, person
@@ -79,7 +79,7 @@ def test_a_static_file_needs_no_login_and_is_asked_for_once() -> None:
 def test_a_file_that_was_edited_while_we_run_comes_whole(tmp_path: Path) -> None:
     (tmp_path / "note.css").write_text("short")
     with override_settings(STATIC_ROOT=tmp_path):
-        client = browser()
+        client = Client()  # of its own: it looks for its files anew
         assert client.get("/static/note.css").content == b"short"
         (tmp_path / "note.css").write_text("rather longer")
         answer = client.get("/static/note.css")

@@ -57,6 +57,7 @@ def planted(desk: Desk) -> None:
         failedReason=f"401 with token={SECRET}",
         stacktrace=json.dumps([f"Error: api_key={SECRET}\n at x"]),
         progress=leaky,
+        defa=f"child 9 failed with token={SECRET}",
         password=SECRET,
     )
     desk.client.rpush(f"{BASE}:7:logs", f"Authorization: Bearer {SECRET}")

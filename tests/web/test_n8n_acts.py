@@ -58,7 +58,7 @@ def table(here: Mending, client: Client) -> str:
     found = look(registry, registry.config.n8n[0], wish)
     found = look(registry, registry.config.n8n[0], Wish(here.watch.snapshot, now_ms() + 120_000, found.young))
     truths.publish(here.state.client, [found])
-    windows._windows.clear()
+    windows.forget()
     return client.get("/stuck/n8n").content.decode()
 
 

@@ -16,7 +16,7 @@ from recovery.domain.counts import Flavour, Library
 from recovery.domain.inbox import Inbox
 from recovery.domain.jobs import Lock, State
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, Status
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.lines import merged
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
@@ -58,7 +58,11 @@ def pair(
 ) -> Pair:
     finding = kind and Finding(kind, Repair.MARK, now_ms() - 240_000, (f"Execution {id} is odd.",), "Nothing happens.")
     return Pair(
-        id, claim, Execution(id, "wf/1", "webhook", Status.RUNNING, started_at=now_ms() - 240_000), finding, title
+        id,
+        claim,
+        Execution(id, "wf/1", "webhook", ExecutionStatus.RUNNING, started_at=now_ms() - 240_000),
+        finding,
+        title,
     )
 
 

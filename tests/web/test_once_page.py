@@ -16,7 +16,7 @@ from dashboard.views import once as view
 from recovery.actions import once as acts
 from recovery.connections import registry, state
 from recovery.domain.acting import Actor
-from recovery.domain.once import State, Step
+from recovery.domain.once import IdempotencyState, Step
 from recovery.domain.refs import slug
 from recovery.errors import BadOrder, Forbidden, NotRecorded
 from recovery.models import AuditEntry
@@ -99,9 +99,9 @@ def test_an_operator_releases_the_claim_that_was_shown(ledger: Ledger, operator:
     assert "then the work is done twice" in asked
     assert "worker-3" in asked
     assert operator.post(address("release", "order:1", token), {"reason": " "}).status_code == 200
-    assert ledger.show("order:1").state is State.CLAIMED
+    assert ledger.show("order:1").state is IdempotencyState.CLAIMED
     assert operator.post(address("release", "order:1", token), {"reason": REASON}).status_code == 302
-    assert ledger.show("order:1").state is State.FREE
+    assert ledger.show("order:1").state is IdempotencyState.FREE
     entry = AuditEntry.objects.get()
     assert (entry.phase, entry.act, entry.reason) == ("note", "release claim", REASON)
     assert json.loads(entry.body) == {
@@ -159,10 +159,10 @@ def test_an_admin_forgets_what_was_done_so_that_it_can_be_done_again(
 ) -> None:
     token = ledger.done("order:2", b"1")
     assert operator.post(address("forget", "order:2", token), {"reason": REASON}).status_code == 403
-    assert ledger.show("order:2").state is State.COMPLETED
+    assert ledger.show("order:2").state is IdempotencyState.COMPLETED
     assert "does it once more" in admin.get(address("forget", "order:2", token)).content.decode()
     assert admin.post(address("forget", "order:2", token), {"reason": REASON}).status_code == 302
-    assert ledger.show("order:2").state is State.FREE
+    assert ledger.show("order:2").state is IdempotencyState.FREE
     assert AuditEntry.objects.get().act == "forget completed"
     claimed = ledger.token("order:2")
     assert admin.post(address("forget", "order:2", claimed), {"reason": REASON}).status_code == 404

@@ -59,7 +59,7 @@ def test_it_shows_the_numbers_and_the_trouble(house: House) -> None:
     house.holds(abandoned(), queue(counts=counts(waiting=1204, failed=48), rates=rates(5, 1)))
     page = house.page()
     assert "1,204" in page
-    assert "nothing will rescue them" in page
+    assert "what becomes of them is not known yet" in page
     assert page.index("bull:jobs</a>") < page.index("bull:mail</a>")
     assert '<a id="q-main-bull:mail" href="/queues/main/bull:mail/">' in page
 
@@ -100,7 +100,7 @@ def test_old_numbers_are_grey_and_claim_nothing(house: House) -> None:
     house.health = Health(snapshot_age_ms=34_000, scheduler_alive=False, stale=True)
     page = house.page()
     assert page.count(" data-stale") == 2
-    assert "nothing will rescue" not in page
+    assert "what becomes of" not in page
     assert "The scheduler is not running." in page
 
 

@@ -75,8 +75,16 @@ def test_every_place_is_in_the_table_and_those_with_words_of_their_own_come_firs
     assert page.index("All queues</b>") < page.index("<code>bull:orders</code>") < page.index("<code>bull:mail</code>")
 
 
+def test_the_address_of_the_table_alone_leads_to_the_whole_page(admin: Client) -> None:
+    answer = admin.get("/scanners/policies?q=ORD&from=25")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/scanners?q=ORD&from=25#policies")
+    part = admin.get("/scanners/policies?q=ORD", headers={"HX-Request": "true"}).content.decode()
+    assert part.startswith('<section id="policies"')
+    assert "bull:orders" in part
+
+
 def test_the_defaults_observe_but_for_the_stale_check(admin: Client) -> None:
-    cells = row(admin.get("/scanners/policies").content.decode(), "<code>bull:mail</code>")
+    cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
     assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge" data-state="(\w+)"', cells) == [
         ("orphan-watch", "observes"),
         ("stale-check", "acts"),
@@ -85,10 +93,10 @@ def test_the_defaults_observe_but_for_the_stale_check(admin: Client) -> None:
 
 
 def test_a_queue_is_found_by_a_part_of_its_name(admin: Client) -> None:
-    page = admin.get("/scanners/policies?q=ORD").content.decode()
+    page = admin.get("/scanners?q=ORD").content.decode()
     assert "bull:orders" in page
     assert "bull:mail" not in page
-    assert "No queue has this in its name." in admin.get("/scanners/policies?q=nothing").content.decode()
+    assert "No queue has this in its name." in admin.get("/scanners?q=nothing").content.decode()
 
 
 def test_many_queues_come_in_pages(desk: Desk, admin: Client) -> None:
@@ -254,7 +262,7 @@ def test_armed_without_a_note_it_says_that_it_observes(admin: Client) -> None:
     page = look(admin, MAIL, **fields)
     assert "It stays observing as long as nobody wrote down why its jobs may run twice." in page
     save(admin, MAIL, page, **fields)
-    cells = row(admin.get("/scanners/policies").content.decode(), "<code>bull:mail</code>")
+    cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
     assert "armed, but nobody wrote down why its jobs may run twice" in cells
 
 
@@ -266,7 +274,7 @@ def test_what_counts_without_it_stands_in_the_empty_fields(desk: Desk, admin: Cl
     assert 'name="stale_check.after" type="text" value="" placeholder="1200"' in page
     assert ">as below: observes</option>" in page
     assert "Already: charge" in page
-    cells = row(admin.get("/scanners/policies").content.decode(), "<code>bull:mail</code>")
+    cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
     assert "as all queues" in cells
 
 
@@ -276,7 +284,7 @@ def test_all_queues_have_a_policy_of_their_own(admin: Client) -> None:
     assert "This changes, for all queues:" in page
     save(admin, EVERYWHERE, page, **fields)
     assert written("") == {"orphan_watch": {"mode": "act", "release": True}}
-    cells = row(admin.get("/scanners/policies").content.decode(), "<code>bull:mail</code>")
+    cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
     assert "releases locks" in cells
     assert "as all queues" in cells
 
@@ -361,7 +369,7 @@ def test_where_nothing_may_be_changed_nothing_acts(desk: Desk, admin: Client, tm
 
 def test_a_value_from_further_above_says_from_where(desk: Desk, admin: Client, tmp_path: Path) -> None:
     configure(desk, tmp_path, "[policy.stale_check]\nmost = 20")
-    page = admin.get("/scanners/policies").content.decode()
+    page = admin.get("/scanners").content.decode()
     assert "in the file" in row(page, "All queues</b>")
     assert "as all queues" in row(page, "<code>bull:mail</code>")
 

@@ -72,9 +72,12 @@ def removed(setting: Setting) -> tuple[Edit, ...]:
 
 
 def added(room: Room | None, *pairs: tuple[str, str]) -> tuple[Edit, ...]:
-    """New lines, each a name and its value; `head` first, where the block they belong to is not there yet."""
+    """A name and its value each; on new lines, `head` first, where the block they belong to is not there yet."""
     if room is None or not pairs:
         return ()
+    if room.is_flow:
+        text = "".join(f", {room.line.format(*pair)}" for pair in pairs)
+        return (Edit(room.file, room.after, room.indent, room.after, room.indent, text),)
     indent = " " * room.indent
     entries = [room.line.format(*pair) for pair in pairs]
     text = "".join(f"{indent}{line}\n" for entry in entries for line in entry.split("\n"))

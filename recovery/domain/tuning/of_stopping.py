@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from recovery.domain.tuning import variables
 from recovery.domain.tuning.findings import Edit, Finding, Severity, added, plain, spoken, written
+from recovery.domain.tuning.plan import shutdown_name
 from recovery.domain.tuning.prediction import Shutdown, predict
 from recovery.domain.tuning.proposal import NARROW
 from recovery.domain.tuning.setups import Setup, number
@@ -60,13 +61,22 @@ def _race(setup: Setup, stop: Shutdown, better: Timing) -> Iterator[Finding]:
         f"preStop {plain(timing.pre_stop)} + shutdown {plain(stop.done - stop.pre_stop)} = {plain(stop.done)} s, "
         f"grace period {plain(stop.killed)} s"
     )
-    remedy = f"A grace period of {spoken(better.grace or 0)}."
+    remedy = _longer(setup.workload, better.grace or 0)
     if stop.races:
         says = f"SIGKILL comes {_when(stop)} the worker stops waiting for its jobs: nothing is ended in order."
         yield Finding("sigkill-race", Severity.HIGH, setup.where, says, arithmetic, remedy)
     else:
         says = f"Only {spoken(stop.margin)} are left between the end of waiting and SIGKILL."
         yield Finding("narrow-grace", Severity.MEDIUM, setup.where, says, arithmetic, remedy)
+
+
+def _longer(workload: Workload | None, grace: float) -> str:
+    """As whoever runs the container calls it."""
+    if workload and workload.kind is Kind.KUBERNETES:
+        return f"terminationGracePeriodSeconds: {plain(grace)}."
+    if workload and workload.kind is Kind.COMPOSE:
+        return f"stop_grace_period: {plain(grace)}s."
+    return f"A grace period of {spoken(grace)}."
 
 
 def _when(stop: Shutdown) -> str:
@@ -80,7 +90,8 @@ def _cut(setup: Setup, better: Timing) -> Iterator[Finding]:
         return
     says = f"A job that runs longer than {spoken(shutdown)} is cut at each deployment, and then waits for its recovery."
     arithmetic = f"shutdown {plain(shutdown)} s < recovery {plain(said.about)} s"
-    remedy = f"Wait {spoken(wanted)} for running jobs: as long as a recovery takes."
+    name = f"{shutdown_name(setup)} = {plain(wanted)}" if setup.version else f"Wait {spoken(wanted)} for running jobs"
+    remedy = f"{name}: as long as a recovery takes."
     yield Finding("short-shutdown", Severity.LOW, setup.where, says, arithmetic, remedy)
 
 

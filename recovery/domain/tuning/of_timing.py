@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from recovery.domain.counts import Library
 from recovery.domain.tuning.findings import Finding, Severity, plain, spoken
 from recovery.domain.tuning.prediction import predict
-from recovery.domain.tuning.proposal import ABOUT, ENOUGH_RENEWALS, SLOW
+from recovery.domain.tuning.proposal import ABOUT, ENOUGH_RENEWALS, LOCK, SLOW
 from recovery.domain.tuning.setups import Setup
 from recovery.domain.tuning.timing import Timing
 from recovery.domain.tuning.variables import FAILS_AT_ONCE
@@ -25,7 +25,7 @@ NAMES = {
 def of_timing(setup: Setup, better: Timing) -> Iterator[Finding]:
     timing = setup.timing
     if timing.stalled_interval <= 0:
-        yield _unchecked(setup)
+        yield _unchecked(setup, better)
     else:
         yield from _slow(setup, better)
     yield from _renewals(setup, better)
@@ -39,12 +39,12 @@ def name_of(part: str, setup: Setup) -> str:
     return NAMES[part][setup.version is not None]
 
 
-def _unchecked(setup: Setup) -> Finding:
+def _unchecked(setup: Setup, better: Timing) -> Finding:
     name = name_of("stalled_interval", setup)
     says = "No check for lost jobs runs: a job whose worker dies stays active for ever."
     if setup.timing.library is Library.BULLMQ:
         says = "BullMQ refuses to start a worker whose check has no interval."
-    return Finding("no-check", Severity.HIGH, setup.where, says, f"{name} = 0", f"Set {name} to 15 s.")
+    return Finding("no-check", Severity.HIGH, setup.where, says, f"{name} = 0", f"Set {_changes(setup, better)}.")
 
 
 def _slow(setup: Setup, better: Timing) -> Iterator[Finding]:
@@ -68,11 +68,18 @@ def _faster(setup: Setup, better: Timing) -> str:
     if said is None or better == setup.timing:
         return ""
     now, then = setup.timing.lock - setup.timing.renew, better.lock - better.renew
-    words = [f"lock {spoken(better.lock)}, renewed every {spoken(better.renew)}, check every"]
-    words.append(f"{spoken(better.stalled_interval)}: about {spoken(said.about)}.")
+    words = f"Set {_changes(setup, better)}: about {spoken(said.about)}."
     if then < now:
-        words.append(f"A worker that is blocked for {spoken(then)} loses its jobs then; now it takes {spoken(now)}.")
-    return " ".join(words)[:1].upper() + " ".join(words)[1:]
+        words += f" A worker that is blocked for {spoken(then)} loses its jobs then; now it takes {spoken(now)}."
+    return words
+
+
+def _changes(setup: Setup, better: Timing) -> str:
+    parts = (
+        (part, getattr(setup.timing, part), getattr(better, part)) for part in ("lock", "renew", "stalled_interval")
+    )
+    said = [f"{name_of(part, setup)} = {plain(after * 1000)}" for part, before, after in parts if before != after]
+    return " and ".join(filter(None, (", ".join(said[:-1]), said[-1])))
 
 
 def _renewals(setup: Setup, better: Timing) -> Iterator[Finding]:
@@ -96,7 +103,13 @@ def _renewals(setup: Setup, better: Timing) -> Iterator[Finding]:
 def _short(setup: Setup) -> Finding:
     lock = setup.timing.lock
     says = f"A worker whose event loop is blocked for {spoken(lock)} loses its jobs though it lives: they run twice."
-    return Finding("short-lock", Severity.MEDIUM, setup.where, says, remedy=f"A lock of {spoken(30)} is usual.")
+    return Finding(
+        "short-lock",
+        Severity.MEDIUM,
+        setup.where,
+        says,
+        remedy=f"{name_of('lock', setup)} = {plain(LOCK * 1000)} is usual.",
+    )
 
 
 def _stalls(setup: Setup) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from recovery.domain import redact
 from recovery.domain.secrets import is_secret_key
 from recovery.domain.tuning.findings import Edit
+from recovery.domain.tuning.variables import PHANTOMS, VARIABLES
 
 CONTEXT = 2  # lines before and after a change, as far as they may be shown
 _NAME = r"""["']?[A-Za-z0-9_.]{1,80}["']?"""
@@ -26,6 +27,13 @@ _OPTION = re.compile(
     rf"""\s*(?:- )?(?:command: )?["']?(?:{_SERVER})?(?:{_OPTIONS}[ =]?(?:[\w.-]{{1,14}} ?)?){{0,8}}["']?"""
 )
 _CHOICE = re.compile(rf"""\s*(?:- )?["']?(?:maxmemory-policy )?{_POLICY}["']?""")
+_ITEM = rf"""\{{ ?["']?name["']?: ?{_NAME}, ?["']?value["']?: ?["']?(?:{_WORTH})["']? ?\}}"""
+_ITEM_LINE = re.compile(rf"\s*- {_ITEM}")
+_PAIR = rf"""{_NAME}: ?["']?(?:{_WORTH})["']?"""
+_WORD = rf"""{_ITEM}|["']?[A-Z0-9_]{{1,80}}=(?:{_WORTH})["']?"""
+_LIST, _MAP = rf"\[ ?(?:{_WORD})(?:, ?(?:{_WORD}))* ?\]", rf"\{{ ?{_PAIR}(?:, ?{_PAIR})* ?\}}"
+_IN_BRACKETS = re.compile(rf"\s*(?:env|environment): (?:{_LIST}|{_MAP})")
+_KEYS_IN_BRACKETS = frozenset({"env", "environment", "name", "value", "true", "false"})
 _KEY = re.compile(rf"\s*(?:- )?(?:name: {_NAME}|{_NAME}:)\s*")  # its value, if it has one, is on other lines
 _SAID = r"(?:[^\W\d_]+|\d+)"  # a word or a number, nothing made of both
 _COMMENT = re.compile(rf"\s+#([^\w#]*(?:{_SAID}[^\w#]+)*{_SAID}?)$")
@@ -150,9 +158,17 @@ def _is_harmless(line: str) -> bool:
     if comment:
         plain = plain[: comment.start()]
     said = comment[1].split() if comment else []
-    if not any(form.fullmatch(plain) for form in (_SETTING, _OPTION, _CHOICE)):
+    if not any(form.fullmatch(plain) for form in (_SETTING, _OPTION, _CHOICE, _ITEM_LINE)) and not _is_known(plain):
         return False
     return redact.text(line) == line and not any(map(is_secret_key, said))
+
+
+def _is_known(line: str) -> bool:
+    """Whether it is a list of settings in brackets, all of them n8n's own: another's number may be a secret."""
+    return _IN_BRACKETS.fullmatch(line) is not None and all(
+        word in _KEYS_IN_BRACKETS or word in VARIABLES or word in PHANTOMS
+        for word in re.findall(r"(?<![\w.])[A-Za-z_]\w*", line)
+    )
 
 
 def _written(lines: Sequence[str], hunks: list[_Hunk]) -> str:

@@ -53,7 +53,7 @@ def _wanted(setup: Setup, better: Timing) -> Iterator[tuple[str, str]]:
         if before != after and version and variables.VARIABLES[name].covers(version):
             yield name, plain(after * _MS)
     if better.shutdown is not None and _shutdown_left(setup) != better.shutdown:
-        yield _shutdown_name(setup), plain(better.shutdown)
+        yield shutdown_name(setup), plain(better.shutdown)
 
 
 def _shutdown_left(setup: Setup) -> float | None:
@@ -65,7 +65,7 @@ def _shutdown_left(setup: Setup) -> float | None:
     return setup.timing.shutdown
 
 
-def _shutdown_name(setup: Setup) -> str:
+def shutdown_name(setup: Setup) -> str:
     """The old name's line becomes that of the new name where there is none yet, so its value is changed there."""
     settings = setup.workload.settings if setup.workload else {}
     version = setup.version

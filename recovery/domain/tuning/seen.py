@@ -31,6 +31,7 @@ class Seen:
     renewed: float | None = None
     interval: float | None = None
     is_unwatched: bool = False  # jobs are active, and nobody runs the check
+    recovers_within: float | None = None  # from a worker's death until its job runs again; None: never, or nobody knows
 
     @property
     def timing(self) -> Timing | None:
@@ -73,9 +74,16 @@ def findings(running: Running) -> Iterator[Finding]:
                 yield Finding("eviction", Severity.HIGH, store.name, warning, remedy=remedy)
     for seen in running.queues:
         if seen.is_unwatched:
-            says = "Jobs are active and nobody runs the check for lost ones: nothing will rescue them."
+            within = seen.recovers_within
+            rescue = (
+                "nothing will ever rescue them"
+                if within is None
+                else f"only a scanner rescues them, within {spoken(within)} of their worker's death"
+            )
+            says = f"Jobs are active and nobody runs the check for lost ones: {rescue}."
             remedy = "Start a worker, or leave skipStalledCheck out of its options."
-            yield Finding("nobody-checks", Severity.HIGH, seen.queue.label, says, remedy=remedy)
+            severity = Severity.HIGH if within is None else Severity.MEDIUM
+            yield Finding("nobody-checks", severity, seen.queue.label, says, remedy=remedy)
 
 
 def differences(running: Running, setups: Sequence[Setup]) -> Iterator[Finding]:

@@ -49,13 +49,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where lines can be added. `line` "{0}…{1}": how a name and its value are written. `head`: lines before them."""
+    """Where lines can be added. `line` "{0}…{1}": how a name and its value are written. `head`: lines before them.
+
+    `is_flow`: in brackets, behind what stands there; `after` and `indent` are the line and column of the closing one.
+    """
 
     file: str
     after: int
     indent: int
     line: str
     head: tuple[str, ...] = ()
+    is_flow: bool = False
 
 
 @dataclass(frozen=True, slots=True)

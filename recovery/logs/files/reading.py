@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from recovery.domain import stack_traces
+from recovery.domain.lines import Level
 from recovery.domain.moments import AHEAD, TRACE, own
 from recovery.domain.written import JUDGED
 from recovery.logs.files.finding import File
@@ -18,13 +20,16 @@ UNENDED = 4 * 1024 * 1024  # a line that is still longer is taken in parts
 
 
 class Row(NamedTuple):
-    """A line: from where to where, its beginning, and how many bytes are not in it. `at` 0: not known yet."""
+    """A line: from where to where, its beginning, and how many bytes are not in it. `at` 0: not known yet. `level`: of
+    the line it belongs to, if it is one of a trace.
+    """
 
     start: int
     end: int
     raw: bytes
     more: int = 0
     at: int = 0
+    level: Level | None = None
 
 
 def rows(file: int, start: int, stop: int) -> Iterator[Row]:
@@ -70,8 +75,8 @@ def ended(file: int, read: File, low: int, now: int) -> int:
 
 
 def dated(file: int, read: File, found: Sequence[Row], otherwise: int) -> list[Row]:
-    """With their moments. A line without a timestamp has that of the one before it, as in a stack trace. Those before
-    all others have the first that there is, else `otherwise`.
+    """With their moments, and the levels of traces. A line without a timestamp has that of the one before it, as in a
+    stack trace. Those before all others have the first that there is, else `otherwise`.
     """
     changed = read.changed
     stamps = [_own(row, changed) for row in found]
@@ -79,12 +84,20 @@ def dated(file: int, read: File, found: Sequence[Row], otherwise: int) -> list[R
     if current is None:
         current = next((at for at in stamps if at is not None), otherwise)
     told, plain = [], 0
-    for row, at in zip(found, stamps, strict=True):
+    for row, at, level in zip(found, stamps, _inherited(file, read, found), strict=True):
         plain = plain + 1 if at is None else 0
         if at is not None:
             current = at
-        told.append(Row(row.start, row.end, row.raw, row.more, changed if plain > TRACE else current))
+        told.append(Row(row.start, row.end, row.raw, row.more, changed if plain > TRACE else current, level))
     return told
+
+
+def _inherited(file: int, read: File, found: Sequence[Row]) -> list[Level | None]:
+    """What begins in the midst of a trace is told by what stands before it."""
+    raws = [row.raw for row in found]
+    first = found[0].start
+    before = rows(file, max(read.start, first - PROBE), first) if stack_traces.is_body(raws[0]) else ()
+    return list(stack_traces.inherited([*(row.raw for row in before), *raws]))[-len(raws) :]
 
 
 def last_moment(file: int, read: File, offset: int) -> int | None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 
+from recovery.domain import stack_traces
 from recovery.domain.lines import Line, Query
 from recovery.domain.moments import AHEAD
 from recovery.domain.written import sieve, written
@@ -45,8 +47,9 @@ class Walk:
         self._labelled = labelled
         self._limit = limit
         self._size = 0
-        self._may_match = sieve(query)
         self._files = {key: file for key, file in view.files.items() if key in offsets and query.has(labelled(file))}
+        self._may_match = self._sieves(query)
+        self._may_match_text = self._sieves(replace(query, levels=frozenset()))
 
     def forwards(self, patience: Patience) -> None:
         for key in offsets_behind(self._view, self.offsets) - self._files.keys():
@@ -69,11 +72,18 @@ class Walk:
                 return
         self.is_done = True
 
+    def _sieves(self, query: Query) -> dict[str, Callable[[bytes], bool]]:
+        """Of each file, for what its labels leave open."""
+        left = {key: query.beside(self._labelled(file)) for key, file in self._files.items()}
+        sieves = {one: sieve(one) for one in set(left.values())}
+        return {key: sieves[one] for key, one in left.items()}
+
     def _judge(self, file: File, row: Row) -> None:
-        if not self._may_match(row.raw):
+        may_match = self._may_match if row.level is None else self._may_match_text
+        if not may_match[file.key](row.raw):
             return
         id = str(Place.line(row.at, file.key, row.end))
-        line = written(id, row.at, row.raw, self._labelled(file), more=row.more)
+        line = written(id, row.at, row.raw, self._labelled(file), row.level, more=row.more)
         if self._query.matches(line):
             self.lines.append(line)
             self._size += len(line.text)
@@ -130,7 +140,7 @@ class Walk:
                 if opened < 0:
                     return
                 start = reading.window(opened, low, high, size)
-                is_empty = self._is_empty(opened, start, high)
+                is_empty = self._is_empty(opened, file, start, high)
                 rows = islice(reading.rows(opened, start, high), 1 if is_empty else None)
                 found = reading.dated(opened, file, list(rows), newer)
             newer, high = found[0].at, start
@@ -140,9 +150,11 @@ class Walk:
                 for row in reversed(found):
                     yield row.at, file, row, row.start
 
-    def _is_empty(self, opened: int, start: int, high: int) -> bool:
+    def _is_empty(self, opened: int, file: File, start: int, high: int) -> bool:
         """Whether nothing in a part of a file can match."""
-        if high - start > reading.CHUNK or self._may_match(part := os.pread(opened, high - start, start)):
+        if high - start > reading.CHUNK or self._may_match[file.key](part := os.pread(opened, high - start, start)):
+            return False
+        if self._query.levels and stack_traces.is_body(part.partition(b"\n")[0]):  # of a trace that begins before it
             return False
         self.looked_at += part.count(b"\n")
         return True

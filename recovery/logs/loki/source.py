@@ -6,13 +6,15 @@ read along (arrivals.py), and is found by a search.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.config.logs import LogSource
 from recovery.domain.lines import Query
-from recovery.errors import Missing
+from recovery.errors import Missing, StoreError
 from recovery.logs.base import Labels, Page
 from recovery.logs.loki import batches, places
 from recovery.logs.loki.arrivals import LATE_NS, Arrivals, Known, Step, past, place_of
@@ -32,6 +34,8 @@ _FRESH_NS = 10**8  # after a look so short ago nobody looks again
 _ACTIVE_NS = 3 * 10**9  # a search is content with a look that is not older
 _OLDEST_NS = 366 * 24 * HOUR  # how far back a search goes that names no beginning
 _AROUND = (HOUR // 4, 12 * HOUR, LONGEST)  # how far around a line its neighbours are looked for
+_VALUES_SECONDS = 60.0  # for which the values of labels are taken for what they were
+_VALUES_NS = 6 * HOUR
 _UNKNOWN = "This place in the logs is unknown."
 
 Fetch = Callable[[Asking, Sequence[str], int, int, int], Awaitable[Batch]]
@@ -56,15 +60,21 @@ class LokiSource:
         self._asking = Asking(spec)
         self._scope = Scope(self._asking, spec.match)
         self._known = Known()
+        self._values: frozenset[str] = frozenset()  # of all labels, in one case
+        self._values_until = 0.0
 
     async def labels(self, start: int, end: int) -> Labels:
         return await labels_of(self._asking, self._scope.every, start, end)
 
     def tap(self, query: Query) -> Query:
-        """What Loki judges itself. Of what is excluded it must not be asked (selector.py)."""
-        return Query(query.labels, tuple(sorted(set(query.include))), levels=query.levels)
+        """What Loki judges itself. Of what is excluded it must not be asked (selector.py), nor of texts that stand in
+        the value of a label: it looks for them in lines alone.
+        """
+        include = {term for term in query.include if not any(term.casefold() in value for value in self._values)}
+        return Query(query.labels, tuple(sorted(include)), levels=query.levels)
 
     async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+        await self._learn(query)
         now, question = self._now(), self.tap(query)
         arrivals = None if before or query.end is not None else await self._followed(question, now)
         newest = now if query.end is None else query.end
@@ -91,6 +101,7 @@ class LokiSource:
     async def read(self, query: Query, *, after: str, limit: int = READ_LINES) -> Page:
         if not after:
             return Page(after=str(places.front(self._now())), is_end=True)
+        await self._learn(query)
         place = _place(after)
         news = await self._news(self.tap(query), place)
         found = await judged(news.steps, query, limit)
@@ -130,6 +141,17 @@ class LokiSource:
 
     async def close(self) -> None:
         await self._asking.close()
+
+    async def _learn(self, query: Query) -> None:
+        """The values of labels, for whoever looks for texts. While they cannot be had, what was known goes on."""
+        at = asyncio.get_running_loop().time()
+        if not query.include or at < self._values_until:
+            return
+        self._values_until = at + _VALUES_SECONDS
+        now = time.time_ns()
+        with suppress(StoreError):
+            found = await self.labels(now - _VALUES_NS, now)
+            self._values = frozenset(value.casefold() for values in found.values.values() for value in values)
 
     def _now(self) -> int:
         return time.time_ns() - self._settled

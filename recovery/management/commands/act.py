@@ -66,6 +66,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="for scripts")
         parser.add_argument("--requeue", action="store_true", help="release: and back to wait at once")
         parser.add_argument("--reset", action="store_true", help="requeue, retry: forget stalls and attempts")
+        parser.add_argument("--rerun-completed", action="store_true", help="retry: jobs that have completed, too")
         parser.add_argument("--directly", action="store_true", help="fail: do not leave it to a live worker")
         parser.add_argument("--older-than", type=_natural, default=0, metavar="SECONDS", help="clean")
         parser.add_argument("--limit", type=_natural, default=0, metavar="N", help="clean: at most so many jobs")
@@ -81,7 +82,7 @@ class Command(BaseCommand):
 
     def _run(self, asked: Namespace) -> None:
         order = _order(asked)
-        parts = list(_parts(order, _jobs(asked, order)))
+        parts = list(_parts(*_chosen(asked, order)))
         is_asked = not asked.yes and sys.stdin.isatty()
         previews = [runner.preview(part) for part in parts] if asked.dry_run or is_asked else []
         if asked.dry_run:
@@ -131,6 +132,7 @@ def _order(asked: Namespace) -> Order:
         consent=asked.consent,
         reset_stalls=asked.reset,
         reset_attempts=asked.reset,
+        rerun_completed=asked.rerun_completed,
         requeue=asked.requeue,
         directly=asked.directly,
         latest=asked.latest,
@@ -167,13 +169,15 @@ def _natural(written: str) -> int:
     return value
 
 
-def _jobs(asked: Namespace, order: Order) -> Iterable[Seen]:
+def _chosen(asked: Namespace, order: Order) -> tuple[Order, Iterable[Seen]]:
+    """The jobs that are meant, and the order as it is by the way in which they were named."""
     if ENTRIES[order.act].is_for_queue:
-        return []
+        return order, []
     if asked.job:
-        return runner.seen(order.queue, tuple(asked.job))
+        return order, runner.seen(order.queue, tuple(asked.job))
     chosen = Selection.all(asked.all, sight.now(), name=asked.name, error=asked.error)
-    return list(gather.every(sight.scene(order.queue, order.act), chosen))
+    order = replace(order, options=chosen.implied(order.options))
+    return order, list(gather.every(sight.scene(order.queue, order.act), chosen))
 
 
 def _parts(order: Order, jobs: Iterable[Seen]) -> Iterator[Order]:

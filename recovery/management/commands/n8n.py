@@ -14,6 +14,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from recovery import shared_clock
 from recovery.connections.registry import Registry
 from recovery.domain.ages import SECOND, age
 from recovery.domain.n8n.around import GRACE
@@ -70,7 +71,7 @@ def _look(registry: Registry, wait: float) -> list[Truth]:
 
 
 def _looked(registry: Registry, young: Mapping[str, Mapping[str, int]]) -> list[Truth]:
-    snapshot, now = looking.snapshot(registry), int(time.time() * 1000)
+    snapshot, now = looking.snapshot(registry), shared_clock.now()
     return [look(registry, one, Wish(snapshot, now, young.get(one.name, {}))) for one in registry.config.n8n]
 
 

@@ -15,7 +15,7 @@ from recovery.actions import once as acts
 from recovery.actions.audit import REASON_LIMIT
 from recovery.connections.registry import registry
 from recovery.domain.ages import age
-from recovery.domain.once import Claim, State
+from recovery.domain.once import Claim, IdempotencyState
 from recovery.domain.redact import payload
 from recovery.domain.refs import shown
 from recovery.errors import ConfigError, Missing, StoreError, UnstallError
@@ -26,7 +26,7 @@ from recovery.reads import once
 from recovery.reads.once import Place, Wanted
 
 _HEAD = ("key", "state", "owner", "claimed by", "since", "token")
-_STATES = [state.value for state in State if state is not State.FREE]
+_STATES = [state.value for state in IdempotencyState if state is not IdempotencyState.FREE]
 
 
 class Command(BaseCommand):
@@ -65,7 +65,7 @@ class Command(BaseCommand):
 
 
 def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    state = State(options["state"]) if options["state"] else None
+    state = IdempotencyState(options["state"]) if options["state"] else None
     found = once.listing(registry().state(), Wanted(state, options["match"], Place.parse(options["after"])))
     following = str(found.next) if found.next else None
     told = {"now": found.now, "keys": [_told(row.claim) for row in found.rows], "next": following}

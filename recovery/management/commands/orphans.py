@@ -7,13 +7,13 @@ prove that a job without a lock is an orphan.
 from __future__ import annotations
 
 import json
-import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from recovery import shared_clock
 from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.domain.ages import age
@@ -54,7 +54,7 @@ def _look(config: Config) -> tuple[Snapshot, Inbox]:
     registry = Registry(config)
     try:
         snapshot = looking.snapshot(registry)
-        return snapshot, OrphanWatch(registry, lambda: snapshot, writes=False).look(int(time.time() * 1000))
+        return snapshot, OrphanWatch(registry, lambda: snapshot, writes=False).look(shared_clock.now())
     finally:
         registry.close()
 
@@ -146,6 +146,6 @@ def _paragraph(stuck: Stuck, now: int) -> Sequence[str]:
     poison = ", poison" if verdict.is_poison else ""
     what = stuck.job if stuck.has_job else f"{stuck.job.queue} execution {stuck.execution}"
     head = f"{verdict.kind.value}{poison}  {shown(str(what))}{name}  for {age(now - stuck.since)}"
-    because = f" Cause: {verdict.cause}, {verdict.cause_evidence}" if verdict.cause else ""
+    because = f" Cause: {verdict.cause or 'unknown'}, {verdict.cause_evidence}" if verdict.cause_evidence else ""
     lines = [head, f"  why      {shown(verdict.why + because)}", f"  if not   {shown(verdict.fate)}"]
     return [*lines, f"  suggest  {verdict.suggests}"] if verdict.suggests else lines

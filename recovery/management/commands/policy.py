@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +10,16 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from recovery import shared_clock
 from recovery.config import Config
+from recovery.connections.registry import registry
 from recovery.domain import policy_terms
 from recovery.domain.policies import Layer, Origin
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef, shown
-from recovery.errors import DeploymentMissing
+from recovery.errors import ConfigError, DeploymentMissing, StoreError
 from recovery.management.configured import WRONG_CALL, configured
+from recovery.reads import snapshots
 from recovery.reads.policies import Book
 
 UNREACHABLE = 4
@@ -41,7 +43,11 @@ class Command(BaseCommand):
             book = Book.open(config)
         except DatabaseError as error:
             raise CommandError(f"The database does not answer: {error}", returncode=UNREACHABLE) from error
-        now = int(time.time() * 1000)
+        if queue.base and not _is_known(queue):
+            self.stderr.write(
+                f"There is no queue {shown(str(queue))} now. This is what would apply to one of that name."
+            )
+        now = shared_clock.now()
         self.stdout.write(_json(book, queue) if options["json"] else "\n".join(_lines(book, queue, now)))
 
 
@@ -55,6 +61,15 @@ def _queue(written: str, config: Config) -> QueueRef:
         known = ", ".join(sorted(names)) or "none"
         raise CommandError(f"Write DEPLOYMENT/BASE. Configured: {known}.", returncode=WRONG_CALL)
     return QueueRef(names[0], written)
+
+
+def _is_known(queue: QueueRef) -> bool:
+    """In the newest snapshot; where there is none nobody can say that it is not there."""
+    try:
+        snapshot = snapshots.fetch(registry().state())
+    except (ConfigError, StoreError, snapshots.OtherVersion):
+        return True
+    return snapshot is None or any(sample.ref == queue for sample in snapshot.queues)
 
 
 def _is_deployment(name: str, config: Config) -> bool:

@@ -12,11 +12,13 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
+from recovery import shared_clock
 from recovery.actions import scans
 from recovery.config import Config
 from recovery.connections.registry import Registry
@@ -30,10 +32,11 @@ from recovery.management import calling, looking
 from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
 from recovery.management.configured import configured
 from recovery.models import ScanRun
+from recovery.scanners import consoles
 from recovery.scanners.acting.ledger import Ledger
 from recovery.scanners.acting.turn import Asked, Run, Turn
 from recovery.scanners.crew import Crew, starting
-from recovery.scheduler.row import Row
+from recovery.scheduler.row import Row, Tenure
 
 NOBODY_KNOWS = "The database does not say which scheduler leads ({error}), so nothing is done. --observe looks only."
 SURE_FOR = 1.0  # seconds until it is asked again whether the same one leads
@@ -91,7 +94,8 @@ def _mandate() -> Mandate:
         leader = _Leader()
     except Error as error:
         raise NotRecorded(NOBODY_KNOWS.format(error=type(error).__name__)) from error
-    return Mandate(leader.epoch, leader.is_the_same)
+    rival = partial(consoles.standing, shared(), leader.installation)
+    return Mandate(leader.epoch, leader.is_the_same, leader.installation, rival)
 
 
 class _Leader:
@@ -99,24 +103,25 @@ class _Leader:
 
     def __init__(self) -> None:
         """Raises Error of the database."""
-        self.epoch = self._ask()
+        tenure = self._ask()
+        self.epoch, self.installation = tenure.epoch, tenure.installation
         self._sure_until = time.monotonic() + SURE_FOR
 
     def is_the_same(self) -> bool:
         if time.monotonic() < self._sure_until:
             return True
         try:
-            same = self._ask() == self.epoch
+            same = self._ask().epoch == self.epoch
         except Error:
             return False
         self._sure_until = time.monotonic() + (SURE_FOR if same else 0)
         return same
 
     @staticmethod
-    def _ask() -> int:
+    def _ask() -> Tenure:
         row = Row()
         try:
-            return row.read().epoch
+            return row.read()
         finally:
             row.close()
 
@@ -232,4 +237,4 @@ def shown_lines(lines: Sequence[str]) -> str:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

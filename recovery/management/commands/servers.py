@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from recovery import shared_clock
 from recovery.config import current
 from recovery.connections.registry import Registry
 from recovery.domain.ages import age
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps({"servers": [asdict(server) for server in found]}, indent=2))
         else:
-            self.stdout.write(_table(found, int(time.time() * 1000)) if found else _NOBODY)
+            self.stdout.write(_table(found, shared_clock.now()) if found else _NOBODY)
 
 
 def _look() -> tuple[Server, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from recovery import shared_clock
 from recovery.connections.registry import registry
 from recovery.domain.counts import Library
 from recovery.domain.tuning.report import Report, report
@@ -120,4 +120,4 @@ def _time(options: dict[str, Any], name: str, usual: float) -> float:
 
 def _running() -> Running:
     config = configured()
-    return running.running(looking.snapshot(registry()), config, int(time.time() * 1000))
+    return running.running(looking.snapshot(registry()), config, shared_clock.now())

@@ -32,7 +32,7 @@ class Gates:
         self._flips = Flips()
 
     def run(self, now: int) -> None:
-        """Raises StoreError, and with the gates stored NotRecorded and Error of the database."""
+        """Raises StoreError, and with the gates stored Error of the database."""
         store = self._registry.state()
         stored, samples = gates.fetch(store), gates.samples(store, now)
         config = self._registry.config.gate

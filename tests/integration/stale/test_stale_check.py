@@ -186,7 +186,7 @@ def test_a_policy_may_wait_longer_and_the_list_says_how_long(make: Callable[...,
     deep = make("[policy.stale_check]\nafter = 3600")
     deep.orphan("1")
     deep.watched(16)
-    assert said(deep.run()) == {"1": "Its policy waits for 43 min more."}
+    assert said(deep.run()) in [{"1": f"Its policy waits for {minutes} min more."} for minutes in (43, 44)]
 
 
 def test_a_policy_may_act_sooner(make: Callable[..., Deep]) -> None:

@@ -1,0 +1,23 @@
+"""/docs/NAME: a document of this program, as it was installed with it."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboard import documents
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    return render(request, "documents/index.html", {"names": sorted(documents.names())})
+
+
+@require_safe
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    try:
+        blocks = documents.document(name)
+    except KeyError:
+        raise Http404("There is no such document.") from None
+    return render(request, "documents/page.html", {"name": name, "blocks": blocks})

@@ -1,0 +1,52 @@
+"""Lines that belong to the one before them, as those of a stack trace do, and so have its level."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from recovery.domain import ansi, levels
+from recovery.domain.lines import Level
+from recovery.domain.moments import TRACE
+
+_BODY = re.compile(
+    rb"[ \t]+\S|\s*$|[}\])]+[;,]?\s*$|Caused by: |Suppressed: |The above exception |During handling of the above "
+)
+_INDENTED = (b" ", b"\t")
+_PYTHON = b"Traceback (most recent "
+# What Python was raising stands last, without a blank before it: `redis.exceptions.ConnectionError: refused`.
+_RAISED = re.compile(rb"[A-Za-z_][\w.]{0,200}(?:: |:?\s*$)")
+_GRAVE = frozenset({Level.WARN, Level.ERROR, Level.FATAL})
+
+
+def is_body(raw: bytes) -> bool:
+    """Whether a line by its own look may belong to the one before it. What Python was raising is not known by that."""
+    return _BODY.match(raw) is not None
+
+
+def inherited(rows: Sequence[bytes]) -> Iterator[Level | None]:
+    """For lines of one origin in their order: the level of the line that each belongs to; None for one of its own."""
+    head: bytes | None = None
+    level: Level | None = None
+    count, is_python, before = 0, False, b""
+    for raw in rows:
+        is_traceback = raw.startswith(_PYTHON)
+        is_raised = is_python and before.startswith(_INDENTED) and _RAISED.match(raw) is not None
+        if is_body(raw) or is_raised or is_traceback:
+            if head is not None:
+                level, head = _level(head), None
+            count += 1
+        if is_traceback:
+            is_python = True
+            if level not in _GRAVE:  # nobody logged it: it stands for itself
+                level, count = Level.ERROR, 0
+        elif not is_body(raw) and not is_raised:
+            head, level, count, is_python = raw, None, 0, False
+        is_python = is_python and not is_raised
+        before = raw
+        yield level if head is None and count <= TRACE else None
+
+
+def _level(head: bytes) -> Level | None:
+    text = head[: 4 * levels.REACH].decode("utf-8", "replace")
+    return levels.found(ansi.plain(text) if ansi.may_have(text) else text)
