@@ -54,7 +54,7 @@ class Armed:
         """What a scheduler does every few seconds."""
         now = _now()
         self._collector.run(now)
-        windows._windows.clear()
+        windows.forget()
         report = self.crew.run_of(Scan.ORPHAN_WATCH)(now)
         assert report is not None
         return report

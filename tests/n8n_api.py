@@ -1,6 +1,6 @@
 """n8n's public API as 1.112 and later documents the retry of an execution, over the rows of a yard (tests/n8n_yard.py).
 
-What it does and says was compared with a real 1.123.5 (`make test-n8n`): it makes the new execution at once and answers
+What it does and says was compared with a real 1.123.5 (`make test-all`): it makes the new execution at once and answers
 when that has ended.
 """
 

@@ -64,7 +64,7 @@ class Mending:
         until(lambda: not self.client.exists(f"bull:jobs:{run.job}:lock"), what="the lock has ended")
         self.watch.discover()
         self.watch.until_kind(JOBS, Kind.ABANDONED)
-        windows._windows.clear()
+        windows.forget()
 
     def held(self) -> Run:
         """A job that a worker runs; the worker ends with the test."""
@@ -91,7 +91,7 @@ class Mending:
     def order(self, act: Act, *ids: str, **options: Any) -> Order:
         of_executions = act in (Act.MARK, Act.RELAUNCH)
         ref = EXECUTIONS if of_executions else JOBS
-        windows._windows.clear()
+        windows.forget()
         return Order(act, ref, ADMIN, "the worker died", runner.seen(ref, ids), Options(**options))
 
     def look(self, act: Act, id: str, **options: Any) -> Judgement:
@@ -122,7 +122,7 @@ def mending(
     (directory / "unstall.toml").write_text(yard.toml(url=url, more=more) + rest)
     patch.setenv("UNSTALL_CONFIG", str(directory / "unstall.toml"))
     registry.reset()
-    windows._windows.clear()
+    windows.forget()
     watch = WatchBench(registry.registry().config)
     yield Mending(yard, state, watch)
     watch.close()

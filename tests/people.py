@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from django.test import Client
+from django.test.client import ClientHandler
 
 from dashboard.access import Role
 from dashboard.models import User
 
 PASSWORD = "a quiet night, please"
+# One for all browsers: to make another one means to look at every static file again.
+_PRODUCT = ClientHandler(enforce_csrf_checks=False)
 
 
 def person(role: Role, name: str = "") -> User:
@@ -18,6 +21,7 @@ def person(role: Role, name: str = "") -> User:
 def browser(user: User | None = None) -> Client:
     """A browser in which this person is logged in; without a person, a stranger's."""
     client = Client(raise_request_exception=False)
+    client.handler = _PRODUCT
     if user is not None:
         client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     return client

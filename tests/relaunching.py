@@ -73,7 +73,7 @@ class Relaunching(Bench):
     def begin(self) -> RelaunchFailed:
         """A scheduler that has just started."""
         stores, mandate = registry.registry(), Mandate(7, lambda: self.leads)
-        holding = Warrant(stores.config, mandate, lambda _: self.held).holding(Scan.RELAUNCH_FAILED)
+        holding = Warrant(stores, mandate, lambda _: self.held).holding(Scan.RELAUNCH_FAILED)
         clock = self.clock
         return RelaunchFailed(stores, lambda: self.snapshot, mandate, holding, now=clock, wait=clock.wait)
 
@@ -137,7 +137,7 @@ def relaunching(
     path.write_text(path.read_text() + "\n" + toml)
     patch.setenv("UNSTALL_CONFIG", str(path))
     registry.reset()
-    windows._windows.clear()
+    windows.forget()
     bullmq(queues.client, "bull:mail")
     yield Relaunching(queues, state)
     registry.reset()

@@ -15,7 +15,8 @@ from recovery.domain.acting import Act, Outcome
 from recovery.domain.ages import MINUTE
 from recovery.domain.counts import Snapshot, Worker
 from recovery.domain.mandate import Mandate, always
-from recovery.domain.scans import Report
+from recovery.domain.scans import Report, Scan
+from recovery.scanners.acting.warrant import Warrant
 from recovery.scanners.deep.stale_check import StaleCheck
 from recovery.scanners.watching.orphan_watch import OrphanWatch
 from tests.acting import Bench, set_up
@@ -41,7 +42,9 @@ class Deep(Bench):
         """A scheduler that has just started."""
         mandate = Mandate(7, always)
         again = again or self.called.append
-        return StaleCheck(registry.registry(), lambda: self.snapshot, mandate, lambda _: self.brake, again)
+        stores = registry.registry()
+        holding = Warrant(stores, mandate, lambda _: self.brake).holding(Scan.STALE_CHECK)
+        return StaleCheck(stores, lambda: self.snapshot, mandate, holding, again)
 
     def watched(self, ago: int) -> None:
         """The orphan-watch saw everything as it is now, twice, so many minutes ago."""

@@ -97,7 +97,7 @@ def configured(
     (directory / "unstall.toml").write_text("\n".join([*lines, rest]))
     patch.setenv("UNSTALL_CONFIG", str(directory / "unstall.toml"))
     registry.reset()
-    windows._windows.clear()
+    windows.forget()
     yield
     registry.reset()
 
@@ -174,7 +174,7 @@ class TableBench:
         return inbox
 
     def forget(self) -> None:
-        windows._windows.clear()
+        windows.forget()
 
     def order(self, act: Act, *ids: int, reason: str = "it hangs", **options: Any) -> Order:
         """The rows as they are now."""

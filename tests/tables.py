@@ -86,7 +86,11 @@ class Mariadb(Place):
 
     def _run(self, where: dict[str, Any], statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         options = {"database": "app", "autocommit": True, "init_command": "SET time_zone = '+00:00'"}
-        with closing(pymysql.connect(**where, **options)) as connection, connection.cursor() as cursor:
+        # Without TLS: for each connection pymysql would read all authorities of the machine, which takes 20 ms.
+        with (
+            closing(pymysql.connect(**where, **options, ssl_disabled=True)) as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute(statement.replace("?", "%s"), parameters or None)
             return list(cursor.fetchall())
 

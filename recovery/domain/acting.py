@@ -12,6 +12,9 @@ from typing import Any
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
 
+# Who stood in the way of a script: the later epoch of another scheduler of ours, or the name of another installation.
+Rival = int | str
+
 
 class Act(StrEnum):
     """One word per thing that can be done; the same in code, URLs, shell, audit and API."""
@@ -69,6 +72,7 @@ class Options:
     at_start: bool = False  # requeue of a table's rows: their worker has just started, so none of them is under way
     requeue: bool = False  # release: and back to wait in the same script
     reset_attempts: bool = False  # retry
+    rerun_completed: bool = False  # retry: a job that has completed, too; it does its work a second time
     children: bool = True  # remove: with the job's own children, as the library does
     directly: bool = False  # fail: do not leave it to a live worker
     is_late: bool = False  # fail, requeue: two sightings proved it (Bull, BullMQ ≤ 4), set by the runner
@@ -103,8 +107,29 @@ class Done:
     why: str = ""
     state: State | None = None  # where the job is now, as far as the script knows
     kept: Kept | None = None
-    fenced: int | None = None  # the later epoch that its script met, so that it was refused
+    fenced: Rival | None = None  # whom its script met, so that it was refused
     heard: int | None = None  # fail: how many were told of it; None: nobody has counted
+
+
+class Right(StrEnum):
+    """What it takes to do something. Who may act in bulk may do all of it."""
+
+    ACT = "act"  # on single jobs
+    MANY = "many"  # on many jobs at once, where none is deleted
+    PAUSE = "pause"  # a queue, and resume it
+    BULK = "bulk"  # delete many jobs, and decide what happens by itself: policies, scanners, drills
+
+    @property
+    def words(self) -> str:
+        return _RIGHTS[self]
+
+
+_RIGHTS = {
+    Right.ACT: "act on jobs",
+    Right.MANY: "act on many jobs at once",
+    Right.PAUSE: "pause and resume queues",
+    Right.BULK: "act in bulk",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +142,12 @@ class Actor:
     address: str = ""
     may_act: bool = False
     may_bulk: bool = False
+    may_many: bool = False
+    may_pause: bool = False
+
+    def may(self, right: Right) -> bool:
+        own = {Right.ACT: self.may_act, Right.MANY: self.may_many, Right.PAUSE: self.may_pause, Right.BULK: False}
+        return self.may_bulk or own[right]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +161,7 @@ class Order:
     jobs: tuple[Seen, ...] = ()
     options: Options = Options()
     epoch: int | None = None  # of the scheduler that carries it out; None: a person or the shell does, right now
+    installation: str = ""  # that the scheduler belongs to
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,4 +200,4 @@ class Removed:
     skipped: int = 0
     is_finished: bool = False
     next: str = ""  # to be handed on in `Options.cursor`, so that what was passed over is not looked at again
-    fenced: int | None = None  # the later epoch that a script met: the step ends there
+    fenced: Rival | None = None  # whom a script met: the step ends there

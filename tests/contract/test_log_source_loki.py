@@ -16,6 +16,7 @@ from tests.loki_double import LokiDouble
 class DoubleBench(Bench):
     label = "container"
     values = ("mail-1", "mail-2")
+    keeps_traces = False
 
     def __init__(self, double: LokiDouble) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from recovery.connections import state
-from recovery.domain.once import State, Step, Terms, Word
+from recovery.domain.once import IdempotencyState, Step, Terms, Word
 from recovery.errors import Garbled
 from recovery.once import calls
 from tests.once import DAY, LONG, Desk
@@ -56,7 +56,7 @@ def test_a_completed_key_answers_with_its_result_and_the_first_stands(desk: Desk
     again = desk.complete("k", token, b'{"n":2}')
     assert (again.word, again.result) == (Word.AGAIN, b'{"n":1}')
     refused = desk.claim("k")
-    assert (refused.word, refused.result, refused.state) == (Word.COMPLETED, b'{"n":1}', State.COMPLETED)
+    assert (refused.word, refused.result, refused.state) == (Word.COMPLETED, b'{"n":1}', IdempotencyState.COMPLETED)
     for step in (Step.RENEW, Step.RELEASE):
         assert desk.step(step, "k", token).word is Word.COMPLETED
 
@@ -78,7 +78,7 @@ def test_whoever_was_replaced_is_refused_by_the_token_and_changes_nothing(desk: 
 
 def test_a_late_completion_is_taken_while_nobody_else_claimed_it(desk: Desk) -> None:
     token = desk.lapsed("k")
-    assert desk.show("k").state is State.LAPSED
+    assert desk.show("k").state is IdempotencyState.LAPSED
     assert desk.complete("k", token, b"1").word is Word.DONE
     assert desk.claim("k").word is Word.COMPLETED
 
@@ -130,7 +130,7 @@ def test_what_has_ended_is_free_before_it_is_dropped_and_then_leaves_nothing(sto
         desk.done("k", b"12", keep=1)
     else:
         desk.claim("k", 1)
-    until(lambda: desk.show("k").state is State.FREE, what="its time is over")
+    until(lambda: desk.show("k").state is IdempotencyState.FREE, what="its time is over")
     assert left(store)[state.ONCE_RECORDS] == 1, "to look drops nothing"
     assert desk.ledger.prune() == 1
     assert desk.ledger.prune() == 0
@@ -140,7 +140,7 @@ def test_what_has_ended_is_free_before_it_is_dropped_and_then_leaves_nothing(sto
 
 def test_a_key_whose_time_is_over_is_claimed_anew_with_nothing_of_its_past(desk: Desk, store: Store) -> None:
     desk.done("k", b"12", keep=1)
-    until(lambda: desk.show("k").state is State.FREE, what="its time is over")
+    until(lambda: desk.show("k").state is IdempotencyState.FREE, what="its time is over")
     assert desk.claim("k").word is Word.WON
     assert desk.show("k").result is None
     assert left(store) == {state.ONCE_RECORDS: 1, state.ONCE_RESULTS: 0, **dict.fromkeys(INDEXES, 1)}
@@ -148,16 +148,19 @@ def test_a_key_whose_time_is_over_is_claimed_anew_with_nothing_of_its_past(desk:
 
 def test_each_step_drops_more_than_it_can_add(store: Store) -> None:
     desk = Desk.of(store, linger=1)
-    for number in range(200):
-        desk.claim(f"dead-{number}", 1)
-    assert left(store)[state.ONCE_RECORDS] <= 20
+    for number in range(40):
+        desk.claim(f"dead-{number}", 100)
+    until(lambda: desk.show("dead-39").state is IdempotencyState.FREE, what="the time of all is over")
+    for number in range(5):
+        desk.claim(f"new-{number}")
+    assert left(store)[state.ONCE_RECORDS] == 5, "ten for each one that came"
 
 
 def test_a_full_ledger_refuses_new_keys_and_goes_on_with_known_ones(store: Store) -> None:
     desk = Desk.of(store, keys=3)
     tokens = [desk.token(f"k{number}") for number in range(3)]
     assert desk.claim("new").word is Word.FULL
-    assert desk.show("new").state is State.FREE
+    assert desk.show("new").state is IdempotencyState.FREE
     assert desk.complete("k0", tokens[0]).word is Word.DONE
     desk.step(Step.RELEASE, "k1", tokens[1])
     assert desk.claim("new").word is Word.WON

@@ -117,13 +117,13 @@ class TestRequeue:
 
     def test_without_counting_it_is_put_before_the_others_of_its_priority(self, desk: Desk) -> None:
         job, _ = held(desk, priority=5)
-        later, first = desk.queue.add(priority=5), desk.queue.add(priority=1)
+        later, first, last = (desk.queue.add(priority=priority) for priority in (5, 1, 9))
         done = desk.does(Act.REQUEUE, unlock(desk, job), counts_as_stall=False, **LATE)
         expected = State.WAITING if desk.queue.library.major < 4 else State.PRIORITIZED
         assert done.state is expected
         assert not {"stc", "stalledCounter"} & set(desk.hash(job))
         hand = Hand.of(desk.queue)
-        assert [hand.take() for _ in range(3)] == [first, job, later]
+        assert [hand.take() for _ in range(4)] == [first, job, later, last]
 
     def test_a_prioritized_job_is_recovered_before_all_others_as_the_library_does(self, desk: Desk) -> None:
         job, _ = held(desk, priority=5)

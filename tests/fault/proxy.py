@@ -7,6 +7,8 @@ import select
 import socket
 import struct
 import threading
+import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -92,7 +94,7 @@ class Proxy:
         self._allowance = size
 
     def delay(self, seconds: float) -> None:
-        """Each answer comes that much later."""
+        """Each answer comes that much later, as from a server far away: several may be on the way at once."""
         self._delay = seconds
 
     def hold(self, mark: bytes) -> None:
@@ -127,15 +129,18 @@ class Proxy:
         if far is None:  # nobody there: as a port that is forwarded to nowhere
             _reset(near)
             return
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._pairs.append((near, far))
         self._begin(self._pump, near, far, False)
         self._begin(self._pump, far, near, True)
 
     def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        late: deque[tuple[float, bytes]] = deque()  # answers on their way, and when each arrives
         with contextlib.suppress(OSError, ValueError):
             while not self._ended.is_set():
-                if not select.select([source], [], [], _TICK)[0]:
+                if not select.select([source], [], [], _arrive(late, sink))[0]:
                     continue
                 if is_answer and (held := self._held.get(source)):
                     _keep(held, source)
@@ -144,8 +149,9 @@ class Proxy:
                     continue
                 if not is_answer:
                     self._watch(piece, sink)
-                if is_answer and self._delay:
-                    self._ended.wait(self._delay)
+                if is_answer and piece and (self._delay or late):
+                    late.append((time.monotonic() + self._delay, piece))
+                    continue
                 if not piece:
                     break
                 if is_answer and self._allowance is not None and len(piece) > self._allowance:
@@ -168,6 +174,13 @@ class Proxy:
         thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
         self._threads.append(thread)
         thread.start()
+
+
+def _arrive(late: deque[tuple[float, bytes]], sink: socket.socket) -> float:
+    """Hands over what has been on its way for long enough; seconds until the next of it."""
+    while late and late[0][0] <= time.monotonic():
+        sink.sendall(late.popleft()[1])
+    return min(_TICK, max(0.0, late[0][0] - time.monotonic())) if late else _TICK
 
 
 def _keep(held: Held, server: socket.socket) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from recovery.connections.encoded import CHUNK, Encoded
 from recovery.connections.wire import Wire
 from recovery.errors import (
     StoreError,
@@ -125,3 +127,12 @@ def test_a_host_that_no_name_server_can_be_asked_for_is_named() -> None:
 def test_a_socket_that_is_not_there_is_named(tmp_path: Path) -> None:
     with wired(f"unix://{tmp_path}/none.sock") as wire, told_within(0.2, Unreachable, "no such socket"):
         wire.call(PING)
+
+
+def test_a_long_way_is_filled_with_several_chunks_and_each_reply_keeps_its_place(proxy: Proxy) -> None:
+    numbers = [str(number).encode() for number in range(20 * CHUNK)]
+    proxy.delay(0.05)
+    with wired(proxy.url) as wire:
+        flights = list(wire.parts(Encoded([("ECHO", number) for number in numbers])))
+    assert list(chain.from_iterable(flights)) == numbers
+    assert len(flights) == 2, "of 16 chunks at most, which the server keeps in its memory"
