@@ -297,7 +297,10 @@ def _fates(intent: Mapping[str, Any], outcome: Mapping[str, Any]) -> tuple[Fate,
 
 
 def _listed(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    jobs = body.get("jobs", [])
+    """Returns the jobs that the entry describes; that of a run over named jobs has their number alone."""
+    jobs = body.get("jobs")
+    if not isinstance(jobs, list):
+        return []
     return [one for one in jobs if isinstance(one, dict) and isinstance(one.get("job"), str)]
 
 
