@@ -53,6 +53,7 @@ _OF_SITE = {
     404: "no_such_address",
     408: "too_slow",
     413: "too_large",
+    414: "too_long",
     500: "broken",
     503: "database_down",
 }

@@ -18,8 +18,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
+from django.http import HttpResponse
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dashboard.api import faults
 from dashboard.live.hub import Hub
 from dashboard.live.stream import ABORT, Receive, Scope, Send
 from recovery.processes.signals import ASKING
@@ -30,13 +32,20 @@ REQUEST_SECONDS = 3  # for requests in hand when a stop is asked
 STOP_SECONDS = 10.0  # for the whole stop; a thread that hangs in a store must not hold it
 KEEP_ALIVE_SECONDS = 75  # longer than the proxies in front (60 s), so that they close first and never meet a closed one
 FILES_WANTED = 8192  # two thousand streams and their neighbours; many systems start a process with 1,024
+ADDRESS_LIMIT = 65_535  # bytes of a request's address; httptools parses no longer one
 OVERDUE = 1
 UNIX = "unix"
 UNIX_PEER = "0.0.0.0"  # noqa: S104 -- not bound: an address, as the tables of logins need one, that nobody comes from
 
 
+class AddressTooLong(Exception):
+    """The address of a request has more than ADDRESS_LIMIT bytes."""
+
+
 class Connection(HttpToolsProtocol):
     """One connection; streams may drop it, and a peer on a unix socket has an address that no other has."""
+
+    url = b""  # of the request that is being read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrower upstream too
         super().connection_made(transport)
@@ -45,6 +54,24 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]  # ours
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > ADDRESS_LIMIT:
+            raise AddressTooLong  # the parser ends with it, and send_400_response answers
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers a request that cannot be parsed, below /api/ in the shape of its failures, and closes."""
+        status = 400
+        if len(self.url) > ADDRESS_LIMIT:
+            status, msg = 414, f"The address has more than {ADDRESS_LIMIT:,} bytes."
+        answer = HttpResponse(msg, status=status, content_type="text/plain; charset=utf-8")
+        if self.url.startswith(faults.ROOT.encode()):
+            answer = faults.of_site(status, msg)
+        answer["Content-Length"], answer["Connection"] = str(len(answer.content)), "close"
+        head = f"HTTP/1.1 {status} {answer.reason_phrase}\r\n".encode()
+        self.transport.write(head + answer.serialize_headers() + b"\r\n\r\n" + answer.content)
+        self.transport.close()
 
 
 class WebServer(uvicorn.Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -147,6 +148,17 @@ def test_a_file_in_place_of_the_socket_is_left_alone(tmp_path: Path, environ: di
     result = refused(tmp_path, {**environ, "UNSTALL_BIND": f"unix:{path}"})
     assert result.returncode == 2
     assert path.read_text() == "keep me"
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/api/v1/queues", "application/json"), ("/queues", "text/plain")])
+def test_an_address_that_is_too_long_is_refused(web: WebProcess, path: str, kind: str) -> None:
+    """Below /api/ in the shape that the OpenAPI document gives to every failure."""
+    answer = web.get(f"{path}?q={'x' * 70_000}")
+    assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (414, kind)
+    assert b"The address has more than 65,535 bytes." in answer.body
+    if kind == "application/json":
+        assert json.loads(answer.body)["error"]["code"] == "too_long"
+    assert web.get("/healthz").status < 500
 
 
 def test_the_log_is_quiet_about_requests_and_the_server_names_nobody(web: WebProcess) -> None:
