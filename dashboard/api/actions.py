@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 from dashboard.api.caller import Caller, guarded
 from dashboard.api.faults import Refusal
 from dashboard.api.jobs import Seen
-from dashboard.api.names import NAME_LIMIT, QueueName, queue_ref
+from dashboard.api.names import NAME_LIMIT, OPTIONAL_QUEUE, QUEUE, SLUG, QueueName, job_id, queue_ref
 from dashboard.live import mirror
 from dashboard.scopes import Scope
 from recovery.actions import operators, runner
@@ -19,7 +19,7 @@ from recovery.actions.catalog import ENTRIES, Entry
 from recovery.domain import acting
 from recovery.domain.acting import Act, JobResult, Judgement, Order, Outcome, Right
 from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef, shown, slug, unslug
+from recovery.domain.refs import QueueRef, shown, slug
 from recovery.reads import lists
 
 router = Router(tags=["Actions"])
@@ -31,7 +31,7 @@ LONGEST_AGE = 3650 * 86_400_000  # ms
 class Options(Schema):
     """How to do it. What an action does not know it ignores."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     force: bool = Field(default=False, description="In spite of poison, or of a holder that is still connected.")
     consent: bool = Field(default=False, description="n8n: the workflow may run a second time from its start.")
@@ -44,7 +44,7 @@ class Options(Schema):
     )
     children: bool = Field(default=True, description="remove: with the job's own children.")
     directly: bool = Field(default=False, description="fail: do not leave it to a live worker.")
-    state: State | None = Field(default=None, description="clean: which list.")
+    state: State | None = Field(default=None, strict=False, description="clean: which list.")
     older_than: int = Field(
         default=0, ge=0, le=LONGEST_AGE, description="clean: milliseconds since it finished or was added."
     )
@@ -60,9 +60,9 @@ class Options(Schema):
 class JobWish(Schema):
     """A job, and how it was when it was decided. Without `seen` the server looks now, and goes by that."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
-    id: str = Field(max_length=NAME_LIMIT)
+    id: str = Field(max_length=NAME_LIMIT, pattern=SLUG)
     seen: Seen | None = None
 
 
@@ -71,6 +71,7 @@ class ActionOrder(Schema):
 
     model_config = ConfigDict(
         extra="forbid",
+        strict=True,
         json_schema_extra={
             "example": {
                 "act": "retry",
@@ -81,8 +82,8 @@ class ActionOrder(Schema):
         },
     )
 
-    act: Act
-    queue: str = Field(max_length=NAME_LIMIT, description="DEPLOYMENT/ID of the queue.")
+    act: Annotated[Act, Field(strict=False)]
+    queue: str = Field(max_length=NAME_LIMIT, pattern=QUEUE, description="DEPLOYMENT/ID of the queue.")
     jobs: list[JobWish] = Field(default=[], max_length=runner.AT_ONCE)
     reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
     options: Options = Field(default_factory=Options)
@@ -156,7 +157,10 @@ class CatalogQuery(Schema):
     """Perhaps for one queue."""
 
     queue: str = Field(
-        default="", max_length=NAME_LIMIT, description="DEPLOYMENT/ID: with what cannot be done to this one."
+        default="",
+        max_length=NAME_LIMIT,
+        pattern=OPTIONAL_QUEUE,
+        description="DEPLOYMENT/ID: with what cannot be done to this one.",
     )
 
 
@@ -184,16 +188,14 @@ def act(request: HttpRequest, order: ActionOrder) -> ActionResults:
 
 
 def named(written: str) -> QueueRef:
-    """`DEPLOYMENT/ID`, as a queue is written in bodies and queries."""
-    deployment, slash, base = written.partition("/")
-    if not (slash and deployment and base):
-        raise Refusal(422, "invalid", "queue: write DEPLOYMENT/ID.", "GET /queues lists them.")
+    """`DEPLOYMENT/ID`, as a queue is written in bodies and queries. Raises QueueMissing."""
+    deployment, _, base = written.partition("/")
     return queue_ref(deployment, base)
 
 
 def fresh(queue: QueueRef, jobs: list[JobWish]) -> tuple[acting.Seen, ...]:
     """As they were seen; those that nobody saw, as they are now. In the order in which they were named."""
-    found = {id: wish.seen for id, wish in ((plain_id(wish.id), wish) for wish in jobs)}
+    found = {id: wish.seen for id, wish in ((job_id(wish.id), wish) for wish in jobs)}
     looked = {seen.id: seen for seen in _look(queue, tuple(id for id, seen in found.items() if seen is None))}
     return tuple(looked.get(id) or _whole(id, seen) for id, seen in found.items())
 
@@ -215,16 +217,6 @@ def _whole(id: str, seen: Seen | None) -> acting.Seen:
         return seen.whole(id) if seen else acting.Seen(id, State.UNKNOWN)
     except ValueError:
         raise Refusal(422, "invalid", "jobs: a lock's token that no lock can have.") from None
-
-
-def plain_id(written: str) -> str:
-    """An id as bodies and queries write it."""
-    try:
-        return unslug(written)
-    except ValueError:
-        raise Refusal(
-            422, "invalid", f"jobs: {written[:100]} is no id.", "Use the id as GET …/jobs tells it."
-        ) from None
 
 
 def _name(job: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from django.http import HttpRequest
 from ninja import Field, Path, Query, Router, Schema
 from pydantic import ConfigDict
 
-from dashboard.api.actions import REASON_LIMIT, ActionResults, Result, named, plain_id
+from dashboard.api.actions import REASON_LIMIT, ActionResults, Result, named
 from dashboard.api.caller import Caller, guarded
-from dashboard.api.names import NAME_LIMIT, QueueName, readable
+from dashboard.api.names import NAME_LIMIT, OPTIONAL_QUEUE, OPTIONAL_SLUG, SLUG, QueueName, job_id, readable
 from dashboard.scopes import Scope
 from recovery import shared_clock
 from recovery.actions import runner
@@ -93,8 +93,8 @@ class AuditQuery(Schema):
 
     actor: str = Field(default="", max_length=200, pattern=TEXT)
     act: str = Field(default="", max_length=32, pattern=TEXT)
-    queue: str = Field(default="", max_length=NAME_LIMIT, description="DEPLOYMENT/ID")
-    job: str = Field(default="", max_length=NAME_LIMIT)
+    queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description="DEPLOYMENT/ID")
+    job: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_SLUG)
     outcome: Outcome | None = None
     since: int | None = Field(default=None, ge=0, le=LARGEST)
     until: int | None = Field(default=None, ge=0, le=LARGEST, description="Not included.")
@@ -106,7 +106,7 @@ class AuditQuery(Schema):
             actor=self.actor,
             act=self.act,
             queue=named(self.queue) if self.queue else None,
-            job=plain_id(self.job) if self.job else "",
+            job=job_id(self.job) if self.job else "",
             outcome=self.outcome.value if self.outcome else "",
             since=self.since,
             until=self.until,
@@ -116,10 +116,14 @@ class AuditQuery(Schema):
 class RestoreOrder(Schema):
     """Which jobs of an entry come back; without `jobs` all of them."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"reason": "removed by mistake"}})
+    model_config = ConfigDict(
+        extra="forbid", strict=True, json_schema_extra={"example": {"reason": "removed by mistake"}}
+    )
 
-    reason: str = Field(default="", max_length=REASON_LIMIT)
-    jobs: list[str] = Field(default=[], max_length=runner.AT_ONCE)
+    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="For whoever reads the audit.")
+    jobs: list[Annotated[str, Field(max_length=NAME_LIMIT, pattern=SLUG)]] = Field(
+        default=[], max_length=runner.AT_ONCE
+    )
 
 
 @router.get("/audit", **guarded(Scope.AUDIT), response=AuditPage, url_name="audit", summary="What was done")
@@ -152,7 +156,7 @@ def entry(request: HttpRequest, number: Number) -> AuditWhole:
 def restore(request: HttpRequest, number: Number, order: RestoreOrder) -> ActionResults:
     """For 24 hours. An act of its own, with an entry of its own."""
     queue = reads.entry(number).entry.queue
-    ids = tuple(map(plain_id, order.jobs))
+    ids = tuple(map(job_id, order.jobs))
     results = runner.restore(number, Caller.of(request).actor, order.reason, ids)
     return ActionResults(
         action=Act.RESTORE,

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from dashboard.api.actions import REASON_LIMIT, JobWish, Options, fresh, named
 from dashboard.api.caller import Caller, guarded
-from dashboard.api.names import NAME_LIMIT, QueueName, readable
+from dashboard.api.names import NAME_LIMIT, QUEUE, QueueName, readable
 from dashboard.scopes import Scope
 from recovery import shared_clock
 from recovery.actions import bulk as runs
@@ -33,18 +33,19 @@ class BulkOrder(Schema):
 
     model_config = ConfigDict(
         extra="forbid",
+        strict=True,
         json_schema_extra={
             "example": {"act": "retry", "queue": "main/bull:mail", "all": "failed", "reason": "mail host is back"}
         },
     )
 
-    act: Act
-    queue: str = Field(max_length=NAME_LIMIT, description="DEPLOYMENT/ID of the queue.")
+    act: Annotated[Act, Field(strict=False)]
+    queue: str = Field(max_length=NAME_LIMIT, pattern=QUEUE, description="DEPLOYMENT/ID of the queue.")
     all: str = Field(default="", max_length=32, description="A state or a verdict: every job that is in it now.")
     name: str = Field(default="", max_length=FILTER_LIMIT, description="With all: jobs of this name only.")
     error: str = Field(default="", max_length=FILTER_LIMIT, description="With all: failures of this signature only.")
     jobs: list[JobWish] = Field(default=[], max_length=JOBS_LIMIT)
-    reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
+    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="For whoever reads the audit.")
     options: Options = Field(default_factory=Options)
 
     @property

@@ -39,6 +39,8 @@ def document() -> dict[str, Any]:
     for calls in made["paths"].values():
         for call in calls.values():
             _complete(call)
+    for schema in made["components"]["schemas"].values():
+        _unwrap_references(schema)
     made["components"]["schemas"][FAILURE] = _FAILURE
     scopes = "\n".join(f"{scope}: {scope.may}" for scope in Scope)
     made["components"]["securitySchemes"] = {
@@ -51,3 +53,15 @@ def _complete(call: dict[str, Any]) -> None:
     call["security"] = [{"Token": [call["x-scope"]]}]
     call["operationId"] = call["operationId"].removeprefix("dashboard_api_")
     call["responses"] = {str(status): told for status, told in call["responses"].items()} | {"default": _REFERENCE}
+
+
+def _unwrap_references(schema: dict[str, Any]) -> None:
+    """Replaces `allOf: [$ref]` with `$ref`: openapi-python-client omits each operation with a default beside allOf.
+
+    The default is dropped with it, because the members of the referenced schema have their own.
+    """
+    members = schema.get("properties", {})
+    for name, member in members.items():
+        match member:
+            case {"allOf": [reference]}:
+                members[name] = reference

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
+from pydantic import ConfigDict
 
 from dashboard.api import verdicts
 from dashboard.api.caller import Caller, guarded
 from dashboard.api.faults import Refusal
-from dashboard.api.names import Base, Deployment, JobId, JobName, job_id, queue
+from dashboard.api.names import SLUG, Base, Deployment, JobId, JobName, job_id, queue
 from dashboard.api.verdicts import VerdictOn
 from dashboard.discretion import Discretion
 from dashboard.scopes import Scope
@@ -29,8 +30,12 @@ STACKS = 20  # failures, newest first
 class Seen(Schema):
     """A job as it was when it was decided what to do. Hand it back with an action: what moved is then refused."""
 
-    state: State
-    token: str | None = Field(default=None, max_length=1_000, description="Of its lock; null: it had none.")
+    model_config = ConfigDict(strict=True)
+
+    state: Annotated[State, Field(strict=False)]
+    token: str | None = Field(
+        default=None, max_length=1_000, pattern=SLUG, description="Of its lock; null: it had none."
+    )
     processed_at: int | None = None
     attempts: int = 0
     starts: int | None = None
@@ -160,7 +165,7 @@ def jobs(request: HttpRequest, deployment: Deployment, base: Base, query: Annota
     found, state = queue(deployment, base), State(query.state)
     if state not in found.capabilities.states:
         has = ", ".join(found.capabilities.states)
-        raise Refusal(422, "invalid", f"Jobs of this queue are never {state}.", f"They are {has}.")
+        raise Refusal(409, "unsupported", f"Jobs of this queue are never {state}.", f"They are {has}.")
     window = lists.window(found, state, cursor=query.cursor, size=query.size)
     see, said = Caller.of(request).sees, verdicts.of_rows(found, window.rows)
     return JobPage(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from ninja import Path, Schema
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from dashboard.live import mirror
 from recovery.domain.refs import JobRef, QueueRef, shown, unslug
@@ -14,10 +14,25 @@ from recovery.errors import JobMissing, QueueMissing
 from recovery.reads import lists
 from recovery.reads.lists import Queue
 
-Deployment = Annotated[str, Path(description="Its name in the configuration.")]
-Base = Annotated[str, Path(description="The id of the queue, as it stands in every answer.")]
-JobId = Annotated[str, Path(description="The id of the job, as it stands in every answer.")]
 NAME_LIMIT = 6_000  # characters of a slug: a name of 2 KB, each byte escaped
+_DEPLOYMENT = "[a-z0-9][a-z0-9_-]{0,39}"
+_SLUG = "(~|([A-Za-z0-9_.:{}-]|~[0-9A-F]{2})+)"
+SLUG = f"^{_SLUG}$"
+OPTIONAL_SLUG = f"^{_SLUG}?$"
+QUEUE = f"^{_DEPLOYMENT}/{_SLUG}$"
+OPTIONAL_QUEUE = f"^({_DEPLOYMENT}/{_SLUG})?$"
+
+
+# The document says what a name in an address looks like; a name that looks otherwise is missing (404), not invalid.
+_Slug = Annotated[str, WithJsonSchema({"type": "string", "pattern": SLUG, "maxLength": NAME_LIMIT})]
+Deployment = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "pattern": f"^{_DEPLOYMENT}$"}),
+    Path(description="Its name in the configuration."),
+]
+Base = Annotated[_Slug, Path(description="The id of the queue, as it stands in every answer.")]
+JobId = Annotated[_Slug, Path(description="The id of the job, as it stands in every answer.")]
+ServerId = Annotated[_Slug, Path(description="The id of the server, as it stands in every answer.")]
 
 
 class QueueName(Schema):

@@ -11,7 +11,7 @@ from dashboard.api.actions import named
 from dashboard.api.caller import guarded
 from dashboard.api.faults import RETRY_SECONDS, Refusal
 from dashboard.api.jobs import Seen
-from dashboard.api.names import NAME_LIMIT, JobName
+from dashboard.api.names import NAME_LIMIT, OPTIONAL_QUEUE, JobName
 from dashboard.api.verdicts import VerdictOn
 from dashboard.scopes import Scope
 from recovery.domain.inbox import ROW_LIMIT, Inbox
@@ -21,6 +21,7 @@ from recovery.reads import stuck
 
 router = Router(tags=["Orphans"])
 SIZE = 100
+SERVER_LIMIT = 300  # characters; an id from the configuration has 128, a host name 253
 
 
 class Orphan(JobName):
@@ -52,7 +53,7 @@ class Orphan(JobName):
         )
 
 
-class Orphans(Schema):
+class OrphanPage(Schema):
     """A window of the inbox, which holds the most urgent thousand."""
 
     checked_at: int = Field(description="When the last look was.")
@@ -67,10 +68,10 @@ class Orphans(Schema):
 class OrphanQuery(Schema):
     """Which of them; what is left out is any."""
 
-    queue: str = Field(default="", max_length=NAME_LIMIT, description="DEPLOYMENT/ID")
+    queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description="DEPLOYMENT/ID")
     verdict: Kind | None = None
     cause: Cause | None = None
-    server: str = Field(default="", max_length=NAME_LIMIT, description="From where its holder is or was connected.")
+    server: str = Field(default="", max_length=SERVER_LIMIT, description="From where its holder is or was connected.")
     cursor: int = Field(default=0, ge=0, le=ROW_LIMIT, description="What next was on the page before.")
     size: int = Field(default=SIZE, ge=1, le=SIZE)
 
@@ -86,8 +87,8 @@ class OrphanQuery(Schema):
         ]
 
 
-@router.get("/orphans", **guarded(Scope.READ), response=Orphans, url_name="orphans", summary="What is stuck")
-def orphans(request: HttpRequest, query: Annotated[OrphanQuery, Query()]) -> Orphans:
+@router.get("/orphans", **guarded(Scope.READ), response=OrphanPage, url_name="orphans", summary="What is stuck")
+def orphans(request: HttpRequest, query: Annotated[OrphanQuery, Query()]) -> OrphanPage:
     """With the evidence, what happens if nobody acts, and the action that is suggested. No queue is asked."""
     inbox = stuck.looked()
     if isinstance(inbox, stuck.InboxUnavailable):
@@ -96,7 +97,7 @@ def orphans(request: HttpRequest, query: Annotated[OrphanQuery, Query()]) -> Orp
         raise Refusal(503, "not_looked", inbox.text, inbox.advice, retry=RETRY_SECONDS)
     found = query.chosen(inbox)
     after = query.cursor + query.size
-    return Orphans(
+    return OrphanPage(
         checked_at=inbox.checked_at,
         people=inbox.people,
         stuck=inbox.stuck,

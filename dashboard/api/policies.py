@@ -10,8 +10,7 @@ from pydantic import ConfigDict
 
 from dashboard.api.actions import REASON_LIMIT, named
 from dashboard.api.caller import Caller, guarded
-from dashboard.api.faults import Refusal
-from dashboard.api.names import NAME_LIMIT, QueueName
+from dashboard.api.names import NAME_LIMIT, OPTIONAL_QUEUE, QueueName
 from dashboard.scopes import Scope
 from recovery import config, shared_clock
 from recovery.actions import policies as actions
@@ -20,6 +19,7 @@ from recovery.domain.chain import canonical
 from recovery.domain.policies import Origin, Resolved
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef, shown
+from recovery.errors import QueueMissing
 from recovery.reads import policies as reads
 from recovery.reads.policies import Book, Place
 
@@ -64,7 +64,7 @@ class ScannerDuty(Schema):
     says: str
 
 
-class Policy(Schema):
+class EffectivePolicy(Schema):
     """What holds at one place, and what is said anywhere."""
 
     deployment: str | None
@@ -80,7 +80,7 @@ class Policy(Schema):
 class PolicyQuery(Schema):
     """Which place."""
 
-    queue: str = Field(default="", max_length=NAME_LIMIT, description=_QUEUE)
+    queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description=_QUEUE)
     deployment: str = Field(default="", max_length=64, description=_DEPLOYMENT)
 
 
@@ -89,6 +89,7 @@ class PolicyEdit(Schema):
 
     model_config = ConfigDict(
         extra="forbid",
+        strict=True,
         json_schema_extra={
             "example": {
                 "queue": "main/bull:mail",
@@ -98,7 +99,7 @@ class PolicyEdit(Schema):
         },
     )
 
-    queue: str = Field(default="", max_length=NAME_LIMIT, description=_QUEUE)
+    queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description=_QUEUE)
     deployment: str = Field(default="", max_length=64, description=_DEPLOYMENT)
     policy: dict[str, Any] = Field(description=f"{_WORDS} Empty: nothing is said any more.")
     reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
@@ -118,13 +119,15 @@ class PolicyChange(Schema):
     audit: int | None = Field(description="Number of the entry; null when nothing was to be changed.")
 
 
-@router.get("/policies", **guarded(Scope.READ), response=Policy, url_name="policies", summary="What scanners may do")
-def policies(request: HttpRequest, query: Annotated[PolicyQuery, Query()]) -> Policy:
+@router.get(
+    "/policies", **guarded(Scope.READ), response=EffectivePolicy, url_name="policies", summary="What scanners may do"
+)
+def policies(request: HttpRequest, query: Annotated[PolicyQuery, Query()]) -> EffectivePolicy:
     """To one queue, to those of a deployment, or to all of which nothing narrower is said."""
     place, now = _place(query.queue, query.deployment), shared_clock.now()
     book = Book.open(config.current())
     found = book.of(QueueRef(*place))
-    return Policy(
+    return EffectivePolicy(
         deployment=place[0] or None,
         queue=QueueName.of(QueueRef(*place)) if place[1] else None,
         scanners=[_duty(found, scanner, now) for scanner in Scanner],
@@ -156,9 +159,9 @@ def edit(request: HttpRequest, wanted: PolicyEdit) -> PolicyChange:
 
 
 def _place(queue: str, deployment: str) -> Place:
-    if queue and deployment:
-        raise Refusal(422, "invalid", "deployment: name it or a queue, not both.", "A queue is DEPLOYMENT/ID.")
     ref = named(queue) if queue else QueueRef(deployment, "")
+    if deployment not in ("", ref.deployment):
+        raise QueueMissing(f"There is no queue {queue} in the deployment {shown(deployment)}.")
     if ref.deployment:
         config.current().deployment(ref.deployment)
     return ref.deployment, ref.base

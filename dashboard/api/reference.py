@@ -130,7 +130,7 @@ def _kind(schema: dict[str, Any]) -> Kind:
     if reference := schema.get("$ref"):
         name = reference.removeprefix(_REFERENCE)
         return Kind(name, name)
-    if choices := schema.get("anyOf") or schema.get("allOf"):
+    if choices := schema.get("anyOf"):
         kinds = [_kind(choice) for choice in choices]
         return Kind(" or ".join(kind.words for kind in kinds), next((kind.shape for kind in kinds if kind.shape), ""))
     if schema.get("type") == "array":

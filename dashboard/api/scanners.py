@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 from dashboard.api.actions import REASON_LIMIT, named
 from dashboard.api.bulk import Number
 from dashboard.api.caller import Caller, guarded
-from dashboard.api.names import NAME_LIMIT, QueueName
+from dashboard.api.names import NAME_LIMIT, OPTIONAL_QUEUE, QueueName
 from dashboard.discretion import Discretion
 from dashboard.scopes import Scope
 from recovery import shared_clock
@@ -113,7 +113,7 @@ class ScannerStatus(Schema):
         )
 
 
-class Scanners(Schema):
+class ScannerList(Schema):
     """In the order of the page."""
 
     scanners: list[ScannerStatus]
@@ -172,22 +172,24 @@ class ScanOrder(Schema):
     """A run now. Every policy and every brake counts as when it is due."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"observes": True, "reason": "before the deploy"}}
+        extra="forbid", strict=True, json_schema_extra={"example": {"observes": True, "reason": "before the deploy"}}
     )
 
     observes: bool = Field(default=False, description="Look only, whatever the policies say.")
-    queue: str = Field(default="", max_length=NAME_LIMIT, description="DEPLOYMENT/ID of the only queue.")
-    reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
+    queue: str = Field(
+        default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description="DEPLOYMENT/ID of the only queue."
+    )
+    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="For whoever reads the audit.")
 
 
 Named = Annotated[Scan, Path(description="Its name.")]
 
 
-@router.get("/scanners", **guarded(Scope.READ), response=Scanners, url_name="scanners", summary="All scanners")
-def scanners(request: HttpRequest) -> Scanners:
+@router.get("/scanners", **guarded(Scope.READ), response=ScannerList, url_name="scanners", summary="All scanners")
+def scanners(request: HttpRequest) -> ScannerList:
     """When each last ran and last succeeded, and what stops it."""
     see = Caller.of(request).sees
-    return Scanners(scanners=[ScannerStatus.of(card, see) for card in reads.cards(shared_clock.now())])
+    return ScannerList(scanners=[ScannerStatus.of(card, see) for card in reads.cards(shared_clock.now())])
 
 
 @router.get(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
-from ninja import Field, Path, Query, Router, Schema
+from ninja import Field, Query, Router, Schema
 
 from dashboard import gate_cells, server_known
 from dashboard.api.caller import Caller, guarded
-from dashboard.api.names import NAME_LIMIT, QueueName
+from dashboard.api.names import QueueName, ServerId
 from dashboard.discretion import Discretion
 from dashboard.live import mirror
 from dashboard.scopes import Scope
@@ -25,9 +25,6 @@ from recovery.errors import ServerMissing
 from recovery.reads import past
 
 router = Router(tags=["Servers"])
-ServerId = Annotated[
-    str, Path(max_length=NAME_LIMIT, description="The id of the server, as it stands in every answer.")
-]
 Range = Literal["", "15m", "1h", "6h", "24h", "7d"]
 _NUMBERS = ("sampled_at", "poll", "cpu_raw", "cpu_ema", "cpu_host", "cores", "quota", "load1", "load5", "load15")
 _SIZES = ("mem_used", "mem_total", "disk_used", "disk_total")
@@ -97,7 +94,7 @@ class ServerGone(Schema):
     seen_at: int
 
 
-class Servers(Schema):
+class ServerList(Schema):
     """By their ids."""
 
     servers: list[ServerRow]
@@ -182,11 +179,11 @@ class ServerQuery(Schema):
     range: Range = Field(default="", description="How far back the history goes; without it there is none.")
 
 
-@router.get("/servers", **guarded(Scope.READ), response=Servers, url_name="servers", summary="All servers")
-def servers(request: HttpRequest) -> Servers:
+@router.get("/servers", **guarded(Scope.READ), response=ServerList, url_name="servers", summary="All servers")
+def servers(request: HttpRequest) -> ServerList:
     """As they told of themselves last. No store is asked."""
     floor, now = server_known.floor(), _now()
-    return Servers(
+    return ServerList(
         servers=[ServerRow(**ServerRow.facts(one, floor, now)) for one in mirror.servers()],
         gone=[ServerGone(id=slug(id), label=gate_cells.label(id), seen_at=at) for id, at in server_known.gone()],
         error=mirror.health().error or None,

@@ -8,7 +8,7 @@ from pydantic import ConfigDict
 
 from dashboard.api.actions import named
 from dashboard.api.caller import guarded
-from dashboard.api.names import NAME_LIMIT
+from dashboard.api.names import NAME_LIMIT, QUEUE
 from dashboard.scopes import Scope
 from recovery.connections.registry import registry
 from recovery.domain.refs import shown
@@ -22,10 +22,12 @@ class WorkerStart(Schema):
     """Before it takes its first row."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"table": "app/imports", "owner": "importer-1"}}
+        extra="forbid", strict=True, json_schema_extra={"example": {"table": "app/imports", "owner": "importer-1"}}
     )
 
-    table: str = Field(max_length=NAME_LIMIT, description="DATABASE/ID of the table, as a queue is written.")
+    table: str = Field(
+        max_length=NAME_LIMIT, pattern=QUEUE, description="DATABASE/ID of the table, as a queue is written."
+    )
     owner: str = Field(
         default="", max_length=OWNER_LIMIT, description="Only rows of this owner; to be given where several work."
     )

@@ -204,6 +204,7 @@ def test_a_queue_or_deployment_that_is_not_there_is_404(desk: Desk, machine: Mac
         {"options": {"is_late": True}},
         {"options": {"forse": True}},
         {"options": {"message": "x" * 301}},
+        {"options": {"force": 1}},
         {"surprise": 1},
         {"dry_run": "perhaps"},
     ],

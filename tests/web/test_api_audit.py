@@ -96,6 +96,16 @@ def test_an_entry_that_is_not_there(desk: Desk, machine: Machine, number: str, s
     assert machine.post(f"audit/{number}/restore", {"reason": "x"}).status_code == status
 
 
+def test_the_entry_of_a_run_over_named_jobs_can_be_read(desk: Desk) -> None:
+    """It holds their number, not the jobs."""
+    failed(desk, "1")
+    machine = Machine(Scope.BULK, Scope.AUDIT, name="bulk")
+    wanted = {"act": "retry", "queue": QUEUE, "jobs": [{"id": "1"}], "reason": "host is back"}
+    told(machine.post("bulk", wanted), 202)
+    (line,) = told(machine.get("audit"))["entries"]
+    assert told(machine.get(f"audit/{line['number']}"))["jobs"] == []
+
+
 def test_what_was_removed_comes_back(desk: Desk, machine: Machine) -> None:
     failed(desk, "1")
     before = desk.client.hgetall(f"{BASE}:1")
@@ -103,7 +113,7 @@ def test_what_was_removed_comes_back(desk: Desk, machine: Machine) -> None:
     assert result["outcome"] == "done"
     assert not desk.client.exists(f"{BASE}:1")
     path = f"audit/{result['audit']}/restore"
-    refused(machine.post(path, {}), 422, "bad_order")
+    refused(machine.post(path, {}), 422, "invalid")
     back = told(machine.post(path, {"reason": "removed by mistake"}))
     assert [one["outcome"] for one in back["results"]] == ["done"]
     assert desk.client.hgetall(f"{BASE}:1") == before

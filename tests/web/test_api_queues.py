@@ -196,13 +196,19 @@ def test_a_row_carries_what_was_seen_of_it(desk: Desk, reader: Machine) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [{}, {"state": "held"}, {"state": "active", "size": 0}, {"state": "active", "size": 101}, {"state": "prioritized"}],
+    [{}, {"state": "held"}, {"state": "active", "size": 0}, {"state": "active", "size": 101}],
 )
 def test_a_window_that_cannot_be_is_told_what_is_wrong(desk: Desk, reader: Machine, query: dict[str, Any]) -> None:
-    """The last one: Bull has no such list."""
+    bullmq(desk.client, BASE)
+    desk.look(BASE)
+    refused(reader.get(f"queues/main/{BASE}/jobs", **query), 422, "invalid")
+
+
+def test_a_state_that_the_library_does_not_have_is_a_conflict(desk: Desk, reader: Machine) -> None:
+    """The document allows it, because other libraries have it."""
     bullmq(desk.client, BASE)
     desk.look(BASE, flavour=Flavour(Library.BULL, 4))
-    refused(reader.get(f"queues/main/{BASE}/jobs", **query), 422, "invalid")
+    refused(reader.get(f"queues/main/{BASE}/jobs", state="prioritized"), 409, "unsupported")
 
 
 def test_a_cursor_that_nobody_gave_out_is_no_fault(desk: Desk, reader: Machine) -> None:
