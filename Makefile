@@ -4,7 +4,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test-fast test test-all test-loki test-n8n lint format locks clean screenshots
+.PHONY: help setup setup-test run test-fast test test-all test-loki test-n8n test-openapi lint format locks clean screenshots
 
 # An environment of the caller's must not lead the project's Python astray.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV DJANGO_SETTINGS_MODULE
@@ -16,14 +16,15 @@ BIN := $(VENV)/bin
 PYTHON := $(BIN)/python
 LOCKS := deploy/locks
 FLEET := tests/node
+OPENAPI := tests/openapi
 STATIC := $(shell find static -type f 2>/dev/null)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Most tests wait for a process or a store, so there are more workers than cores.
 WORKERS ?= $(shell n=$$(($(CORES) * 5 / 2)); echo $$((n < 12 ? n : 12)))
 # Which kinds of libraries, stores, databases and looks the gate tries: others each time; the summary says which seed.
 SEED ?= $(shell date +%s)
-# A real Loki and a real n8n have to be built; they are part of `make test-all`.
-GATE := not long and not loki and not n8n
+# A real Loki and a real n8n have to be built, clients of the API generated; they are part of `make test-all`.
+GATE := not long and not loki and not n8n and not openapi
 PYTEST_ARGS ?=
 
 # Looked at before anything else, because make asks once how old the stamps in it are.
@@ -61,7 +62,7 @@ test-fast: lint ## the inner loop: lint and the tests that need no store or proc
 test: lint ## the gate; pytest's summary is the last thing printed
 	@$(PYTHON) -m pytest -q -n $(WORKERS) --sample $(SEED) -m "$(GATE)" $(PYTEST_ARGS)
 
-test-all: lint ## everything: every kind, faults, soak tests, a real Loki and a real n8n, which are built once
+test-all: lint $(OPENAPI)/node_modules/.stamp ## everything: every kind, faults, soak tests, a real Loki and n8n, built once, clients of the API
 	@loki=$$(sh deploy/setup/loki.sh || :) n8n=$$(sh deploy/setup/n8n.sh || :); \
 		LOKI="$$loki" N8N="$$n8n" $(PYTHON) -m pytest -q -n $(WORKERS) --timeout 3600 $(PYTEST_ARGS)
 
@@ -71,6 +72,9 @@ test-loki: setup-test # a part of test-all: the contract of logs with a real Lok
 test-n8n: setup-test # a part of test-all: the repairs of n8n with a real one
 	@n8n=$$(sh deploy/setup/n8n.sh) && N8N="$$n8n" $(PYTHON) -m pytest -q -m n8n tests/contract/test_n8n_real.py $(PYTEST_ARGS)
 
+test-openapi: setup-test $(OPENAPI)/node_modules/.stamp # a part of test-all: generated clients, and schemathesis
+	@$(PYTHON) -m pytest -q -m openapi tests/integration $(PYTEST_ARGS)
+
 screenshots: setup-test ## take the README's pictures anew from the demo
 	@$(PYTHON) docs/img/take.py
 
@@ -78,7 +82,7 @@ locks: ## write deploy/locks anew from pyproject.toml
 	@sh deploy/setup/locks.sh
 
 clean: ## remove what the steps above made; the data directory stays
-	rm -rf $(VENV) .static $(FLEET)/node_modules .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .static $(FLEET)/node_modules $(OPENAPI)/node_modules .mypy_cache .ruff_cache .pytest_cache
 
 # test.txt holds every pin of demo.txt, so either order of the two leaves the same versions.
 $(VENV)/.stamp-run: $(LOCKS)/demo.txt
@@ -101,6 +105,11 @@ NPM_CI := NODE_USE_SYSTEM_CA=1 PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --loglevel 
 $(FLEET)/node_modules/.stamp: $(FLEET)/package-lock.json $(VENV)/.stamp-test
 	@echo "Installing the real Bull and BullMQ for the tests …"
 	@$(NPM_CI) --prefix $(FLEET) >/dev/null
+	@touch $@
+
+$(OPENAPI)/node_modules/.stamp: $(OPENAPI)/package-lock.json $(VENV)/.stamp-test
+	@echo "Installing what generates a TypeScript client for the tests …"
+	@$(NPM_CI) --prefix $(OPENAPI) >/dev/null
 	@touch $@
 
 # -- measurements
