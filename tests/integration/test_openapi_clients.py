@@ -19,7 +19,7 @@ from tests.site import Site
 from tests.stores import Store
 from tests.waiting import until
 
-pytestmark = pytest.mark.openapi
+pytestmark = [pytest.mark.openapi, pytest.mark.timeout(900)]
 
 # The generator writes the same client.py for any API, and its `__exit__` has no types.
 _MYPY = "[mypy]\nstrict = true\n[mypy-unstall_client.client]\nignore_errors = true\n"
