@@ -2,8 +2,8 @@
 
 Under ASGI the thread of a request ends with it, so Django's persistent connections would never be used twice. psycopg's
 own pool lets everybody wait for its whole timeout while the server refuses connections, and pauses ever longer between
-two attempts: twenty seconds and more after a minute. Here one thread tries once a second while the server is down, and
-nobody else waits for it.
+two attempts: twenty seconds and more after a minute. Here one thread tries again while the server is down, soon at
+first, because a restart takes a moment, and then once a second; nobody else waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 SIZE = 8  # a process serves pages from few threads
 WAIT = 3.0  # seconds for one of them to come free
 ANSWER = 2.0  # seconds for a connection that was idle to say that it still works
-RETRY = 1.0  # seconds between two attempts while the server is down
+FIRST_RETRY = 0.1  # seconds until a server that is down is tried again; twice as long each time
+RETRY = 1.0  # seconds between two attempts at most
 LIFETIME = 3600.0  # seconds: what a session of the server has gathered is given back once an hour
 
 Connection = psycopg.Connection[Any]
@@ -96,8 +97,10 @@ class PostgresPool:
 
     def _reach(self) -> None:
         """Until the server answers again."""
+        pause = FIRST_RETRY
         while True:
-            time.sleep(RETRY)
+            time.sleep(pause)
+            pause = min(2 * pause, RETRY)
             try:
                 connection = self._connect()
             except psycopg.Error as error:

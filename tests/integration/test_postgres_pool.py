@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -79,6 +80,35 @@ def test_while_the_server_is_down_nobody_waits_and_it_is_found_again_soon(
     finally:
         postgres.start()
     until(lambda: _answers(pool), BACK, "it is back")
+
+
+class Watched(PostgresPool):
+    """Knows when it tried to connect."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self.tried: list[float] = []
+        super().__init__({"conninfo": postgres.url, "connect_timeout": 2})
+
+    def _connect(self) -> pools.Connection:
+        self.tried.append(time.monotonic())
+        return super()._connect()
+
+
+def test_a_server_that_restarts_is_tried_again_at_once_and_one_that_stays_away_seldom(postgres: Postgres) -> None:
+    """A restart takes a moment: whoever asks right behind it is not refused for a whole second more."""
+    pool = Watched(postgres)
+    postgres.stop()
+    try:
+        with pytest.raises(psycopg.OperationalError):
+            pool.take()
+        until(lambda: len(pool.tried) >= 6, BACK, "it is tried again")
+    finally:
+        postgres.start()
+    pauses = [later - earlier for earlier, later in pairwise(pool.tried)]
+    assert pauses[0] < pools.RETRY
+    assert pauses[4] >= pools.RETRY
+    until(lambda: _answers(pool), BACK, "it is back")
+    pool._drop_idle()
 
 
 def test_a_server_that_hangs_is_waited_for_once(
