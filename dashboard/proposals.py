@@ -16,7 +16,7 @@ from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.runner import Preview
 from recovery.backends.base import MOVE_CHUNK
 from recovery.domain.acting import Act, Actor, Options, Order, Seen
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import JobRef, QueueRef, shown
 from recovery.domain.verdicts import Kind
 from recovery.errors import Unsupported
@@ -245,9 +245,12 @@ def propose(
     if len(wish.jobs) > 1:  # of several queues, each may have only one
         entry = ENTRIES[wish.act]
         runner.require(actor, f"{entry.label} of more than one job", entry.right(many=True))
-    found, missing = _seen(wish)
-    orders = tuple(Order(wish.act, ref, actor, reason, tuple(seen), options) for ref, seen in found.items())
-    return Proposal(wish, orders, tuple(map(runner.preview, orders)), now, missing)
+    found, missing = _looked(wish)
+    orders = {
+        ref: Order(wish.act, ref, actor, reason, tuple(map(Seen.of, rows)), options) for ref, rows in found.items()
+    }
+    previews = tuple(runner.preview(order, found[ref]) for ref, order in orders.items())
+    return Proposal(wish, tuple(orders.values()), previews, now, missing)
 
 
 def _on_matching(wish: Wish, found: matching.Look, now: int) -> Proposal:
@@ -291,16 +294,17 @@ def only_allowed(proposal: Proposal) -> tuple[Order, ...]:
     return tuple(order for order in kept if order.jobs)
 
 
-def _seen(wish: Wish) -> tuple[dict[QueueRef, list[Seen]], tuple[JobRef, ...]]:
-    found: dict[QueueRef, list[Seen]] = {}
+def _looked(wish: Wish) -> tuple[dict[QueueRef, list[JobRow]], tuple[JobRef, ...]]:
+    """Each job once, so that the rows stand for what an order names."""
+    found: dict[QueueRef, list[JobRow]] = {}
     missing: list[JobRef] = []
-    for ref, ids in wish.queues.items():
-        queue = lists.locate(ref, mirror.newest())
+    for ref, named in wish.queues.items():
+        queue, ids = lists.locate(ref, mirror.newest()), list(dict.fromkeys(named))
         place = wish.place or _PLACES.get(wish.act, State.WAITING)
-        rows = queue.rows([(id, place) for id in ids])
+        rows = queue.rows([(id, place) for id in ids], by_script=True)
         missing += [ref.job(id) for id, row in zip(ids, rows, strict=True) if row is None]
-        if seen := [Seen.of(row) for row in rows if row is not None]:
-            found[ref] = seen
+        if there := [row for row in rows if row is not None]:
+            found[ref] = there
     return found, tuple(missing)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import redis
 
+from recovery import backends
 from recovery.backends import operator
 from recovery.backends.base import Command, Target, Wire
 from recovery.backends.shared import fence
+from recovery.connections.scripts import script
 from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Rival, Seen
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
@@ -28,6 +31,8 @@ FLAVOURS = {
 NOW = int(time.time() * 1000)
 _PROVEN = Options(is_late=True, force=True)
 _SCRIPT = ("EVALSHA", "EVAL")
+_READ = [script(path) for path in Path(backends.__file__).parent.glob("*/lua/read/*.lua")]
+_READING = {one.digest for one in _READ} | {one.text for one in _READ}
 
 Attempt = Callable[[Target], Rival | None]
 
@@ -169,7 +174,10 @@ ATTEMPTS: Mapping[str, Attempt] = {
 
 
 class Overtaken:
-    """A wire on which another scheduler begins to lead right behind the n-th script that was carried out."""
+    """A wire on which another scheduler begins to lead right behind the n-th script that was carried out.
+
+    Those that only read do not count.
+    """
 
     def __init__(self, wire: Wire, client: redis.Redis, base: str, behind: int, epoch: int) -> None:
         self._wire, self._client, self._base = wire, client, base
@@ -183,7 +191,7 @@ class Overtaken:
 
     def _one(self, command: Command) -> list[Any]:
         replies = self._wire.call([command])
-        if command[0] in _SCRIPT and not isinstance(replies[0], Exception):
+        if command[0] in _SCRIPT and command[1] not in _READING and not isinstance(replies[0], Exception):
             self._left -= 1
             if not self._left:
                 hold(self._client, self._base, self._epoch)

@@ -81,6 +81,7 @@ def _carry_out(
     intent = audit.write_intent(order, record.intent(order, options, looked), [seen.id for seen in allowed])
     if told:
         _tell(told, order, intent, allowed)
+    scene = sight.followed(order, scene, allowed) if len(allowed) <= LOOKED_AFTER else scene
     try:
         done = _do(order.act, scene, allowed, options)
     except Exception as error:
@@ -158,11 +159,12 @@ def _after(order: Order, scene: Scene, done: Sequence[Done]) -> dict[str, JobRow
     changed = [one for one in done if one.outcome is Outcome.DONE and one.state is not None]
     if not changed or len(changed) > LOOKED_AFTER:
         return {}
-    queue = scene.queue
+    known = scene.target.following.rows() if scene.target.following else {}
+    found = {one.id: row for one in changed if (row := known.get(one.id))}
     with suppress(StoreError):
-        wanted = [(one.id, one.state) for one in changed if one.state is not None]
-        return {row.id: row for row in queue.rows(wanted) if row is not None}
-    return {}
+        wanted = [(one.id, one.state) for one in changed if one.state is not None and one.id not in known]
+        found |= {row.id: row for row in scene.queue.rows(wanted, by_script=True) if row is not None} if wanted else {}
+    return found
 
 
 def _all(jobs: Sequence[Seen], outcome: Outcome, why: str) -> tuple[Done, ...]:

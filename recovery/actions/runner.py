@@ -7,6 +7,7 @@ audit, committed; 5. the act; 6. its outcome in the audit. Without 4 there is no
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from recovery.actions import jobs, keep, queues, reasons, sight, undo
@@ -16,6 +17,7 @@ from recovery.actions.judge import judge_queue
 from recovery.actions.sight import Scene
 from recovery.domain.acting import Act, Actor, JobResult, Judgement, Order, Right, Seen
 from recovery.domain.counts import QueueSample
+from recovery.domain.jobs import JobRow
 from recovery.domain.refs import QueueRef
 from recovery.errors import BadOrder, Forbidden
 from recovery.reads.lists import count_of
@@ -40,15 +42,18 @@ class Preview:
     count: int | None = None
 
 
-def preview(order: Order) -> Preview:
-    """Changes nothing and needs no reason yet. Raises Forbidden, BadOrder, Unsupported, Missing, StoreError."""
+def preview(order: Order, rows: Sequence[JobRow] | None = None) -> Preview:
+    """Changes nothing and needs no reason yet. Raises Forbidden, BadOrder, Unsupported, Missing, StoreError.
+
+    `rows`: the order's jobs, in its order, by who has read them for this very preview.
+    """
     order = _permitted(order)
     entry = ENTRIES[order.act]
     scene = sight.scene(order.queue, order.act)
     if entry.is_for_queue:
         judgements: tuple[Judgement, ...] = (judge_queue(order.act, order.queue, scene.queue.flavour, order.options),)
     else:
-        judgements = tuple(one.judgement for one in sight.judged(order, scene, order.jobs))
+        judgements = tuple(one.judgement for one in sight.judged(order, scene, order.jobs, rows=rows))
     return _preview(order, entry, scene, judgements)
 
 

@@ -33,6 +33,16 @@ LOOKED_UP = 50  # jobs looked for at once of which it is not known where they ar
 _JUDGED = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL, Act.REMOVE, Act.RETRY, Act.PROMOTE})
 
 
+# Where an act most likely leaves a job: searched first.
+_PUT = {
+    Act.REQUEUE: State.WAITING,
+    Act.FAIL: State.WAITING,
+    Act.RELEASE: State.ACTIVE,
+    Act.RETRY: State.WAITING,
+    Act.PROMOTE: State.WAITING,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """A queue that may be changed in this way. The wire of `target` is asked in any case, also after a failure."""
@@ -70,12 +80,19 @@ def scene(ref: QueueRef, act: Act, epoch: int | None = None, installation: str =
     return Scene(queue, target, able, snapshot)
 
 
-def judged(order: Order, scene: Scene, jobs: Sequence[Seen], *, insists: bool = False) -> tuple[Judged, ...]:
+def judged(
+    order: Order,
+    scene: Scene,
+    jobs: Sequence[Seen],
+    *,
+    insists: bool = False,
+    rows: Sequence[JobRow | None] | None = None,
+) -> tuple[Judged, ...]:
     """A fresh look at each, and whether the act may be done to it. Who `insists` is about to do it: raises NotRecorded
-    when what has to be known of them cannot be read.
+    when what has to be known of them cannot be read. `rows`: who has just looked hands them in.
     """
-    queue = scene.queue
-    rows = queue.rows([(seen.id, seen.state) for seen in jobs])
+    if rows is None:
+        rows = scene.queue.rows([(seen.id, seen.state) for seen in jobs], by_script=True)
     verdicts = _verdicts(order.act, scene, rows, insists=insists)
     standings = _standings(scene, rows)
     cases = (
@@ -83,6 +100,16 @@ def judged(order: Order, scene: Scene, jobs: Sequence[Seen], *, insists: bool = 
         for seen, row in zip(jobs, rows, strict=True)
     )
     return tuple(_judged(order, scene, case) for case in cases)
+
+
+def followed(order: Order, scene: Scene, jobs: Sequence[Seen]) -> Scene:
+    """The same, with a look at the jobs behind each script: how it left them, without another round trip."""
+    if order.act not in _PUT:
+        return scene
+    place = State.WAITING if order.options.requeue else _PUT[order.act]
+    wanted = [(seen.id, place) for seen in jobs]
+    following = scene.queue.reader.following(scene.target.wire, scene.queue.ref, wanted)
+    return replace(scene, target=replace(scene.target, following=following))
 
 
 def options(order: Order, judged: Sequence[Judged]) -> Options:
@@ -97,7 +124,7 @@ def seen(ref: QueueRef, ids: Sequence[str]) -> tuple[Seen, ...]:
     found: list[Seen] = []
     for start in range(0, len(ids), LOOKED_UP):
         part = ids[start : start + LOOKED_UP]
-        rows = queue.rows([(id, State.UNKNOWN) for id in part])
+        rows = queue.rows([(id, State.UNKNOWN) for id in part], by_script=True)
         found += [Seen.of(row) if row else Seen(id, State.UNKNOWN) for id, row in zip(part, rows, strict=True)]
     return tuple(found)
 

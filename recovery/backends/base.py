@@ -82,13 +82,19 @@ class QueueReader(Protocol):
         Raises StoreError when the store refuses the list: it is not known to be empty.
         """
 
+    def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> Following | None:
+        """For an act on these jobs, with where each is expected then. None: no look goes out with a script here."""
+
     def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:
         """One job's row with its true state; raises JobMissing."""
 
-    def rows(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> tuple[JobRow | None, ...]:
+    def rows(
+        self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]], *, by_script: bool = False
+    ) -> tuple[JobRow | None, ...]:
         """Many jobs with where each was seen last, looked at again in one go. None: it is gone.
 
-        One that moved has its true state, or UNKNOWN when very many moved at once.
+        One that moved has its true state, or UNKNOWN when very many moved at once. `by_script`: for who acts, and so
+        may run scripts; a few jobs then take one round trip.
         """
 
     def job(self, wire: Wire, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
@@ -122,6 +128,13 @@ class QueueReader(Protocol):
         """One bounded slice of a search: at most `budget` jobs are looked at; payloads are compared in the client."""
 
 
+class Following(Wire, Protocol):
+    """A wire that sends a look at some jobs behind each script, in the same round trip."""
+
+    def rows(self) -> Mapping[str, JobRow | None]:
+        """The jobs as the newest script left them; None: it is gone. Empty when nothing is known of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A queue to be changed: where it lives, what it is called, which library keeps it."""
@@ -131,6 +144,12 @@ class Target:
     flavour: Flavour
     epoch: int | None = None  # scripts refuse one that is older than the newest they have met; None asks nothing
     installation: str = ""  # whose epoch it is: while another one holds the queue, scripts refuse it as well
+    following: Following | None = None  # reads that go out behind each script
+
+    @property
+    def script_wire(self) -> Wire:
+        """Where the scripts that write are sent."""
+        return self.following or self.wire
 
 
 class QueueOperator(Protocol):

@@ -45,12 +45,16 @@ class Script:
             raise reply
         return reply
 
+    def commands(self, runs: Sequence[tuple[Sequence[Part], Sequence[Part]]]) -> list[Command]:
+        """Once for each (keys, args), for a server that knows the script; another answers NOSCRIPT."""
+        return [("EVALSHA", self.digest, len(keys), *keys, *args) for keys, args in runs]
+
     def each(self, wire: Caller, runs: Sequence[tuple[Sequence[Part], Sequence[Part]]]) -> list[Any]:
         """Once for each (keys, args), in one batch: others are served between two of them.
 
         An error of one of them stays in the list.
         """
-        known: list[Command] = [("EVALSHA", self.digest, len(keys), *keys, *args) for keys, args in runs]
+        known = self.commands(runs)
         replies = wire.call(known) if known else []
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
         again: list[Command] = [("EVAL", self.text, *known[at][2:]) for at in unknown]

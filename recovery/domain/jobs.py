@@ -71,6 +71,7 @@ class JobRow:
     missing: bool = False  # an id without a job hash
     lease_until: int | None = None  # of a job table: until when its worker has it
     heartbeat_at: int | None = None  # of a job table: when its worker was heard of last
+    is_one_moment: bool = field(default=False, compare=False)  # all of it was read at once, so nothing moved meanwhile
 
     @property
     def id(self) -> str:

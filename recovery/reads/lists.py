@@ -38,11 +38,11 @@ class Queue:
     def reader(self) -> QueueReader:
         return reader(self.flavour)
 
-    def rows(self, wanted: Sequence[tuple[str, State]]) -> tuple[JobRow | None, ...]:
-        """Jobs with where each was seen last, looked at now; None: it is gone."""
+    def rows(self, wanted: Sequence[tuple[str, State]], *, by_script: bool = False) -> tuple[JobRow | None, ...]:
+        """Jobs with where each was seen last, looked at now; None: it is gone. `by_script`: on behalf of an act."""
         if self.flavour.library is Library.N8N:
             return targets.rows(registry(), self.ref, [id for id, _ in wanted])
-        return self.reader.rows(self.wire, self.ref, wanted)
+        return self.reader.rows(self.wire, self.ref, wanted, by_script=by_script)
 
     @property
     def capabilities(self) -> Capabilities:

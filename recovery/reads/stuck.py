@@ -224,12 +224,15 @@ def _predicted(queue: Queue, around: Surroundings, snapshot: Snapshot | None) ->
 
 def _sure(queue: Queue, rows: Sequence[JobRow], marks: Mapping[str, Mark], around: Surroundings) -> set[str]:
     """Jobs without a lock that are so for sure. Where it takes two sightings anyway, nothing is asked."""
-    doubtful = [row.id for row in rows if row.lock_known and row.lock is None and row.id not in marks]
-    if around.has_window or not doubtful:
+    bare = [row for row in rows if row.lock_known and row.lock is None and row.id not in marks]
+    if around.has_window or not bare:
         return set()
+    sure, doubtful = {row.id for row in bare if row.is_one_moment}, [row.id for row in bare if not row.is_one_moment]
+    if not doubtful:
+        return sure
     suspects = actives.position(queue.wire, queue.ref, doubtful)
     seen = actives.sights(queue.wire, suspects) if suspects else []
-    return {sight.row.id for sight in seen if sight and sight.is_sure}
+    return sure | {sight.row.id for sight in seen if sight and sight.is_sure}
 
 
 def _parents(queue: Queue, rows: Sequence[JobRow]) -> Mapping[str, Parent]:

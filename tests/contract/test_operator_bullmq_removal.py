@@ -228,7 +228,7 @@ class TestFamilies:
 
     def test_a_family_that_grew_meanwhile_is_refused(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         tree = desk.queue.add_flow([{"queueName": "elsewhere"}])
-        monkeypatch.setattr(kin, "families", lambda target, jobs: dict.fromkeys(jobs, ()))
+        monkeypatch.setattr(kin, "_families", lambda target, jobs, replies: dict.fromkeys(jobs, ()))
         before = desk.all_keys()
         (refused,) = desk.act(Act.REMOVE, tree["id"])
         assert (refused.outcome, refused.why) == (

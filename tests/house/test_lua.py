@@ -22,6 +22,7 @@ _COMMENT = re.compile(r"--\[\[.*?\]\]|--[^\n]*", re.DOTALL)
 _INCLUDE = re.compile(r"^--- include ([a-z-]+)$", re.MULTILINE)
 _LIKE_INCLUDE = re.compile(r"^\s*-+\s*include\b.*$", re.MULTILINE | re.IGNORECASE)
 _DECODED = re.compile(r"cjson\.decode\((.*?)\)")
+_READS = {"ZSCORE", "LPOS", "LLEN", "HMGET", "HSTRLEN", "HGET", "GETRANGE", "PTTL"}
 _WALK = re.compile(r"[\"'](KEYS|SCAN|FLUSHALL|FLUSHDB)[\"']", re.IGNORECASE)
 _WRITE = re.compile(
     r"\(b?\"(SET|DEL|UNLINK|EXPIRE|RENAME|RESTORE|[HLRSXZ](?:SET|DEL|ADD|REM|PUSH|POP|TRIM|INCRBY|INSERT))\""
@@ -64,10 +65,16 @@ def test_the_fence_comes_before_all_else() -> None:
     assert violations == []
 
 
-def test_what_only_reads_calls_nothing_and_so_needs_no_fence() -> None:
+def test_what_only_reads_calls_nothing_that_writes_and_so_needs_no_fence() -> None:
     assert READING
-    violations = [named(path) for path in READING if re.search(r"\bp?call\b|\bloadstring\b", code(path))]
-    assert violations == []
+    violations = {named(path): found for path in READING if (found := _not_reads(code(path)))}
+    assert violations == {}
+
+
+def _not_reads(text: str) -> list[str]:
+    """Each call has to name its command, and that one has to be known here."""
+    calls = re.findall(r"\bp?call\b(?:\(\"([A-Z]+)\")?|(\bloadstring\b)", text)
+    return [name or other or "call" for name, other in calls if name not in _READS]
 
 
 def _opens_with_the_fence(path: Path) -> bool:

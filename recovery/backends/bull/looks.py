@@ -8,7 +8,7 @@ from typing import Any
 from recovery.backends.base import Target, Wire
 from recovery.backends.bull.keys import BullKeys
 from recovery.backends.bull.n8n import DATA_LIMIT, EXECUTION, is_n8n
-from recovery.backends.shared import decode
+from recovery.backends.shared import at_once, decode
 from recovery.domain.acting import Seen
 from recovery.domain.refs import QueueRef, raw
 
@@ -18,12 +18,17 @@ _SAMPLE = 5  # jobs of each state that are looked at to know whose queue it is
 
 def options(target: Target, jobs: Sequence[Seen]) -> list[Mapping[str, Any]]:
     """Written once, when the job is added, so they may be read before the script runs. Unreadable ones are empty."""
-    ids = [raw(job.id) for job in jobs]
-    return [decode.mapping(value) for value in _field(target.wire, target.ref, ids, b"opts", _OPTIONS_LIMIT)]
+    return [decode.mapping(value) for value in _short(target, jobs, b"opts", _OPTIONS_LIMIT)]
 
 
 def of_n8n(target: Target, jobs: Sequence[Seen]) -> list[bool]:
-    return [is_n8n(decode.octets(data)) for data in _data(target.wire, target.ref, [raw(job.id) for job in jobs])]
+    return [is_n8n(data) for data in _short(target, jobs, b"data", DATA_LIMIT)]
+
+
+def _short(target: Target, jobs: Sequence[Seen], name: bytes, limit: int) -> list[bytes | None]:
+    """As `_field`, in one round trip: for who may run scripts."""
+    ids = [raw(job.id) for job in jobs]
+    return [found.get(name) for found in at_once.fields(target, ids, (name,), longest=limit, most=limit)]
 
 
 def executions(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> dict[str, str]:

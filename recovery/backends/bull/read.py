@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recovery.backends.base import Capabilities, Command, Replies, Wire
 from recovery.backends.bull import sample, versions
 from recovery.backends.shared.reader import KeyspaceReader
 from recovery.domain.counts import Flavour, QueueSample
-from recovery.domain.jobs import Family
+from recovery.domain.jobs import Family, State
 from recovery.domain.refs import QueueRef
 
 
@@ -23,6 +25,9 @@ class BullReader(KeyspaceReader):
         self, ref: QueueRef, flavour: Flavour, replies: Replies, now: int
     ) -> tuple[QueueSample, tuple[str, str]]:
         return sample.read(ref, flavour, replies)
+
+    def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> None:
+        """Bull's scripts do not say where a job went, and nobody looks it up."""
 
     def family(self, wire: Wire, ref: QueueRef, id: str) -> Family:
         """Bull's jobs have neither parents nor children."""

@@ -61,7 +61,7 @@ class Call:
 
     def _ask(self, jobs: Sequence[Seen]) -> list[Sequence[Any]]:
         parts = [jobs[at : at + self.step] for at in range(0, len(jobs), self.step)]
-        replies = _script(self.name).each(self.target.wire, [self._run_of(part) for part in parts])
+        replies = _script(self.name).each(self.target.script_wire, [self._run_of(part) for part in parts])
         if replies and all(isinstance(reply, Exception) and fence.met_by(reply) is None for reply in replies):
             insist(replies[0], self.target.ref, b"EVALSHA")
         answers = zip(parts, replies, strict=True)
@@ -90,7 +90,7 @@ def run(name: str, target: Target, keys: Sequence[Part], args: Sequence[Part]) -
     """
     fixed, (fence_keys, stamp) = queue_keys(BullKeys(target.ref.base)), fence.part_of(target)
     try:
-        return _script(name).run(target.wire, [*fixed, *keys, *fence_keys], [*args, stamp])
+        return _script(name).run(target.script_wire, [*fixed, *keys, *fence_keys], [*args, stamp])
     except redis.ResponseError as refusal:
         fence.check(refusal)
         insist(refusal, target.ref, b"EVALSHA")

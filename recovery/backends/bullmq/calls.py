@@ -51,7 +51,7 @@ def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -
     """One script, once. Raises StoreError when the store refuses it, Fenced when another scheduler leads."""
     fence_keys, stamp = fence.part_of(target)
     try:
-        return lua(name).run(target.wire, [*keys, *fence_keys], [*args, stamp])
+        return lua(name).run(target.script_wire, [*keys, *fence_keys], [*args, stamp])
     except redis.ResponseError as refusal:
         fence.check(refusal)
         insist(refusal, target.ref, b"EVALSHA")
@@ -64,7 +64,7 @@ def each(target: Target, name: str, runs: Sequence[tuple[Sequence[Part], Sequenc
     An error of one of them is in the list. None is sent twice but those that the server did not know yet.
     """
     fence_keys, stamp = fence.part_of(target)
-    return lua(name).each(target.wire, [((*keys, *fence_keys), (*args, stamp)) for keys, args in runs])
+    return lua(name).each(target.script_wire, [((*keys, *fence_keys), (*args, stamp)) for keys, args in runs])
 
 
 def is_elsewhere(target: Target, key: bytes) -> bool:

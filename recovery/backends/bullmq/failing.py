@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from recovery.backends.base import TEXT_LIMIT, Command, Target
+from recovery.backends.base import TEXT_LIMIT, Target
 from recovery.backends.bullmq import ancestors, calls, followers
 from recovery.backends.bullmq.ancestors import Ancestor, Line
 from recovery.backends.bullmq.followers import Follower
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import decode
+from recovery.backends.shared import at_once, decode
 from recovery.backends.shared.numbers import whole
-from recovery.backends.shared.payloads import Budget, fetch, lengths
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Seen
 from recovery.domain.refs import raw
@@ -58,7 +57,7 @@ class Plan:
 
 
 def plans(target: Target, traits: Traits, jobs: Sequence[Seen], reason: str, *, is_stall: bool) -> tuple[Plan, ...]:
-    """Four round trips, and one for each generation above that would fail, too."""
+    """One round trip, two for a job that another follows, and one for each generation above that would fail, too."""
     read = _read(target, jobs)
     lines = ancestors.lines(target, traits, read, is_stall=is_stall)
     dedups = [b"" if is_stall else decode.octets(fields.get(b"deid")) or b"" for fields in read]
@@ -86,20 +85,10 @@ def keys(target: Target, chosen: Iterable[Plan]) -> tuple[bytes, ...]:
     return (queue.metrics(b"failed"), queue.metrics_points(b"failed"), *dict.fromkeys(near))
 
 
-def _read(target: Target, jobs: Sequence[Seen]) -> list[_Fields]:
+def _read(target: Target, jobs: Sequence[Seen]) -> Sequence[_Fields]:
     """The fields of each job; one that is too long to be fetched is there, and empty."""
-    found = [BullMQKeys(target.ref.base).job(raw(seen.id)) for seen in jobs]
-    asked: list[Command] = [command for job in found for command in lengths(job, _FIELDS)]
-    replies = target.wire.call(asked)
-    sizes = [replies[at : at + len(_FIELDS)] for at in range(0, len(replies), len(_FIELDS))]
-    names = [tuple(Budget(_JOB_BYTES, TEXT_LIMIT).affordable(_FIELDS, some)) for some in sizes]
-    wanted = [fetch(job, some) for job, some in zip(found, names, strict=True) if some]
-    values = iter(target.wire.call(wanted) if wanted else ())
-    return [
-        {name: b"" for name, size in zip(_FIELDS, some, strict=True) if size}
-        | (dict(zip(fit, decode.fields(next(values), len(fit)), strict=True)) if fit else {})
-        for some, fit in zip(sizes, names, strict=True)
-    ]
+    ids = [raw(seen.id) for seen in jobs]
+    return at_once.fields(target, ids, _FIELDS, longest=TEXT_LIMIT, most=_JOB_BYTES)
 
 
 class _Found(NamedTuple):

@@ -36,10 +36,28 @@ class Unreached(Exception):
     """A relative that a script cannot take along; the text says why. Among many jobs it stands for its own."""
 
 
+def around(
+    target: Target, jobs: Sequence[bytes], *, with_children: bool
+) -> tuple[dict[bytes, Relative | Unreached | None], dict[bytes, tuple[Relative, ...] | Unreached]]:
+    """The parent of each of these job keys and, when they are asked for, its descendants. Most jobs have neither,
+    which one round trip tells of all of them.
+    """
+    asked = [*_ask_parents(jobs), *(_ask_families(jobs) if with_children else ())]
+    replies = target.wire.call(asked) if asked else []
+    above, below = replies[: len(jobs)], replies[len(jobs) :]
+    return _parents(target, jobs, above), _families(target, jobs, below) if with_children else {}
+
+
 def parents(target: Target, jobs: Sequence[bytes]) -> dict[bytes, Relative | Unreached | None]:
     """The parent of each of these job keys, in one round trip where the jobs say it themselves."""
-    asked: list[Command] = [(b"HMGET", job, *_FIELDS) for job in jobs]
-    replies = target.wire.call(asked) if asked else []
+    return _parents(target, jobs, target.wire.call(_ask_parents(jobs)) if jobs else [])
+
+
+def _ask_parents(jobs: Sequence[bytes]) -> list[Command]:
+    return [(b"HMGET", job, *_FIELDS) for job in jobs]
+
+
+def _parents(target: Target, jobs: Sequence[bytes], replies: Sequence[Any]) -> dict[bytes, Relative | Unreached | None]:
     fields = {job: decode.fields(reply, len(_FIELDS)) for job, reply in zip(jobs, replies, strict=True)}
     keys = {job: key for job, (named, _) in fields.items() if (key := decode.octets(named))}
     hints = {key: base for job, key in keys.items() if (base := _hint(fields[job][1], key))}
@@ -84,10 +102,13 @@ def lines(target: Target, jobs: Sequence[bytes]) -> dict[bytes, tuple[Relative, 
     return found
 
 
-def families(target: Target, jobs: Sequence[bytes]) -> dict[bytes, tuple[Relative, ...] | Unreached]:
-    """The descendants of each of these job keys; most have none, which one round trip tells of all of them."""
-    asked: list[Command] = [(b"EXISTS", *(job + name for name in _SIZE)) for job in jobs]
-    replies = target.wire.call(asked) if asked else []
+def _ask_families(jobs: Sequence[bytes]) -> list[Command]:
+    return [(b"EXISTS", *(job + name for name in _SIZE)) for job in jobs]
+
+
+def _families(
+    target: Target, jobs: Sequence[bytes], replies: Sequence[Any]
+) -> dict[bytes, tuple[Relative, ...] | Unreached]:
     found: dict[bytes, tuple[Relative, ...] | Unreached] = {}
     for job, reply in zip(jobs, replies, strict=True):
         try:

@@ -23,7 +23,7 @@ _WAITING = (State.WAITING, State.PAUSED, State.PRIORITIZED)
 def refused(target: Target, answers: Mapping[str, str], jobs: Sequence[Seen]) -> dict[str, Done]:
     """One refusal for each of these jobs; `answers` is what the script said of them, in one word."""
     scene = Scene(target.ref, BullMQKeys(target.ref.base), LAYOUT)
-    rows = fresh.read(target.wire, scene, [(seen.id, State.ACTIVE) for seen in jobs]) if jobs else ()
+    rows = fresh.read(target.wire, scene, [(seen.id, State.ACTIVE) for seen in jobs], by_script=True) if jobs else ()
     return {seen.id: _as_it_is(seen, row, answers[seen.id]) for seen, row in zip(jobs, rows, strict=True)}
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from recovery.backends.base import TEXT_LIMIT, Command, Target
+from recovery.backends.base import TEXT_LIMIT, Target
 from recovery.backends.bullmq import calls
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import decode, fence
+from recovery.backends.shared import at_once, decode, fence
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
@@ -86,23 +86,16 @@ class _Plan(NamedTuple):
 
 
 def _plans(target: Target, traits: Traits, jobs: Sequence[Seen]) -> dict[str, _Plan]:
-    """Two round trips: parents and the lengths of the options, then the options that are not beyond all measure."""
+    """One round trip: parents, and the options that are not beyond all measure."""
     keys = [BullMQKeys(target.ref.base).job(raw(seen.id)) for seen in jobs]
-    asked: list[Command] = [command for key in keys for command in _ask(key)]
-    replies = target.wire.call(asked) if asked else []
-    fits = [0 < (decode.count(size) or 0) <= TEXT_LIMIT for size in replies[1::2]]
-    wanted: list[Command] = [(b"HGET", key, b"opts") for key, fit in zip(keys, fits, strict=True) if fit]
-    options = iter(target.wire.call(wanted) if wanted else ())
+    ids = [raw(seen.id) for seen in jobs]
+    read = at_once.fields(target, ids, (b"parentKey", b"opts"), longest=TEXT_LIMIT, most=2 * TEXT_LIMIT)
     plans = {}
-    for seen, key, parent, fit in zip(jobs, keys, replies[::2], fits, strict=True):
-        push = "RPUSH" if fit and decode.mapping(next(options)).get("lifo") is True else "LPUSH"
-        known = (decode.octets(parent) or b"") if traits.has("puts_children_back") else b""
+    for seen, key, fields in zip(jobs, keys, read, strict=True):
+        push = "RPUSH" if decode.mapping(fields.get(b"opts")).get("lifo") is True else "LPUSH"
+        known = fields.get(b"parentKey", b"") if traits.has("puts_children_back") else b""
         plans[seen.id] = _Plan(seen, key, push, known, bool(known) and calls.is_elsewhere(target, known))
     return plans
-
-
-def _ask(key: bytes) -> tuple[Command, Command]:
-    return (b"HGET", key, b"parentKey"), (b"HSTRLEN", key, b"opts")
 
 
 def _not_in(seen: Seen, wanted: str, act: str) -> Done:

@@ -72,8 +72,7 @@ class _Plan:
 
 def _plans(target: Target, jobs: Sequence[Seen], options: Options) -> list[_Plan]:
     keys = [kin.own_key(target, seen.id) for seen in jobs]
-    above = kin.parents(target, keys)
-    below = kin.families(target, keys) if options.children else {}
+    above, below = kin.around(target, keys, with_children=options.children)
     return [_plan(seen, key, above[key], below.get(key, ())) for seen, key in zip(jobs, keys, strict=True)]
 
 

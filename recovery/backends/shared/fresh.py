@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from recovery.backends.base import Wire
-from recovery.backends.shared import decode, membership, pages, rows, whole
+from recovery.backends.shared import at_once, decode, membership, pages, rows, whole
 from recovery.backends.shared.entries import Entry
 from recovery.backends.shared.layout import Place, Scene
 from recovery.domain.jobs import JobRow, State
@@ -19,11 +19,15 @@ SEARCHED = 50
 Wanted = Sequence[tuple[str, State]]
 
 
-def read(wire: Wire, scene: Scene, wanted: Wanted) -> tuple[JobRow | None, ...]:
-    """One row a job, in their order; None: it is gone. Four round trips for all that are where they were."""
-    found: dict[str, JobRow | None] = {}
+def read(wire: Wire, scene: Scene, wanted: Wanted, *, by_script: bool = False) -> tuple[JobRow | None, ...]:
+    """One row a job, in their order; None: it is gone. Four round trips for all that are where they were; one for a
+    few that may be read by a script.
+    """
+    is_few = by_script and len(wanted) <= at_once.JOBS
+    found = at_once.look(wire, scene, wanted) if is_few and wanted else {}
     for place in scene.layout.places:
-        found |= _there(wire, scene, place, [id for id, state in wanted if state is place.state])
+        left = [id for id, state in wanted if state is place.state and id not in found]
+        found |= _there(wire, scene, place, left)
     moved = [id for id, _ in wanted if id not in found]
     found |= {id: _anywhere(wire, scene, id) for id in moved[:SEARCHED]}
     found |= _lost(wire, scene, moved[SEARCHED:])

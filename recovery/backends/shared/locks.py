@@ -9,14 +9,14 @@ from recovery.backends.shared import decode
 from recovery.backends.shared.keys import Keys
 from recovery.domain.jobs import Lock
 
-_TOKEN_BYTES = 256  # a token is a uuid and a counter; whatever else stands there need not be read whole
+TOKEN_BYTES = 256  # a token is a uuid and a counter; whatever else stands there need not be read whole
 WIDTH = 2
 
 
 def ask(keys: Keys, id: bytes) -> tuple[Command, Command]:
     """The token first: a lock that ends in between is then seen as gone, not as one without an end."""
     key = keys.lock(id)
-    return (b"GETRANGE", key, 0, _TOKEN_BYTES - 1), (b"PTTL", key)
+    return (b"GETRANGE", key, 0, TOKEN_BYTES - 1), (b"PTTL", key)
 
 
 def read(token: Any, ttl: Any) -> tuple[Lock | None, bool]:

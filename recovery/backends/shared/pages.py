@@ -36,16 +36,11 @@ def settled(wire: Wire, scene: Scene, place: Place, found: Sequence[JobRow]) -> 
         return list(found)
     again = dict(zip((row.id for row in doubtful), _second_look(wire, scene, place, doubtful), strict=True))
     kept = (again.get(row.id, row) for row in found)
-    return [row for row in kept if row is not None and not _is_old_marker(scene, row)]
+    return [row for row in kept if row is not None and not rows.is_old_marker(scene, row)]
 
 
 def _is_doubtful(row: JobRow) -> bool:
     return row.missing or (row.state is State.ACTIVE and row.lock is None and row.lock_known)
-
-
-def _is_old_marker(scene: Scene, row: JobRow) -> bool:
-    """BullMQ < 3.1.3 wrote `0` alone; an application may call a job so, and then there is a job."""
-    return scene.layout.has_markers and row.missing and row.id == "0"
 
 
 def _second_look(wire: Wire, scene: Scene, place: Place, found: Sequence[JobRow]) -> list[JobRow | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from recovery.backends.base import Command, Wire
 from recovery.backends.shared import decode, locks
@@ -25,7 +25,19 @@ NUMBERS = (
 )
 # In the order in which the page's budget is spent: what tells the job first, what it carried last.
 TEXTS = (b"name", b"opts", b"pb", b"rjk", b"parentKey", b"failedReason", b"progress", b"returnvalue")
-_SIZES = (*TEXTS, b"data")
+SIZES = (*TEXTS, b"data")
+
+
+class ScriptLook(NamedTuple):
+    """What `look-at-job.lua` answers. `place`: number of the place in the layout, 0 for none, -1 for not searched."""
+
+    place: int
+    score: Any
+    numbers: Any
+    sizes: Sequence[Any]
+    texts: Sequence[Any]  # of TEXTS; None for what is empty or too long
+    token: Any
+    ttl: Any
 
 
 @dataclass(slots=True)
@@ -53,9 +65,22 @@ def read(wire: Wire, scene: Scene, state: State, entries: Sequence[Entry]) -> li
     return [_row(scene, state, draft) for draft in drafts]
 
 
+def of_script(scene: Scene, state: State, entry: Entry, look: ScriptLook) -> JobRow:
+    """The row of a job that a script looked at."""
+    lock = (look.token, look.ttl) if state is State.ACTIVE else ()
+    draft = _draft(entry, (look.numbers, *look.sizes, *lock))
+    draft.texts = {name: text for name, text in zip(TEXTS, look.texts, strict=True) if text is not None}
+    return replace(_row(scene, state, draft), is_one_moment=True)
+
+
+def is_old_marker(scene: Scene, row: JobRow) -> bool:
+    """BullMQ < 3.1.3 wrote `0` alone; an application may call a job so, and then there is a job."""
+    return scene.layout.has_markers and row.missing and row.id == "0"
+
+
 def _drafts(wire: Wire, scene: Scene, state: State, entries: Sequence[Entry]) -> list[_Draft]:
     with_lock = state is State.ACTIVE
-    width = 1 + len(_SIZES) + (locks.WIDTH if with_lock else 0)
+    width = 1 + len(SIZES) + (locks.WIDTH if with_lock else 0)
     commands = [command for entry in entries for command in _ask(scene, entry.id, with_lock=with_lock)]
     replies = wire.call(commands) if commands else []
     return [_draft(entry, replies[at * width : (at + 1) * width]) for at, entry in enumerate(entries)]
@@ -63,17 +88,17 @@ def _drafts(wire: Wire, scene: Scene, state: State, entries: Sequence[Entry]) ->
 
 def _ask(scene: Scene, id: bytes, *, with_lock: bool) -> tuple[Command, ...]:
     key = scene.keys.job(id)
-    asked = (fetch(key, NUMBERS), *lengths(key, _SIZES))
+    asked = (fetch(key, NUMBERS), *lengths(key, SIZES))
     return (*asked, *locks.ask(scene.keys, id)) if with_lock else asked
 
 
 def _draft(entry: Entry, replies: Sequence[Any]) -> _Draft:
     numbers, rest = replies[0], replies[1:]
-    sizes, lock = rest[: len(_SIZES)], rest[len(_SIZES) :]
+    sizes, lock = rest[: len(SIZES)], rest[len(SIZES) :]
     return _Draft(
         entry,
         dict(zip(NUMBERS, decode.fields(numbers, len(NUMBERS)), strict=True)),
-        dict(zip(_SIZES, sizes, strict=True)),
+        dict(zip(SIZES, sizes, strict=True)),
         (lock[0], lock[1]) if lock else None,
         is_missing(numbers, sizes),
     )
@@ -85,7 +110,7 @@ def is_missing(numbers: Any, sizes: Sequence[Any]) -> bool:
         return True
     if isinstance(numbers, Exception):
         return False
-    by_name = dict(zip(_SIZES, sizes, strict=True))
+    by_name = dict(zip(SIZES, sizes, strict=True))
     return decode.fields(numbers, len(NUMBERS))[0] is None and by_name[b"name"] == 0 and by_name[b"data"] == 0
 
 

@@ -66,13 +66,18 @@ class TableReader:
         with select.scene(wire, ref) as scene:
             return select.page(scene, state, cursor=cursor, size=size, oldest_first=oldest_first)
 
+    def following(self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> None:
+        """No script changes a table."""
+
     def row(self, wire: object, ref: QueueRef, id: str) -> JobRow:
         (found,) = self.rows(wire, ref, [(id, State.UNKNOWN)])
         if found is None:
             raise _missing(ref, id)
         return found
 
-    def rows(self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> tuple[JobRow | None, ...]:
+    def rows(
+        self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, State]], *, by_script: bool = False
+    ) -> tuple[JobRow | None, ...]:
         with select.scene(wire, ref) as scene:
             found = select.by_ids(scene, [id for id, _ in wanted])
         return tuple(select.row_of(found.get(id)) for id, _ in wanted)

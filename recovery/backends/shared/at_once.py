@@ -1,0 +1,115 @@
+"""What an act has to know of a few jobs, in one round trip: scripts that only read, one a job, in one batch.
+
+Plain commands take three to six round trips for the same, because a list is searched before a job is read, a text is
+measured before it is fetched, and what looks wrong is asked again. A script sees one moment, so nothing moves between
+its steps. Who acts may run scripts; where one is refused the caller falls back on plain commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from recovery.backends.base import Command, Target, Wire
+from recovery.backends.shared import decode, locks, rows
+from recovery.backends.shared.entries import Entry
+from recovery.backends.shared.keys import Keys
+from recovery.backends.shared.layout import Scene
+from recovery.backends.shared.refusals import insist
+from recovery.connections.scripts import Part, Script, script
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import raw
+
+JOBS = 10  # looked at by scripts; of more a few round trips do not matter
+DEPTH = 100_000  # ids of a list that one script searches: 1 ms. What is longer is searched by a plain command.
+
+_FOLDER = Path(__file__).parent / "lua" / "read"
+_UNSEARCHED = -1
+
+Run = tuple[Sequence[Part], Sequence[Part]]
+Wanted = Sequence[tuple[str, State]]
+
+
+def look_script() -> Script:
+    return script(_FOLDER / "look-at-job.lua")
+
+
+def look_runs(scene: Scene, wanted: Wanted) -> list[Run]:
+    """Keys and arguments of one look a job, at the place where it is expected first."""
+    places = scene.layout.places
+    letters = "".join("l" if place.is_list else "z" for place in places)
+    expected = {place.state: number for number, place in enumerate(places, start=1)}
+    limits = (DEPTH, rows.TEXT_BYTES, rows.PAGE_BYTES, locks.TOKEN_BYTES, len(rows.NUMBERS), len(rows.TEXTS))
+    names = (*limits, *rows.NUMBERS, *rows.SIZES)
+    own = [place.key(scene.keys) for place in places]
+    return [
+        (
+            (scene.keys.job(raw(id)), scene.keys.lock(raw(id)), *own),
+            (raw(id), letters, expected.get(state, 0), *names),
+        )
+        for id, state in wanted
+    ]
+
+
+def look(wire: Wire, scene: Scene, wanted: Wanted) -> dict[str, JobRow | None]:
+    """The jobs that a script could look at; None: it is gone."""
+    return dict(looked(scene, wanted, look_script().each(wire, look_runs(scene, wanted))))
+
+
+class Following:
+    """Sends a look at some jobs behind each script, so that nobody waits for it alone; see `base.Following`."""
+
+    __slots__ = ("_commands", "_replies", "_scene", "_wanted", "_wire")
+
+    def __init__(self, wire: Wire, scene: Scene, wanted: Wanted) -> None:
+        self._wire, self._scene, self._wanted = wire, scene, wanted
+        self._commands = look_script().commands(look_runs(scene, wanted))
+        self._replies: list[Any] = []
+
+    def call(self, commands: Sequence[Command]) -> list[Any]:
+        self._replies = []
+        replies = self._wire.call([*commands, *self._commands])
+        self._replies = replies[len(commands) :]
+        return replies[: len(commands)]
+
+    def rows(self) -> Mapping[str, JobRow | None]:
+        return dict(looked(self._scene, self._wanted, self._replies)) if self._replies else {}
+
+
+def looked(scene: Scene, wanted: Wanted, replies: Sequence[Any]) -> Iterator[tuple[str, JobRow | None]]:
+    """What the scripts of `look_runs` answered. A job of which one could not tell all is left out."""
+    for (id, _), reply in zip(wanted, replies, strict=True):
+        if not isinstance(reply, Exception) and reply[0] != _UNSEARCHED:
+            yield id, _row(scene, raw(id), rows.ScriptLook(*reply))
+
+
+def _row(scene: Scene, id: bytes, look: rows.ScriptLook) -> JobRow | None:
+    place = scene.layout.places[look.place - 1] if look.place else None
+    entry = Entry(id, decode.score(look.score) if place and not place.is_list else None)
+    row = rows.of_script(scene, place.state if place else State.UNKNOWN, entry, look)
+    is_gone = row.missing and (place is None or rows.is_old_marker(scene, row))
+    return None if is_gone else row
+
+
+def fields(
+    target: Target, ids: Sequence[bytes], names: Sequence[bytes], *, longest: int, most: int
+) -> list[dict[bytes, bytes]]:
+    """These fields of each job: b"" for one that is too long, none where there is nothing or it may not be read.
+
+    Raises StoreError where no script may run.
+    """
+    keys = Keys(target.ref.base)
+    runs: list[Run] = [((keys.job(id),), (longest, most, *names)) for id in ids]
+    replies = script(_FOLDER / "read-fields.lua").each(target.wire, runs)
+    for reply in replies:
+        insist(reply, target.ref, b"EVALSHA")
+    return [dict(_fields(names, reply)) for reply in replies]
+
+
+def _fields(names: Sequence[bytes], reply: Any) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in zip(names, reply, strict=True):
+        if type(value) is int:
+            yield name, b""
+        elif (text := decode.octets(value)) is not None:
+            yield name, text

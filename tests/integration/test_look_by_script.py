@@ -1,0 +1,98 @@
+"""A look by a script says what plain commands say, and where it may not be run or cannot tell, they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from recovery.backends import reader
+from recovery.backends.shared import at_once
+from recovery.connections.wire import Wire
+from recovery.domain.counts import Flavour, Library
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.refs import QueueRef
+from tests.acting import BASE, Bench
+from tests.integration.test_acl import admit, documented
+from tests.samples import BULLMQ
+from tests.stores import Store
+from tests.wires import wired
+
+REF = QueueRef("main", BASE)
+FLAVOURS = {"bullmq5": BULLMQ, "bullmq4": Flavour(Library.BULLMQ, 4), "bull4": Flavour(Library.BULL, 4)}
+PLACES = {
+    "a-active": State.ACTIVE,
+    "held": State.ACTIVE,
+    "a-failed": State.FAILED,
+    "a-completed": State.COMPLETED,
+    "a-waiting": State.WAITING,
+    "a-delayed": State.DELAYED,
+    "ghost": State.ACTIVE,
+    "0": State.ACTIVE,
+    "wrong": State.ACTIVE,
+    "nowhere": State.WAITING,
+    "gone": State.FAILED,
+    "long": State.FAILED,
+    "b\udcff": State.ACTIVE,
+}
+
+
+@pytest.fixture
+def jobs(bench: Bench) -> Bench:
+    """A job in each place, and those that no library writes so."""
+    bench.orphan("a-active", stc=1, pb="worker-1", parentKey="bull:up:1", progress="7")
+    bench.held("held", token="worker:1", ttl=None)
+    bench.failed("a-failed", opts='{"attempts":3}')
+    bench.failed("long", reason="x" * 70_000)
+    bench.completed("a-completed")
+    bench.waiting("a-waiting")
+    bench.delayed("a-delayed")
+    bench.client.hset(f"{BASE}:".encode() + b"b\xff", mapping={"name": b"\xff", "timestamp": "soon", "ats": "1.5"})
+    bench.client.lpush(f"{BASE}:active", "ghost", "0", "wrong", b"b\xff")
+    bench.client.set(f"{BASE}:wrong", "no hash")
+    bench.add("nowhere")
+    return bench
+
+
+def looks(flavour: Flavour, wire: Wire, wanted: list[tuple[str, State]], **how: Any) -> list[JobRow | None]:
+    return [reader(flavour).rows(wire, REF, [one], **how)[0] for one in wanted]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+@pytest.mark.parametrize("place", ["where it is", "elsewhere", "unknown"])
+def test_both_looks_say_the_same(jobs: Bench, flavour: Flavour, place: str) -> None:
+    wrong = {"where it is": None, "elsewhere": State.COMPLETED, "unknown": State.UNKNOWN}[place]
+    wanted = [(id, wrong or state) for id, state in PLACES.items()]
+    with wired(jobs.queues.url) as wire:
+        assert looks(flavour, wire, wanted, by_script=True) == looks(flavour, wire, wanted)
+
+
+def test_a_script_sees_one_moment_and_plain_commands_do_not(jobs: Bench) -> None:
+    with wired(jobs.queues.url) as wire:
+        (one,) = looks(BULLMQ, wire, [("a-active", State.ACTIVE)], by_script=True)
+        (other,) = looks(BULLMQ, wire, [("a-active", State.ACTIVE)])
+    assert one == other
+    assert one is not None
+    assert other is not None
+    assert (one.is_one_moment, other.is_one_moment) == (True, False)
+
+
+def test_a_list_that_is_too_long_for_a_script_is_searched_by_a_command(
+    jobs: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_once, "DEPTH", 1)
+    with wired(jobs.queues.url) as wire:
+        (row,) = looks(BULLMQ, wire, [("ghost", State.ACTIVE)], by_script=True)
+    assert row is not None
+    assert (row.state, row.missing, row.is_one_moment) == (State.ACTIVE, True, False)
+
+
+def test_who_may_run_no_scripts_looks_all_the_same(serve: Callable[..., Store]) -> None:
+    store = serve()
+    store.client.zadd(f"{BASE}:failed", {"1": 5})
+    store.client.hset(f"{BASE}:1", mapping={"name": "mail", "timestamp": 5})
+    with wired(admit(store, documented())) as wire:
+        (row,) = looks(BULLMQ, wire, [("1", State.FAILED)], by_script=True)
+    assert row is not None
+    assert (row.name, row.state, row.is_one_moment) == ("mail", State.FAILED, False)
