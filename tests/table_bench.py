@@ -12,12 +12,13 @@ import psycopg
 import pytest
 
 from recovery.actions import runner
-from recovery.connections import registry
+from recovery.connections import registry, state
 from recovery.domain.acting import Act, Options, Order
 from recovery.domain.counts import Snapshot
 from recovery.domain.inbox import Inbox
 from recovery.domain.refs import QueueRef
 from recovery.reads import snapshots
+from recovery.reads.leading import Sign
 from recovery.reads.shared import windows
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.roster import Roster
@@ -132,6 +133,7 @@ class TableBench:
 
     def __init__(self, place: Place, state: Store | None = None) -> None:
         self.place, self.state = place, state
+        self.is_led = True
 
     def add(self, *ids: int, state: str = "queued", **columns: Any) -> None:
         for id in ids:
@@ -164,6 +166,8 @@ class TableBench:
             collector.close()
         if self.state:
             snapshots.publish(self.state.client, snapshot)
+            sign = Sign("here", 1, 7, now_ms(), now_ms(), "me")
+            self.state.client.set(state.SCHEDULER, sign.encode() if self.is_led else b"")
         self.forget()
         return snapshot
 

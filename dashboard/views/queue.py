@@ -103,7 +103,7 @@ def _sweep(queue: Queue, now: int) -> Terms | None:
     if queue.flavour.library is not Library.TABLE:
         return None
     current = config.current()
-    return tables.terms(current, queue.ref, now, tables.book(current))
+    return tables.terms(current, queue.ref, now, stuck.sweep_of(queue.ref, mirror.newest(), now))
 
 
 def _old(queue: Queue) -> str:

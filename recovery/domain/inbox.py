@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from recovery.domain.outlook import NEVER, QueueOutlook
+from recovery.domain.outlook import NEVER, QueueOutlook, blocked
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind, Stuck
 
@@ -56,8 +57,9 @@ class Tally:
     @property
     def unpromised(self) -> Tally:
         """As it is while no scanner puts anything right. What the library does is counted as it was."""
-        people = self.people + (self.outlook.promised if self.watchdog.is_dead else 0)
-        dog = replace(self.watchdog, recovers_within=None) if self.watchdog.is_dead else self.watchdog
+        is_alone = self.watchdog.is_dead or self.outlook.by is Scanner.STARTUP_SWEEP
+        people = self.people + (self.outlook.promised if is_alone else 0)
+        dog = replace(self.watchdog, recovers_within=None) if is_alone else self.watchdog
         return replace(self, people=people, outlook=QueueOutlook(), watchdog=dog)
 
 
@@ -111,8 +113,9 @@ def unpromised(row: Stuck, watchdog: Watchdog | None, why: str) -> Stuck:
     told, scanner = row.verdict, row.verdict.rescuer
     if scanner is None:
         return row
-    armed = f"{scanner.value.capitalize()} is armed, but {why}."
-    if watchdog is None or watchdog.is_dead or told.until is None:
+    armed = blocked(scanner, why)
+    is_alone = watchdog is None or watchdog.is_dead or scanner is Scanner.STARTUP_SWEEP
+    if watchdog is None or is_alone or told.until is None:
         told = replace(told, fate=f"{NEVER} as things are. {armed}", until=None, rescuer=None)
     else:
         until = told.until + watchdog.interval

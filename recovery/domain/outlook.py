@@ -1,5 +1,8 @@
 """What becomes of a lost job without intervention: who puts it right, how, and when at the latest; or that nobody does.
 
+Rows of job tables have no library that puts them right, so theirs is a short one (`of_row`); what n8n makes of a job
+is said behind it (`domain/n8n/fates.py`).
+
 The one place that says so. The library's own stalled check counts while a worker runs it, a scanner while its policy
 lets it act and nothing blocks it (`Rescuers`, `domain/blockers.py`). Scanners are promised nothing of what they leave
 to a person: poison, bad data, n8n. One that is armed and blocked is named with what blocks it.
@@ -111,6 +114,18 @@ def outlook(
     return Outlook(first.at, first, held)
 
 
+def of_row(sweep: Armed | None, lost_at: int, now: int, *, crowd: int = 0, orphaned: int = 0) -> Outlook:
+    """Of a row of a job table that nobody holds since `lost_at`: it has no library, so it is the sweep or nobody.
+
+    None of either for what the sweep leaves to a person.
+    """
+    if sweep is None or orphaned + 1 >= POISON_AFTER:
+        return Outlook()
+    done_at = sweep.run_after(lost_at + sweep.after, now, crowd=crowd)
+    one = RecoveryEstimate(sweep.scanner, REQUEUES, done_at, sweep.held, sweep.ends)
+    return Outlook(held=(one,)) if sweep.held else Outlook(done_at, one)
+
+
 def recovers_within(around: Surroundings) -> int | None:
     """From a holder's death until its job runs again, at worst; None: never, or nobody knows."""
     if around.lock_length is None:
@@ -203,11 +218,18 @@ def words(kind: Kind, row: JobRow, around: Surroundings, ahead: Outlook = Outloo
         return alone
     if ahead.is_for_now:
         alone = alone.replace(NEVER, FOR_NOW).replace(NEVER_THEN, FOR_NOW_THEN)
-    return f"{alone}{''.join(f' {_name(one)} is armed, but {_blocked(one, around)}.' for one in ahead.held)}"
+    return f"{alone}{held_words(ahead, around.now)}"
 
 
-def _blocked(one: RecoveryEstimate, around: Surroundings) -> str:
-    return one.held if one.ends is None else f"{one.held} for {age(one.ends - around.now)} more"
+def held_words(ahead: Outlook, now: int) -> str:
+    """Behind a sentence: each scanner that would put it right, and what blocks it."""
+    return "".join(f" {blocked(one.scanner, one.held, one.ends, now)}" for one in ahead.held)
+
+
+def blocked(scanner: Scanner, why: str, ends: int | None = None, now: int = 0) -> str:
+    """A sentence. `ends`: when that goes by itself."""
+    for_now = "" if ends is None else f" for {age(ends - now)} more"
+    return f"{scanner.value.capitalize()} is armed, but {why}{for_now}."
 
 
 def _rescue(kind: Kind, row: JobRow, around: Surroundings, first: RecoveryEstimate) -> str:

@@ -14,32 +14,52 @@ from recovery.domain.acting import Act
 from recovery.domain.ages import age
 from recovery.domain.jobs import JobRow
 from recovery.domain.judging import malformed_too, poisoned
+from recovery.domain.outlook import FOR_NOW, NEVER, Outlook, held_words, of_row
 from recovery.domain.refs import shown
+from recovery.domain.rescuers import Armed
 from recovery.domain.verdicts import Cause, Kind, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What counts for the rows of a table, in ms. `swept_within` None: no scanner puts them back."""
+    """What counts for the rows of a table, in ms. `sweep` None: no scanner puts them back; it may also be held."""
 
     now: int
     lease_grace: int = 0
     heartbeat_limit: int = 0
     age_limit: int | None = None
     overdue_after: int | None = None
-    swept_within: int | None = None
+    sweep: Armed | None = None
+    lost: int = 0  # rows of this table that are lost now
     counts_attempts: bool = False  # a column of the table does
+
+    @property
+    def swept_within(self) -> int | None:
+        """From a row's loss until it is put back, at worst; None: never."""
+        return None if self.sweep is None or self.sweep.held else self.sweep.after + self.sweep.every
 
 
 def verdict(row: JobRow, terms: Terms, *, owned: Sequence[JobRow] = (), orphaned: int = 0, breaks: str = "") -> Verdict:
     """`owned`: all running rows of the same owner. `orphaned`, `breaks`: as for a job in Redis."""
     kind = kind_of(row, terms)
-    fate, until = _fate(kind, row, terms)
+    ahead = ahead_of(row, terms, orphaned=orphaned, breaks=breaks)
+    fate = _fate(kind, row, terms, ahead)
     cause, hint = _cause(row, owned) if kind.is_lost else (Cause.UNKNOWN, "")
     suggests = Act.REQUEUE if kind.is_orphaned else None
-    found = Verdict(kind, _evidence(kind, row, terms), cause, hint, fate, until, suggests, orphaned)
+    evidence = _evidence(kind, row, terms)
+    found = Verdict(kind, evidence, cause, hint, fate, ahead.at, suggests, orphaned, rescuer=ahead.rescuer)
     found = poisoned(found) if kind.is_orphaned else found
     return malformed_too(found, breaks) if breaks else found
+
+
+def ahead_of(row: JobRow, terms: Terms, *, orphaned: int = 0, breaks: str = "") -> Outlook:
+    """What the sweep does with a row that nobody holds. One whose data is bad it leaves to a person."""
+    if breaks or not kind_of(row, terms).is_orphaned:
+        return Outlook()
+    lost_at = since(row, terms)
+    return of_row(
+        terms.sweep, terms.now if lost_at is None else lost_at, terms.now, crowd=terms.lost, orphaned=orphaned
+    )
 
 
 def kind_of(row: JobRow, terms: Terms) -> Kind:
@@ -118,17 +138,17 @@ def _untold(row: JobRow, terms: Terms) -> str:
     return f"{ran} of {age(terms.age_limit)} that a row may; nothing but its age tells whether somebody works on it."
 
 
-def _fate(kind: Kind, row: JobRow, terms: Terms) -> tuple[str, int | None]:
-    within = terms.swept_within
-    if kind.is_orphaned and within is not None:
-        return f"A sweep takes it within {age(within)}{_then(row, terms)}.", terms.now + within
+def _fate(kind: Kind, row: JobRow, terms: Terms, ahead: Outlook) -> str:
+    if ahead.at is not None:
+        return f"A sweep takes it within {age(ahead.at - terms.now)}{_then(row, terms)}."
     if kind.is_orphaned:
-        return "Never put right, unless a worker of this table sweeps it at its start.", None
+        never = FOR_NOW if ahead.is_for_now else NEVER
+        return f"{never}, unless a worker of this table sweeps it at its start.{held_words(ahead, terms.now)}"
     if kind is Kind.UNKNOWN:
-        return _fate_unknown(row, terms), None
-    if kind is Kind.LATE and within is not None:
-        return "It counts as nobody's unless its lease is renewed; then a sweep takes it.", None
-    return "Nothing happens: its worker goes on.", None
+        return _fate_unknown(row, terms)
+    if kind is Kind.LATE and terms.swept_within is not None:
+        return "It counts as nobody's unless its lease is renewed; then a sweep takes it."
+    return "Nothing happens: its worker goes on."
 
 
 def _fate_unknown(row: JobRow, terms: Terms) -> str:

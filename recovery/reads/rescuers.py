@@ -42,6 +42,15 @@ class Lookout:
             )
         )
 
+    def sweep(self, table: QueueRef) -> Armed | None:
+        """Of a job table; None: it only looks there, or what its policy says cannot be read."""
+        if self._book is None:
+            return None
+        policy = self._book.of(table).policy
+        if not policy.may_act(Scanner.STARTUP_SWEEP):
+            return None
+        return self._armed(Scan.STARTUP_SWEEP, table, policy.duty(Scanner.STARTUP_SWEEP), "")
+
     @cached_property
     def _book(self) -> Book | None:
         try:

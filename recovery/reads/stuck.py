@@ -18,12 +18,12 @@ from recovery.domain.holders import Holder, holder
 from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import QueueRef
+from recovery.domain.rescuers import Armed
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.errors import ConfigError, StoreError
 from recovery.reads import inboxes, incidents, leading, payloads, schemas, sightings, surroundings, tables, whereabouts
 from recovery.reads.lists import Queue
-from recovery.reads.policies import Book
 from recovery.reads.rescuers import Lookout
 from recovery.reads.shared import windows
 from recovery.reads.sightings import Mark, Memory, Signature
@@ -108,7 +108,7 @@ def of_rows(
     it: raises NotRecorded when it is not known what is poison.
     """
     if queue.flavour.library is Library.TABLE:
-        return _of_table(queue, rows, now, config or registry().config, insists=insists)
+        return _of_table(queue, rows, snapshot, now, config or registry().config, insists=insists)
     active = [row for row in rows if row.state is State.ACTIVE]
     families = _parents(queue, rows)
     found = {
@@ -134,15 +134,25 @@ def of_rows(
     return found
 
 
-def _of_table(queue: Queue, rows: Sequence[JobRow], now: int, config: Config, *, insists: bool) -> dict[str, Verdict]:
+def _of_table(
+    queue: Queue, rows: Sequence[JobRow], snapshot: Snapshot | None, now: int, config: Config, *, insists: bool
+) -> dict[str, Verdict]:
     """Of running rows; nothing but the row itself tells how it stands."""
     lost = tables.lost(rows)
+    sweep = sweep_of(queue.ref, snapshot, now) if lost else None
+    inbox = newest()
+    tally = inbox.tally(queue.ref) if inbox else None
     return tables.of_rows(
         rows,
-        tables.terms(config, queue.ref, now, tables.book(config) if lost else Book()),
+        tables.terms(config, queue.ref, now, sweep, lost=tally.lost if tally else len(lost)),
         orphaned=tables.orphaned(queue.ref, lost, now, insists=insists),
         breaks=_breaks(queue, [row for row in rows if row.state is State.ACTIVE], config),
     )
+
+
+def sweep_of(table: QueueRef, snapshot: Snapshot | None, now: int) -> Armed | None:
+    """The scanner that puts lost rows of a job table back, asked once a second; None: there is none."""
+    return windows.get(("sweep", table), lambda: Lookout(registry(), now, snapshot).sweep(table))
 
 
 def malformed(queue: Queue, rows: Sequence[JobRow], *, config: Config | None = None) -> dict[str, Verdict]:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-
-from django.db import Error
 
 from recovery.config import Config, Engine, Table
 from recovery.connections.sql import SqlWire
 from recovery.domain import row_verdicts
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import JobRow, State
-from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
+from recovery.domain.rescuers import Armed
 from recovery.domain.row_verdicts import Terms
 from recovery.domain.verdicts import Verdict
-from recovery.models import ScannerPause
 from recovery.reads import incidents
-from recovery.reads.policies import Book
 
 ENGINES = {Engine.POSTGRESQL: "PostgreSQL", Engine.MYSQL: "MySQL or MariaDB", Engine.SQLITE: "SQLite"}
 _READ_ONLY = "The database is configured to be read only."
@@ -47,8 +42,8 @@ def _sign(table: Table) -> str:
     return f"That somebody works on a row is told by {', else by '.join(signs)}."
 
 
-def terms(config: Config, ref: QueueRef, now: int, book: Book | None) -> Terms:
-    """`book` None: what the scanners may do cannot be read, so nothing is foretold of them."""
+def terms(config: Config, ref: QueueRef, now: int, sweep: Armed | None, *, lost: int = 0) -> Terms:
+    """`sweep`: as a `Lookout` knows it; None: no scanner puts rows back here. `lost`: how many rows nobody holds."""
     table = config.table(ref.deployment, ref.base)
     overdue_after = config.thresholds_of(ref.deployment, ref.base).overdue_after
     if table is None:
@@ -59,17 +54,10 @@ def terms(config: Config, ref: QueueRef, now: int, book: Book | None) -> Terms:
         heartbeat_limit=table.heartbeat_limit,
         age_limit=table.age_limit,
         overdue_after=overdue_after,
-        swept_within=_swept_within(config, ref, book),
+        sweep=sweep,
+        lost=lost,
         counts_attempts=bool(table.columns.attempts),
     )
-
-
-def book(config: Config) -> Book | None:
-    """What the scanners may do now; a sweep that somebody has stopped does nothing. None: the database is away."""
-    with suppress(Error):
-        if not ScannerPause.objects.filter(scanner=Scanner.STARTUP_SWEEP).exists():
-            return Book.open(config)
-    return None
 
 
 def of_rows(
@@ -100,10 +88,3 @@ def lost(rows: Iterable[JobRow]) -> list[JobRow]:
 def orphaned(ref: QueueRef, rows: Iterable[JobRow], now: int, *, insists: bool = False) -> Mapping[str, int]:
     """How often those that are lost were so earlier."""
     return incidents.suffered_before(ref, [row.id for row in lost(rows)], now, insists=insists)
-
-
-def _swept_within(config: Config, ref: QueueRef, book: Book | None) -> int | None:
-    database = config.deployment(ref.deployment)
-    if book is None or database.read_only or not book.of(ref).policy.may_act(Scanner.STARTUP_SWEEP):
-        return None
-    return book.of(ref).policy.duty(Scanner.STARTUP_SWEEP).after + round(config.startup_sweep_every * 1000)

@@ -15,11 +15,12 @@ from recovery.actions import runner
 from recovery.connections import registry, state
 from recovery.domain.acting import Act, Outcome
 from recovery.domain.counts import Library, QueueSample, Snapshot
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
 from recovery.domain.series import MINUTE
 from recovery.domain.verdicts import Kind
 from recovery.models import Incident, ScannerPause
-from recovery.reads import history, inboxes, incidents, snapshots
+from recovery.reads import history, inboxes, incidents, snapshots, stuck
 from recovery.scanners.prune import Pruner
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.record import Recorder
@@ -29,6 +30,7 @@ from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, configured
 from tests.waiting import until
 from tests.watching import now_ms
+from tests.web.braking import poison
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -229,7 +231,72 @@ def test_where_no_scanner_sweeps_lost_rows_need_a_person(serve_table: Callable[.
 def test_a_sweep_that_somebody_stopped_rescues_nobody(bench: TableBench) -> None:
     bench.orphan(1)
     ScannerPause.objects.create(scanner="startup-sweep", by="ada", at=now_ms())
-    assert [line.verdict.kind for line in bench.watch().rows] == [Kind.ABANDONED]
+    inbox = bench.watch()
+    assert [line.verdict.kind for line in inbox.rows] == [Kind.ABANDONED]
+    assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is armed, but it is paused.")
+
+
+def test_where_a_sweep_comes_it_is_named_with_its_time(bench: TableBench) -> None:
+    bench.orphan(1)
+    inbox = bench.watch()
+    ((line,), (tally,)) = inbox.rows, inbox.queues
+    assert (line.verdict.rescuer, line.verdict.needs_a_person) == (Scanner.STARTUP_SWEEP, False)
+    assert line.verdict.until == inbox.checked_at + 63_000
+    assert (tally.outlook.promised, tally.outlook.until) == (1, line.verdict.until)
+
+
+def test_without_a_leader_nobody_sweeps_and_that_is_said(bench: TableBench, state_store: Store) -> None:
+    bench.orphan(1)
+    bench.is_led = False
+    (line,) = bench.watch().rows
+    assert (line.verdict.kind, line.verdict.until) == (Kind.ABANDONED, None)
+    assert line.verdict.fate.endswith("Startup-sweep is armed, but no scheduler leads.")
+
+
+def test_what_a_sweep_was_to_do_is_taken_back_when_nobody_leads_any_more(bench: TableBench, state_store: Store) -> None:
+    bench.orphan(1)
+    assert bench.watch().people == 0
+    state_store.client.delete(state.SCHEDULER)
+    bench.forget()
+    inbox = stuck.newest()
+    assert inbox is not None
+    assert inbox.people == 1
+    assert (inbox.rows[0].verdict.until, inbox.rows[0].verdict.needs_a_person) == (None, True)
+    assert (
+        inbox.rows[0].verdict.fate == "Never put right as things are. Startup-sweep is armed, but no scheduler leads."
+    )
+
+
+def test_a_database_that_may_only_be_read_is_swept_by_nobody(
+    place: Place, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with configured(tmp_path, monkeypatch, state_store, {"app": place}, TABLE):
+        path = tmp_path / "unstall.toml"
+        path.write_text(path.read_text().replace("[[databases]]", "[[databases]]\nread_only = true", 1))
+        registry.reset()
+        bench = TableBench(place, state_store)
+        bench.orphan(1)
+        (line,) = bench.watch().rows
+    assert (line.verdict.kind, line.verdict.needs_a_person) == (Kind.ABANDONED, True)
+    assert line.verdict.fate.endswith("Startup-sweep is armed, but app is configured to be read only.")
+
+
+def test_a_row_that_the_sweep_leaves_to_a_person_is_promised_to_nobody(bench: TableBench) -> None:
+    bench.orphan(1)
+    poison("1", REF)
+    (line,) = bench.watch().rows
+    assert (line.verdict.is_poison, line.verdict.rescuer, line.verdict.needs_a_person) == (True, None, True)
+
+
+def test_of_a_database_that_went_away_nothing_is_promised(bench: TableBench, place: Place) -> None:
+    bench.orphan(1)
+    watch, snapshots = OrphanWatch(registry.registry(), lambda: snapshots[-1]), [bench.collect()]
+    assert watch.run(now_ms()).people == 0
+    away = replace(snapshots[0].deployments[0], error="connection refused")
+    snapshots.append(replace(snapshots[0], deployments=(away,)))
+    inbox = watch.run(now_ms())
+    assert inbox.people == 1
+    assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is armed, but app does not answer.")
 
 
 def test_a_row_beyond_the_limit_of_its_queue_is_overdue(serve_table: Callable[..., TableBench]) -> None:

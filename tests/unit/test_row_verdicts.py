@@ -8,13 +8,16 @@ import pytest
 
 from recovery.domain.acting import Act
 from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
+from recovery.domain.rescuers import Armed
 from recovery.domain.row_verdicts import Terms, since, verdict
 from recovery.domain.verdicts import Cause, Kind
 
 NOW = 1_760_000_000_000
 REF = QueueRef("app", "jobs")
-TERMS = Terms(NOW, lease_grace=5_000, heartbeat_limit=60_000, swept_within=60_000, counts_attempts=True)
+SWEEP = Armed(Scanner.STARTUP_SWEEP, every=60_000, most=500)
+TERMS = Terms(NOW, lease_grace=5_000, heartbeat_limit=60_000, sweep=SWEEP, counts_attempts=True)
 ROW = JobRow(REF.job("1"), State.ACTIVE, processed_at=NOW - 600_000, worker="w1", attempts=1, attempts_limit=3)
 
 LEASED = replace(ROW, lease_until=NOW + 20_000, lock=Lock("w1", 25_000))
@@ -32,7 +35,7 @@ YOUNG = replace(ROW, lock_known=False)
         (LEASED, TERMS, Kind.HELD),
         (LATE, TERMS, Kind.LATE),
         (LOST, TERMS, Kind.ORPHAN),
-        (LOST, replace(TERMS, swept_within=None), Kind.ABANDONED),
+        (LOST, replace(TERMS, sweep=None), Kind.ABANDONED),
         (BEATING, TERMS, Kind.HELD),
         (SILENT, TERMS, Kind.ORPHAN),
         (AGED, replace(TERMS, age_limit=300_000), Kind.ORPHAN),
@@ -74,13 +77,13 @@ def test_the_words_are_the_rows_own(row: JobRow, terms: Terms, said: str) -> Non
 
 def test_a_sweep_puts_it_back_or_fails_it_with_its_last_attempt() -> None:
     first, last = verdict(LOST, TERMS), verdict(replace(LOST, attempts=2), TERMS)
-    assert (first.fate, first.until) == ("A sweep takes it within 1 min, and it waits again.", NOW + 60_000)
+    assert (first.fate, first.until) == ("A sweep takes it within 1 min, and it waits again.", NOW + 63_000)
     assert last.fate == "A sweep takes it within 1 min; its 3 attempts are used up then, so it fails."
     assert not first.needs_a_person
 
 
 def test_without_a_sweep_a_lost_row_needs_a_person() -> None:
-    found = verdict(LOST, replace(TERMS, swept_within=None))
+    found = verdict(LOST, replace(TERMS, sweep=None))
     assert found.needs_a_person
     assert found.fate == "Never put right, unless a worker of this table sweeps it at its start."
     assert found.suggests is Act.REQUEUE

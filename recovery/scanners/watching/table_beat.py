@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.db import Error
@@ -17,9 +17,12 @@ from recovery.backends.sql import running
 from recovery.backends.sql.read import TableReader
 from recovery.config import Config, Database
 from recovery.connections.registry import Registry
+from recovery.domain.blockers import Blocked, Blocker
 from recovery.domain.counts import QueueSample, Snapshot
-from recovery.domain.inbox import Tally, Watchdog
+from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.jobs import JobRow
+from recovery.domain.outlook import QueueOutlook
+from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef
 from recovery.domain.row_verdicts import Terms, since
 from recovery.domain.verdicts import Kind, Stuck, Verdict
@@ -27,7 +30,7 @@ from recovery.errors import StoreError, Unreachable
 from recovery.reads import schemas, tables
 from recovery.reads.lists import Queue
 from recovery.reads.payloads import data_of
-from recovery.reads.policies import Book
+from recovery.reads.rescuers import Lookout
 from recovery.scanners.watching.beat import Found
 from recovery.scanners.watching.casebook import Casebook
 from recovery.scanners.watching.table_cases import Table, TableCases
@@ -64,10 +67,10 @@ class TableBeat:
             return self._blind(error)
         samples = [sample for sample in snapshot.queues if sample.ref.deployment == self.name]
         self._parts = {ref: part for ref, part in self._parts.items() if any(one.ref == ref for one in samples)}
-        book = tables.book(self._registry.config)
+        lookout = Lookout(self._registry, now, snapshot)
         try:
             for sample in samples:
-                self._table(sample, book, now)
+                self._table(sample, lookout, now)
         except Unreachable as caught:
             return self._blind(caught.reason)
         return self._found()
@@ -80,10 +83,12 @@ class TableBeat:
     def _blind(self, error: str) -> Found:
         found = self._found()
         fault = f"{self.name} cannot be looked at: {error}. What was seen last is kept."
-        marked = tuple(replace(tally, error=error) for tally in found.tallies)
-        return replace(found, tallies=marked, faults=(*found.faults, fault))
+        silent = Blocked(Blocker.SILENT, self.name, error).clause
+        last = Inbox(0, found.rows, found.tallies).unpromised(silent)
+        marked = tuple(replace(tally, error=error) for tally in last.queues)
+        return replace(found, rows=last.rows, tallies=marked, faults=(*found.faults, fault))
 
-    def _table(self, sample: QueueSample, book: Book | None, now: int) -> None:
+    def _table(self, sample: QueueSample, lookout: Lookout, now: int) -> None:
         ref, before = sample.ref, self._parts.get(sample.ref)
         if before and now < before.due_at <= now + LONGEST:
             return
@@ -95,7 +100,7 @@ class TableBeat:
             return
         began = time.perf_counter()
         try:
-            part = self._looked(sample, tables.terms(self._registry.config, ref, now, book))
+            part = self._looked(sample, tables.terms(self._registry.config, ref, now, lookout.sweep(ref)))
         except Unreachable:
             raise
         except StoreError as error:  # of this table alone
@@ -116,6 +121,7 @@ class TableBeat:
         ref, wire, config = sample.ref, self._registry.wire(self.name), self._registry.config
         rows = running.running(wire, ref)
         lost = tables.lost(rows)
+        terms = replace(terms, lost=len(lost))
         said = tables.of_rows(
             rows,
             terms,
@@ -166,7 +172,15 @@ def _tally(
         left_out=beyond,
         checked_at=terms.now,
         watchdog=_sweep(rows, terms),
+        outlook=_outlook(said.values(), terms),
     )
+
+
+def _outlook(said: Iterable[Verdict], terms: Terms) -> QueueOutlook:
+    rescued = [verdict.until for verdict in said if verdict.rescuer and verdict.until is not None]
+    if not rescued:
+        return QueueOutlook(is_for_now=terms.sweep is not None and terms.sweep.ends is not None)
+    return QueueOutlook(promised=len(rescued), until=max(rescued), by=Scanner.STARTUP_SWEEP)
 
 
 def _sweep(rows: Sequence[JobRow], terms: Terms) -> Watchdog:
