@@ -8,10 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import redis
+from django.db import Error
 
-from recovery.connections import faults, state
+from recovery.connections import clock, faults, state
 from recovery.domain.consoles import Console
+from recovery.errors import WritesRefused
+from recovery.models import Lease
 
+PROBE_MS = 10_000  # how long the key stays that asks whether the store takes writes
 _NUMBER = re.compile(rb"-?\d{1,15}")
 
 
@@ -68,3 +72,22 @@ def fetch(store: redis.Redis) -> Sign | None:
     """None: nobody is there. Raises StoreError."""
     with faults.guarded(store):
         return Sign.decode(store.get(state.SCHEDULER))
+
+
+def is_led(store: redis.Redis, sign: Sign | None) -> bool:
+    """Whether a scheduler leads, by what `fetch` found. Raises StoreError.
+
+    A store that takes no writes loses the sign of one that leads all the same: then the lease in the database tells.
+    Raises WritesRefused where that cannot be read either.
+    """
+    if sign is not None:
+        return sign.leads
+    try:
+        with faults.guarded(store):
+            store.set(state.PROBE, b"1", px=PROBE_MS)
+    except WritesRefused as refused:
+        try:
+            return Lease.objects.filter(expires_at__gt=clock.now()).exists()
+        except Error:
+            raise refused from None
+    return False

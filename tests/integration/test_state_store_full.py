@@ -13,19 +13,26 @@ from dashboard import probes
 from dashboard.live import mirror
 from dashboard.live.vigil import _trouble
 from recovery.actions import brakes, runner
-from recovery.connections import faults, state
+from recovery.connections import clock, faults, state
 from recovery.connections.registry import registry, reset
 from recovery.domain.acting import Act, Options
+from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.jobs import State
 from recovery.domain.mandate import Mandate
+from recovery.domain.policy import Scanner
 from recovery.domain.scans import Scan
+from recovery.domain.verdicts import Kind, Stuck, Verdict
 from recovery.errors import BadOrder, WritesRefused
+from recovery.models import Lease
+from recovery.reads import inboxes, stuck
+from recovery.reads.blockers import Blockers
 from recovery.reads.brake_rows import STORE
+from recovery.reads.shared import windows
 from recovery.scanners.crew import Crew
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.discover import Discoverer
 from recovery.scanners.snapshot.roster import Roster
-from tests.acting import ADMIN, Bench, set_up
+from tests.acting import ADMIN, MAIL, Bench, set_up
 from tests.stores import Store
 from tests.watching import now_ms
 
@@ -86,6 +93,39 @@ def test_the_orphan_watch_goes_on(bench: Bench, state_store: Store) -> None:
         assert any("takes no writes" in fault for fault in report.faults)
     finally:
         collector.close()
+
+
+def leads(*, is_over: bool = False) -> None:
+    """As the lease in the database says."""
+    until = now_ms() + (-1 if is_over else 60_000)
+    Lease.objects.update_or_create(id=1, defaults={"holder": "here", "epoch": 7, "since": 0, "expires_at": until})
+
+
+def predicted() -> list[str]:
+    """What keeps the orphan-watch from acting, each as the end of a sentence; and what the newest inbox says."""
+    windows.forget()
+    found = [one.clause for one in Blockers(registry(), now_ms()).of(Scan.ORPHAN_WATCH, MAIL)]
+    inbox = stuck.newest()
+    assert inbox is not None
+    return [*found, inbox.rows[0].verdict.fate]
+
+
+def test_who_leads_while_it_is_full_is_known_from_the_lease(
+    bench: Bench, state_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sign of who leads ends while it cannot be written. What is predicted is what happens: recovery goes on."""
+    soon = "Orphan-watch requeues it within 5 s."
+    row = Stuck(MAIL.job("1"), "mail", Verdict(Kind.ABANDONED, fate=soon, until=5, rescuer=Scanner.ORPHAN_WATCH), 1)
+    inboxes.publish(state_store.client, Inbox(1, (row,), (Tally(MAIL, watchdog=Watchdog(is_dead=True)),)))
+    never = "Never put right as things are. Orphan-watch is armed, but {}."
+    leads()
+    assert predicted() == ["no scheduler leads", never.format("no scheduler leads")]  # it would say so itself
+    with full(state_store):
+        assert predicted() == [soon]
+        leads(is_over=True)
+        assert predicted() == ["no scheduler leads", never.format("no scheduler leads")]
+        monkeypatch.setattr(clock, "CLOCK", {"sqlite": "no_such_column"})
+        assert predicted() == ["the state store takes no writes", never.format("the state store takes no writes")]
 
 
 def test_what_could_not_be_undone_asks_before(bench: Bench, state_store: Store) -> None:
