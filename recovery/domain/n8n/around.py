@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from recovery.domain.ages import SECOND
 from recovery.domain.n8n.pairs import Release
 from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import Surroundings
 
 # So long n8n itself waits for an execution that seems lost to end well after all; and the two stores are never read in
 # one moment. What has contradicted itself for less is no news.
@@ -23,11 +24,19 @@ class Around:
     release: Release = Release.UNKNOWN
     paused: frozenset[QueueRef] = frozenset()
     workers: Mapping[QueueRef, int | None] = field(default_factory=dict)
+    watched: Mapping[QueueRef, Surroundings] = field(default_factory=dict)  # as the orphan-watch knows them
     oldest_worker: int | None = None  # ms since 1970, when the one that is up longest connected; None: none is
 
     @property
     def knows_workers(self) -> bool:
         return bool(self.workers) and None not in self.workers.values()
 
+    def near(self, queue: QueueRef) -> Surroundings:
+        """What is known around the jobs of this queue: who puts a lost one right, and within what time."""
+        known = self.watched.get(queue)
+        return known or Surroundings(
+            self.now, workers=self.workers.get(queue), is_paused=queue in self.paused, is_n8n=True
+        )
+
     def nobody_works(self, queue: QueueRef) -> bool:
-        return self.workers.get(queue) == 0
+        return self.near(queue).nobody_is_here is True

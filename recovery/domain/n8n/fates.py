@@ -1,4 +1,5 @@
-"""What n8n does by itself with a job and an execution that contradict each other, in a sentence or two.
+"""What n8n does by itself with a job and an execution that contradict each other, in a sentence or two. What becomes of
+the job, by whom and when, is said by `domain/outlook.py`; what n8n makes of that stands behind it.
 
 Read in its sources from 1.0 to 2.41: its recovery look takes the newest executions that are new or running, and marks
 those crashed whose job is neither active nor waiting; a worker that is handed an execution puts it away when it is
@@ -7,26 +8,25 @@ crashed, fails the job when there is none, and runs it in every other case, what
 
 from __future__ import annotations
 
+from recovery.domain.jobs import JobRow
 from recovery.domain.n8n.around import Around
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.pairs import Release
+from recovery.domain.outlook import outlook, words
+from recovery.domain.surroundings import Sighting
+from recovery.domain.verdicts import Kind
 
 UNSEEN = "It runs to its end: what it does is done, whatever its execution says."
 _LOOK = "at its next recovery look, every 3 hours unless set otherwise and whenever its main starts"
 
 
 def of_orphan(claim: Claim, around: Around) -> str:
-    if around.nobody_works(claim.job.queue):
-        return "Never put right: no worker is connected, and n8n takes an active job for a running one."
+    if around.near(claim.job.queue).watchdog_is_dead:
+        return f"{_taken(claim, around)} n8n takes an active job for a running one."
     if around.release is Release.TWO:
-        return (
-            "A worker's watchdog fails the job at its next pass; main hears of it, and the execution becomes an error."
-        )
-    return (
-        "A worker's watchdog takes it at its next pass: from n8n 2.0 on it fails the job, "
-        "before it puts it back once, and the workflow runs again from its start."
-    )
+        return f"{_taken(claim, around)} Its main hears of it, and the execution becomes an error."
+    return f"{_taken(claim, around)} Before n8n 2.0 it goes back once, and the workflow runs again from its start."
 
 
 def of_going(execution: Execution, around: Around) -> str:
@@ -42,8 +42,10 @@ def of_left(claim: Claim, execution: Execution, around: Around) -> str:
     if claim.is_locked:
         return "The job goes when its worker is through with it."
     if claim.is_active:
-        again = "the workflow runs again" if around.release is not Release.TWO else "nothing else happens"
-        return f"A worker's watchdog takes the job: from n8n 2.0 on it fails it, before it puts it back, and {again}."
+        taken = _taken(claim, around)
+        if around.release is Release.TWO or around.near(claim.job.queue).watchdog_is_dead:
+            return taken
+        return f"{taken} Before n8n 2.0 it goes back, and the workflow runs again."
     return _next(claim, around) + _of_ended(execution, around)
 
 
@@ -51,7 +53,9 @@ def of_deleted(claim: Claim, around: Around) -> str:
     if claim.is_locked:
         return "Its worker runs on for nobody: what it ends with cannot be kept."
     if claim.is_active:
-        return "A worker's watchdog takes the job; whoever is handed it again finds no such execution, and fails it."
+        if around.near(claim.job.queue).watchdog_is_dead:
+            return _taken(claim, around)
+        return f"{_taken(claim, around)} A worker that is handed it again finds no such execution, and fails it."
     return f"{_next(claim, around)}fails it: it finds no such execution."
 
 
@@ -61,9 +65,20 @@ def of_paused(around: Around) -> str:
     return f"n8n marks it crashed {_LOOK}, although its job waits. Resumed before, it runs."
 
 
+def _taken(claim: Claim, around: Around) -> str:
+    """What the library does with an active job that nobody holds, as of any queue."""
+    near = around.near(claim.job.queue)
+    kind = Kind.ABANDONED if near.watchdog_is_dead else Kind.ORPHAN
+    row = JobRow(claim.job, claim.state, processed_at=claim.processed_at)
+    return words(kind, row, near, outlook(kind, row, near, Sighting(around.now)))
+
+
 def _next(claim: Claim, around: Around) -> str:
-    is_paused = claim.job.queue in around.paused
-    return "Once the queue is resumed, the next worker " if is_paused else "The next worker that is free "
+    if claim.job.queue in around.paused:
+        return "Once the queue is resumed, the next worker "
+    if around.nobody_works(claim.job.queue):
+        return "No worker is connected: the next one that comes "
+    return "The next worker that is free "
 
 
 def _of_ended(execution: Execution, around: Around) -> str:

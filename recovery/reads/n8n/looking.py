@@ -10,23 +10,28 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from recovery.config import N8n
 from recovery.connections.registry import Registry
 from recovery.connections.sql import SqlWire, of
-from recovery.domain.counts import Snapshot
+from recovery.domain.counts import QueueSample, Snapshot
 from recovery.domain.n8n import telling
 from recovery.domain.n8n.around import GRACE, Around
 from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.joining import Join, again
 from recovery.domain.n8n.pairs import MISMATCH_LIMIT, Pair, Truth
-from recovery.errors import StatementRefused, StoreError, Unsupported
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import Surroundings
+from recovery.errors import ConfigError, StatementRefused, StoreError, Unsupported
 from recovery.n8n import executions, tables
 from recovery.n8n.tables import Tables
-from recovery.reads import whereabouts
+from recovery.reads import sightings, surroundings, whereabouts
 from recovery.reads.n8n import queues
 from recovery.reads.n8n.queues import Jobs
+from recovery.reads.sightings import Memory
 
 NO_DATABASE = "No database is named in [[n8n]], so nothing is known of its executions."
 
@@ -64,11 +69,29 @@ def look(registry: Registry, n8n: N8n, wish: Wish) -> Truth:
 class _Look:
     def __init__(self, registry: Registry, n8n: N8n, wish: Wish) -> None:
         self._wish = wish
+        self._registry = registry
         self._redis = registry.wire(n8n.queue.deployment)
         self._sql: SqlWire = of(registry.wire(n8n.database))
         self._tables: Tables = tables.learned(self._sql, n8n)
         self._queues = queues.refs(n8n, wish.snapshot)
         self._crew = queues.crew(self._queues, wish.snapshot, whereabouts.known(registry))
+
+    @cached_property
+    def _watched(self) -> Mapping[QueueRef, Surroundings]:
+        """Of the queues that the snapshot has."""
+        snapshot = self._wish.snapshot
+        samples = [snapshot and surroundings.sample_of(snapshot, ref) for ref in self._queues]
+        return {one.ref: self._around_queue(one, snapshot) for one in samples if one and snapshot}
+
+    def _around_queue(self, sample: QueueSample, snapshot: Snapshot) -> Surroundings:
+        """As it was when the snapshot was taken. No scanner is asked about: what is n8n's they leave alone."""
+        memory = Memory()
+        with suppress(ConfigError, StoreError):
+            memory, _ = sightings.memory(self._registry.state(), sample.ref)
+        workers = [worker for worker in snapshot.workers if worker.queue == sample.ref]
+        config, at = self._registry.config, snapshot.taken_at
+        near = surroundings.around(sample, workers, memory, config, at, taken_at=at)
+        return replace(near, is_n8n=True)
 
     def run(self, told: Truth) -> Truth:
         jobs = queues.look(self._redis, self._queues, self._crew)
@@ -122,6 +145,7 @@ class _Look:
             release=self._tables.release,
             paused=jobs.paused,
             workers=self._crew.counts,
+            watched=self._watched,
             oldest_worker=self._crew.oldest,
         )
 
