@@ -163,7 +163,11 @@ def _after(order: Order, scene: Scene, done: Sequence[Done]) -> dict[str, JobRow
     found = {one.id: row for one in changed if (row := known.get(one.id))}
     with suppress(StoreError):
         wanted = [(one.id, one.state) for one in changed if one.state is not None and one.id not in known]
-        found |= {row.id: row for row in scene.queue.rows(wanted, by_script=True) if row is not None} if wanted else {}
+        found |= (
+            {row.id: row for row in scene.queue.rows(wanted, by_script=order.epoch is None) if row is not None}
+            if wanted
+            else {}
+        )
     return found
 
 

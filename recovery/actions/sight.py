@@ -92,7 +92,7 @@ def judged(
     when what has to be known of them cannot be read. `rows`: who has just looked hands them in.
     """
     if rows is None:
-        rows = scene.queue.rows([(seen.id, seen.state) for seen in jobs], by_script=True)
+        rows = scene.queue.rows([(seen.id, seen.state) for seen in jobs], by_script=order.epoch is None)
     verdicts = _verdicts(order.act, scene, rows, insists=insists)
     standings = _standings(scene, rows)
     cases = (
@@ -103,8 +103,11 @@ def judged(
 
 
 def followed(order: Order, scene: Scene, jobs: Sequence[Seen]) -> Scene:
-    """The same, with a look at the jobs behind each script: how it left them, without another round trip."""
-    if order.act not in _PUT:
+    """The same, with a look at the jobs behind each script: how it left them, without another round trip.
+
+    Not for scanners: of one whose user may run no script the store is to note one refusal, not three.
+    """
+    if order.act not in _PUT or order.epoch is not None:
         return scene
     place = State.WAITING if order.options.requeue else _PUT[order.act]
     wanted = [(seen.id, place) for seen in jobs]
