@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.backends import workers
-from recovery.backends.shared.actives import NO_KEY, Facts, Sight, Window
+from recovery.backends.shared.actives import NO_KEY, Facts, Sight
 from recovery.config import Config
 from recovery.domain.counts import Counts, Flavour, Library, QueueSample
 from recovery.domain.jobs import JobRow, State
@@ -90,13 +90,15 @@ class _Watch:
         post.memory = replace(
             memory, left=joined(memory.left, moves.left, now), came=joined(memory.came, moves.came, now)
         )
-        for id, ttl in look["active"]:
-            post.add(Active(id.encode(), Window(self.ref), ttl))
-            post.facts[id.encode()] = _facts(look["jobs"][id])
+        post.jobs.arrange([id.encode() for id, _ in look["active"]])
+        post.jobs.learn(range(len(post.jobs)), [ttl for _, ttl in look["active"]], now)
+        for at, (id, _) in enumerate(look["active"]):
+            post.jobs.state(at, _facts(look["jobs"][id]))
         post.learn_locks(now)
         around = surroundings.around(
             sample, here, post.memory, Config(), now, taken_at=now, restarted_at=self.restarted_at, where=where
         )
+        post.set_apart(around)
         for one in post.found:
             if post.is_suspect(one, around):
                 post.take(Sight(_row(self.ref, one, look["jobs"][one.id.decode()]), is_steady=True), now)

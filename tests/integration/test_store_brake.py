@@ -104,9 +104,13 @@ def test_fewer_than_twenty_or_a_quarter_are_not_enough(one: Armed, valkey: Store
 
 def post(*ids: str, worker: str = "w1") -> Post:
     """A queue whose jobs had locks, and have none now."""
-    found = [Active(id.encode(), Window(MAIL), NO_KEY) for id in ids]
+    found = [Active(id.encode(), Window(MAIL), rank, NO_KEY) for rank, id in enumerate(ids)]
     rows = {id: JobRow(MAIL.job(id), State.ACTIVE, worker=worker) for id in ids}
-    return Post(MAIL, QueueSample(MAIL, BULLMQ), found=found, rows=rows, held=frozenset(ids))
+    made = Post(MAIL, QueueSample(MAIL, BULLMQ), found=found, rows=rows)
+    made.jobs.arrange([one.id for one in found])
+    made.jobs.hold()
+    made.jobs.learn(range(len(ids)), [NO_KEY] * len(ids), now_ms())
+    return made
 
 
 def around(**known: object) -> Surroundings:

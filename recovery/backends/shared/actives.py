@@ -73,7 +73,12 @@ class Sight(NamedTuple):
 def ids(wire: Wire, windows: Sequence[Window]) -> list[list[bytes] | str]:
     """The ids of each window, oldest first; a text says why a list cannot be read."""
     replies = wire.call([_window(window, 0) for window in windows])
-    return [decode.refusal(reply) or decode.items(reply)[::-1] for reply in replies]
+    return [decode.refusal(reply) or _plain_ids(reply)[::-1] for reply in replies]
+
+
+def _plain_ids(reply: Any) -> list[bytes]:
+    """A list of nothing but bytes, as hiredis hands it over, is taken as it is."""
+    return reply if type(reply) is list and set(map(type, reply)) == {bytes} else decode.items(reply)
 
 
 def ttls(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[int | None]:
@@ -81,6 +86,24 @@ def ttls(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[int | None]
     keys = _all_keys(ref for ref, _ in jobs)
     asked: list[Command] = [(b"PTTL", keys[ref].lock(id)) for ref, id in jobs]
     return [decode.count(reply) for reply in wire.call(asked)] if asked else []
+
+
+def locked(wire: Wire, groups: Sequence[tuple[QueueRef, Sequence[bytes]]]) -> list[bool]:
+    """Whether all jobs of each group have a lock: one command a group. A refusal says nothing, so it is no yes."""
+    asked: list[Command] = []
+    for ref, ids in groups:
+        prefix = Keys(ref.base).named(b"")
+        asked.append((b"EXISTS", *[prefix + id + b":lock" for id in ids]))
+    replies = wire.call(asked) if asked else []
+    return [decode.count(reply) == len(ids) for reply, (_, ids) in zip(replies, groups, strict=True)]
+
+
+def starts(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[tuple[int | None, bool]]:
+    """When each job was started, and whether there is such a job: one command each. Another start is another run."""
+    keys = _all_keys(ref for ref, _ in jobs)
+    asked: list[Command] = [(b"HMGET", keys[ref].job(id), b"processedOn", b"timestamp") for ref, id in jobs]
+    found = (_facts(reply, "", "") for reply in (wire.call(asked) if asked else []))
+    return [(one.processed_at, one.is_there) for one in found]
 
 
 def facts(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[Facts]:

@@ -64,6 +64,9 @@ def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
     """
     counted: Counter[Kind] = Counter()
     found: list[Judged] = []
+    simply_held = len(post.jobs) - len(post.found)
+    if simply_held:
+        counted[Kind.HELD] = simply_held
     for one in post.found:
         id = text(one.id)
         if id in post.found_moved:

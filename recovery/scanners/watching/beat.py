@@ -121,8 +121,11 @@ class Beat:
         samples = {sample.ref: sample for sample in snapshot.queues if sample.ref.deployment == self.name}
         self._note(snapshot, samples, workers, now)
         posts = self._on_duty(samples)
+        if alive.run_id != self._run_id:
+            for post in posts.values():
+                post.jobs.forget_locks()
         patrol = Patrol(wire, posts)
-        patrol.find()
+        patrol.find(now)
         for post in posts.values():
             post.learn_locks(now)
         patrol.inquire(now)
@@ -196,13 +199,17 @@ class Beat:
 
     def _on_duty(self, samples: Mapping[QueueRef, QueueSample]) -> dict[QueueRef, Post]:
         """Queues with something active, or of which something was left to be settled."""
-        return {
+        on_duty = {
             ref: post
             for ref, post in self._posts.items()
             if ref in samples
             and _is_readable(samples[ref])
             and (post.sample.counts.active or post.marks or (self._cases and self._cases.has(ref)))
         }
+        for ref, post in self._posts.items():
+            if ref not in on_duty:
+                post.jobs.clear()
+        return on_duty
 
     def _around(
         self, posts: Mapping[QueueRef, Post], workers: Sequence[Worker], snapshot: Snapshot, now: int
@@ -292,7 +299,7 @@ def _is_readable(sample: QueueSample) -> bool:
 
 
 def _tally(post: Post, found: Sequence[Judged], around: Surroundings, now: int) -> Tally:
-    looked = len(post.found)
+    looked = 0 if post.found_error else len(post.jobs)
     active = post.sample.counts.active or 0
     recovers = recovers_within(around)
     ahead = [(one, one.outlook(around)) for one in found]

@@ -49,17 +49,12 @@ def losses(posts: Iterable[Post], around: Mapping[QueueRef, Surroundings], uptim
 def _of(post: Post, around: Surroundings, uptime: int | None) -> Losses:
     bare = [id for id in (text(one.id) for one in post.found if one.ttl == NO_KEY) if _is_bare(post, id)]
     fresh = [id for id in bare if id not in post.marks or post.marks[id].lockless_since is None]
-    lost = [id for id in bare if id in post.held]
+    held = {text(one.id) for one in post.found if post.jobs.held[one.rank]}
+    lost = [id for id in bare if id in held]
     left = _have_left(around)
     gone = sum(_is_gone(post.rows.get(id), around, left) for id in lost)
-    older = None if uptime is None else _older(post, around.now - uptime)
-    return Losses(len(post.found), len(lost), gone, len(fresh), older, post.memory.lock_length)
-
-
-def _older(post: Post, started_at: int) -> int:
-    """Jobs that may have been taken before that."""
-    taken = (facts.processed_at if (facts := post.facts.get(one.id)) else None for one in post.found)
-    return sum(at is None or at < started_at + _CLOCKS for at in taken)
+    older = None if uptime is None else post.jobs.older(around.now - uptime + _CLOCKS)
+    return Losses(len(post.jobs), len(lost), gone, len(fresh), older, post.memory.lock_length)
 
 
 def _is_bare(post: Post, id: str) -> bool:

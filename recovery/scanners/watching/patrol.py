@@ -2,12 +2,14 @@
 
 1. Every active list in windows, of many queues at once. 2. What is left of each lock. 3. What jobs that were not there
 before say of themselves. 4. How their parents are. 5. A sure look at each suspect.
-A job that is simply held costs one short command a look.
+A job that is simply held costs a hundredth of a command a look, and a short one now and then (`active_jobs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress, islice
+from operator import not_
 from typing import TypeVar
 
 from recovery.backends.base import Wire
@@ -18,11 +20,14 @@ from recovery.backends.shared.actives import WINDOW, Suspect, Window
 from recovery.domain.counts import Library
 from recovery.domain.refs import QueueRef, text
 from recovery.domain.surroundings import Surroundings
-from recovery.scanners.watching.post import Active, Post
+from recovery.scanners.watching.post import FACTS_LIFE, Post
 
 ACTIVE_LIMIT = 100_000  # ids looked at in one queue, oldest first: beyond that the newest wait for the oldest to end
 TURN = 10_000  # ids in one go: about 10 ms of the server's time in many short commands, and 2 MB here
 WINDOWS = 1_000  # lists in one go
+GROUP = 100  # locks in one command that asks whether they are there: about 20 µs of the server's time
+DUE = 50_000  # locks that are due, asked in one look: with the usual lock of 30 s enough for 150,000 held jobs
+STALE = 20_000  # jobs whose start is asked again in one look: all of 240,000 within a minute
 SUSPECTS = 2_000  # sure looks in one go: 14 short commands each
 
 T = TypeVar("T")
@@ -32,27 +37,53 @@ class Patrol:
     def __init__(self, wire: Wire, posts: Mapping[QueueRef, Post]) -> None:
         self._wire = wire
         self._posts = posts
+        self._stride = 1
 
-    def find(self) -> None:
+    def find(self, now: int) -> None:
         """The active jobs of all posts and their locks; raises StoreError."""
-        windows = [Window(ref) for ref in self._posts]
-        while windows:
-            turn, windows = self._turn(windows)
-            windows += [window for window in self._read(turn) if window.start < ACTIVE_LIMIT]
+        due = sum(post.jobs.due(now + round(post.late_below)) for post in self._posts.values())
+        self._stride = max(1, -(-due // DUE))
+        waiting = list(self._posts.values())
+        while waiting:
+            turn, waiting = self._turn(waiting)
+            self._list(turn)
+            self._ask_locks([post for post in turn if not post.found_error], now)
 
     def inquire(self, now: int) -> None:
         """What new jobs say of themselves, and how their parents are; raises StoreError."""
-        wanted = [(post.ref, id) for post in self._posts.values() for id in post.unknown_facts(now)]
-        for part in _parts(wanted, TURN // 2):
-            for (ref, id), facts in zip(part, actives.facts(self._wire, part), strict=True):
-                self._posts[ref].facts[id] = facts
-        for post in self._posts.values():
-            keys = {facts.parent for facts in post.facts.values() if facts.parent}
+        posts = [post for post in self._posts.values() if not post.found_error]
+        active = sum(len(post.jobs) for post in posts)
+        self._read_facts([(post, at) for post in posts for at in post.jobs.unread()])
+        again = []
+        for post in posts:
+            share = -(-STALE * len(post.jobs) // active) if active else 0
+            life = 0 if post.has_just_lost_a_worker(now) else FACTS_LIFE
+            again += [(post, at) for at in post.jobs.stale(now, life, share if life else len(post.jobs))]
+        self._read_facts(list(self._restarted(again)))
+        for post in posts:
+            keys = {parent for parent in post.jobs.parents if parent}
             is_bullmq = post.sample.flavour.library is Library.BULLMQ
             post.parents = parents(self._wire, post.ref, keys) if keys and is_bullmq else {}
 
+    def _read_facts(self, wanted: Sequence[tuple[Post, int]]) -> None:
+        for part in _parts(wanted, TURN // 2):
+            asked = [(post.ref, post.jobs.ids[at]) for post, at in part]
+            for (post, at), facts in zip(part, actives.facts(self._wire, asked), strict=True):
+                post.jobs.state(at, facts)
+
+    def _restarted(self, wanted: Sequence[tuple[Post, int]]) -> Iterator[tuple[Post, int]]:
+        """Those that were started anew since they were read, or are there no more."""
+        for part in _parts(wanted, TURN):
+            asked = [(post.ref, post.jobs.ids[at]) for post, at in part]
+            for (post, at), (start, is_there) in zip(part, actives.starts(self._wire, asked), strict=True):
+                if start != post.jobs.start_of(at) or is_there != bool(post.jobs.there[at]):
+                    yield post, at
+
     def look(self, around: Mapping[QueueRef, Surroundings]) -> None:
         """A sure look at every suspect; raises StoreError."""
+        for post in self._posts.values():
+            if not post.found_error:
+                post.set_apart(around[post.ref])
         for part in _parts(list(self._suspects(around)), SUSPECTS):
             for suspect, sight in zip(part, actives.sights(self._wire, part), strict=True):
                 post = self._posts[suspect.window.ref]
@@ -67,32 +98,56 @@ class Patrol:
                 if post.is_suspect(one, around[post.ref]):
                     yield Suspect(one.id, one.window)
 
-    def _turn(self, windows: Sequence[Window]) -> tuple[list[Window], list[Window]]:
-        """As many windows as hold TURN ids together, as far as the snapshot tells."""
+    def _turn(self, posts: Sequence[Post]) -> tuple[list[Post], list[Post]]:
+        """As many queues as hold TURN jobs together, as far as the snapshot tells."""
         taken, room = 0, TURN
-        while taken < min(len(windows), WINDOWS) and room > 0:
-            room -= min(WINDOW, self._posts[windows[taken].ref].sample.counts.active or 0)
+        while taken < min(len(posts), WINDOWS) and room > 0:
+            room -= max(1, posts[taken].sample.counts.active or 0)
             taken += 1
-        return list(windows[:taken]), list(windows[taken:])
+        return list(posts[:taken]), list(posts[taken:])
 
-    def _read(self, windows: Sequence[Window]) -> Iterable[Window]:
-        """The windows that follow these."""
-        found: list[tuple[QueueRef, Active]] = []
-        following = []
-        for window, ids in zip(windows, actives.ids(self._wire, windows), strict=True):
-            post = self._posts[window.ref]
-            if isinstance(ids, str):
-                post.found_error = ids
-                continue
-            known = {one.id for one in post.found} if window.start else frozenset[bytes]()
-            found += [(window.ref, Active(id, window)) for id in ids if id not in known and not _is_marker(post, id)]
-            if len(ids) == WINDOW:
-                following.append(Window(window.ref, window.start + WINDOW))
-        ttls = actives.ttls(self._wire, [(ref, one.id) for ref, one in found])
-        for (ref, one), ttl in zip(found, ttls, strict=True):
-            one.ttl = ttl
-            self._posts[ref].add(one)
-        return following
+    def _list(self, posts: Sequence[Post]) -> None:
+        """Every list to its end: as many windows at once as the snapshot tells, then one by one."""
+        found: dict[QueueRef, list[bytes]] = {post.ref: [] for post in posts}
+        windows = [Window(post.ref, start) for post in posts for start in _window_starts(post)]
+        while windows:
+            following, last = [], {window.ref: window.start for window in windows}
+            for part in _parts(windows, TURN // WINDOW if len(posts) == 1 else WINDOWS):
+                for window, ids in zip(part, actives.ids(self._wire, part), strict=True):
+                    post = self._posts[window.ref]
+                    if isinstance(ids, str):
+                        post.found_error = ids
+                        continue
+                    found[window.ref] += ids
+                    after = window.start + WINDOW
+                    if len(ids) == WINDOW and window.start == last[window.ref] and after < ACTIVE_LIMIT:
+                        following.append(Window(window.ref, after))
+            windows = [window for window in following if not self._posts[window.ref].found_error]
+        for post in posts:
+            if not post.found_error:
+                post.jobs.arrange(_without_markers(post, found.pop(post.ref)))
+
+    def _ask_locks(self, posts: Sequence[Post], now: int) -> None:
+        """What is left of the locks where that may tell something, and of the others whether they are there."""
+        groups: list[tuple[Post, Sequence[int]]] = []
+        asked: list[tuple[Post, Sequence[int]]] = []
+        for post in posts:
+            plan = post.plan_locks(now, self._stride)
+            asked.append((post, plan.asked))
+            groups += [(post, part) for part in _parts(plan.rest, GROUP)]
+        ids = [(post.ref, [post.jobs.ids[at] for at in part]) for post, part in groups]
+        asked += compress(groups, map(not_, actives.locked(self._wire, ids)))
+        ttls = iter(actives.ttls(self._wire, [(post.ref, post.jobs.ids[at]) for post, part in asked for at in part]))
+        for post, part in asked:
+            post.jobs.learn(part, list(islice(ttls, len(part))), now)
+
+
+def _window_starts(post: Post) -> range:
+    return range(0, min(ACTIVE_LIMIT, (post.sample.counts.active or 0) + 1), WINDOW)
+
+
+def _without_markers(post: Post, ids: list[bytes]) -> list[bytes]:
+    return ids if ids == post.jobs.ids else [id for id in ids if not _is_marker(post, id)]
 
 
 def _is_marker(post: Post, id: bytes) -> bool:

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from recovery.backends.shared.actives import ENDLESS, NO_KEY, Facts, Sight, Window
-from recovery.domain.counts import QueueSample
+from recovery.backends.shared.actives import ENDLESS, NO_KEY, WINDOW, Sight, Window
+from recovery.domain.counts import Library, QueueSample
 from recovery.domain.jobs import JobRow, Lock
 from recovery.domain.judging import is_late
 from recovery.domain.lock_expiry import LockExpiry, LockObservation, follow
-from recovery.domain.refs import QueueRef, text
-from recovery.domain.surroundings import Parent, Surroundings
+from recovery.domain.refs import QueueRef, raw, text
+from recovery.domain.surroundings import RENEWED_ABOVE, Parent, Surroundings
 from recovery.domain.verdicts import Kind
 from recovery.reads.sightings import Mark, Memory
 from recovery.reads.stuck import signature
+from recovery.scanners.watching.active_jobs import REFUSED, ActiveJobs, LockPlan
 
-FACTS_LIFE = 60_000  # ms: a job may end, run again and be held by another worker between two looks
+FACTS_LIFE = 60_000  # ms until a start is asked again: a job may end and run again between two looks
 LOCK_MEMORY = 600_000  # ms: when no lock has been nearly as long for this time, the workers' setting has changed
 HOLDERS_TOLD = 500  # workers of one queue: what the page of a server can still count
 SOON = 2_500  # ms: a snapshot later
 _NEARLY = 0.9
+_LOCK_LENGTH = 60_000  # ms, where none was seen yet: twice what the libraries use when nobody says otherwise
+_NOTICED = 10_000  # ms: two looks
 _SAME_END = 1_000  # ms that the end of a lock may seem to move when nobody renews it
 
 
 @dataclass(slots=True)
 class Active:
-    """An active job as its list and its lock show it. `ttl` None: we may not look."""
+    """An active job that is more than simply held, as its list and its lock show it. `ttl` None: we may not look."""
 
     id: bytes
     window: Window
+    rank: int  # jobs before it in the active list, which are older
     ttl: int | None = None
 
 
@@ -42,15 +46,13 @@ class Post:
     memory: Memory = field(default_factory=Memory)
     marks: dict[str, Mark] = field(default_factory=dict)
     written: dict[str, Mark] = field(default_factory=dict)  # marks as the state store has them
-    facts: dict[bytes, Facts] = field(default_factory=dict)
-    facts_at: int = 0
+    jobs: ActiveJobs = field(default_factory=ActiveJobs)
     rows: dict[str, JobRow] = field(default_factory=dict)  # of marked jobs, as last seen
     ends: dict[str, int] = field(default_factory=dict)  # when the locks of doomed jobs end
     expiries: dict[str, LockExpiry] = field(default_factory=dict)  # locks that nobody renews, as looks follow them
     parents: dict[str, Parent] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()  # jobs that had a lock at the last look that came to its end
-    found: list[Active] = field(default_factory=list)
-    found_ids: set[bytes] = field(default_factory=set)
+    was_late: bool = False  # a lock had missed a renewal at the last look
+    found: list[Active] = field(default_factory=list)  # what is not simply held, as far as lock and facts tell
     found_kinds: dict[Kind, int] = field(default_factory=dict)
     found_rows: set[str] = field(default_factory=set)  # looked at for sure
     found_steady: set[str] = field(default_factory=set)  # of those, the ones that did not move meanwhile
@@ -59,31 +61,59 @@ class Post:
 
     def begin(self, sample: QueueSample) -> None:
         self.sample = sample
-        self.found, self.found_ids, self.found_kinds = [], set(), {}
+        self.found, self.found_kinds = [], {}
         self.found_rows, self.found_steady, self.found_moved = set(), set(), set()
         self.found_error = ""
 
     def end(self) -> None:
         """The look has come to its end."""
         if not self.found_error:
-            self.held = frozenset(text(one.id) for one in self.found if one.ttl is not None and one.ttl != NO_KEY)
+            self.jobs.hold()
 
     def holders(self) -> dict[str, int]:
         """Jobs that have a lock, by the worker that is written in them; of the workers with the most."""
-        held = (one for one in self.found if one.ttl is not None and one.ttl != NO_KEY)
-        facts = (self.facts.get(one.id) for one in held)
-        return dict(Counter(one.worker for one in facts if one and one.worker).most_common(HOLDERS_TOLD))
+        if self.found_error:
+            return {}
+        held = self.jobs.by_worker().copy()
+        held.subtract(self.jobs.workers[one.rank] for one in self.found if not self.jobs.has(one.rank))
+        del held[""]
+        return {worker: jobs for worker, jobs in held.most_common(HOLDERS_TOLD) if jobs > 0}
+
+    @property
+    def late_below(self) -> float:
+        """What is left at least of a lock that has missed no renewal, before it is known how the queue is around it."""
+        return self.memory.lock_length * RENEWED_ABOVE
+
+    def plan_locks(self, now: int, stride: int) -> LockPlan:
+        """Which locks this look asks for what is left of them, and of which only whether they are there.
+
+        All of them while something is amiss: a worker has gone, a renewal was missed. Of a queue of Bull a lock that is
+        due is never left out: only one that was followed proves an orphan.
+        """
+        is_bull = self.sample.flavour.library is Library.BULL
+        if not self.memory.lock_length or self.was_late or self.has_lost_a_worker(now):
+            return LockPlan(range(len(self.jobs)), ())
+        marked = {raw(id) for id in (*self.marks, *self.expiries)}
+        return self.jobs.plan(now + round(self.late_below) + 1, marked, 1 if is_bull else stride)
+
+    def has_lost_a_worker(self, now: int) -> bool:
+        """Since any lock that there is now was renewed last."""
+        left = self.memory.left
+        return bool(left) and now - left[-1].at <= (self.memory.lock_length or _LOCK_LENGTH) + _NOTICED
 
     def learn_locks(self, now: int) -> None:
         """The longest TTL seen is the nearest to a lock's length that Redis tells."""
-        longest = max((one.ttl for one in self.found if one.ttl is not None), default=0)
-        memory = self.memory
-        if longest <= 0:
+        longest, memory = self.jobs.longest, self.memory
+        if self.found_error or longest <= 0:
             return
         if longest >= memory.lock_length * _NEARLY:
             self.memory = replace(memory, lock_length=max(longest, memory.lock_length), lock_seen_at=now)
         elif now - memory.lock_seen_at > LOCK_MEMORY:
             self.memory = replace(memory, lock_length=longest, lock_seen_at=now)
+
+    def has_just_lost_a_worker(self, now: int) -> bool:
+        """Noticed by this look."""
+        return bool(self.memory.left) and self.memory.left[-1].at == now
 
     def learn_watchdog(self, taken_at: int) -> None:
         memory, ttl = self.memory, self.sample.watchdog_ttl
@@ -94,18 +124,23 @@ class Post:
             interval = max(memory.interval, ttl)
             self.memory = replace(memory, watched_since=since, watchdog_seen_at=taken_at, interval=interval)
 
-    def unknown_facts(self, now: int) -> list[bytes]:
-        """Jobs that were not active at the last look; now and then, all."""
-        if now - self.facts_at > FACTS_LIFE:
-            self.facts, self.facts_at = {}, now
-        self.facts = {id: facts for id, facts in self.facts.items() if id in self.found_ids}
-        return [one.id for one in self.found if one.id not in self.facts]
+    def set_apart(self, around: Surroundings) -> None:
+        """Finds what is not simply held. Only of those are there objects."""
+        jobs = self.jobs
+        below = around.lock_length * around.renewed_above if around.lock_length else 0
+        told = list(jobs.told(below))
+        self.was_late = any(jobs.ttls[at] >= 0 for at in told)
+        if around.nobody_is_here:
+            places: Iterable[int] = range(len(jobs))
+        else:
+            marked = jobs.places({raw(id) for id in self.marks})
+            places = sorted({*told, *marked, *self._odd_places(around)})
+        self.found = [self._at(at) for at in places]
 
-    def add(self, one: Active) -> None:
-        """An id that moved into the next window meanwhile is taken once."""
-        if one.id not in self.found_ids:
-            self.found_ids.add(one.id)
-            self.found.append(one)
+    def _at(self, at: int) -> Active:
+        ttl = self.jobs.ttls[at]
+        window = Window(self.ref, at // WINDOW * WINDOW)
+        return Active(self.jobs.ids[at], window, at, None if ttl == REFUSED else ttl)
 
     def is_suspect(self, one: Active, around: Surroundings) -> bool:
         """Whether it takes a sure look to say how it is."""
@@ -115,12 +150,7 @@ class Post:
             return True
         if self.is_settled(one, around):
             return False
-        facts = self.facts.get(one.id)
-        return (
-            one.ttl in (NO_KEY, ENDLESS)
-            or bool(around.nobody_is_here)
-            or (facts is not None and self._is_odd(facts, around))
-        )
+        return one.ttl in (NO_KEY, ENDLESS) or bool(around.nobody_is_here) or self._is_odd(one.rank, around)
 
     def look_of(self, one: Active) -> JobRow:
         """A job whose row is still true, but for what is left of its lock."""
@@ -147,10 +177,10 @@ class Post:
             self.expiries = {}
             return
         followed = {}
-        for rank, one in enumerate(self.found):
+        for one in self.found:
             if (one.ttl == NO_KEY and self.expiries) or is_late(one.ttl, around):
                 id = text(one.id)
-                glimpse = self._glimpse(id, one, rank, around)
+                glimpse = self._glimpse(id, one, around)
                 expiry = glimpse and follow(self.expiries.get(id), glimpse)
                 if expiry:
                     followed[id] = expiry
@@ -197,7 +227,7 @@ class Post:
         known = self.expiries.get(text(one.id))
         return known is None or not known.is_end(around.now, one.ttl)
 
-    def _glimpse(self, id: str, one: Active, rank: int, around: Surroundings) -> LockObservation | None:
+    def _glimpse(self, id: str, one: Active, around: Surroundings) -> LockObservation | None:
         """What was read of it last counts: its lock may have ended since the list was read. None: it moved meanwhile,
         or has a lock that no library makes.
         """
@@ -208,17 +238,32 @@ class Post:
         ttl = lock.ttl if lock else None
         if lock and ttl is None:
             return None
-        return LockObservation(around.now, ttl, rank, is_late(ttl, around), signature(row) if row else None)
+        return LockObservation(around.now, ttl, one.rank, is_late(ttl, around), signature(row) if row else None)
 
-    def _is_odd(self, facts: Facts, around: Surroundings) -> bool:
-        if not facts.is_there:
+    def _odd_places(self, around: Surroundings) -> Iterator[int]:
+        """Jobs that say something of themselves that wants a sure look."""
+        jobs = self.jobs
+        yield from jobs.gone()
+        if around.workers and not around.unnamed:
+            yield from jobs.of_workers({name for name in jobs.by_worker() if name and name not in around.names})
+        yield from jobs.of_parents({key for key, parent in self.parents.items() if parent in _LEFT_ALONE})
+        if around.overdue_after is not None:
+            yield from jobs.started_before(around.now - around.overdue_after)
+
+    def _is_odd(self, at: int, around: Surroundings) -> bool:
+        jobs = self.jobs
+        worker, start = jobs.workers[at], jobs.start_of(at)
+        if not jobs.there[at]:
             return True
-        if facts.worker and not around.unnamed and facts.worker not in around.names and around.workers:
+        if worker and not around.unnamed and worker not in around.names and around.workers:
             return True
-        if facts.parent and self.parents.get(facts.parent) in (Parent.FAILED, Parent.GONE):
+        if jobs.parents[at] and self.parents.get(jobs.parents[at]) in _LEFT_ALONE:
             return True
-        limit, started = around.overdue_after, facts.processed_at
-        return limit is not None and started is not None and around.now - started > limit
+        limit = around.overdue_after
+        return limit is not None and start is not None and around.now - start > limit
+
+
+_LEFT_ALONE = (Parent.FAILED, Parent.GONE)
 
 
 def lock_of(ttl: int | None) -> Lock | None:
