@@ -52,6 +52,7 @@ class QueueRow(QueueName):
     watchdog_ttl: int | None = Field(description="Milliseconds until the library's own stalled check may run again.")
     failure_rate: float | None = Field(description="The part of the last hour's finished jobs that failed.")
     trouble: str | None = Field(description="The gravest: abandoned, unattended, failing, paused, late.")
+    read_at: int | None = Field(description="When these numbers were read; an idle queue is read every other time.")
     error: str | None = Field(description="Why this queue could not be read; its numbers are old or missing.")
 
     @classmethod
@@ -70,6 +71,7 @@ class QueueRow(QueueName):
             "watchdog_ttl": sample.watchdog_ttl,
             "failure_rate": failure_rate(sample),
             "trouble": kind.name.lower() if kind else None,
+            "read_at": sample.read_at,
             "error": shown(error) or None,
         }
 

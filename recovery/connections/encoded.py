@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import hiredis
@@ -44,6 +45,15 @@ class Encoded:
         self._chunks: tuple[Chunk, ...] | None = None
         self._split: tuple[object, tuple[Part, ...]] | None = None
 
+    @classmethod
+    def joined(cls, batches: Iterable[Encoded]) -> Encoded:
+        """Several batches as one, of the bytes that each of them keeps."""
+        batches = list(batches)
+        whole = cls(chain.from_iterable(batch.commands for batch in batches))
+        pieces = [chunk for batch in batches for chunk in batch.chunks]
+        whole._chunks = tuple(map(Chunk.joined, _filled(pieces)))
+        return whole
+
     def __len__(self) -> int:
         return len(self.commands)
 
@@ -60,6 +70,20 @@ class Encoded:
         if kept is None or kept[0] is not topology:
             kept = self._split = (topology, _parts(self.commands, owner))
         return kept[1]
+
+
+def _filled(pieces: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """As many pieces together as a chunk holds."""
+    taken: list[Chunk] = []
+    room = CHUNK
+    for piece in pieces:
+        if taken and piece.replies > room:
+            yield taken
+            taken, room = [], CHUNK
+        taken.append(piece)
+        room -= piece.replies
+    if taken:
+        yield taken
 
 
 def chunked(commands: Sequence[Command]) -> tuple[Chunk, ...]:

@@ -95,6 +95,7 @@ class QueueSample(NamedTuple):
     added: int | None = None  # the queue's own id counter: jobs ever added
     error: str = ""  # why this queue could not be read
     is_old: bool = False  # with an error: what was read last, before it
+    read_at: int | None = None  # when these numbers were read: at the snapshot, or a tick before it; None: never
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,11 @@ class TableWatch:
             is_slow = isinstance(error, TimedOut) and was_asked and len(self._tables) > 1
             return _Seen(self._unread(ref, flavour, error), due_at=now + LONGEST * is_slow, fault=error)
         took = (time.perf_counter() - began) * 1000
-        return _Seen(_sample(ref, flavour, found), _owners(ref, found), now + min(LONGEST, round(REST * took)))
+        return _Seen(
+            _sample(ref, flavour, found)._replace(read_at=now),
+            _owners(ref, found),
+            now + min(LONGEST, round(REST * took)),
+        )
 
     def _unread(self, ref: QueueRef, flavour: Flavour, error: StoreError) -> QueueSample:
         """With its last good numbers, marked."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from recovery.backends import reader, workers
-from recovery.backends.base import Command, QueueReader
+from recovery.backends.base import Command
 from recovery.config import Deployment
 from recovery.connections.wire import Encoded, Wire
 from recovery.domain.counts import Counts, DeploymentSample, QueueSample, Worker
@@ -16,8 +17,9 @@ from recovery.domain.refs import QueueRef
 from recovery.errors import StoreError, TimedOut
 from recovery.scanners.snapshot import rates
 from recovery.scanners.snapshot.ages import Ages, Head
+from recovery.scanners.snapshot.questions import QueueQuestions
 from recovery.scanners.snapshot.rates import Pace, Recorded
-from recovery.scanners.snapshot.roster import Known, Listing, Roster
+from recovery.scanners.snapshot.roster import Listing, Roster
 from recovery.scanners.snapshot.vitals import Vitals, vitals
 
 VITALS_MS = 30_000  # INFO: what a server is changes rarely
@@ -44,45 +46,32 @@ class Look:
         return replace(self, deployment=deployment, is_late=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One queue in the batch, and which replies are its own."""
-
-    known: Known
-    reader: QueueReader
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Plan:
-    """The batch of all queues, encoded once and kept until the list of queues changes."""
+    """The questions of all queues, kept until the list of queues changes."""
 
-    version: int
-    rows: tuple[_Row, ...]
-    request: Encoded | None
-    size: int
+    def __init__(self, listing: Listing) -> None:
+        self.version = listing.version
+        self.rows = [QueueQuestions(known, reader(known.flavour), at) for at, known in enumerate(listing.queues)]
+        self._kept: tuple[Sequence[Encoded], Encoded] | None = None
 
-    @classmethod
-    def of(cls, listing: Listing) -> _Plan:
-        commands: list[Command] = []
-        rows = []
-        for known in listing.queues:
-            start, by = len(commands), reader(known.flavour)
-            commands += by.sample_plan(known.ref)
-            rows.append(_Row(known, by, start, len(commands)))
-        return cls(listing.version, tuple(rows), Encoded(commands) if commands else None, len(commands))
-
-    def answered(self, wire: Wire) -> Iterator[tuple[_Row, Sequence[Any]]]:
+    def answered(
+        self, wire: Wire, rows: Sequence[QueueQuestions], batches: Sequence[Encoded]
+    ) -> Iterator[tuple[QueueQuestions, Sequence[Any]]]:
         """Each queue with its replies, as soon as they are all there."""
         replies: list[Any] = []
-        rows = iter(self.rows)
-        row = next(rows, None)
-        for part in wire.parts(self.request) if self.request else ():
+        waiting = iter(zip(rows, accumulate(map(len, batches), initial=0), map(len, batches), strict=False))
+        row = next(waiting, None)
+        for part in wire.parts(self._request(batches)) if batches else ():
             replies += part
-            while row and row.stop <= len(replies):
-                yield row, replies[row.start : row.stop]
-                row = next(rows, None)
+            while row and row[1] + row[2] <= len(replies):
+                yield row[0], replies[row[1] : row[1] + row[2]]
+                row = next(waiting, None)
+
+    def _request(self, batches: Sequence[Encoded]) -> Encoded:
+        """The same one again while nothing else is asked."""
+        if self._kept is None or self._kept[0] != batches:
+            self._kept = batches, Encoded.joined(batches)
+        return self._kept[1]
 
     @property
     def refs(self) -> list[QueueRef]:
@@ -99,7 +88,8 @@ class Watch:
         self._roster = roster
         self._ages = Ages()
         self._pace = Pace(recorded)
-        self._plan = _Plan(-1, (), None, 0)
+        self._plan = _Plan(Listing(-1))
+        self._tick = 0
         self._vitals = Vitals()
         self._vitals_at: int | None = None
         self._hinted_at: int | None = None
@@ -156,7 +146,10 @@ class Watch:
     def _planned(self) -> _Plan:
         listing = self._roster.listing(self.name)
         if listing.version != self._plan.version:
-            self._plan = _Plan.of(listing)
+            before = {row.known.ref: row.sample for row in self._plan.rows}
+            self._plan = _Plan(listing)
+            for row in self._plan.rows:
+                row.sample = before.get(row.known.ref)
             self._ages.keep(self._plan.refs)
             self._pace.keep(self._plan.refs)
         return self._plan
@@ -165,19 +158,39 @@ class Watch:
         self, plan: _Plan, wire: Wire, now: int
     ) -> tuple[list[QueueSample], dict[QueueRef, tuple[Head, Head]]]:
         """Queue by queue while the rest is still on its way: the server works on one core, we on another."""
+        self._tick += 1
+        asked = [row for row in plan.rows if row.is_due(now, self._tick)]
+        again = self._ask(plan, wire, asked, [row.request for row in asked], now)
+        self._ask(plan, wire, again, [row.whole for row in again], now)
         samples, heads = [], {}
-        before = {sample.ref: sample for sample in self._last.queues}
-        self._commands += plan.size
-        for row, replies in plan.answered(wire):
+        for row in plan.rows:
+            assert row.sample is not None and row.heads is not None  # noqa: S101, PT018 -- one without is due
+            samples.append(row.sample)
+            heads[row.known.ref] = row.heads
+        return samples, heads
+
+    def _ask(
+        self, plan: _Plan, wire: Wire, rows: Sequence[QueueQuestions], batches: Sequence[Encoded], now: int
+    ) -> list[QueueQuestions]:
+        """Those that have to be asked in full."""
+        again = []
+        self._commands += sum(map(len, batches))
+        for row, replies in plan.answered(wire, rows, batches):
+            answers = row.answers(replies)
+            if answers is None:
+                again.append(row)
+                continue
             known, by = row.known, row.reader
             try:
-                sample, (waiting, active) = by.sample(known.ref, known.flavour, replies, now)
+                sample, (waiting, active) = by.sample(known.ref, known.flavour, answers, now)
             except (ValueError, TypeError, LookupError) as error:
                 # One queue with nonsense in it must not cost the others their numbers.
                 sample, waiting, active = QueueSample(known.ref, known.flavour, error=f"unreadable: {error}"), "", ""
-            samples.append(_or_before(sample, before.get(known.ref)))
-            heads[known.ref] = Head(known.ref, False, waiting, by), Head(known.ref, True, active, by)
-        return samples, heads
+            row.learn(answers)
+            read_at = None if sample.error and sample.counts == Counts() else now
+            row.sample = _or_before(sample._replace(read_at=read_at), row.sample)
+            row.heads = Head(known.ref, False, waiting, by), Head(known.ref, True, active, by)
+        return again
 
     def _workers(self, wire: Wire, plan: _Plan, now: int) -> tuple[Worker, ...] | None:
         """Of all nodes; None when one of them will not tell."""
@@ -221,15 +234,16 @@ class Watch:
         groups: dict[QueueRef, list[Worker]] = {}
         for worker in hands or ():
             groups.setdefault(worker.queue, []).append(worker)
-        for sample in samples:
+        for row, sample in zip(self._plan.rows, samples, strict=True):
             ref = sample.ref
             waiting, active = heads[ref]
-            yield sample._replace(
+            row.sample = sample._replace(
                 oldest_waiting_at=self._ages.since(ref, False, waiting.id),
                 oldest_active_at=self._ages.since(ref, True, active.id),
                 workers=None if hands is None else workers.count(groups.get(ref, ()), ref),
                 rates=self._pace.of(ref),
             )
+            yield row.sample
 
     def _gaps(self) -> Iterator[str]:
         """What the list of queues misses."""

@@ -1,0 +1,116 @@
+"""What one queue is asked at a tick, by what is known of it: fewer commands where keys are not there, and an idle queue
+only every other tick.
+
+Most keys of a queue are not there at most times: no delayed jobs, nothing paused, nothing at all. One `EXISTS` over all
+keys that were not there at the last answer says that they still are not; what they would have answered is known then.
+When one of them is there, the whole queue is asked in the same tick. So each answer is as complete as that of a queue
+that is always asked everything.
+
+A queue is idle when nothing is active, no worker is connected, and its answers have not changed for some ticks. Its
+numbers are carried over a tick, with the time when they were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recovery.backends.base import Command, QueueReader
+from recovery.connections.wire import Encoded
+from recovery.domain.counts import QueueSample
+from recovery.scanners.snapshot.ages import Head
+from recovery.scanners.snapshot.roster import Known
+
+CALM = 5  # answers of one queue that are alike, until it counts as idle
+IDLE_MS = 4_000  # what moves in an idle queue is seen within this time
+_NEAR = 1_500  # ms: a tick that comes a little late does not find what it could have asked before
+_FEWEST = 2  # keys that are not there: one EXISTS in place of one command gains nothing
+
+# What each command answers of a key that is not there. A hash that is there may lack the fields: HMGET is always asked.
+_NOTHING: dict[bytes, Any] = {
+    b"LLEN": 0,
+    b"ZCARD": 0,
+    b"EXISTS": 0,
+    b"LINDEX": None,
+    b"GET": None,
+    b"LRANGE": [],
+    b"ZRANGE": [],
+    b"PTTL": -2,
+}
+
+
+@dataclass(slots=True)
+class QueueQuestions:
+    """One queue between two ticks: what it is asked next, and what it answered last."""
+
+    known: Known
+    reader: QueueReader
+    number: int  # its place in the list of queues
+    commands: tuple[Command, ...] = ()
+    whole: Encoded = field(init=False)
+    request: Encoded = field(init=False)
+    sample: QueueSample | None = None
+    heads: tuple[Head, Head] | None = None
+    _asked: Sequence[int] | None = None  # commands that are asked one by one; None: all of them are
+    _blank: list[Any] = field(init=False)  # the answers of a queue of which no key is there
+    _last: Sequence[Any] = ()
+    _alike: int = 0
+    _spares: bool = True  # off where the server refuses to say it of several keys at once
+
+    def __post_init__(self) -> None:
+        self.commands = self.reader.sample_plan(self.known.ref)
+        self.whole = self.request = Encoded(self.commands)
+        self._blank = [_NOTHING.get(_name(command)) for command in self.commands]
+
+    def is_due(self, now: int, tick: int) -> bool:
+        """Idle queues take turns, so that each tick asks half of them."""
+        if self.sample is None or self.sample.read_at is None or not self._is_idle(self.sample):
+            return True
+        is_turn = (self.number + tick) % 2 == 0
+        return is_turn or not 0 <= now - self.sample.read_at < IDLE_MS - _NEAR
+
+    def _is_idle(self, sample: QueueSample) -> bool:
+        return self._alike >= CALM and sample.counts.active == 0 and not sample.workers and not sample.error
+
+    def answers(self, replies: Sequence[Any]) -> Sequence[Any] | None:
+        """One for each command of the queue. None: a key is there that was not, so all have to be asked."""
+        if self._asked is None:
+            return replies
+        if replies[0] != 0:
+            self._spares = self._spares and type(replies[0]) is int
+            self._ask_all()
+            return None
+        filled = self._blank.copy()
+        for place, reply in zip(self._asked, replies[1:], strict=True):
+            filled[place] = reply
+        return filled
+
+    def learn(self, answers: Sequence[Any]) -> None:
+        """Takes note of what was answered, for the next tick."""
+        self._alike = self._alike + 1 if list(answers) == list(self._last) else 0
+        if self._alike == 0:
+            self._plan(answers)
+        self._last = answers
+
+    def _plan(self, answers: Sequence[Any]) -> None:
+        here = {
+            command[1]
+            for command, reply, nothing in zip(self.commands, answers, self._blank, strict=True)
+            if _name(command) not in _NOTHING or isinstance(reply, Exception) or reply != nothing
+        }
+        away = tuple(dict.fromkeys(command[1] for command in self.commands if command[1] not in here))
+        asked = [place for place, command in enumerate(self.commands) if command[1] in here]
+        if not self._spares or len(away) < _FEWEST:
+            self._ask_all()
+        elif asked != self._asked:
+            self._asked = asked
+            self.request = Encoded([(b"EXISTS", *away), *(self.commands[place] for place in asked)])
+
+    def _ask_all(self) -> None:
+        self._asked, self.request = None, self.whole
+
+
+def _name(command: Command) -> bytes:
+    name = command[0]
+    return name if isinstance(name, bytes) else b""
