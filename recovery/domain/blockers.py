@@ -18,7 +18,6 @@ class Blocker(StrEnum):
 
     READ_ONLY = "{deployment} is configured to be read only"
     STATE = "whether a scheduler leads is not known"
-    FULL = "the state store takes no writes"
     NO_LEADER = "no scheduler leads"
     CONSOLE = "another console acts on {deployment}"
     SILENT = "{deployment} does not answer"

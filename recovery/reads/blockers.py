@@ -13,7 +13,7 @@ from recovery.domain.blockers import Blocked, Blocker
 from recovery.domain.counts import Snapshot
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.scans import Scan
-from recovery.errors import ConfigError, StoreError, WritesRefused
+from recovery.errors import ConfigError, StoreError
 from recovery.models import ScannerPause
 from recovery.reads import brakes, leading, refusals
 from recovery.reads.brakes import StoreBrake
@@ -22,7 +22,7 @@ from recovery.reads.leading import Sign
 # Whoever is about to act knows these better: by its mandate, from the brake, which asks the store itself, and because
 # it tries again now and then what was refused.
 KNOWN_TO_ACTOR = frozenset(
-    {Blocker.STATE, Blocker.FULL, Blocker.NO_LEADER, Blocker.CONSOLE, Blocker.SILENT, Blocker.REFUSED, Blocker.BRAKE}
+    {Blocker.STATE, Blocker.NO_LEADER, Blocker.CONSOLE, Blocker.SILENT, Blocker.REFUSED, Blocker.BRAKE}
 )
 
 
@@ -49,9 +49,6 @@ class Blockers:
 
     def state(self, _scan: Scan, _queue: QueueRef) -> str:
         return "Whether a scheduler leads is not known." if self._unled is Blocker.STATE else ""
-
-    def full(self, _scan: Scan, _queue: QueueRef) -> str:
-        return "The state store takes no writes; who leads is not known." if self._unled is Blocker.FULL else ""
 
     def no_leader(self, _scan: Scan, _queue: QueueRef) -> str:
         return "No scheduler leads." if self._unled is Blocker.NO_LEADER else ""
@@ -86,13 +83,8 @@ class Blockers:
     @cached_property
     def _unled(self) -> Blocker | None:
         """Why nobody leads, or why that is not known; None: a scheduler leads."""
-        if self._sign is None:
-            return Blocker.STATE
-        try:
-            is_led = leading.is_led(self._registry.state(), self._sign or None)
-        except WritesRefused:
-            return Blocker.FULL
-        except StoreError:
+        is_led = None if self._sign is None else leading.is_led(self._sign or None)
+        if is_led is None:
             return Blocker.STATE
         return None if is_led else Blocker.NO_LEADER
 
@@ -144,7 +136,6 @@ def _paused(row: ScannerPause | None) -> str:
 _ASKED: Mapping[Blocker, Callable[[Blockers, Scan, QueueRef], str]] = {
     Blocker.READ_ONLY: Blockers.read_only,
     Blocker.STATE: Blockers.state,
-    Blocker.FULL: Blockers.full,
     Blocker.NO_LEADER: Blockers.no_leader,
     Blocker.CONSOLE: Blockers.console,
     Blocker.SILENT: Blockers.silent,

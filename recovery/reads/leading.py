@@ -12,10 +12,8 @@ from django.db import Error
 
 from recovery.connections import clock, faults, state
 from recovery.domain.consoles import Console
-from recovery.errors import WritesRefused
 from recovery.models import Lease
 
-PROBE_MS = 10_000  # how long the key stays that asks whether the store takes writes
 _NUMBER = re.compile(rb"-?\d{1,15}")
 
 
@@ -74,20 +72,14 @@ def fetch(store: redis.Redis) -> Sign | None:
         return Sign.decode(store.get(state.SCHEDULER))
 
 
-def is_led(store: redis.Redis, sign: Sign | None) -> bool:
-    """Whether a scheduler leads, by what `fetch` found. Raises StoreError.
+def is_led(sign: Sign | None) -> bool | None:
+    """Whether a scheduler leads, by its sign, or by the lease in the database where there is none; None: not known.
 
-    A store that takes no writes loses the sign of one that leads all the same: then the lease in the database tells.
-    Raises WritesRefused where that cannot be read either.
+    A state store that takes no writes loses the sign of a scheduler that leads all the same.
     """
     if sign is not None:
         return sign.leads
     try:
-        with faults.guarded(store):
-            store.set(state.PROBE, b"1", px=PROBE_MS)
-    except WritesRefused as refused:
-        try:
-            return Lease.objects.filter(expires_at__gt=clock.now()).exists()
-        except Error:
-            raise refused from None
-    return False
+        return Lease.objects.filter(expires_at__gt=clock.now()).exists()
+    except Error:
+        return None

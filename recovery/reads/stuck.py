@@ -21,7 +21,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.rescuers import Armed
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Kind, Verdict
-from recovery.errors import ConfigError, StoreError, WritesRefused
+from recovery.errors import ConfigError, StoreError
 from recovery.reads import inboxes, incidents, leading, payloads, schemas, sightings, surroundings, tables, whereabouts
 from recovery.reads.lists import Queue
 from recovery.reads.rescuers import Lookout
@@ -70,10 +70,10 @@ def _newest(store: redis.Redis) -> Inbox | None:
     inbox, sign = inboxes.fetch(store), leading.fetch(store)
     if inbox is None:
         return None
-    try:
-        return inbox if leading.is_led(store, sign) else inbox.unpromised(Blocker.NO_LEADER.value)
-    except WritesRefused:
-        return inbox.unpromised(Blocker.FULL.value)
+    is_led = leading.is_led(sign)
+    if is_led:
+        return inbox
+    return inbox.unpromised((Blocker.STATE if is_led is None else Blocker.NO_LEADER).value)
 
 
 def count(ref: QueueRef, kind: Kind) -> int | None:
