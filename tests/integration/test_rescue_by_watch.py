@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,12 +12,12 @@ import pytest
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Scan
 from recovery.domain.verdicts import Kind, Stuck
-from recovery.reads import inboxes, pulses
+from recovery.reads import inboxes, pulses, snapshots
 from tests.fleet import Fleet, Queue, Worker
 from tests.site import Site
 from tests.stores import Store
 from tests.waiting import until
-from tests.watching import bullmq
+from tests.watching import bullmq, now_ms
 
 SOON = 60.0  # seconds, on a machine that has other things to do
 NEVER_MS = 600_000  # of a lock: longer than any test
@@ -77,7 +76,7 @@ def test_a_named_workers_job_does_not_wait_for_its_lock(night: Site, libraries: 
     jobs.add("b")
     until(lambda: jobs.counts()["active"] == 2, what="each has one")
     (mine,) = [job for job in ("1", "2") if night.queues.client.hget(jobs.key(job), "pb") == b"one"]
-    until(lambda: _are_held(night, jobs, 2), SOON, "the watch has seen them and their workers")
+    _wait_until_watched(night, jobs, "one", "two")
     holder.kill()
     until(lambda: jobs.counts()["waiting"] == 1, SOON, "it was put back to wait, long before its lock ends")
     assert night.queues.client.lrange(jobs.key("wait"), 0, -1) == [mine.encode()]
@@ -91,7 +90,7 @@ def test_poison_takes_three_workers_and_then_waits_for_a_person(night: Site, lib
     for number in (1, 2, 3):
         victim = _work(jobs, "hang", name=f"w{number}", lockDuration=NEVER_MS)
         until(lambda: jobs.counts()["active"] == 1, SOON, f"worker {number} has it")
-        until(partial(_are_held, night, jobs, 1), SOON, "the watch has seen it and its worker")
+        _wait_until_watched(night, jobs, f"w{number}")
         victim.kill()
         if number < 3:
             until(lambda: jobs.counts()["waiting"] == 1, SOON, f"it came back from worker {number}")
@@ -155,11 +154,22 @@ def _work(jobs: Queue, processor: str, **options: Any) -> Worker:
     return jobs.work(processor, apart=True, stalledInterval=STALLED_MS, **options)
 
 
-def _are_held(night: Site, jobs: Queue, count: int) -> bool:
-    """So many, as the last look found; it saw who is connected, too, so it will notice who goes."""
+def _wait_until_watched(night: Site, jobs: Queue, *workers: str) -> None:
+    """Until a look has found the jobs held and known these workers as connected, so that it will notice who goes."""
+    until(lambda: set(workers) <= _connected(night, jobs), SOON, "a snapshot has the workers")
+    since = now_ms()
+    until(lambda: _looked_at(night) > since and _held(night, jobs) == len(workers), SOON, "a later look has the jobs")
+
+
+def _connected(night: Site, jobs: Queue) -> set[str]:
+    snapshot = snapshots.fetch(night.state.client)
+    return {worker.name for worker in snapshot.workers if worker.queue.base == jobs.base} if snapshot else set()
+
+
+def _held(night: Site, jobs: Queue) -> int:
     inbox = inboxes.fetch(night.state.client)
     tally = inbox.tally(QueueRef("main", jobs.base)) if inbox else None
-    return tally is not None and tally.kinds.get(Kind.HELD) == count
+    return tally.kinds.get(Kind.HELD, 0) if tally else 0
 
 
 def _looked_at(night: Site) -> int:
