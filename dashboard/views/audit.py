@@ -98,6 +98,8 @@ def download(request: HttpRequest) -> HttpResponseBase:
     content: Any = _awaited(pieces) if isinstance(request, ASGIRequest) else pieces
     response = StreamingHttpResponse(content, content_type=export.CONTENT_TYPES[form])
     day = datetime.now(UTC).strftime("%Y-%m-%d")
+    # Pieces that were compressed one by one end, for a browser, with the first.
+    response["Content-Encoding"] = "identity"
     response["Content-Disposition"] = f'attachment; filename="unstall-audit-{day}.{form}"'
     return response
 
