@@ -7,6 +7,7 @@ Both are bounded and neither raises: what cannot be judged is not shown.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from recovery.domain import secrets
@@ -18,6 +19,8 @@ TEXT_LIMIT = 1_048_576  # characters judged in one text; what comes after is not
 _JSON_STARTS = ("{", "[", '"')
 # The shape {"name": "password", "value": "…"} of forms and headers.
 _NAME_KEYS = ("name", "key", "header", "field", "id")
+_NAME_LIMIT = 64  # characters
+_VALUED = re.compile(r"[\s=:]")
 _VALUE_KEYS = frozenset(("value", "val", "content", "text", "values"))
 
 
@@ -79,8 +82,8 @@ class _Walk:
 
     def _items(self, given: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
         """Also the shape ["password", "…"] that headers come in."""
-        if len(given) == 2 and isinstance(given[0], str) and secrets.is_secret_key(given[0]):
-            return [given[0], MARK]
+        if len(given) == 2 and isinstance(given[0], str) and _is_name(given[0]) and secrets.is_secret_key(given[0]):
+            return [_text(given[0]), MARK]
         return [self.value(item, depth + 1) for item in given]
 
     def _member(self, key: str, item: Any, depth: int) -> Any:
@@ -112,6 +115,11 @@ def _text(given: str) -> str:
 def _json(given: Any) -> str:
     """Half of a surrogate pair is legal in JSON and nowhere else."""
     return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+
+
+def _is_name(given: str) -> bool:
+    """A text with blanks, or with a value of its own behind a sign, is no name of the text that follows it."""
+    return len(given) <= _NAME_LIMIT and not _VALUED.search(given)
 
 
 def _is_number(item: Any) -> bool:

@@ -112,6 +112,14 @@ def test_a_pair_of_name_and_value_is_understood(pair: Any) -> None:
     assert SECRET not in json.dumps(redact.value([pair]))
 
 
+@pytest.mark.parametrize(
+    "first",
+    [f"Authorization: Bearer {SECRET}", f"password={SECRET}", f"postgres://bob:{SECRET}@token-db"],
+)
+def test_the_first_of_two_is_hidden_too(first: str) -> None:
+    assert SECRET not in json.dumps(redact.value([first, "x"]))
+
+
 @pytest.mark.parametrize("broken", ["", "{", '{"a":', "[" * 100_000, "\x00\ud800", '"', "null", '{"a": NaN}'])
 def test_nothing_raises(broken: str) -> None:
     assert isinstance(redact.payload(broken), str)
