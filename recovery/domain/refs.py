@@ -13,8 +13,21 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 _ESCAPE = re.compile(r"~([0-9A-F]{2})")
 _EMPTY = "~"
 _CONTROL = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
-# Characters that turn the reading direction or hide: an id must not be able to look like another one.
-_INVISIBLE = dict.fromkeys((*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF), 0xFFFD)
+# Characters that turn the reading direction or hide, and codes for terminals (C1): an id must not be able to look like
+# another one, or to act.
+_HIDDEN = (
+    *range(0x80, 0xA0),
+    *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5),
+    *range(0x180B, 0x1810),
+    *range(0x200B, 0x2010),
+    *range(0x202A, 0x202F),
+    *range(0x2060, 0x2070),
+    *(0x2800, 0x3164),
+    *range(0xFE00, 0xFE10),
+    *(0xFEFF, 0xFFA0),
+    *range(0xE0000, 0xE0200),
+)
+_INVISIBLE = dict.fromkeys(_HIDDEN, 0xFFFD)
 
 
 def text(raw: bytes) -> str:

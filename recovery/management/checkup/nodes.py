@@ -8,6 +8,7 @@ from recovery.config import Config
 from recovery.config.nodes import Prometheus
 from recovery.connections import http
 from recovery.connections.http import Question
+from recovery.domain.refs import shown
 from recovery.errors import StoreError
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
 from recovery.reads.nodes import Nodes
@@ -49,7 +50,7 @@ def _prometheus(config: Config, prometheus: Prometheus) -> Iterator[Finding]:
         yield silent("prometheus", error)
         return
     if found:
-        named = ", ".join(sorted(found)[:_NAMED]) + (" and more" if len(found) > _NAMED else "")
+        named = ", ".join(map(shown, sorted(found)[:_NAMED])) + (" and more" if len(found) > _NAMED else "")
         yield good("prometheus", f"{target} knows {len(found):,} server{'s' * (len(found) > 1)}: {named}.")
     else:
         yield warning("prometheus", f"{target} tells of no server.", EMPTY_ADVICE)
