@@ -68,6 +68,12 @@ class Environment:
         if "://" not in written or urlsplit(written).scheme not in schemes:
             self.refuse(name, "is not a URL that can be used here.", f"It begins with {' or '.join(schemes)}, then ://")
             return default
+        try:
+            _ = urlsplit(written).port
+        except ValueError:
+            remedy = "Percent-encode what is special in its password: / is %2F, ? is %3F, # is %23, @ is %40."
+            self.refuse(name, "is a URL whose host and port cannot be read.", remedy)
+            return default
         return written
 
     def refuse(self, name: str, problem: str, remedy: str) -> None:

@@ -13,7 +13,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -102,7 +102,7 @@ def theme(request: HttpRequest) -> HttpResponse:
     back = request.headers.get("Referer", "")
     if not url_has_allowed_host_and_scheme(back, {request.get_host()}):
         back = reverse("overview")
-    response = redirect(back)
+    response = HttpResponseRedirect(back)  # `redirect` would take a word for the name of a page
     if form.is_valid():
         age = int(_THEME_AGE.total_seconds())
         response.set_cookie(

@@ -246,6 +246,12 @@ async def test_a_last_line_without_an_end_is_read_when_nobody_writes_any_more(
     assert [line.text for line in (await source.search(ALL)).lines] == ["one", "killed while writ"]
 
 
+async def test_a_link_into_what_may_not_be_read_takes_no_other_file_away(source: FilesSource, tmp_path: Path) -> None:
+    add(tmp_path / "app.log", "one")
+    (tmp_path / "planted.log").symlink_to("/proc/1/root/planted.log")
+    assert told((await source.search(ALL)).lines) == ["one"]
+
+
 async def test_any_bytes_are_text(source: FilesSource, tmp_path: Path) -> None:
     (tmp_path / "app.log").write_bytes(bytes(range(256)) * 40 + b"\n\xff\xfe\x00end\n")
     lines = (await source.search(ALL)).lines

@@ -61,6 +61,13 @@ def test_a_refused_url_is_not_repeated_because_it_may_hold_a_password() -> None:
     assert "sqlite" in env.problems[0].remedy
 
 
+def test_a_password_that_was_not_encoded_is_refused_without_a_word_of_it() -> None:
+    env = Environment({"DATABASE_URL": "postgres://unstall:hunter2/x@db/unstall"})
+    assert env.url("DATABASE_URL", "sqlite:///x", schemes=("sqlite", "postgres")) == "sqlite:///x"
+    assert "hunter2" not in str(env.problems[0])
+    assert "%2F" in env.problems[0].remedy
+
+
 @pytest.mark.parametrize("written", ["unstall.example.com", "https://", "https://a.example/path", "ftp://a.example"])
 def test_only_an_origin_is_an_origin(written: str) -> None:
     env = Environment({"X": written})

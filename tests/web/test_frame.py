@@ -112,6 +112,10 @@ def test_without_javascript_a_form_sets_the_theme_and_comes_back() -> None:
     assert 'data-theme="dark"' in client.get("/password").content.decode()
 
 
+def test_a_referer_that_is_no_address_is_no_error() -> None:
+    assert browser(person(Role.VIEWER)).post("/theme", {"theme": "dark"}, headers={"referer": "x"}).status_code == 302
+
+
 def test_the_theme_leads_to_no_other_site() -> None:
     client = browser(person(Role.VIEWER))
     answer = client.post("/theme", {"theme": "dark"}, headers={"referer": "https://evil.example/"})

@@ -180,7 +180,11 @@ def _entries(folder: str, troubles: list[Trouble]) -> Iterable[os.DirEntry[str]]
 def _entry(
     root: str, roots: Sequence[str], entry: os.DirEntry[str], label: str, troubles: list[Trouble]
 ) -> _Entry | None:
-    path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+    try:
+        path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+    except OSError as error:  # a link through folders that are closed to us
+        troubles.append(_unreadable(entry.path, error))
+        return None
     inside = next((one for one in (root, *roots) if path.startswith(f"{one}/")), None)
     if inside is None:
         advice = "Name the folder that it leads to in `roots`, or remove the link."
