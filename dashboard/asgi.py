@@ -9,6 +9,7 @@ import asyncio
 import gc
 import logging
 import os
+from contextlib import ExitStack
 
 from django.core.asgi import get_asgi_application
 
@@ -27,6 +28,7 @@ from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa:
 from dashboard.live.vigil import Vigil  # noqa: E402
 from dashboard.metrics import app as metrics  # noqa: E402
 from dashboard.once import house as once  # noqa: E402
+from dashboard.outgoing import Outgoing  # noqa: E402
 from recovery import config, shared_clock  # noqa: E402
 from recovery.connections import registry  # noqa: E402
 from recovery.logs import threads  # noqa: E402
@@ -77,8 +79,11 @@ async def _page(scope: Scope, receive: Receive, send: Send) -> None:
     except intake.Refused as refused:
         await _refuse(scope, send, refused)
         return
-    async with _places:
-        await _pages(scope, request, send)
+    await _places.acquire()
+    place = ExitStack()  # given back when Django has made the answer, and not when its last byte is taken
+    place.callback(_places.release)
+    with place:
+        await _pages(scope, request, Outgoing(scope, send, place.close).send)
 
 
 async def _refuse(scope: Scope, send: Send, refused: intake.Refused) -> None:

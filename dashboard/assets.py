@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import brotli  # type: ignore[import-untyped]  # no stubs
 from django.contrib.staticfiles.finders import BaseFinder
 from django.contrib.staticfiles.storage import StaticFilesStorage
 from django.core.files.storage import FileSystemStorage
-from django.http import HttpRequest, HttpResponse
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from whitenoise.compress import Compressor
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 PLOTLY = "plotly.min.js"
+PIECE = 64 * 1024  # bytes
 
 
 class Quick(Compressor):  # type: ignore[misc]  # whitenoise has no types
@@ -57,7 +61,7 @@ class PlotlyFinder(BaseFinder):
 
 
 class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has no types
-    """Answers with the whole file: under ASGI a file that streams itself would be read on the event loop."""
+    """Under ASGI a file is read piece by piece as its reader takes it, so one that reads slowly holds one piece."""
 
     def add_files(self, root: str | Path, prefix: str | None = None) -> None:
         """A directory that `collectstatic` has not made yet is no fault: then the sources are served."""
@@ -65,16 +69,49 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has
             super().add_files(root, prefix)
 
     @staticmethod
-    def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
+    def serve(static_file: Any, request: HttpRequest) -> HttpResponseBase:
         found = static_file.get_response(request.method, request.META)
-        body = b""
-        if found.file is not None:
-            with found.file as file:
-                body = file.read()
-        response = HttpResponse(body, status=int(found.status))
+        response = _streamed(found) if isinstance(request, ASGIRequest) and found.file is not None else _whole(found)
+        length = response.headers.get("Content-Length")
         del response["content-type"]
         for key, value in found.headers:
             response[key] = value
-        if body:  # the length that was noted at the start is wrong once somebody edits the file
-            response["Content-Length"] = str(len(body))
+        if length is not None:  # what was noted at the start is wrong once somebody edits the file
+            response["Content-Length"] = length
         return response
+
+
+def _whole(found: Any) -> HttpResponse:
+    body = b""
+    if found.file is not None:
+        with found.file as file:
+            body = file.read()
+    response = HttpResponse(body, status=int(found.status))
+    if body:
+        response["Content-Length"] = str(len(body))
+    return response
+
+
+def _streamed(found: Any) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(_Pieces(found.file), status=int(found.status))
+    if found.status == HTTPStatus.OK:
+        response["Content-Length"] = str(os.fstat(found.file.fileno()).st_size)
+    return response
+
+
+class _Pieces:
+    """Reads on the event loop, where a piece from the cache takes microseconds. Django closes it in the end."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if piece := self._file.read(PIECE):
+            return bytes(piece)
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        self._file.close()

@@ -8,6 +8,7 @@ from dashboard.live.stream import Message, Receive
 
 BODY_LIMIT = 2 * 1024 * 1024  # bytes: forms and pasted configuration; Django refuses more than 2.5 MB anyway
 BODY_SECONDS = 20.0  # for all of it; a form is a few hundred bytes
+INCOMING_LIMIT = 32 * 1024 * 1024  # bytes of all bodies that are not complete yet
 
 
 class Refused(Exception):
@@ -43,12 +44,28 @@ async def whole(receive: Receive) -> Receive:
 
 async def _body(receive: Receive) -> bytes:
     body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Left
-        body += message.get("body", b"")
-        if len(body) > BODY_LIMIT:
-            raise Refused(413, f"The request is larger than {BODY_LIMIT:,} bytes.")
-        if not message.get("more_body", False):
-            return bytes(body)
+    try:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Left
+            part = message.get("body", b"")
+            body += part
+            _incoming.bytes += len(part)
+            if len(body) > BODY_LIMIT:
+                raise Refused(413, f"The request is larger than {BODY_LIMIT:,} bytes.")
+            if not message.get("more_body", False):
+                return bytes(body)
+            if _incoming.bytes > INCOMING_LIMIT:
+                raise Refused(503, "Too many large requests are arriving at once. Try again.")
+    finally:
+        _incoming.bytes -= len(body)
+
+
+class _Incoming:
+    """What has arrived of bodies that are not complete yet, in this process."""
+
+    bytes = 0
+
+
+_incoming = _Incoming()

@@ -33,6 +33,8 @@ STOP_SECONDS = 10.0  # for the whole stop; a thread that hangs in a store must n
 KEEP_ALIVE_SECONDS = 75  # longer than the proxies in front (60 s), so that they close first and never meet a closed one
 FILES_WANTED = 8192  # two thousand streams and their neighbours; many systems start a process with 1,024
 ADDRESS_LIMIT = 65_535  # bytes of a request's address; httptools parses no longer one
+HEAD_LIMIT = 128 * 1024  # bytes of a request before its body: address and headers; a proxy allows some 32 KB
+HEAD_SECONDS = 20.0  # for them to arrive, from the moment of the connection or of the request's first byte
 OVERDUE = 1
 UNIX = "unix"
 UNIX_PEER = "0.0.0.0"  # noqa: S104 -- not bound: an address, as the tables of logins need one, that nobody comes from
@@ -46,23 +48,47 @@ class Connection(HttpToolsProtocol):
     """One connection; streams may drop it, and a peer on a unix socket has an address that no other has."""
 
     url = b""  # of the request that is being read
+    _is_head = False  # from the connection, or the first byte of a request, to the end of its headers
+    _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrower upstream too
         super().connection_made(transport)
         self.client = self.client or (UNIX_PEER, 0)
+        self._begin_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        head = self._head_timer
+        super().data_received(data)
+        if head and head is self._head_timer and not self.transport.is_closing():  # all of it was of one head
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT:
+                self.send_400_response(f"The headers have more than {HEAD_LIMIT:,} bytes.", 431)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._begin_head()
         self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]  # ours
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        super().on_headers_complete()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_head:  # what comes behind a body is for nobody
+            super().on_header(name, value)
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > ADDRESS_LIMIT:
             raise AddressTooLong  # the parser ends with it, and send_400_response answers
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str, status: int = 400) -> None:
         """Answers a request that cannot be parsed, below /api/ in the shape of its failures, and closes."""
-        status = 400
         if len(self.url) > ADDRESS_LIMIT:
             status, msg = 414, f"The address has more than {ADDRESS_LIMIT:,} bytes."
         answer = HttpResponse(msg, status=status, content_type="text/plain; charset=utf-8")
@@ -72,6 +98,24 @@ class Connection(HttpToolsProtocol):
         head = f"HTTP/1.1 {status} {answer.reason_phrase}\r\n".encode()
         self.transport.write(head + answer.serialize_headers() + b"\r\n\r\n" + answer.content)
         self.transport.close()
+
+    def _begin_head(self) -> None:
+        """A request is awaited: whoever sends nothing of it, or never all of its headers, is not waited for."""
+        self._end_head()
+        self._is_head, self._head_bytes = True, 0
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle and not self.cycle.response_complete:  # the request before is still being answered
+            self._begin_head()
+        else:
+            self.transport.close()
+
+    def _end_head(self) -> None:
+        self._is_head = False
+        if self._head_timer:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class WebServer(uvicorn.Server):
