@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from bench import (
     actions,
+    bulk,
     failed_page,
     gate,
     log_streams,
@@ -44,6 +45,8 @@ def main() -> int:
         "failed_page": lambda: failed_page.run(quick=asked.quick),
         "orphans": lambda: actions.run_orphans(quick=asked.quick),
         "failed_retried": lambda: actions.run_failed(quick=asked.quick),
+        "bulk": lambda: bulk.run(quick=asked.quick),
+        "bulk-many": lambda: bulk.run_many(quick=asked.quick),
         "passes": lambda: passes.run(quick=asked.quick),
         "size": lambda: size.run(quick=asked.quick),
         "recovery": lambda: recovery.run(quick=asked.quick),

@@ -119,12 +119,13 @@ def house(store: Store, count: int, *, limits: Mapping[str, object] | None = Non
             directory=ROOT,
         )
         stack.callback(end, scheduler)
-        until(lambda: _shown(state) == count, 120, "all queues are found")
+        until(lambda: shown(state) == count, 120, "all queues are found")
         until(lambda: b'"degraded": []' in web.get("/readyz").body, 10, "the web process shows them")
         yield web
 
 
-def _shown(state: Store) -> int:
+def shown(state: Store) -> int:
+    """How many queues the newest snapshot has."""
     snapshot = snapshots.fetch(state.client)
     return len(snapshot.queues) if snapshot else 0
 
