@@ -119,7 +119,7 @@ def _measure(act: str, count: int, away_ms: float) -> Took:
             run = product.order(act, "orphan" if act == "requeue" else "failed", queue)
             gathered = _await(product, run, "running", began)
             _await(product, run, "ended", began)
-        _check(product, run, store, queue, act, count)
+        _check(product, run, queue, act, count)
         return Took(feat, gathered, count)
 
 
@@ -132,15 +132,20 @@ def _await(product: Product, run: int, wanted: str, began: float) -> float:
             return took
         if status in ("failed", "stopped") or took > PATIENCE:
             raise RuntimeError(f"the run is {status} after {took:.0f} s, {done:,} of {total:,}: {trouble}")
-        sys.stderr.isatty() and print(f"\r  {took:6.1f} s {status} {done:,} of {total:,} {trouble}", end="", file=sys.stderr, flush=True)
+        sys.stderr.isatty() and print(
+            f"\r  {took:6.1f} s {status} {done:,} of {total:,} {trouble}", end="", file=sys.stderr, flush=True
+        )
         time.sleep(LOOK)
 
 
-def _check(product: Product, run: int, store: Store, queue: Queue, act: str, count: int) -> None:
+def _check(product: Product, run: int, queue: Queue, act: str, count: int) -> None:
     """Each job is where it belongs, once, has its result, and is in the audit once."""
     ((status, trouble, done, total, *_),) = product.web.ask(_STATE, run)
     assert (status, done, total, trouble) == ("ended", count, count, ""), (status, done, total, trouble)
-    ids = [*store.client.lrange(queue.key("wait"), 0, -1), *store.client.zrange(queue.key("prioritized"), 0, -1)]
+    ids = [
+        *product.store.client.lrange(queue.key("wait"), 0, -1),
+        *product.store.client.zrange(queue.key("prioritized"), 0, -1),
+    ]
     assert len(ids) == len(set(ids)) == count
     ((listed, distinct),) = product.web.ask(_LISTED, act)
     assert (listed, distinct) == (count, count)

@@ -7,13 +7,14 @@ numbers have no gaps and no two entries follow the same one, in however many pro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
 from django.db import Error, transaction
 
 from recovery import shared_clock
+from recovery.actions.inserting import insert_rows
 from recovery.domain.acting import Actor, Order, Outcome
 from recovery.domain.chain import FIELDS, Link, canonical, job_key
 from recovery.domain.refs import QueueRef, shown
@@ -23,7 +24,6 @@ from recovery.models import AuditEntry, AuditHead, AuditJob
 INTENT, OUTCOME, NOTE = "intent", "outcome", "note"
 REASON_LIMIT = 500  # characters: a sentence and a ticket's number
 _HEAD = 1  # primary key of the one row
-_BATCH = 500
 _WIDTHS = {"actor_kind": 16, "actor": 200, "role": 16, "address": 64, "act": 32}  # of the columns
 NOTHING_DONE = "The audit cannot be written, so nothing was done."
 
@@ -42,17 +42,27 @@ class _Draft:
     jobs: tuple[str, ...] = ()
 
 
-def write_intent(order: Order, body: Mapping[str, Any], jobs: Iterable[str] = ()) -> int:
+Also = Callable[[int], None]  # what is written in the same transaction as an entry, by its number
+
+
+def write_intent(order: Order, body: Mapping[str, Any], jobs: Iterable[str] = (), also: Also | None = None) -> int:
     """Committed when this returns; its number. Raises NotRecorded: then nothing may be done.
 
     An act on the queue itself has one job in the index whose id is "", so that its outcome can be looked for too.
+    What `also` raises takes the entry back.
     """
     ids = tuple(jobs) or ("",)
     draft = _Draft(INTENT, order.actor, order.act, order.queue, order.reason, body, jobs=ids)
-    return _write(draft, durable=True)
+    return _write(draft, durable=True, also=also)
 
 
-def write_outcome(intent: int, order: Order, body: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> int:
+def write_outcome(
+    intent: int,
+    order: Order,
+    body: Mapping[str, Any],
+    outcomes: Mapping[str, Outcome],
+    also: Also | None = None,
+) -> int:
     """What came of it. Raises NotRecorded; the intent then stays one whose outcome is unknown.
 
     The jobs that a clean or a drain found are known only now, so they are listed now.
@@ -64,6 +74,8 @@ def write_outcome(intent: int, order: Order, body: Mapping[str, Any], outcomes: 
             _settle(intent, outcomes)
             if not order.jobs:
                 _list(intent, order.queue, [id for id in outcomes if id], Outcome.DONE)
+            if also:
+                also(number)
             return number
     except Error as error:
         raise NotRecorded(f"What was done is not known to the audit: {_plain(error)}") from error
@@ -79,12 +91,14 @@ def note(
     return _write(_Draft(NOTE, actor, act, queue, reason, body or {}), durable=False)
 
 
-def _write(draft: _Draft, *, durable: bool) -> int:
+def _write(draft: _Draft, *, durable: bool, also: Also | None = None) -> int:
     try:
         with transaction.atomic(durable=durable):
             number = _append(draft)
             if draft.queue is not None:
                 _list(number, draft.queue, draft.jobs)
+            if also:
+                also(number)
             return number
     except Error as error:
         raise NotRecorded(f"{NOTHING_DONE} {_plain(error)}") from error
@@ -129,9 +143,11 @@ def _link(draft: _Draft, head: AuditHead) -> Link:
 
 def _list(number: int, queue: QueueRef, jobs: Iterable[str], outcome: str = "") -> None:
     """The index by job. Its rows belong to the intent, and hear of the outcome later."""
-    place = {"entry_id": number, "deployment": queue.deployment, "base": queue.slug}
-    keys = dict.fromkeys(job_key(id) for id in jobs)
-    AuditJob.objects.bulk_create((AuditJob(**place, job=key, outcome=outcome) for key in keys), batch_size=_BATCH)
+    keys = dict.fromkeys(map(job_key, jobs))
+    place = (queue.deployment, queue.slug)
+    insert_rows(
+        AuditJob, ("entry_id", "deployment", "base", "job", "outcome"), [(number, *place, key, outcome) for key in keys]
+    )
 
 
 def _settle(intent: int, outcomes: Mapping[str, Outcome]) -> None:

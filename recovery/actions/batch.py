@@ -1,4 +1,7 @@
-"""The work on a bulk run until its time is up: gather, then chunk after chunk.
+"""The work on a bulk run until its time is up: chunk after chunk, each of them found, judged, done and told in one go.
+
+Jobs that were named stand in the database from the beginning. Those that a selection means are found on the way: what
+is read of a job to see whether it is meant is also the fresh look before the act, and the script compares it.
 
 What a run does is safe to repeat: an item has its outcome written after its chunk, and until then the number of the
 intent. A chunk that was cut off is looked at again, and what moved meanwhile is not touched: it may have been us.
@@ -7,18 +10,20 @@ intent. A chunk that was cut off is looked at again, and what moved meanwhile is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 
 from recovery.actions import audit, gather, jobs, queues, runner, runs, sight
 from recovery.actions.catalog import ENTRIES
-from recovery.actions.claims import Claim
+from recovery.actions.claims import Claim, Lost
+from recovery.actions.jobs import Callbacks
 from recovery.domain.acting import Done, JobResult, Order, Outcome, Seen
 from recovery.domain.chain import job_key
-from recovery.domain.jobs import JobRow
+from recovery.domain.jobs import JobRow, State
 from recovery.domain.mandate import Mandate
 from recovery.domain.refs import slug, unslug
 from recovery.errors import Fenced
@@ -35,8 +40,31 @@ class Held(Exception):
     """It cannot go on for now; the text says why."""
 
 
-def work(claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None) -> None:
-    """Until it is over, or `go_on` says no. `mandate`: of the scheduler that does it.
+@dataclass(slots=True)
+class Found:
+    """Jobs of a run that are written down already: a list that moves may show one twice. Read from the database once
+    for as long as nobody else has the run.
+    """
+
+    jobs: set[str] = field(default_factory=set)
+    count: int = 0
+    beat: int | None = None  # of the run when it was left
+
+    def add(self, jobs: Iterable[str]) -> None:
+        before = len(self.jobs)
+        self.jobs.update(jobs)
+        self.count += len(self.jobs) - before
+
+    def of(self, claim: Claim) -> Found:
+        """This, or what somebody else has made of it meanwhile."""
+        if self.beat is not None and self.beat == claim.before:
+            return self
+        jobs = list(BulkItem.objects.filter(run=claim.run).values_list("job", flat=True))
+        return Found(set(jobs), len(jobs))
+
+
+def work(claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None, found: Found | None = None) -> Found:
+    """Until it is over, or `go_on` says no. `mandate`: of the scheduler that does it; `found`: what it returned before.
 
     Raises Lost, Held, Fenced, StoreError, NotRecorded, Unsupported, Missing.
     """
@@ -52,19 +80,26 @@ def work(claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None
     scene.operator.fence(scene.target)  # what one before us may still send comes too late, so what we see stays true
     if ENTRIES[order.act].in_steps:
         _sweep(claim, order, go_on)
-        return
-    selection = runs.selection_of(run)
-    if selection and run.status in (runs.WAITING, runs.GATHERING) and not _gather(claim, order, selection, go_on):
-        return
-    if run.status != runs.RUNNING:
-        claim.beat(sight.now(), status=runs.RUNNING)
+        return Found()
+    selection, size = runs.selection_of(run), scene.operator.chunk(order.act)
+    walk = (
+        _Walk(claim, order, selection, (found or Found()).of(claim)) if selection and run.cursor != runs.ALL else None
+    )
+    status = runs.GATHERING if walk and run.total <= walk.found.count else runs.RUNNING
+    if run.status != status:
+        claim.beat(sight.now(), status=status)
+    has_left = True
     while _is_wanted(claim, go_on):
-        items = list(_left(run)[: scene.operator.chunk(order.act)])
-        if not items:
+        items = list(_left(run)[:size]) if has_left else []
+        if items:
+            _listed(claim, order, items)
+            continue
+        has_left = False
+        if walk is None or run.cursor == runs.ALL:
             _end(claim, runs.ENDED)
-            return
-        if not _resumed(claim, order, items):
-            _chunk(claim, order, items)
+            break
+        walk.step(size)
+    return replace(walk.found, beat=run.beat_at) if walk else Found()
 
 
 def _left(run: BulkRun) -> QuerySet[BulkItem]:
@@ -72,57 +107,151 @@ def _left(run: BulkRun) -> QuerySet[BulkItem]:
 
 
 def _is_wanted(claim: Claim, go_on: Callable[[], bool]) -> bool:
-    """Between chunks: nobody asked to stop, the claim is still ours, and there is time."""
-    if BulkRun.objects.filter(pk=claim.run.pk, wants_stop=True).exists():
+    """Between chunks: nobody asked to stop, the claim is still ours, and there is time. Raises Lost."""
+    if claim.wants_stop(sight.now()):
         _end(claim, runs.STOPPED)
         return False
-    claim.beat(sight.now())
     return go_on()
 
 
-def _gather(claim: Claim, order: Order, selection: gather.Selection, go_on: Callable[[], bool]) -> bool:
-    """Window after window; the cursor and its items are written together. True when all are there."""
-    run = claim.run
-    scene = sight.scene(order.queue, order.act)
-    known = set(BulkItem.objects.filter(run=run).values_list("job", flat=True))
-    claim.beat(sight.now(), status=runs.GATHERING)
-    while _is_wanted(claim, go_on):
-        part = gather.part(scene, selection, run.cursor)
-        fresh = [seen for seen in part.jobs if slug(seen.id) not in known]
-        known.update(slug(seen.id) for seen in fresh)
-        with transaction.atomic():
-            runs.add(run, fresh)
-            claim.beat(sight.now(), cursor=part.next, total=run.total)
+class _Walk:
+    """Finds the jobs of a selection, window after window, and does each window before it reads the next."""
+
+    def __init__(self, claim: Claim, order: Order, selection: gather.Selection, found: Found) -> None:
+        self._claim, self._order, self._selection, self.found = claim, order, selection, found
+        self._has_news = bool(claim.run.cursor)  # since the walk began at the first job
+
+    def step(self, size: int) -> None:
+        """One window. Its jobs are written down in the transaction of the intent in which they are tried."""
+        run, order = self._claim.run, self._order
+        scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
+        part = gather.part(scene, self._selection, run.cursor, size, insists=True)
+        rows = [row for row in part.rows if slug(row.id) not in self.found.jobs]
+        if not rows:
+            self._go_on(scene, part, part.next)
+            return
+        seen, first = tuple(map(Seen.of, rows)), self.found.count
+        order = replace(order, jobs=seen)
+        verdicts = part.verdicts or sight.verdicts(order.act, scene, rows, insists=True)
+        looked = sight.judged_rows(order, scene, seen, rows, verdicts)
+        places = [_Place(first + at, one.id) for at, one in enumerate(seen)]
+        chunk = _Chunk(self._claim, places, lambda intent: runs.put(run, seen, first, intent))
+        try:
+            chunk.settle(runner.perform_looked(order, scene, looked, chunk.callbacks))
+        finally:
+            if chunk.is_written:
+                self.found.add(slug(one.id) for one in seen)
+                self._has_news = True
+        stays = {one.judgement.id for one in looked if not one.judgement.is_allowed}
+        self._go_on(scene, part, part.next_without({one.id for one in seen} - stays))
+
+    def _go_on(self, scene: sight.Scene, part: gather.Part, cursor: str) -> None:
+        """Moves the cursor on. Before, a window is read again and shows what is known.
+
+        Of a list others take jobs away meanwhile, and some may be passed over: it is walked until there is none left.
+        """
+        run, found = self._claim.run, self.found.count
+        guess = run.total if run.cursor else gather.expected(scene, self._selection, part.total) or 0
+        facts = {"cursor": cursor, "total": max(found, guess), "status": runs.RUNNING}
         if not part.next:
-            return True
-    return False
+            is_over = not self._has_news or self._selection.state not in _LISTS
+            facts |= {"cursor": runs.ALL if is_over else "", "total": found}
+            self._has_news = False
+        elif guess <= found:
+            facts["status"] = runs.GATHERING
+        self._claim.beat(sight.now(), **facts)
+
+
+_LISTS = frozenset({State.ACTIVE, State.WAITING, State.PAUSED})
 
 
 # -- chunks
 
 
+class _Place(NamedTuple):
+    """One job of a run. `is_second`: it was tried before, and what came of it was not known."""
+
+    place: int
+    job: str
+    is_second: bool = False
+
+
+class _Chunk:
+    """Jobs of a run that are done together. `write` marks them with the intent in which they are tried."""
+
+    def __init__(self, claim: Claim, places: Sequence[_Place], write: Callable[[int | None], None]) -> None:
+        self._claim, self._places, self._write = claim, places, write
+        self._settled: tuple[JobResult, ...] | None = None
+        self._lost: Lost | None = None
+        self.is_written = False
+        self.callbacks = Callbacks(self._mark, self._conclude)
+
+    def settle(self, results: tuple[JobResult, ...]) -> None:
+        """Each job's result into its item, unless that was done with the outcome in the audit. Raises Lost, Held."""
+        if self._lost is not None:
+            raise self._lost
+        if results != self._settled:
+            with transaction.atomic():
+                if not self.is_written:
+                    self._mark(None)
+                self._into_items(results)
+        if cut_off := [result for place, result in self._pairs(results) if _is_cut_off(place, result)]:
+            raise Held(cut_off[0].why)
+
+    def _mark(self, intent: int | None) -> None:
+        """Before anything is done: whoever comes after us knows in which entry these were tried. Raises Lost."""
+        self._claim.insist()
+        self._write(intent)
+        self.is_written = True
+
+    def _conclude(self, results: tuple[JobResult, ...]) -> None:
+        """In the transaction of the outcome, which stands whoever has the run by now."""
+        try:
+            with transaction.atomic():
+                self._into_items(results)
+        except Lost as lost:
+            self._lost = lost
+        else:
+            self._settled = results
+
+    def _into_items(self, results: tuple[JobResult, ...]) -> None:
+        pairs = self._pairs(results)
+        settled = [(place.place, result) for place, result in pairs if not _is_cut_off(place, result)]
+        _settle(self._claim, settled)
+        if cut_off := [place.place for place, result in pairs if _is_cut_off(place, result)]:
+            _items(self._claim.run, cut_off).update(why=_SECOND)
+
+    def _pairs(self, results: tuple[JobResult, ...]) -> list[tuple[_Place, JobResult]]:
+        by_id = {result.job: result for result in results}
+        return [(place, by_id[place.job]) for place in self._places]
+
+
+def _is_cut_off(place: _Place, result: JobResult) -> bool:
+    return result.outcome is Outcome.UNKNOWN and not place.is_second
+
+
+def _items(run: BulkRun, places: Sequence[int]) -> QuerySet[BulkItem]:
+    return BulkItem.objects.filter(run=run, place__in=places)
+
+
+def _listed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
+    """Jobs that stand in the database: named ones, and those of a chunk that was cut off."""
+    if not _resumed(claim, order, items):
+        _chunk(claim, order, items)
+
+
 def _chunk(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
-    """One chunk through the door; each job's result into its item. When it is fenced, none: whoever leads settles them.
+    """One chunk through the door. When it is fenced, none is settled: whoever leads settles them.
 
     Which of them were done by then is in the audit.
     """
-    seen = tuple(map(runs.seen_of, items))
-    results = runner.perform(replace(order, jobs=seen), lambda intent: _mark(claim, items, intent))
-    by_id = {result.job: result for result in results}
-    settled = [(item, by_id[one.id]) for item, one in zip(items, seen, strict=True)]
-    cut_off = [item for item, result in settled if result.outcome is Outcome.UNKNOWN and item.why != _SECOND]
-    _settle(claim, [(item, result) for item, result in settled if item not in cut_off])
-    if cut_off:
-        why = next(result.why for item, result in settled if item in cut_off)
-        BulkItem.objects.filter(pk__in=[item.pk for item in cut_off]).update(why=_SECOND)
-        raise Held(why)
+    places = [_Place(item.place, unslug(item.job), item.why == _SECOND) for item in items]
 
+    def write(intent: int | None) -> None:
+        _items(claim.run, [place.place for place in places]).update(audit=intent)
 
-def _mark(claim: Claim, items: Sequence[BulkItem], intent: int) -> None:
-    """Before anything is done: whoever comes after us knows in which entry these were tried. Raises Lost."""
-    with transaction.atomic():
-        claim.insist()
-        BulkItem.objects.filter(pk__in=[item.pk for item in items]).update(audit=intent)
+    chunk = _Chunk(claim, places, write)
+    chunk.settle(runner.perform(replace(order, jobs=tuple(map(runs.seen_of, items))), chunk.callbacks))
 
 
 def _resumed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> bool:
@@ -135,7 +264,7 @@ def _resumed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> bool:
     moved = _moved(order, [item for item in tried if item.pk not in known])
     settled = {item.pk for item, _ in (*done, *moved)}
     with transaction.atomic():
-        _settle(claim, [*done, *moved])
+        _settle(claim, [(item.place, result) for item, result in (*done, *moved)])
         BulkItem.objects.filter(pk__in=[item.pk for item in tried if item.pk not in settled]).update(audit=None)
     return True
 
@@ -184,17 +313,20 @@ def _conclude(order: Order, tried: Sequence[BulkItem], moved: set[int], results:
             jobs.conclude(order, intent, done)
 
 
-def _settle(claim: Claim, settled: Sequence[tuple[BulkItem, JobResult]]) -> None:
+def _settle(claim: Claim, settled: Sequence[tuple[int, JobResult]]) -> None:
     """Results and counters together, one UPDATE for all that came to the same. Raises Lost, and nothing is settled."""
     groups: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     tally: dict[str, int] = defaultdict(int)
-    for item, result in settled:
-        groups[result.outcome.value, result.why, result.audit].append(item.pk)
+    for place, result in settled:
+        groups[result.outcome.value, result.why, result.audit].append(place)
         tally[result.outcome.value] += 1
     with transaction.atomic():
         claim.insist(**{name: F(name) + count for name, count in tally.items()}, trouble="")
-        for (outcome, why, number), keys in groups.items():
-            BulkItem.objects.filter(pk__in=keys).update(outcome=outcome, why=why, audit=number)
+        for (outcome, why, number), places in groups.items():
+            items = BulkItem.objects.filter(run=claim.run, place__gte=places[0], place__lte=places[-1])
+            if places[-1] - places[0] >= len(places):
+                items = items.filter(place__in=places)
+            items.update(outcome=outcome, why=why, audit=number)
 
 
 # -- clean and drain

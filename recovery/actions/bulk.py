@@ -16,7 +16,7 @@ from typing import Any
 from django.db import Error, transaction
 
 from recovery.actions import audit, runner, sight
-from recovery.actions.batch import Held, work
+from recovery.actions.batch import Found, Held, work
 from recovery.actions.catalog import ENTRIES
 from recovery.actions.claims import Claim, Lost
 from recovery.actions.gather import ONE_BY_ONE, Selection
@@ -69,7 +69,7 @@ def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
     try:
         with transaction.atomic():
             run = _written(wanted, selection)
-            put(run, enumerate(wanted.jobs))
+            put(run, wanted.jobs)
             audit.note(wanted.actor, NOTE, wanted.reason, _told(run, selection), wanted.queue)
             return run
     except Error as error:
@@ -134,6 +134,7 @@ class Runner:
         self._stopping = threading.Event()
         self._held: dict[int, tuple[float, float]] = {}  # run → (until, how long it was)
         self._paces: dict[str, Pace] = {}
+        self._found: dict[int, Found] = {}
 
     def run(self, _now: int) -> int:
         """Works on every open run in turn; how many slices there were."""
@@ -174,7 +175,12 @@ class Runner:
     def _work(self, claim: Claim) -> None:
         run, ends = claim.run, time.monotonic() + SLICE
         try:
-            work(claim, lambda: self._rest(run.deployment) and time.monotonic() < ends, self._mandate)
+            self._found[run.pk] = work(
+                claim,
+                lambda: self._rest(run.deployment) and time.monotonic() < ends,
+                self._mandate,
+                self._found.pop(run.pk, None),
+            )
         except (Held, StoreError, NotRecorded) as error:
             self._hold(claim, str(error))
         except (Unsupported, BadOrder, Forbidden, QueueMissing, DeploymentMissing) as error:

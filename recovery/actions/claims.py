@@ -9,6 +9,8 @@ from django.db.models import F
 from recovery.actions import runs
 from recovery.models import BulkRun
 
+EVERY_MS = 1000  # between two beats
+
 
 class Lost(Exception):
     """Somebody else runs it now."""
@@ -19,9 +21,10 @@ class Lost(Exception):
 
 @dataclass(slots=True)
 class Claim:
-    """The right to run one run: its last beat, which only its holder knows."""
+    """The right to run one run: its last beat, which only its holder knows. `before`: whose it was until then."""
 
     run: BulkRun
+    before: int | None = None
 
     @classmethod
     def take(cls, id: int, now: int) -> Claim | None:
@@ -33,7 +36,7 @@ class Claim:
         run = BulkRun.objects.filter(pk=id, status__in=runs.OPEN).first()
         if run is None:
             return None
-        claim = cls(run)
+        claim = cls(run, run.beat_at)
         try:
             claim.beat(now)
         except Lost:
@@ -50,6 +53,15 @@ class Claim:
         self.run.beat_at = now
         for name, value in facts.items():
             setattr(self.run, name, value)
+
+    def wants_stop(self, now: int) -> bool:
+        """Whether somebody has asked for its end. Beats when it is time to. Raises Lost."""
+        found = BulkRun.objects.filter(pk=self.run.pk).values_list("wants_stop", "beat_at").first()
+        if found is None or found[1] != self.run.beat_at:
+            raise Lost
+        if now - (self.run.beat_at or 0) >= EVERY_MS:
+            self.beat(now)
+        return bool(found[0])
 
     def insist(self, **facts: object) -> None:
         """Within a transaction: it is ours, and nobody can take it before the commit. Raises Lost.

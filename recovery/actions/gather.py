@@ -6,11 +6,12 @@ sends back to the same state is younger than the moment, so that it is not taken
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 from recovery.actions import sight
 from recovery.backends.base import LIST_LIMIT
+from recovery.backends.shared import cursors
 from recovery.domain.acting import Options, Seen
 from recovery.domain.counts import Library
 from recovery.domain.jobs import JobRow, State
@@ -64,18 +65,37 @@ class Selection:
 class Part:
     """Some of them; `next` "" at the end."""
 
-    jobs: tuple[Seen, ...]
+    rows: tuple[JobRow, ...]
     next: str = ""
+    total: int | None = None  # jobs in the state, meant or not
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # when they are asked for
+    ids: tuple[str, ...] = ()  # of the window, meant or not
+    cursor: str = ""  # where it began
+
+    def next_without(self, gone: Collection[str]) -> str:
+        """Where the next window begins when these jobs have left the list."""
+        last = next((id for id in reversed(self.ids) if id not in gone), "")
+        return cursors.without(self.cursor, self.next, len(gone), last)
 
 
-def part(scene: sight.Scene, selection: Selection, cursor: str = "") -> Part:
-    """The next window. Raises StoreError, Unsupported."""
+def part(
+    scene: sight.Scene, selection: Selection, cursor: str = "", size: int = LIST_LIMIT, *, insists: bool = False
+) -> Part:
+    """The next window. Who `insists` is about to act on it. Raises StoreError, Unsupported, NotRecorded."""
     queue = scene.queue
     if queue.flavour.library is Library.N8N:
         raise Unsupported(ONE_BY_ONE)
-    page = queue.reader.page(queue.wire, queue.ref, selection.state, cursor=cursor, size=LIST_LIMIT, oldest_first=True)
-    verdicts = _verdicts(scene, selection, page.rows)
-    return Part(tuple(Seen.of(row) for row in page.rows if _is_meant(selection, row, verdicts.get(row.id))), page.next)
+    page = queue.reader.page(queue.wire, queue.ref, selection.state, cursor=cursor, size=size, oldest_first=True)
+    verdicts = _verdicts(scene, selection, page.rows, insists=insists)
+    rows = tuple(row for row in page.rows if _is_meant(selection, row, verdicts.get(row.id)))
+    return Part(rows, page.next, page.total, verdicts, tuple(row.id for row in page.rows), cursor)
+
+
+def expected(scene: sight.Scene, selection: Selection, total: int | None) -> int | None:
+    """About how many are meant, of so many in the state; None: it takes a look at each."""
+    if selection.name or selection.error:
+        return None
+    return total if selection.verdict is None else stuck.count(scene.queue.ref, selection.verdict)
 
 
 def every(scene: sight.Scene, selection: Selection) -> Iterator[Seen]:
@@ -84,7 +104,7 @@ def every(scene: sight.Scene, selection: Selection) -> Iterator[Seen]:
     cursor = ""
     while True:
         found = part(scene, selection, cursor)
-        for seen in found.jobs:
+        for seen in map(Seen.of, found.rows):
             if seen.id not in known:
                 known.add(seen.id)
                 yield seen
@@ -93,10 +113,12 @@ def every(scene: sight.Scene, selection: Selection) -> Iterator[Seen]:
         cursor = found.next
 
 
-def _verdicts(scene: sight.Scene, selection: Selection, rows: Sequence[JobRow]) -> dict[str, Verdict]:
+def _verdicts(
+    scene: sight.Scene, selection: Selection, rows: Sequence[JobRow], *, insists: bool
+) -> Mapping[str, Verdict]:
     if selection.verdict is None or not rows:
         return {}
-    return dict(stuck.of_rows(scene.queue, tuple(rows), scene.snapshot, sight.now()))
+    return dict(stuck.of_rows(scene.queue, tuple(rows), scene.snapshot, sight.now(), insists=insists))
 
 
 def _is_meant(selection: Selection, row: JobRow, verdict: Verdict | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import redis
 
@@ -27,9 +28,28 @@ _NO_RIGHT = "no permissions to"  # and of a command that its user may not call, 
 _NOT_TRIED = "Not tried: {error}"
 
 Told = Callable[[int], None]
+Results = tuple[JobResult, ...]
 
 
-def perform(order: Order, scene: Scene, told: Told | None = None) -> tuple[JobResult, ...]:
+def _nothing(*_: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """What is written in the same transactions as the entries of the audit.
+
+    `intended` hears the number of the intent, before anything is done; what it raises takes the intent back and ends
+    the act. `concluded` hears the results of all jobs of the chunk, and raises nothing but errors of the database.
+    """
+
+    intended: Callable[[int], None] = _nothing
+    concluded: Callable[[Results], None] = _nothing
+
+
+NO_CALLBACKS = Callbacks()
+
+
+def perform(order: Order, scene: Scene, callbacks: Callbacks = NO_CALLBACKS) -> Results:
     """All of them. What stops a later chunk is said of the jobs that were not tried; of the first, it is raised.
 
     Raises Fenced from any of them, with what all came to until then.
@@ -38,7 +58,7 @@ def perform(order: Order, scene: Scene, told: Told | None = None) -> tuple[JobRe
     size = scene.operator.chunk(order.act)
     for start in range(0, len(order.jobs), size):
         try:
-            results += chunk(order, scene, order.jobs[start : start + size], told)
+            results += chunk(order, scene, order.jobs[start : start + size], callbacks)
         except Fenced as error:
             rest = _untried(order.jobs[start + size :], error)
             raise Fenced(error.met, (*results, *error.results, *rest)) from None
@@ -55,52 +75,66 @@ def _untried(jobs: Sequence[Seen], error: Exception) -> list[JobResult]:
     return [JobResult(seen.id, Outcome.REFUSED, why) for seen in jobs]
 
 
-def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], told: Told | None = None) -> tuple[JobResult, ...]:
-    """At most as many as one script takes; one result each, in their order.
+def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], callbacks: Callbacks = NO_CALLBACKS) -> Results:
+    """At most as many as the operator takes at once; one result each, in their order.
 
-    `told` hears the number of the intent once it is committed, before anything is done; what it raises ends the act.
     Raises NotRecorded and StoreError only while nothing was done, and Fenced with what was.
     """
-    looked = sight.judged(order, scene, jobs, insists=True)
+    return act_on(order, scene, sight.judged(order, scene, jobs, insists=True), callbacks)
+
+
+def act_on(order: Order, scene: Scene, looked: Sequence[Judged], callbacks: Callbacks = NO_CALLBACKS) -> Results:
+    """The same for jobs that were looked at just now."""
     allowed = tuple(one.judgement.seen for one in looked if one.judgement.is_allowed and one.judgement.seen)
     refused = {one.judgement.id: _refusal(one) for one in looked if not one.judgement.is_allowed}
-    done = _carry_out(order, scene, looked, allowed, told) if allowed else ()
-    results = refused | {result.job: result for result, _ in done}
-    came_to = tuple(results[seen.id] for seen in jobs)
-    fenced = [one.fenced for _, one in done if one.fenced is not None]
-    if fenced:
-        raise Fenced(fenced[0], came_to)
-    return came_to
+    chunk = _Chunk(order, scene, looked, allowed, refused, callbacks)
+    return chunk.carry_out() if allowed else chunk.results({})
 
 
-def _carry_out(
-    order: Order, scene: Scene, looked: Sequence[Judged], allowed: Sequence[Seen], told: Told | None
-) -> tuple[tuple[JobResult, Done], ...]:
-    options = sight.options(order, looked)
-    heard = hooks.before(registry().config, order, scene.queue, allowed)
-    intent = audit.write_intent(order, record.intent(order, options, looked), [seen.id for seen in allowed])
-    if told:
-        _tell(told, order, intent, allowed)
-    scene = sight.followed(order, scene, allowed) if len(allowed) <= LOOKED_AFTER else scene
-    try:
-        done = _do(order.act, scene, allowed, options)
-    except Exception as error:
-        conclude(order, intent, _all(allowed, Outcome.UNKNOWN, PERHAPS.format(error=repr(error))))
-        raise
-    taken = [one.kept for one in done if one.kept]
-    holding = keep.keep(intent, taken, sight.now()) if taken else Holding()
-    number = conclude(order, intent, done, holding, _after(order, scene, done))
-    hooks.after(heard, order, done)
-    return tuple((_result(one, number, holding), one) for one in done)
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Jobs that were judged, and what becomes of them."""
 
+    order: Order
+    scene: Scene
+    looked: Sequence[Judged]
+    allowed: Sequence[Seen]
+    refused: dict[str, JobResult]
+    callbacks: Callbacks
 
-def _tell(told: Told, order: Order, intent: int, jobs: Sequence[Seen]) -> None:
-    """Whoever hears of the intent may still prevent the act."""
-    try:
-        told(intent)
-    except Exception as error:
-        conclude(order, intent, _all(jobs, Outcome.REFUSED, _NOT_TRIED.format(error=str(error) or repr(error))))
-        raise
+    def carry_out(self) -> Results:
+        order, scene = self.order, self.scene
+        options = sight.options(order, self.looked)
+        heard = hooks.before(registry().config, order, scene.queue, self.allowed)
+        body, ids = record.intent(order, options, self.looked), [seen.id for seen in self.allowed]
+        intent = audit.write_intent(order, body, ids, self.callbacks.intended)
+        scene = sight.followed(order, scene, self.allowed) if len(ids) <= LOOKED_AFTER else scene
+        try:
+            done = _do(order.act, scene, self.allowed, options)
+        except Exception as error:
+            conclude(order, intent, _all(self.allowed, Outcome.UNKNOWN, PERHAPS.format(error=repr(error))))
+            raise
+        results = self._concluded(intent, done, _after(order, scene, done))
+        hooks.after(heard, order, done)
+        if fenced := [one.fenced for one in done if one.fenced is not None]:
+            raise Fenced(fenced[0], results)
+        return results
+
+    def _concluded(self, intent: int, done: Sequence[Done], after: dict[str, JobRow]) -> Results:
+        taken = [one.kept for one in done if one.kept]
+        holding = keep.keep(intent, taken, sight.now()) if taken else Holding()
+
+        def results(number: int | None) -> Results:
+            return self.results({one.id: _result(one, number, holding) for one in done})
+
+        is_fenced = any(one.fenced is not None for one in done)
+        also = None if is_fenced else lambda number: self.callbacks.concluded(results(number))
+        return results(conclude(self.order, intent, done, holding, after, also))
+
+    def results(self, done: dict[str, JobResult]) -> Results:
+        """One for each, in their order."""
+        known = self.refused | done
+        return tuple(known[one.judgement.id] for one in self.looked)
 
 
 def _do(act: Act, scene: Scene, jobs: Sequence[Seen], options: Options) -> tuple[Done, ...]:
@@ -136,19 +170,20 @@ def _note(scene: Scene, error: Exception) -> None:
         refusals.note(registry().state(), scene.target.ref, why, was_tried=True)
 
 
-def conclude(
+def conclude(  # noqa: PLR0917
     order: Order,
     intent: int,
     done: Sequence[Done],
     holding: Holding = Holding(),  # noqa: B008 -- frozen
     after: dict[str, JobRow] | None = None,
+    also: Told | None = None,
 ) -> int | None:
     """Writes the outcome; its number. None when the audit takes it no more: it is done all the same."""
     body = record.outcome(done, holding.ids, after or {})
     if holding.trouble:
         body["undo"] = holding.trouble
     try:
-        return audit.write_outcome(intent, order, body, {one.id: one.outcome for one in done})
+        return audit.write_outcome(intent, order, body, {one.id: one.outcome for one in done}, also)
     except NotRecorded as error:
         log.error("the outcome of #%d is not in the audit: %s", intent, error)  # noqa: TRY400 -- told, not traced
         return None

@@ -55,7 +55,7 @@ def of_row(row: JobRow) -> dict[str, Any]:
 
 
 def of_seen(seen: Seen) -> dict[str, Any]:
-    return {name: value for name, value in asdict(seen).items() if value is not None}
+    return {name: value for name, value in seen.as_json().items() if value is not None}
 
 
 def _before(one: Judged) -> dict[str, Any]:

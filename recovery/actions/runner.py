@@ -57,8 +57,8 @@ def preview(order: Order, rows: Sequence[JobRow] | None = None) -> Preview:
     return _preview(order, entry, scene, judgements)
 
 
-def perform(order: Order, told: Told | None = None) -> tuple[JobResult, ...]:
-    """One result a job, in their order; one for the queue itself. `told` hears of each intent before it is acted on.
+def perform(order: Order, callbacks: jobs.Callbacks = jobs.NO_CALLBACKS) -> tuple[JobResult, ...]:
+    """One result a job, in their order; one for the queue itself.
 
     Raises Forbidden, BadOrder, NotRecorded, Unsupported, Missing, and StoreError, each with nothing done; and Fenced,
     which says what was done until then. The audit holds all of it.
@@ -70,7 +70,14 @@ def perform(order: Order, told: Told | None = None) -> tuple[JobResult, ...]:
         return (queues.sweep(order, scene),)
     if entry.is_for_queue:
         return (queues.turn(order, scene),)
-    return jobs.perform(order, scene, told)
+    return jobs.perform(order, scene, callbacks)
+
+
+def perform_looked(
+    order: Order, scene: Scene, looked: Sequence[sight.Judged], callbacks: jobs.Callbacks
+) -> tuple[JobResult, ...]:
+    """`perform` for jobs that a bulk run has just read and judged."""
+    return jobs.act_on(_reasoned(_permitted(order)), scene, looked, callbacks)
 
 
 def step(order: Order, told: Told | None = None) -> queues.Step:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from itertools import islice
+from collections.abc import Iterable
 
 from recovery.actions.gather import Selection
+from recovery.actions.inserting import insert_rows
 from recovery.domain.acting import Act, Actor, Options, Order, Seen
 from recovery.domain.chain import canonical
 from recovery.domain.jobs import State
@@ -17,8 +16,9 @@ from recovery.models import BulkItem, BulkRun
 WAITING, GATHERING, RUNNING = "waiting", "gathering", "running"
 STOPPED, ENDED, FAILED = "stopped", "ended", "failed"
 OPEN = (WAITING, GATHERING, RUNNING)
+ALL = "="  # a run's cursor when every job that its selection means has been found
 NOTE = "bulk"  # the act of the notes that say who ordered a run, and how it ended
-_BATCH = 500
+_ITEM = ("run_id", "place", "job", "seen", "outcome", "why", "audit")
 
 
 def order_of(run: BulkRun) -> Order:
@@ -39,13 +39,10 @@ def seen_of(item: BulkItem) -> Seen:
     return Seen(**facts | {"state": State(facts["state"])})
 
 
-def add(run: BulkRun, jobs: Sequence[Seen]) -> None:
-    """Gathered ones, behind those that are there."""
-    put(run, enumerate(jobs, start=run.total))
-    run.total += len(jobs)
-
-
-def put(run: BulkRun, jobs: Iterable[tuple[int, Seen]]) -> None:
-    items = (BulkItem(run=run, place=place, job=slug(seen.id), seen=canonical(asdict(seen))) for place, seen in jobs)
-    while batch := list(islice(items, _BATCH)):
-        BulkItem.objects.bulk_create(batch)
+def put(run: BulkRun, jobs: Iterable[Seen], first: int = 0, audit: int | None = None) -> None:
+    """Writes items from this place on. `audit`: the number of the intent in which they are tried."""
+    rows = [
+        (run.pk, place, slug(seen.id), canonical(seen.as_json()), "", "", audit)
+        for place, seen in enumerate(jobs, first)
+    ]
+    insert_rows(BulkItem, _ITEM, rows)

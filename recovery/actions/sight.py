@@ -93,7 +93,17 @@ def judged(
     """
     if rows is None:
         rows = scene.queue.rows([(seen.id, seen.state) for seen in jobs], by_script=order.epoch is None)
-    verdicts = _verdicts(order.act, scene, rows, insists=insists)
+    return judged_rows(order, scene, jobs, rows, verdicts(order.act, scene, rows, insists=insists))
+
+
+def judged_rows(
+    order: Order,
+    scene: Scene,
+    jobs: Sequence[Seen],
+    rows: Sequence[JobRow | None],
+    verdicts: Mapping[str, Verdict],
+) -> tuple[Judged, ...]:
+    """The same of rows that were read just now."""
     standings = _standings(scene, rows)
     cases = (
         Case(seen.id, row, verdicts.get(seen.id), seen, standings.get(seen.id))
@@ -150,7 +160,8 @@ def _standings(scene: Scene, rows: Sequence[JobRow | None]) -> Mapping[str, Stan
     return standing.of_jobs(registry(), queue, ids) if is_its and queue.flavour.library is Library.BULL else {}
 
 
-def _verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None], *, insists: bool) -> dict[str, Verdict]:
+def verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None], *, insists: bool) -> dict[str, Verdict]:
+    """Those that the act asks for. Raises NotRecorded as `judged` does."""
     there = tuple(row for row in rows if row is not None)
     if act not in _JUDGED or not there:
         return {}

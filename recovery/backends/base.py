@@ -23,7 +23,8 @@ LOAD_LIMIT = 8 * 1024 * 1024  # bytes of "load all": a browser tab still holds t
 LINE_LIMIT = 300  # characters of a one-line summary
 CHILD_LIMIT = 100  # relatives listed on a job page
 ACTIVE_CHUNK = 50  # jobs taken out of `active` by one script: about 1 ms, in which nobody else is served
-MOVE_CHUNK = 500  # jobs moved between sorted sets by one script: about 3 ms
+MOVE_CHUNK = 500  # jobs of one call where none is taken away: several scripts, sent together
+READ_LIMIT = MOVE_CHUNK  # rows a page at most for a bulk run, which does as many at once
 
 
 @dataclass(frozen=True, slots=True)

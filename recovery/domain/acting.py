@@ -60,6 +60,18 @@ class Seen:
         token = row.lock.token if row.lock else None
         return cls(row.id, row.state, token, row.processed_at, row.attempts, row.starts, row.stalls)
 
+    def as_json(self) -> dict[str, Any]:
+        """Its fields by name: `Seen(**…)` reads them, but for the state, which is its value."""
+        return {
+            "id": self.id,
+            "state": self.state,
+            "token": self.token,
+            "processed_at": self.processed_at,
+            "attempts": self.attempts,
+            "starts": self.starts,
+            "stalls": self.stalls,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -38,18 +38,18 @@ PATIENCE = 60.0  # seconds for whatever one of them has to do
 LEASE = 2.0  # seconds, of these schedulers
 GOES_ON_WITHIN = 2.0  # seconds after another leads
 FOLLOWS = "stands by: "  # said when nothing of its term is left
-# Where it stops, and how often it passed there before: a chunk is read, written down, marked, sent, concluded, settled.
+# Where it stops, and how often it passed there before: a chunk is read, written down, sent, concluded.
 BEFORE_THE_SCRIPT = "jobs._do before 2"
 PLACES = (
     BEFORE_THE_SCRIPT,
     "jobs._do behind 2",
-    "batch._settle before 3",
-    "batch._mark before 2",
-    "batch._chunk before 4",
-    "batch._mark behind 1",
+    "audit.write_outcome before 3",
+    "audit.write_intent before 2",
+    "runner.perform_looked before 4",
+    "audit.write_intent behind 1",
     "audit.write_intent behind 3",
     "audit.write_outcome behind 2",
-    "batch._settle behind 5",
+    "runner.perform_looked behind 5",
     "anywhere",
 )
 pytestmark = [pytest.mark.timeout(300), pytest.mark.django_db]
@@ -59,7 +59,7 @@ _SCHEDULER = """
 import os, sys, django
 django.setup()
 from pathlib import Path
-from recovery.actions import audit, batch, jobs
+from recovery.actions import audit, jobs, runner
 from recovery.backends.bullmq.write import BullMQOperator
 from recovery.scheduler import holder, lease
 lease.TERM, lease.RENEW, lease.MARGIN = 2.0, 0.5, 0.4
@@ -90,7 +90,7 @@ def guard(module, name):
         return came_to
     setattr(module, name, guarded)
 
-for module, name in ((jobs, "_do"), (batch, "_settle"), (batch, "_mark"), (batch, "_chunk"),
+for module, name in ((jobs, "_do"), (runner, "perform_looked"),
                      (audit, "write_intent"), (audit, "write_outcome"), (audit, "_settle")):
     guard(module, name)
 from recovery.config import current

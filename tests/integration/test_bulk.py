@@ -87,6 +87,21 @@ def test_all_orphans_are_requeued_and_what_is_held_is_left(bench: Bench, hands: 
     assert bench.ids(State.ACTIVE) == ["held"]
 
 
+def test_a_list_that_shrinks_under_the_run_is_done_to_its_end(bench: Bench, hands: Runner) -> None:
+    """Each window that is requeued moves all that follow, and those that are held stay in between."""
+    ids = [str(number) for number in range(1300)]
+    for start in range(0, 1300, 650):
+        bench.held(f"held-{start}")
+        bench.orphan(*ids[start : start + 650])
+    bench.look()
+    found = finish(hands, all_of(bench, Act.REQUEUE, State.ACTIVE, verdict=Kind.ORPHAN))
+    assert (found.status, found.total, found.done) == ("ended", 1300, 1300)
+    assert bench.ids(State.ACTIVE) == ["held-650", "held-0"]
+    assert sorted(bench.ids(State.WAITING), key=int) == ids
+    assert [row.place for row in progress_of.results(found.id, size=500).rows] == list(range(500))
+    assert book.verify().is_sound
+
+
 def test_the_jobs_that_were_shown_are_done_and_each_has_its_result(bench: Bench, hands: Runner) -> None:
     bench.orphan("1", "2")
     order = bench.order(Act.REQUEUE, "1", "2", "404")

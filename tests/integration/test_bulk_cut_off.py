@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from recovery.actions import audit, batch, bulk, sight
+from recovery.actions import audit, bulk, runner, sight
 from recovery.actions.bulk import Runner
 from recovery.actions.claims import Claim, Lost
 from recovery.domain.acting import Act, Done, Outcome
@@ -38,16 +38,16 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def at_chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
     """Something happens right before the n-th chunk."""
-    real, count = batch._chunk, [0]
+    real, count = runner.perform_looked, [0]
 
     def set_trap(number: int, happens: Callable[[], None]) -> None:
-        def chunk(*arguments: Any) -> None:
+        def chunk(*arguments: Any) -> Any:
             count[0] += 1
             if count[0] == number:
                 happens()
-            real(*arguments)
+            return real(*arguments)
 
-        monkeypatch.setattr(batch, "_chunk", chunk)
+        monkeypatch.setattr(runner, "perform_looked", chunk)
 
     return set_trap
 
@@ -220,7 +220,7 @@ def test_an_audit_that_cannot_be_written_holds_the_run(
         patch.setattr(audit, "write_intent", full)
         hands.run(0)
     found = progress_of.progress(run.pk, now_ms())
-    assert (found.status, "audit" in found.trouble) == ("running", True)
+    assert (found.status, "audit" in found.trouble) == ("gathering", True)
     assert bench.ids(State.FAILED) == ["1"]
     assert finish(hands, run).done == 1
 

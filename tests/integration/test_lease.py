@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 from django.db import ConnectionHandler
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from dashboard.database import settings_of
-from recovery.actions import batch
+from recovery.actions import runner
 from recovery.actions.bulk import Runner
 from recovery.connections import state as keys
 from recovery.connections.registry import registry
@@ -319,15 +320,16 @@ def test_a_bulk_run_ends_between_two_chunks_when_the_lease_is_lost(
 ) -> None:
     bench.failed(*(str(number) for number in range(1200)))
     run = all_of(bench, Act.RETRY)
-    leading_now, chunk = [True], batch._chunk
+    leading_now, chunk = [True], runner.perform_looked
 
-    def lose(*arguments: object) -> None:
-        chunk(*arguments)  # type: ignore[arg-type]
+    def lose(*arguments: Any) -> Any:
+        came_to = chunk(*arguments)
         leading_now.clear()
+        return came_to
 
     losing = Runner(registry(), Mandate(1, lambda: bool(leading_now)))
     with monkeypatch.context() as patch:
-        patch.setattr(batch, "_chunk", lose)
+        patch.setattr(runner, "perform_looked", lose)
         losing.run(0)
     assert losing.run(0) == 0
     found = progress_of.progress(run.pk, now_ms())

@@ -26,7 +26,7 @@ _ON_JOBS: Mapping[Act, OnJobs] = {
     Act.REMOVE: removal.remove,
     Act.CANCEL: pausing.cancel,
 }
-_MOVES = frozenset({Act.RETRY, Act.PROMOTE})  # between sorted sets; all others search a list for each job
+_SMALL = frozenset({Act.CANCEL, Act.REMOVE, Act.FAIL})  # what was removed is dumped and kept
 _MIXED = "Bull and BullMQ are both at work on this queue: what suits one of them harms the other."
 
 
@@ -38,7 +38,7 @@ class BullOperator:
         return dict.fromkeys(Act, reason) if reason else {}
 
     def chunk(self, act: Act) -> int:
-        return MOVE_CHUNK if act in _MOVES else ACTIVE_CHUNK
+        return ACTIVE_CHUNK if act in _SMALL else MOVE_CHUNK
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         self._check(act, target.flavour)

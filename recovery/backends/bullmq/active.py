@@ -1,11 +1,12 @@
-"""Active jobs whose holder is gone: requeue, fail, release. One script for all jobs of a call."""
+"""Active jobs whose holder is gone: requeue, fail, release. One script for so many jobs, all scripts sent together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from recovery.backends.base import Target
+from recovery.backends.base import ACTIVE_CHUNK, Target
 from recovery.backends.bullmq import calls, failing, looks
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
@@ -51,13 +52,9 @@ def fail(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options,
 def release(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
     """The lock that was shown is taken away, and no other."""
     locked = [seen for seen in jobs if seen.token]
-    args: list[Part] = [
-        traits.for_script(),
-        *map(int, (options.requeue, options.counts_as_stall, options.reset_stalls)),
-    ]
-    for seen in locked:
-        args += (raw(seen.id), raw(seen.token or ""), *calls.seen_args(seen))
-    answers = _ask(target, "release-jobs", locked, args)
+    flags = map(int, (options.requeue, options.counts_as_stall, options.reset_stalls))
+    each = {seen.id: (raw(seen.id), raw(seen.token or ""), *calls.seen_args(seen)) for seen in locked}
+    answers = _ask(target, "release-jobs", _parts(locked, (traits.for_script(), *flags), each))
     done = {"released": (_LEFT, State.ACTIVE)} | {word: ("", state) for word, state in _BACK.items()}
     told = {one.id: one for one in _told(target, locked, answers, done)}
     return tuple(_if_ended(told[seen.id], options) if seen.token else _refusal(seen, _NEVER_LOCKED) for seen in jobs)
@@ -80,10 +77,9 @@ def _is_proven(traits: Traits, options: Options) -> bool:
 
 def _recover(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, reason: str) -> Answers:
     flags = map(int, (options.counts_as_stall, options.reset_stalls))
-    args: list[Part] = [traits.for_script(), *flags, reason.encode("utf-8", "replace")]
-    for seen in jobs:
-        args += (raw(seen.id), *calls.seen_args(seen))
-    return _ask(target, "requeue-jobs", jobs, args)
+    head: tuple[Part, ...] = (traits.for_script(), *flags, reason.encode("utf-8", "replace"))
+    each = {seen.id: (raw(seen.id), *calls.seen_args(seen)) for seen in jobs}
+    return _ask(target, "requeue-jobs", _parts(jobs, head, each))
 
 
 def _fail_here(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
@@ -91,7 +87,8 @@ def _fail_here(target: Target, traits: Traits, jobs: Sequence[Seen], options: Op
     plans = failing.plans(target, traits, jobs, reason, is_stall=is_stall)
     able = [plan for plan in plans if not plan.refusal]
     args = failing.arguments(traits, able, reason, now, is_stall=is_stall)
-    answers = _ask(target, "fail-jobs", [plan.seen for plan in able], args, failing.keys(target, able))
+    parts = [([plan.seen for plan in able], args)] if able else []
+    answers = _ask(target, "fail-jobs", parts, failing.keys(target, able))
     done = {"failed": ("", State.FAILED), "removed": (_REMOVED, None), "dropped": (_DROPPED, None)}
     told = {one.id: one for one in _told(target, [plan.seen for plan in able], answers, done)}
     return tuple(
@@ -103,12 +100,19 @@ def _with_note(done: Done, plan: failing.Plan) -> Done:
     return replace(done, why=plan.note) if plan.note and done.state is State.FAILED and not done.why else done
 
 
-def _ask(target: Target, name: str, jobs: Sequence[Seen], args: Sequence[Part], more: Sequence[bytes] = ()) -> Answers:
-    if not jobs:
-        return {}
-    queue = BullMQKeys(target.ref.base)
-    keys = [*calls.queue_keys(target.ref.base), *(queue.job(raw(seen.id)) for seen in jobs), *more]
-    words = calls.words(calls.run(target, name, keys, args))
+_Part = tuple[Sequence[Seen], Sequence[Part]]  # the jobs of one script, and its arguments
+
+
+def _parts(jobs: Sequence[Seen], head: Sequence[Part], each: Mapping[str, Sequence[Part]]) -> list[_Part]:
+    some = (jobs[at : at + ACTIVE_CHUNK] for at in range(0, len(jobs), ACTIVE_CHUNK))
+    return [(part, (*head, *chain.from_iterable(each[seen.id] for seen in part))) for part in some]
+
+
+def _ask(target: Target, name: str, parts: Sequence[_Part], more: Sequence[bytes] = ()) -> Answers:
+    queue, own = BullMQKeys(target.ref.base), calls.queue_keys(target.ref.base)
+    runs = [((*own, *(queue.job(raw(seen.id)) for seen in jobs), *more), args) for jobs, args in parts]
+    jobs = [seen for some, _ in parts for seen in some]
+    words = calls.each_word(target, name, runs, [len(some) for some, _ in parts])
     # Backwards: of a job that is named twice the first answer counts, as it is the one that did something.
     return dict(zip((seen.id for seen in reversed(jobs)), reversed(words), strict=True))
 
@@ -117,7 +121,9 @@ def _told(
     target: Target, jobs: Sequence[Seen], answers: Answers, done: Mapping[str, tuple[str, State | None]]
 ) -> tuple[Done, ...]:
     """One answer a job: `done` has the words for success, all others are refusals."""
-    refused = looks.refused(target, answers, [seen for seen in jobs if answers[seen.id] not in done])
+    refused = {seen.id: found for seen in jobs if (found := calls.unanswered(seen, answers[seen.id]))}
+    others = [seen for seen in jobs if answers[seen.id] not in done and seen.id not in refused]
+    refused |= looks.refused(target, answers, others)
     return tuple(refused.get(seen.id) or Done(seen.id, Outcome.DONE, *done[answers[seen.id]]) for seen in jobs)
 
 

@@ -29,6 +29,9 @@ QUEUE_KEYS = (
 # So many refused jobs are looked for, to say where they are now. Each may take a walk through three lists.
 LOOKED_FOR = 25
 
+# What the word for each job begins with when its script was refused.
+_REFUSED, _FENCED = "refused ", "fenced "
+
 _FOLDER = Path(__file__).parent / "lua" / "write"
 
 
@@ -56,6 +59,46 @@ def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -
         fence.check(refusal)
         insist(refusal, target.ref, b"EVALSHA")
         raise
+
+
+def each_word(
+    target: Target,
+    name: str,
+    runs: Sequence[tuple[Sequence[Part], Sequence[Part]]],
+    widths: Sequence[int],
+    together: int = 16,
+) -> list[str]:
+    """What the same script said of the jobs of each (keys, args), one word a job; `widths` says how many those are.
+
+    So many of them are sent `together`, in one round trip. The store serves others in between, as it reads 16 KB of
+    them at once, which are some 150 jobs. Raises as `run` does when the first were refused, and nothing was done.
+    """
+    replies: list[Any] = []
+    for at in range(0, len(runs), together):
+        found = each(target, name, runs[at : at + together])
+        if not at and all(isinstance(reply, redis.ResponseError) for reply in found):
+            fence.check(found[0])
+            insist(found[0], target.ref, b"EVALSHA")
+        replies += found
+    said = (
+        [_refusal(reply)] * width if isinstance(reply, redis.ResponseError) else words(reply)
+        for reply, width in zip(replies, widths, strict=True)
+    )
+    return [word for some in said for word in some]
+
+
+def _refusal(reply: redis.ResponseError) -> str:
+    rival = fence.met_by(reply)
+    return f"{_REFUSED}{reply}" if rival is None else f"{_FENCED}{rival}"
+
+
+def unanswered(seen: Seen, word: str) -> Done | None:
+    """Of a job whose script was refused as a whole: by the fence before its first write, or anywhere within it."""
+    if word.startswith(_FENCED):
+        return fence.refusal(seen, fence.parse(word.removeprefix(_FENCED)))
+    if word.startswith(_REFUSED):
+        return Done(seen.id, Outcome.UNKNOWN, f"It may or may not have happened: {word.removeprefix(_REFUSED)}")
+    return None
 
 
 def each(target: Target, name: str, runs: Sequence[tuple[Sequence[Part], Sequence[Part]]]) -> list[Any]:

@@ -10,12 +10,11 @@ from recovery.backends.base import TEXT_LIMIT, Target
 from recovery.backends.bullmq import calls
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import at_once, decode, fence
+from recovery.backends.shared import at_once, decode
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
-from recovery.errors import Fenced
 
 # So many jobs one script moves: about 1 ms.
 SCRIPT_JOBS = 50
@@ -24,7 +23,6 @@ SEARCHING_JOBS = 10
 
 _MISSING = "The job is gone: there is no such job any more."
 _ELSEWHERE = "Its parent lives on another node of the cluster, which the same script cannot reach."
-_FENCED = "fenced "
 _BOOKS = "Its parent keeps something else where its children are written down, so nothing was changed."
 
 
@@ -53,18 +51,21 @@ _Part = tuple[tuple[Part, ...], tuple[Part, ...]]  # what one job adds to the ke
 
 
 def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts: Sequence[_Part]) -> list[str]:
-    """A few scripts, none of them long, and one at a time: of a batch the store serves several before anybody else."""
+    """A few scripts, none of them long."""
     size = SCRIPT_JOBS if traits.has("has_prioritized") else SEARCHING_JOBS
     queue = calls.queue_keys(target.ref.base)
-    answers: list[str] = []
-    for some in (parts[at : at + size] for at in range(0, len(parts), size)):
-        keys = (*queue, *chain.from_iterable(keys for keys, _ in some))
-        args = (*head, *chain.from_iterable(args for _, args in some))
-        try:
-            answers += calls.words(calls.run(target, name, keys, args))
-        except Fenced as error:  # what is done is done; nothing more is
-            return answers + [f"{_FENCED}{error.met}"] * (len(parts) - len(answers))
-    return answers
+    some = [parts[at : at + size] for at in range(0, len(parts), size)]
+    runs = [
+        (
+            (*queue, *chain.from_iterable(keys for keys, _ in part)),
+            (*head, *chain.from_iterable(args for _, args in part)),
+        )
+        for part in some
+    ]
+    widths = list(map(len, some))
+    if traits.has("has_prioritized"):
+        return calls.each_word(target, name, runs, widths)
+    return calls.each_word(target, name, runs, widths, together=1)  # long ones, between which others are served
 
 
 # Words of the scripts for a job that may run, and what they mean.
@@ -124,6 +125,4 @@ def _done(seen: Seen, word: str) -> Done:
         return Done(seen.id, Outcome.DONE, state=_RUNNABLE[word])
     if word == "missing":
         return Done(seen.id, Outcome.MISSING, _MISSING)
-    if word.startswith(_FENCED):
-        return fence.refusal(seen, fence.parse(word.removeprefix(_FENCED)))
-    return Done(seen.id, Outcome.REFUSED, _BOOKS, seen.state)
+    return calls.unanswered(seen, word) or Done(seen.id, Outcome.REFUSED, _BOOKS, seen.state)

@@ -23,8 +23,8 @@ _ON_JOBS: Mapping[Act, OnJobs] = {
     Act.REMOVE: removal.remove,
     Act.CANCEL: pausing.cancel,
 }
-# Their jobs are searched for in a list, and a removed one may have children.
-_SEARCHED = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL, Act.REMOVE})
+# One script for all jobs of a call: one that fails or is removed may have relatives, and a removed one is kept.
+_AT_ONCE = frozenset({Act.CANCEL, Act.REMOVE, Act.FAIL})
 
 
 class BullMQOperator:
@@ -34,7 +34,7 @@ class BullMQOperator:
         return versions.refusals(flavour)
 
     def chunk(self, act: Act) -> int:
-        return ACTIVE_CHUNK if act in _SEARCHED else MOVE_CHUNK
+        return ACTIVE_CHUNK if act in _AT_ONCE else MOVE_CHUNK
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         traits = self._traits(act, target.flavour)
@@ -44,7 +44,7 @@ class BullMQOperator:
             raise ValueError(f"{act} takes at most {self.chunk(act)} jobs at once, not {len(jobs)}")
         try:
             return _ON_JOBS[act](target, traits, jobs, options, now) if jobs else ()
-        except Fenced as error:  # the only script there was
+        except Fenced as error:  # all of its scripts were refused
             return tuple(fence.refusal(seen, error.met) for seen in jobs)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:

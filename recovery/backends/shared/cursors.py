@@ -32,6 +32,21 @@ class Offset(NamedTuple):
         return f"o,{self.rows},{slug(text(self.anchor))}"
 
 
+def without(before: str, after: str, gone: int, last: str) -> str:
+    """The cursor `after` a page, when so many of its jobs have left their list; `last` of it is still there, or "".
+
+    `before` is the cursor of the page. In a sorted set the place of the next page does not change.
+    """
+    if not is_offset(after) or not gone:
+        return after
+    return str(Offset(max(0, offset(after).rows - gone), raw(last))) if last else before
+
+
+def is_offset(cursor: str) -> bool:
+    """Whether it counts the jobs in front of it, so that it is wrong when others leave the list."""
+    return _parts(cursor)[0] == "o"
+
+
 def spot(cursor: str) -> Spot | None:
     kind, score, id = _parts(cursor)
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from recovery.backends.base import LIST_LIMIT, Command, Wire
+from recovery.backends.base import READ_LIMIT, Command, Wire
 from recovery.backends.shared import decode, locks, membership, rows
 from recovery.backends.shared.layout import Place, Scene
 from recovery.backends.shared.windows import window
@@ -19,7 +19,7 @@ MARGIN = 500  # ids on both sides of that part: jobs come and go meanwhile
 
 def read(wire: Wire, scene: Scene, place: Place, *, cursor: str, size: int, oldest_first: bool | None) -> Page:
     """Three round trips; two more when a row looks wrong."""
-    size = max(1, min(size, LIST_LIMIT))
+    size = max(1, min(size, READ_LIMIT))
     seen = window(wire, scene, place, cursor=cursor, size=size, oldest_first=oldest_first)
     found = rows.read(wire, scene, place.state, seen.entries)
     return Page(tuple(settled(wire, scene, place, found)), seen.total, seen.next, seen.previous)
