@@ -43,7 +43,7 @@ __all__ = ["Runner", "Selection", "go_on", "order", "stop"]
 
 log = logging.getLogger(__name__)
 
-EVERY = 1.0  # seconds between two looks for new runs
+EVERY = 0.25  # seconds between two looks for new runs, and before a long one goes on
 SLICE = 2.0  # seconds a run has before the next one gets its turn
 RUN = 10.0  # seconds of slices before a look ends, so that what went wrong is told
 HOLD, LONGEST_HOLD = 2.0, 30.0  # seconds until a run that is held is tried again

@@ -10,12 +10,13 @@ from recovery.config.databases import Database
 from recovery.connections.registry import open_wire
 from recovery.connections.wire import Wire
 
-REST = 0.01  # seconds between two chunks: whoever waits for the store gets in between
+REST = 0.002  # seconds between two chunks: whoever waits for the store gets in between
 SLOW_MS = 5.0  # a PING that takes so much longer than the best one: others wait too, and it may be because of us
 JITTER = 0.25  # of the best one: over a long way the times differ by more
 BASELINE = 100  # looks among which the best one is sought: what is slow in all of them is far away, or not our doing
 LOOKS = 2  # PINGs, of which the quicker counts: a busy machine delays one now and then, a busy store delays all
 LONGEST = 1.0  # seconds: however slow it is, a run goes on
+LOOK_EVERY = 0.1  # seconds between two looks: far away each is a round trip in which nothing else is done
 
 
 class Rests:
@@ -45,10 +46,14 @@ class Pace:
     def __init__(self, place: Deployment | Database) -> None:
         self._wire = open_wire(place) if isinstance(place, Deployment) else None
         self._rests = Rests()
+        self._looked, self._rest = 0.0, 0.0
 
     def rest(self) -> float:
         """Seconds to wait now. Raises StoreError."""
-        return self._rests.after(self.latency())
+        if self._rest > REST or time.monotonic() - self._looked >= LOOK_EVERY:
+            self._rest = self._rests.after(self.latency())
+            self._looked = time.monotonic()
+        return self._rest
 
     def latency(self) -> float:
         """Milliseconds that the slowest node takes to answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from recovery.actions.sight import Judged
@@ -17,6 +18,12 @@ _FACTS = (
     *("added_at", "processed_at", "finished_at", "due_at", "priority"),
     *("attempts", "starts", "stalls", "worker", "scheduler", "parent"),
 )
+
+
+@lru_cache(maxsize=2_000)
+def _redacted(text: str) -> str:
+    """The jobs of one order are called alike, and are stuck for the same reasons."""
+    return redact.text(text)
 
 
 def intent(order: Order, options: Options, judged: Sequence[Judged]) -> dict[str, Any]:
@@ -43,7 +50,7 @@ def chosen(options: Options) -> dict[str, Any]:
 
 def of_row(row: JobRow) -> dict[str, Any]:
     """What of a job tells how it stood; nothing of its payload."""
-    facts: dict[str, Any] = {"state": row.state, "name": redact.text(row.name)}
+    facts: dict[str, Any] = {"state": row.state, "name": _redacted(row.name)}
     facts |= {name: value for name in _FACTS if (value := getattr(row, name))}
     if row.reason:
         facts["reason"] = redact.text(row.reason)[:TEXT_LIMIT]
@@ -69,7 +76,7 @@ def _before(one: Judged) -> dict[str, Any]:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    told: dict[str, Any] = {"kind": verdict.kind, "why": redact.text(verdict.why)[:TEXT_LIMIT]}
+    told: dict[str, Any] = {"kind": verdict.kind, "why": _redacted(verdict.why)[:TEXT_LIMIT]}
     return told | ({"poison": True} if verdict.is_poison else {})
 
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:{}")
+_ALL_PLAIN = re.compile(r"[A-Za-z0-9_.:{}-]+")
 _ESCAPE = re.compile(r"~([0-9A-F]{2})")
 _EMPTY = "~"
 _CONTROL = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
@@ -47,6 +48,8 @@ def shown(name: str) -> str:
 
 def slug(name: str) -> str:
     """A name as one URL segment: plain characters stay readable, every other byte becomes ~HH."""
+    if _ALL_PLAIN.fullmatch(name) and name.strip("."):
+        return name
     data = raw(name)
     if not data:
         return _EMPTY

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from recovery.domain.acting import Outcome
+from recovery.domain.acting import Act, Outcome
 from recovery.domain.refs import QueueRef, unslug
 from recovery.errors import Missing
 from recovery.models import BulkItem, BulkRun
@@ -14,6 +14,7 @@ from recovery.models import BulkItem, BulkRun
 OPEN = ("waiting", "gathering", "running")
 RATE_AFTER = 1000  # ms: of a run on its way, a rate over less is noise
 SIZES = (100, 500)
+SILENT = 5_000  # ms without a beat: nobody works on it now
 _PLACE_DIGITS = 10
 
 
@@ -85,6 +86,13 @@ def progress(id: int, now: int) -> Progress:
 def recent(now: int, size: int = 20) -> tuple[Progress, ...]:
     """The newest runs, open ones among them."""
     return tuple(_progress(run, now) for run in BulkRun.objects.order_by("-pk")[:size])
+
+
+def under_way(deployment: str, now: int) -> frozenset[QueueRef]:
+    """Queues whose jobs a run is putting right at this moment; a run that is held is not. Raises django.db.Error."""
+    running = BulkRun.objects.filter(status__in=OPEN, deployment=deployment, trouble="", beat_at__gte=now - SILENT)
+    acts = running.filter(act__in=(Act.REQUEUE, Act.FAIL, Act.RELEASE)).values_list("base", flat=True)
+    return frozenset(QueueRef(deployment, unslug(base)) for base in acts)
 
 
 def results(id: int, *, outcome: str = "", cursor: str = "", size: int = SIZES[0]) -> Results:

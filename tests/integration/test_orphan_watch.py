@@ -7,11 +7,13 @@ import pytest
 from recovery.domain.acting import Act
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Cause, Kind
+from recovery.models import BulkRun
 from recovery.reads import incidents
 from tests.fleet import Fleet, Queue
 from tests.stores import Store
 from tests.waiting import until
 from tests.watch_bench import Make
+from tests.watching import now_ms
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -118,3 +120,23 @@ def test_a_stopped_worker_is_still_connected(watch_bench: Make, libraries: Fleet
         assert "worker mail-3 is still connected" in orphan.verdict.cause_evidence
     finally:
         worker.resume()
+
+
+def test_a_queue_under_a_bulk_run_is_left_to_the_run(watch_bench: Make, libraries: Fleet, valkey: Store) -> None:
+    """What was found there last is shown until the run is over, or nobody works on it any more."""
+    queue = libraries["bullmq6"].queue(valkey)
+    job, ref = queue.add("mail"), ref_of(queue)
+    worker = queue.work("hang", apart=True, **FAST)
+    until(lambda: queue.counts()["active"] == 1)
+    one = watch_bench(valkey)
+    one.discover()
+    worker.kill()
+    one.sees(ref, Kind.ABANDONED)
+    facts = {"act": "requeue", "deployment": "main", "base": ref.slug, "actor": "{}", "reason": "x"}
+    run = BulkRun.objects.create(created_at=0, status="running", beat_at=now_ms(), **facts)
+    valkey.client.lrem(queue.key("active"), 1, job)
+    assert one.look().stuck == 1
+    assert incidents.of_job(ref.job(job))[0].closed_at is None
+    BulkRun.objects.filter(pk=run.pk).update(trouble="the store does not answer")
+    assert one.look().stuck == 0
+    assert incidents.of_job(ref.job(job))[0].closed_at is not None

@@ -25,7 +25,7 @@ from recovery.domain.surroundings import Surroundings
 from recovery.domain.verdicts import Stuck
 from recovery.domain.whereabouts import Whereabouts
 from recovery.errors import StoreError
-from recovery.reads import incidents, surroundings, whereabouts
+from recovery.reads import bulk, incidents, surroundings, whereabouts
 from recovery.reads.rescuers import Lookout
 from recovery.scanners.watching.arrivals import Arrivals, Moves, joined
 from recovery.scanners.watching.assess import Judged, judged
@@ -120,7 +120,9 @@ class Beat:
         workers = [worker for worker in snapshot.workers if worker.queue.deployment == self.name]
         samples = {sample.ref: sample for sample in snapshot.queues if sample.ref.deployment == self.name}
         self._note(snapshot, samples, workers, now)
-        posts = self._on_duty(samples)
+        left, posts = self._left_to_runs(now), self._on_duty(samples)
+        for ref in left & posts.keys():
+            posts.pop(ref).jobs.clear()  # what it knows is old when the run is over
         if alive.run_id != self._run_id:
             for post in posts.values():
                 post.jobs.forget_locks()
@@ -139,8 +141,23 @@ class Beat:
         self._recall.save(self._posts.values(), self._forget(samples))
         faults = [*self._faults, self._recall.fault]
         counted = (*recounted(tallies, rows, found, around), *self._unread(samples))
+        rows = (*rows, *(row for row in self._last.rows if row.job.queue in left))
+        known = {tally.queue for tally in counted}
+        counted = (*counted, *(tally for tally in self._last.tallies if tally.queue in left - known))
         soon = frozenset(ref for ref, post in posts.items() if post.tells_more_soon(now))
         return Found(rows, counted, tuple(fault for fault in faults if fault), found, around, soon)
+
+    def _left_to_runs(self, now: int) -> frozenset[QueueRef]:
+        """Queues that a bulk run is putting right: each look would judge all that is left anew, and act beside it.
+
+        What was found there last is shown until the run is over or held.
+        """
+        try:
+            under_way = bulk.under_way(self.name, now)
+        except Error as error:
+            self._faults.append(f"Bulk runs cannot be read: {type(error).__name__}.")
+            return frozenset()
+        return under_way & {tally.queue for tally in self._last.tallies if not tally.error}
 
     def _follow_locks(self, alive: Life, around: Mapping[QueueRef, Surroundings], now: int) -> None:
         """A restart may have lost renewals. An act of ours may have sent a job back without a trace in itself."""
