@@ -218,8 +218,8 @@ class _Chunk:
         pairs = self._pairs(results)
         settled = [(place.place, result) for place, result in pairs if not _is_cut_off(place, result)]
         _settle(self._claim, settled)
-        if cut_off := [place.place for place, result in pairs if _is_cut_off(place, result)]:
-            _items(self._claim.run, cut_off).update(why=_SECOND)
+        if tried := [place.place for place, result in pairs if _is_cut_off(place, result) and not result.is_untried]:
+            _items(self._claim.run, tried).update(why=_SECOND)
 
     def _pairs(self, results: tuple[JobResult, ...]) -> list[tuple[_Place, JobResult]]:
         by_id = {result.job: result for result in results}
@@ -227,7 +227,8 @@ class _Chunk:
 
 
 def _is_cut_off(place: _Place, result: JobResult) -> bool:
-    return result.outcome is Outcome.UNKNOWN and not place.is_second
+    """Whether it is to be looked at again: what came of it is not known, or nothing was sent for it."""
+    return result.is_untried or (result.outcome is Outcome.UNKNOWN and not place.is_second)
 
 
 def _items(run: BulkRun, places: Sequence[int]) -> QuerySet[BulkItem]:

@@ -216,7 +216,8 @@ def _refusal(one: Judged) -> JobResult:
 
 def _result(done: Done, number: int | None, holding: Holding) -> JobResult:
     can_restore = done.id in holding.ids
-    return JobResult(done.id, done.outcome, " ".join(_remarks(done, number, holding)), number, can_restore)
+    why = " ".join(_remarks(done, number, holding))
+    return JobResult(done.id, done.outcome, why, number, can_restore, done.is_untried)
 
 
 def _remarks(done: Done, number: int | None, holding: Holding) -> Iterator[str]:

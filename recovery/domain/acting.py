@@ -121,6 +121,7 @@ class Done:
     kept: Kept | None = None
     fenced: Rival | None = None  # whom its script met, so that it was refused
     heard: int | None = None  # fail: how many were told of it; None: nobody has counted
+    is_untried: bool = False  # refused because the store failed before its script was sent
 
 
 class Right(StrEnum):
@@ -198,6 +199,7 @@ class JobResult:
     why: str = ""
     audit: int | None = None  # number of the entry that holds the outcome
     can_restore: bool = False
+    is_untried: bool = False  # as Done has it
 
     def as_json(self) -> dict[str, Any]:
         return {"job": self.job, "outcome": self.outcome.value, "why": self.why, "audit": self.audit}

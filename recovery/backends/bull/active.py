@@ -9,7 +9,7 @@ from typing import Any
 
 from recovery.backends.base import Target
 from recovery.backends.bull import looks, retention, scripted
-from recovery.backends.bull.scripted import Call
+from recovery.backends.bull.scripted import TOGETHER, Call
 from recovery.backends.shared import decode
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
@@ -29,7 +29,7 @@ _HAD_LOCK = "It had a lock when it was shown: wait until that has run out, or re
 def requeue(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
     refused = _unfit(jobs, options) | _without_consent(target, jobs, options)
     settings = (scripted.counting(options),)
-    return Call("requeue-jobs", target, settings, scripted.shown, STEP).do(jobs, refused)
+    return Call("requeue-jobs", target, settings, scripted.shown, STEP, TOGETHER).do(jobs, refused)
 
 
 def fail(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
@@ -54,7 +54,7 @@ def release(target: Target, jobs: Sequence[Seen], options: Options, now: int) ->
     def each(job: Seen) -> Iterable[Part]:
         return (*scripted.shown(job), raw(job.token or ""))
 
-    return Call("release-locks", target, settings, each, STEP).do(jobs, refused)
+    return Call("release-locks", target, settings, each, STEP, TOGETHER).do(jobs, refused)
 
 
 def _told(job: Seen, answer: Sequence[Any]) -> Done:

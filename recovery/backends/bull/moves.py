@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from recovery.backends.base import Target
 from recovery.backends.bull import looks, scripted
-from recovery.backends.bull.scripted import Call
+from recovery.backends.bull.scripted import TOGETHER, Call
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Seen
 from recovery.domain.jobs import State
@@ -23,12 +23,12 @@ def retry(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> t
 
     settings = (now, _yes(options.reset_stalls), _yes(options.reset_attempts))
     against = scripted.misplaced(jobs, (State.FAILED, State.COMPLETED))
-    return Call("retry-jobs", target, settings, each, STEP).do(jobs, against)
+    return Call("retry-jobs", target, settings, each, STEP, TOGETHER).do(jobs, against)
 
 
 def promote(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
     against = scripted.misplaced(jobs, (State.DELAYED,))
-    return Call("promote-jobs", target, (), scripted.shown, STEP).do(jobs, against)
+    return Call("promote-jobs", target, (), scripted.shown, STEP, TOGETHER).do(jobs, against)
 
 
 def _yes(is_so: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from recovery.backends.base import Target
 from recovery.backends.bull.keys import BullKeys
 from recovery.backends.shared import decode, fence
 from recovery.backends.shared.refusals import insist
+from recovery.backends.shared.turns import Unsent, failure, in_turn
 from recovery.connections.scripts import Part, Script, script
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
@@ -20,6 +22,8 @@ from recovery.domain.refs import raw
 
 Each = Callable[[Seen], Iterable[Part]]
 Reading = Callable[[Seen, Sequence[Any]], Done]
+
+TOGETHER = 5  # runs of 10 or 15 jobs
 
 _FOLDER = Path(__file__).parent / "lua" / "write"
 _AGAIN = {
@@ -38,7 +42,7 @@ _BARE = "Nothing but its id is left: there is nothing to run. It can be removed.
 class Call:
     """One script for many jobs; `each` gives what follows a job's id, `step` how many jobs one run takes.
 
-    Runs of one call go out together. None holds the server for long, and others are served between them.
+    So many runs go out `together`; 0: all of a call. None holds the server for long.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Call:
     settings: Sequence[Part]
     each: Each
     step: int
+    together: int = 0
 
     def do(self, jobs: Sequence[Seen], against: Mapping[str, Done] | None = None) -> tuple[Done, ...]:
         """One answer a job; those that something stands `against` already are left out."""
@@ -57,13 +62,13 @@ class Call:
         """As `do`, for scripts whose answers say more."""
         refused = against or {}
         answers = iter(self._ask([job for job in jobs if job.id not in refused]))
-        return tuple(refused[job.id] if job.id in refused else reading(job, next(answers)) for job in jobs)
+        return tuple(refused[job.id] if job.id in refused else _done(job, next(answers), reading) for job in jobs)
 
-    def _ask(self, jobs: Sequence[Seen]) -> list[Sequence[Any]]:
+    def _ask(self, jobs: Sequence[Seen]) -> list[Any]:
         parts = [jobs[at : at + self.step] for at in range(0, len(jobs), self.step)]
-        replies = _script(self.name).each(self.target.script_wire, [self._run_of(part) for part in parts])
-        if replies and all(isinstance(reply, Exception) and fence.met_by(reply) is None for reply in replies):
-            insist(replies[0], self.target.ref, b"EVALSHA")
+        runs = [self._run_of(part) for part in parts]
+        send = partial(_script(self.name).each, self.target.script_wire)
+        replies = in_turn(self.target, send, runs, self.together or len(runs))
         answers = zip(parts, replies, strict=True)
         return [answer for part, reply in answers for answer in _each_of(part, reply)]
 
@@ -76,11 +81,15 @@ class Call:
         return [*queue_keys(keys), *own, *fence_keys], [*self.settings, *args, stamp]
 
 
-def _each_of(jobs: Sequence[Seen], reply: Any) -> Sequence[Sequence[Any]]:
+def _each_of(jobs: Sequence[Seen], reply: Any) -> Sequence[Any]:
     """A run that the store refused has changed nothing; those before it have."""
-    if (rival := fence.met_by(reply)) is not None:
-        return [(b"fenced", rival)] * len(jobs)
-    return [(b"refused", str(reply).encode())] * len(jobs) if isinstance(reply, Exception) else reply
+    if isinstance(reply, redis.ResponseError) and fence.met_by(reply) is None:
+        return [(b"refused", str(reply).encode())] * len(jobs)
+    return [reply] * len(jobs) if isinstance(reply, Exception | Unsent) else reply
+
+
+def _done(job: Seen, answer: Any, reading: Reading) -> Done:
+    return failure(job, answer) or reading(job, answer)
 
 
 def run(name: str, target: Target, keys: Sequence[Part], args: Sequence[Part]) -> Any:
@@ -144,8 +153,6 @@ def read(job: Seen, answer: Sequence[Any]) -> Done:
             return Done(job.id, Outcome.MISSING, _BARE, job.state)
         case "elsewhere":
             return _elsewhere(job, decode.name(more))
-        case "fenced":
-            return fence.refusal(job, answer[1])
     return Done(job.id, Outcome.REFUSED, _why(word, more), job.state)
 
 

@@ -1,4 +1,4 @@
-"""Active jobs whose holder is gone: requeue, fail, release. One script for so many jobs, all scripts sent together."""
+"""Active jobs whose holder is gone: requeue, fail, release. One script for so many jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from recovery.backends.base import ACTIVE_CHUNK, Target
 from recovery.backends.bullmq import calls, failing, looks
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
+from recovery.backends.shared.turns import failure
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
@@ -27,7 +28,7 @@ _REMOVED = "It failed, and was removed as its own options say (removeOnFail)."
 _LEFT = "Its lock is gone, and it stays active until the library's stalled check finds it, if a worker is alive."
 _NEVER_LOCKED = "It was shown without a lock, so there is none to release."
 
-Answers = Mapping[str, str]  # what the script said of each job, in one word
+Answers = Mapping[str, calls.Answer]  # what the script said of each job, in one word
 
 
 def requeue(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
@@ -121,10 +122,10 @@ def _told(
     target: Target, jobs: Sequence[Seen], answers: Answers, done: Mapping[str, tuple[str, State | None]]
 ) -> tuple[Done, ...]:
     """One answer a job: `done` has the words for success, all others are refusals."""
-    refused = {seen.id: found for seen in jobs if (found := calls.unanswered(seen, answers[seen.id]))}
+    refused = {seen.id: found for seen in jobs if (found := failure(seen, answers[seen.id]))}
     others = [seen for seen in jobs if answers[seen.id] not in done and seen.id not in refused]
     refused |= looks.refused(target, answers, others)
-    return tuple(refused.get(seen.id) or Done(seen.id, Outcome.DONE, *done[answers[seen.id]]) for seen in jobs)
+    return tuple(refused.get(seen.id) or Done(seen.id, Outcome.DONE, *done[str(answers[seen.id])]) for seen in jobs)
 
 
 def _refusal(seen: Seen, why: str) -> Done:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from recovery.backends.bullmq.versions import LAYOUT
 from recovery.backends.shared import decode, fence, membership
 from recovery.backends.shared.layout import Scene
 from recovery.backends.shared.refusals import insist
+from recovery.backends.shared.turns import TOGETHER, Run, Unsent, in_turn
 from recovery.connections.cluster import ClusterWire
 from recovery.connections.scripts import Part, Script, script
 from recovery.connections.slots import slot
 from recovery.domain.acting import Done, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
+from recovery.errors import StoreError
 
 # In this order the scripts expect them (lua/write/parts/queue.lua).
 QUEUE_KEYS = (
@@ -29,8 +33,7 @@ QUEUE_KEYS = (
 # So many refused jobs are looked for, to say where they are now. Each may take a walk through three lists.
 LOOKED_FOR = 25
 
-# What the word for each job begins with when its script was refused.
-_REFUSED, _FENCED = "refused ", "fenced "
+Answer = str | Exception | Unsent
 
 _FOLDER = Path(__file__).parent / "lua" / "write"
 
@@ -62,46 +65,21 @@ def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -
 
 
 def each_word(
-    target: Target,
-    name: str,
-    runs: Sequence[tuple[Sequence[Part], Sequence[Part]]],
-    widths: Sequence[int],
-    together: int = 16,
-) -> list[str]:
+    target: Target, name: str, runs: Sequence[Run], widths: Sequence[int], together: int = TOGETHER
+) -> list[Answer]:
     """What the same script said of the jobs of each (keys, args), one word a job; `widths` says how many those are.
 
-    So many of them are sent `together`, in one round trip. The store serves others in between, as it reads 16 KB of
-    them at once, which are some 150 jobs. Raises as `run` does when the first were refused, and nothing was done.
+    Of one that failed there is that instead of the words; see `turns.in_turn`, which raises as well.
     """
-    replies: list[Any] = []
-    for at in range(0, len(runs), together):
-        found = each(target, name, runs[at : at + together])
-        if not at and all(isinstance(reply, redis.ResponseError) for reply in found):
-            fence.check(found[0])
-            insist(found[0], target.ref, b"EVALSHA")
-        replies += found
-    said = (
-        [_refusal(reply)] * width if isinstance(reply, redis.ResponseError) else words(reply)
-        for reply, width in zip(replies, widths, strict=True)
-    )
-    return [word for some in said for word in some]
+    replies = in_turn(target, partial(each, target, name), runs, together)
+    return [word for reply, width in zip(replies, widths, strict=True) for word in _answers(reply, width)]
 
 
-def _refusal(reply: redis.ResponseError) -> str:
-    rival = fence.met_by(reply)
-    return f"{_REFUSED}{reply}" if rival is None else f"{_FENCED}{rival}"
+def _answers(reply: Any, width: int) -> Sequence[Answer]:
+    return [reply] * width if isinstance(reply, Exception | Unsent) else words(reply)
 
 
-def unanswered(seen: Seen, word: str) -> Done | None:
-    """Of a job whose script was refused as a whole: by the fence before its first write, or anywhere within it."""
-    if word.startswith(_FENCED):
-        return fence.refusal(seen, fence.parse(word.removeprefix(_FENCED)))
-    if word.startswith(_REFUSED):
-        return Done(seen.id, Outcome.UNKNOWN, f"It may or may not have happened: {word.removeprefix(_REFUSED)}")
-    return None
-
-
-def each(target: Target, name: str, runs: Sequence[tuple[Sequence[Part], Sequence[Part]]]) -> list[Any]:
+def each(target: Target, name: str, runs: Sequence[Run]) -> list[Any]:
     """The same script once for each (keys, args), in one batch: others may be served between two of them.
 
     An error of one of them is in the list. None is sent twice but those that the server did not know yet.
@@ -116,8 +94,10 @@ def is_elsewhere(target: Target, key: bytes) -> bool:
 
 
 def moved(target: Target, jobs: Sequence[Seen]) -> dict[str, Done]:
-    """Refusals for jobs that are not as they were seen, with where they are now."""
-    states = _states(target, [seen.id for seen in jobs[:LOOKED_FOR]])
+    """Refusals for jobs that are not as they were seen, with where they are now, if the store still says so."""
+    states: dict[str, State] = {}
+    with suppress(StoreError):  # what the script said is known
+        states = _states(target, [seen.id for seen in jobs[:LOOKED_FOR]])
     return {seen.id: _moved(seen, states.get(seen.id, State.UNKNOWN)) for seen in jobs}
 
 

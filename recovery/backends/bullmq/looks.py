@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from recovery.backends.base import Target
+from recovery.backends.bullmq.calls import Answer
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import LAYOUT
 from recovery.backends.shared import fresh
 from recovery.backends.shared.layout import Scene
 from recovery.domain.acting import Done, Outcome, Seen
 from recovery.domain.jobs import JobRow, Lock, State
+from recovery.errors import StoreError
 
 GHOST = (
     "It is a ghost: there is no such job, only its id is left in the list of active jobs. Failing it takes the id away."
 )
 ENDED = "Its lock has ended since. It can be requeued or failed now."
+UNTOLD = "It is not as it was when it was shown, and the store does not say how it is now."
 GONE = "The job is gone: there is no such job any more."
 _WAITING = (State.WAITING, State.PAUSED, State.PRIORITIZED)
 
 
-def refused(target: Target, answers: Mapping[str, str], jobs: Sequence[Seen]) -> dict[str, Done]:
+def refused(target: Target, answers: Mapping[str, Answer], jobs: Sequence[Seen]) -> dict[str, Done]:
     """One refusal for each of these jobs; `answers` is what the script said of them, in one word."""
     scene = Scene(target.ref, BullMQKeys(target.ref.base), LAYOUT)
-    rows = fresh.read(target.wire, scene, [(seen.id, State.ACTIVE) for seen in jobs], by_script=True) if jobs else ()
+    try:
+        wanted = [(seen.id, State.ACTIVE) for seen in jobs]
+        rows = fresh.read(target.wire, scene, wanted, by_script=True) if jobs else ()
+    except StoreError:  # others of the same call were changed, and that is known
+        return {seen.id: Done(seen.id, Outcome.REFUSED, UNTOLD) for seen in jobs}
     return {seen.id: _as_it_is(seen, row, answers[seen.id]) for seen, row in zip(jobs, rows, strict=True)}
 
 
-def _as_it_is(seen: Seen, row: JobRow | None, word: str) -> Done:
+def _as_it_is(seen: Seen, row: JobRow | None, word: Answer) -> Done:
     if row is None:
         return Done(seen.id, Outcome.MISSING, GONE)
     if row.missing and row.state is State.ACTIVE:
@@ -66,7 +73,7 @@ def _locked(seen: Seen, lock: Lock) -> str:
     return f"It is locked{_expiry(lock)}." if seen.token == lock.token else f"It has another lock now{_expiry(lock)}."
 
 
-def _unlocked(seen: Seen, row: JobRow, word: str) -> str:
+def _unlocked(seen: Seen, row: JobRow, word: Answer) -> str:
     if word == "children":
         return "It still waits for children, and this version fails no job that does."
     if row.stalls != seen.stalls:

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from recovery.backends.base import TEXT_LIMIT, Target
 from recovery.backends.bullmq import calls
+from recovery.backends.bullmq.calls import Answer
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
 from recovery.backends.shared import at_once, decode
+from recovery.backends.shared.turns import TOGETHER, failure
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
@@ -50,7 +52,7 @@ def promote(target: Target, traits: Traits, jobs: Sequence[Seen], options: Optio
 _Part = tuple[tuple[Part, ...], tuple[Part, ...]]  # what one job adds to the keys and to the arguments of a script
 
 
-def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts: Sequence[_Part]) -> list[str]:
+def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts: Sequence[_Part]) -> list[Answer]:
     """A few scripts, none of them long."""
     size = SCRIPT_JOBS if traits.has("has_prioritized") else SEARCHING_JOBS
     queue = calls.queue_keys(target.ref.base)
@@ -63,9 +65,8 @@ def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts:
         for part in some
     ]
     widths = list(map(len, some))
-    if traits.has("has_prioritized"):
-        return calls.each_word(target, name, runs, widths)
-    return calls.each_word(target, name, runs, widths, together=1)  # long ones, between which others are served
+    together = TOGETHER if traits.has("has_prioritized") else 1  # those that search are long ones
+    return calls.each_word(target, name, runs, widths, together)
 
 
 # Words of the scripts for a job that may run, and what they mean.
@@ -108,7 +109,7 @@ def _dones(
     jobs: Sequence[Seen],
     refused: Mapping[str, Done],
     tried: Sequence[Seen],
-    answers: Sequence[str],
+    answers: Sequence[Answer],
 ) -> tuple[Done, ...]:
     """One answer a job, in the order in which they were asked for."""
     known = dict(refused)
@@ -120,9 +121,11 @@ def _dones(
     return tuple(known[seen.id] for seen in jobs)
 
 
-def _done(seen: Seen, word: str) -> Done:
+def _done(seen: Seen, word: Answer) -> Done:
+    if failed := failure(seen, word):
+        return failed
     if word in _RUNNABLE:
         return Done(seen.id, Outcome.DONE, state=_RUNNABLE[word])
     if word == "missing":
         return Done(seen.id, Outcome.MISSING, _MISSING)
-    return calls.unanswered(seen, word) or Done(seen.id, Outcome.REFUSED, _BOOKS, seen.state)
+    return Done(seen.id, Outcome.REFUSED, _BOOKS, seen.state)

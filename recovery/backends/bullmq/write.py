@@ -44,7 +44,7 @@ class BullMQOperator:
             raise ValueError(f"{act} takes at most {self.chunk(act)} jobs at once, not {len(jobs)}")
         try:
             return _ON_JOBS[act](target, traits, jobs, options, now) if jobs else ()
-        except Fenced as error:  # all of its scripts were refused
+        except Fenced as error:  # before anything was done
             return tuple(fence.refusal(seen, error.met) for seen in jobs)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:

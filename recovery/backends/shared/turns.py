@@ -1,0 +1,73 @@
+"""Scripts that write, a few at a time: others are served in between, and a lost connection leaves few jobs unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from recovery.backends.base import Target
+from recovery.backends.shared import fence
+from recovery.backends.shared.refusals import insist
+from recovery.connections.scripts import Part
+from recovery.domain.acting import Done, Outcome, Seen
+from recovery.errors import AccessDenied, StoreError
+
+TOGETHER = 2  # scripts of 50 jobs: about 2 ms of the server, and a hundred jobs of which a lost connection says nothing
+
+PERHAPS = "It may or may not have happened: {error}"
+_NO_RIGHT = "no permissions to"  # Redis says so of a command that its user may not call, also inside of a script
+
+Run = tuple[Sequence[Part], Sequence[Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """Instead of a reply to a script that was not sent, because those before it failed."""
+
+    error: Exception
+
+
+def in_turn(
+    target: Target, send: Callable[[Sequence[Run]], list[Any]], runs: Sequence[Run], together: int = TOGETHER
+) -> list[Any]:
+    """The reply to each of `runs`, of which so many are sent `together`; the next when all of those are answered.
+
+    A connection that is lost is the reply to those that were on their way. When all that were sent together failed,
+    none is sent any more. Raises StoreError when no script may run here, or when there was nothing else to send.
+    """
+    replies: list[Any] = []
+    while len(replies) < len(runs):
+        some = runs[len(replies) : len(replies) + together]
+        try:
+            found = send(some)
+        except (StoreError, redis.RedisError) as error:
+            found = [error] * len(some)
+        has_failed = all(isinstance(reply, Exception) for reply in found)
+        if has_failed and not replies:
+            _raise_for(target, found[0], is_all=len(found) == len(runs))
+        replies += found
+        if has_failed:
+            replies += [Unsent(found[0])] * (len(runs) - len(replies))
+    return replies
+
+
+def _raise_for(target: Target, error: Exception, *, is_all: bool) -> None:
+    if fence.met_by(error) is not None:
+        return
+    if is_all or isinstance(error, AccessDenied) or _NO_RIGHT in str(error):
+        if isinstance(error, redis.ResponseError):
+            insist(error, target.ref, b"EVALSHA")
+        raise error
+
+
+def failure(seen: Seen, reply: Any) -> Done | None:
+    """What a script that failed as a whole came to for one of its jobs; None when it answered."""
+    error = reply.error if isinstance(reply, Unsent) else reply
+    if (rival := fence.met_by(error)) is not None:
+        return fence.refusal(seen, rival)
+    if isinstance(reply, Unsent):
+        return Done(seen.id, Outcome.REFUSED, f"Not tried: {error}", seen.state, is_untried=True)
+    return Done(seen.id, Outcome.UNKNOWN, PERHAPS.format(error=error)) if isinstance(error, Exception) else None
