@@ -25,6 +25,7 @@ from recovery.errors import AccessDenied, Garbled, StoreError, TimedOut, TlsMism
 RECEIVE = 128 * 1024  # bytes a receive: a chunk of small replies fits, and hiredis copies it once
 PACE = 1024 * 1024  # bytes that earn another `timeout`: a big answer may take longer, a dripping one may not
 REPLY_LIMIT = 256 * 1024 * 1024  # bytes a flight: beyond that something asks for what it should not
+GLANCE = 0.001  # seconds for what has come already, when the time is up before anybody looked
 CHUNK_SECONDS = 0.001  # what a chunk of small reads costs both sides: a longer way is filled with more of them
 FLIGHT_LIMIT = 16  # chunks: the server keeps the replies to them in its memory until they are read
 _OTHER = {False: "it does not speak TLS here", True: "it speaks TLS here"}  # by: did we speak plainly?
@@ -166,10 +167,15 @@ class Line:
             raise faults.from_system(error, self.target, limit=self._timeout) from error
 
     def _replies(self, deadline: float) -> list[Any]:
-        received = 0
+        received, was_late = 0, False
         try:
             while (replies := self._reader.gets()) is False:
-                left = _left(deadline + received / PACE * self._timeout)
+                left = deadline + received / PACE * self._timeout - time.monotonic()
+                if left <= 0:
+                    # It may have come while this process stood still: a script that ran would pass for a lost one.
+                    if was_late:
+                        raise TimeoutError
+                    was_late, left = True, GLANCE
                 self._socket.settimeout(left if self._flight == 1 else min(left, self._timeout))
                 size = self._socket.recv_into(self._buffer)
                 if not size:

@@ -148,7 +148,7 @@ def test_many_jobs_are_moved_by_several_scripts_of_which_none_is_long(
     dones = OPERATOR.on_jobs(Act.PROMOTE, target, seen[1:], Options(), NOW)
     assert {done.outcome for done in dones} == {Outcome.DONE}
     assert pipe.commands.count("EVALSHA") == scripts
-    assert pipe.trips == trips, "those that search a list go one at a time, others two: the store serves others in between"
+    assert pipe.trips == trips, "those that search a list go one at a time: others are served in between"
 
 
 def test_no_more_jobs_are_taken_at_once_than_is_promised(pipe: Pipe) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from recovery.connections.encoded import CHUNK, Encoded
+from recovery.config import Address, Login
+from recovery.connections.encoded import CHUNK, Encoded, chunked
+from recovery.connections.line import Line, Terms
 from recovery.connections.wire import Wire
 from recovery.errors import (
     StoreError,
@@ -84,6 +87,15 @@ def test_silence_ends_without_a_trace(wire: Wire, proxy: Proxy) -> None:
 def test_a_slow_answer_in_time_is_an_answer(wire: Wire, proxy: Proxy) -> None:
     proxy.delay(0.2)
     assert wire.call(PING) == [b"PONG"]
+
+
+def test_an_answer_that_came_in_time_counts_though_this_process_stood_still(valkey: Store) -> None:
+    terms = Terms(Login(), database=0, context=None, timeout=0.1, connect=5.0)
+    line = Line.open(Address("127.0.0.1", valkey.port), terms, valkey.url)
+    line.post(*chunked([("ECHO", "here")]))
+    until(lambda: line.is_usable() is False and line._deadline < time.monotonic())
+    assert line.collect() == [b"here"]
+    line.close()
 
 
 def test_a_late_answer_is_never_taken_for_the_next_one(wire: Wire, proxy: Proxy) -> None:

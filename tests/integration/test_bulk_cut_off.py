@@ -16,10 +16,12 @@ import pytest
 from recovery.actions import audit, bulk, runner, sight
 from recovery.actions.bulk import Runner
 from recovery.actions.claims import Claim, Lost
+from recovery.backends.bullmq import calls
 from recovery.domain.acting import Act, Done, Outcome
 from recovery.domain.jobs import State
+from recovery.domain.verdicts import Kind
 from recovery.errors import NotRecorded, Unreachable
-from recovery.models import AuditEntry, BulkRun
+from recovery.models import AuditEntry, AuditJob, BulkRun
 from recovery.reads import audit as book
 from recovery.reads import bulk as progress_of
 from tests.acting import ADMIN, Bench, all_of, finish
@@ -190,6 +192,36 @@ def test_jobs_whose_answer_was_lost_are_looked_at_and_not_done_twice(
     found = finish(hands, run)
     assert (found.unknown, able.calls) == (2, 1)
     assert bench.ids(State.WAITING) == ["2", "1"]
+
+
+def test_a_lost_answer_leaves_at_most_a_hundred_jobs_of_a_window_unknown(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script has run. What was answered before is done, what was not sent yet is done later."""
+    ids = [str(number) for number in range(1000)]
+    bench.orphan(*ids)
+    bench.look()
+    run = all_of(bench, Act.REQUEUE, State.ACTIVE, verdict=Kind.ORPHAN)
+    real, count = calls.each, [0]
+
+    def lose(*arguments: Any) -> Any:
+        replies = real(*arguments)
+        count[0] += 1
+        if count[0] == 2:
+            raise Unreachable("redis://queues", "it closed the connection")
+        return replies
+
+    monkeypatch.setattr(calls, "each", lose)
+    hands.run(0)
+    assert progress_of.progress(run.pk, now_ms()).done == 100
+    assert len(bench.ids(State.WAITING)) == 200
+    found = finish(hands, run)
+    assert (found.status, found.total, found.done, found.unknown, found.refused) == ("ended", 1000, 900, 100, 0)
+    assert sorted(bench.ids(State.WAITING), key=int) == ids
+    assert {bench.client.hget(f"bull:mail:{id}", "stc") for id in ids} == {b"1"}
+    in_audit = AuditJob.objects.filter(outcome="done").values_list("job", flat=True)
+    assert len(in_audit) == len(set(in_audit)) == 900
+    assert book.verify().is_sound
 
 
 def test_a_script_that_always_fails_is_tried_twice(
