@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_a_list_that_shrinks_under_the_run_is_done_to_its_end(bench: Bench, hand
     """Each window that is requeued moves all that follow, and those that are held stay in between."""
     ids = [str(number) for number in range(1300)]
     for start in range(0, 1300, 650):
-        bench.held(f"held-{start}")
+        bench.held(f"held-{start}", ttl=3_600_000)
         bench.orphan(*ids[start : start + 650])
     bench.look()
     found = finish(hands, all_of(bench, Act.REQUEUE, State.ACTIVE, verdict=Kind.ORPHAN))
@@ -100,6 +101,28 @@ def test_a_list_that_shrinks_under_the_run_is_done_to_its_end(bench: Bench, hand
     assert sorted(bench.ids(State.WAITING), key=int) == ids
     assert [row.place for row in progress_of.results(found.id, size=500).rows] == list(range(500))
     assert book.verify().is_sound
+
+
+def test_jobs_that_the_walk_passed_over_are_done_in_another_one(
+    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those in front leave the list between two windows, so the next one begins too far on."""
+    held, ids = [f"held-{number}" for number in range(20)], [str(number) for number in range(600)]
+    bench.held(*held, ttl=3_600_000)
+    bench.orphan(*ids)
+    bench.look()
+    real = runner.perform_looked
+
+    def leave(*arguments: Any) -> Any:
+        results = real(*arguments)
+        for id in held:
+            bench.client.lrem("bull:mail:active", 1, id)
+        return results
+
+    monkeypatch.setattr(runner, "perform_looked", leave)
+    found = finish(hands, all_of(bench, Act.REQUEUE, State.ACTIVE, verdict=Kind.ORPHAN))
+    assert (found.status, found.total, found.done) == ("ended", 600, 600)
+    assert bench.ids(State.ACTIVE) == []
 
 
 def test_the_jobs_that_were_shown_are_done_and_each_has_its_result(bench: Bench, hands: Runner) -> None:
