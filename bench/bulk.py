@@ -41,7 +41,8 @@ _MAKE = (
     "INSERT INTO dashboard_machinetoken (name, token_hash, prefix, scopes, created_at, expires_at)"
     " VALUES ('bench', ?, 'unstall_bench', 'read bulk', '2026-01-01', '2126-01-01')"
 )
-_STATE = "SELECT status, trouble, done, total, started_at, ended_at FROM recovery_bulkrun WHERE id = ?"
+_COUNTERS = ("done", "refused", "missing", "unchanged", "unknown")
+_STATE = f"SELECT status, trouble, total, {', '.join(_COUNTERS)} FROM recovery_bulkrun WHERE id = ?"
 # Between an intent and its outcome there may be others, so the order is by number and not by pair.
 _LISTED = (
     "SELECT count(*), count(DISTINCT job) FROM recovery_auditjob JOIN recovery_auditentry"
@@ -74,6 +75,7 @@ class Took:
     feat: Feat
     gathered: float  # seconds until its jobs were known; with `feat.seconds` from the order on
     count: int
+    counters: dict[str, int]
 
     @property
     def rate(self) -> float:
@@ -119,14 +121,14 @@ def _measure(act: str, count: int, away_ms: float) -> Took:
             run = product.order(act, "orphan" if act == "requeue" else "failed", queue)
             gathered = _await(product, run, "running", began)
             _await(product, run, "ended", began)
-        _check(product, run, queue, act, count)
-        return Took(feat, gathered, count)
+        counters = _check(product, run, queue, act, count)
+        return Took(feat, gathered, count, counters)
 
 
 def _await(product: Product, run: int, wanted: str, began: float) -> float:
     """Seconds since the order. Shows how far it is, for whoever waits."""
     while True:
-        ((status, trouble, done, total, *_),) = product.web.ask(_STATE, run)
+        ((status, trouble, total, done, *_),) = product.web.ask(_STATE, run)
         took = time.perf_counter() - began
         if status in (wanted, "ended"):
             return took
@@ -138,28 +140,37 @@ def _await(product: Product, run: int, wanted: str, began: float) -> float:
         time.sleep(LOOK)
 
 
-def _check(product: Product, run: int, queue: Queue, act: str, count: int) -> None:
-    """Each job is where it belongs, once, has its result, and is in the audit once."""
-    ((status, trouble, done, total, *_),) = product.web.ask(_STATE, run)
-    assert (status, done, total, trouble) == ("ended", count, count, ""), (status, done, total, trouble)
-    ids = [
-        *product.store.client.lrange(queue.key("wait"), 0, -1),
-        *product.store.client.zrange(queue.key("prioritized"), 0, -1),
-    ]
+def _check(product: Product, run: int, queue: Queue, act: str, count: int) -> dict[str, int]:
+    """What the jobs came to. Each is where it belongs, once, has its result, and is in the audit once."""
+    ((status, trouble, total, *counted),) = product.web.ask(_STATE, run)
+    counters = dict(zip(_COUNTERS, counted, strict=True))
+    assert (status, total, sum(counted), trouble) == ("ended", count, count, ""), (status, total, counters, trouble)
+    client, done = product.store.client, counters["done"]
+    ids = [*client.lrange(queue.key("wait"), 0, -1), *client.zrange(queue.key("prioritized"), 0, -1)]
     assert len(ids) == len(set(ids)) == count
+    if act == "requeue":
+        asked = client.pipeline(transaction=False)
+        for id in ids:
+            asked.hget(queue.key(id.decode()), "stc")
+        assert set(asked.execute()) == {b"1"}, "a job was recovered twice, or never"
     ((listed, distinct),) = product.web.ask(_LISTED, act)
-    assert (listed, distinct) == (count, count)
+    assert (listed, distinct) == (done, done)
     ((settled,),) = product.web.ask(
         "SELECT count(*) FROM recovery_bulkitem WHERE run_id = ? AND outcome = 'done' AND audit IS NOT NULL", run
     )
-    assert settled == count
+    assert settled == done
+    return counters
 
 
 def _rows(result: Result, name: str, took: Took) -> None:
     feat = took.feat
     result.row(f"{name}: in all", feat.seconds, "s", f"{took.rate:,.0f} jobs/s; {took.gathered:.1f} s of it gathering")
+    result.row(
+        f"{name}: done", took.counters["done"], "jobs", ", ".join(f"{n:,} {o}" for o, n in took.counters.items())
+    )
     result.row(f"{name}: longest single call", feat.longest_ms, "ms", "in the store")
     result.row(f"{name}: a foreign PING", feat.felt.at(0.99), "ms p99", feat.felt.note)
+    result.goal(f"{name}: jobs whose outcome is unknown", took.counters["unknown"], most=0)
     result.goal(f"{name}: longest single call ≤ {LONGEST_MS:g} ms", feat.longest_ms, most=LONGEST_MS)
     result.goal(f"{name}: a foreign PING, p99 ≤ {PING_MS:g} ms", feat.felt.at(0.99), most=PING_MS)
 

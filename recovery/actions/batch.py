@@ -286,7 +286,9 @@ def _in_audit(tried: Sequence[BulkItem]) -> dict[int, JobResult]:
 def _moved(order: Order, tried: Sequence[BulkItem]) -> list[tuple[BulkItem, JobResult]]:
     """Those that are not as they were when they were tried; the audit is told what all of them came to."""
     queue, seen = sight.scene(order.queue, order.act).queue, [runs.seen_of(item) for item in tried]
-    rows = queue.rows([(one.id, one.state) for one in seen]) if seen else ()
+    places = [(one.id, one.state) for one in seen]
+    parts = (places[at : at + sight.LOOKED_UP] for at in range(0, len(places), sight.LOOKED_UP))
+    rows = [row for part in parts for row in queue.rows(part)]
     moved = [
         (item, JobResult(one.id, Outcome.UNKNOWN, _how(item, row), item.audit))
         for item, one, row in zip(tried, seen, rows, strict=True)
