@@ -28,7 +28,7 @@ from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa:
 from dashboard.live.vigil import Vigil  # noqa: E402
 from dashboard.metrics import app as metrics  # noqa: E402
 from dashboard.once import house as once  # noqa: E402
-from dashboard.outgoing import Outgoing  # noqa: E402
+from dashboard.page_sender import PageSender  # noqa: E402
 from recovery import config, shared_clock  # noqa: E402
 from recovery.connections import registry  # noqa: E402
 from recovery.logs import threads  # noqa: E402
@@ -83,7 +83,7 @@ async def _page(scope: Scope, receive: Receive, send: Send) -> None:
     place = ExitStack()  # given back when Django has made the answer, and not when its last byte is taken
     place.callback(_places.release)
     with place:
-        await _pages(scope, request, Outgoing(scope, send, place.close).send)
+        await _pages(scope, request, PageSender(scope, send, place.close).send)
 
 
 async def _refuse(scope: Scope, send: Send, refused: intake.Refused) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import Error, transaction
 
 from recovery import shared_clock
-from recovery.actions.inserting import insert_rows
+from recovery.actions.bulk_insert import insert_rows
 from recovery.domain.acting import Actor, Order, Outcome
 from recovery.domain.chain import FIELDS, Link, canonical, job_key
 from recovery.domain.refs import QueueRef, shown

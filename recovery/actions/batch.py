@@ -41,7 +41,7 @@ class Held(Exception):
 
 
 @dataclass(slots=True)
-class Found:
+class FoundJobs:
     """Jobs of a run that are written down already: a list that moves may show one twice. Read from the database once
     for as long as nobody else has the run.
     """
@@ -55,15 +55,17 @@ class Found:
         self.jobs.update(jobs)
         self.count += len(self.jobs) - before
 
-    def of(self, claim: Claim) -> Found:
+    def of(self, claim: Claim) -> FoundJobs:
         """This, or what somebody else has made of it meanwhile."""
         if self.beat is not None and self.beat == claim.before:
             return self
         jobs = list(BulkItem.objects.filter(run=claim.run).values_list("job", flat=True))
-        return Found(set(jobs), len(jobs))
+        return FoundJobs(set(jobs), len(jobs))
 
 
-def work(claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None, found: Found | None = None) -> Found:
+def work(
+    claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None, found: FoundJobs | None = None
+) -> FoundJobs:
     """Until it is over, or `go_on` says no. `mandate`: of the scheduler that does it; `found`: what it returned before.
 
     Raises Lost, Held, Fenced, StoreError, NotRecorded, Unsupported, Missing.
@@ -80,10 +82,12 @@ def work(claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None
     scene.operator.fence(scene.target)  # what one before us may still send comes too late, so what we see stays true
     if ENTRIES[order.act].in_steps:
         _sweep(claim, order, go_on)
-        return Found()
+        return FoundJobs()
     selection, size = runs.selection_of(run), scene.operator.chunk(order.act)
     walk = (
-        _Walk(claim, order, selection, (found or Found()).of(claim)) if selection and run.cursor != runs.ALL else None
+        _Walk(claim, order, selection, (found or FoundJobs()).of(claim))
+        if selection and run.cursor != runs.ALL
+        else None
     )
     status = runs.GATHERING if walk and run.total <= walk.found.count else runs.RUNNING
     if run.status != status:
@@ -99,7 +103,7 @@ def work(claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None
             _end(claim, runs.ENDED)
             break
         walk.step(size)
-    return replace(walk.found, beat=run.beat_at) if walk else Found()
+    return replace(walk.found, beat=run.beat_at) if walk else FoundJobs()
 
 
 def _left(run: BulkRun) -> QuerySet[BulkItem]:
@@ -117,7 +121,7 @@ def _is_wanted(claim: Claim, go_on: Callable[[], bool]) -> bool:
 class _Walk:
     """Finds the jobs of a selection, window after window, and does each window before it reads the next."""
 
-    def __init__(self, claim: Claim, order: Order, selection: gather.Selection, found: Found) -> None:
+    def __init__(self, claim: Claim, order: Order, selection: gather.Selection, found: FoundJobs) -> None:
         self._claim, self._order, self._selection, self.found = claim, order, selection, found
         self._has_news = bool(claim.run.cursor)  # since the walk began at the first job
 

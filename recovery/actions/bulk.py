@@ -16,7 +16,7 @@ from typing import Any
 from django.db import Error, transaction
 
 from recovery.actions import audit, runner, sight
-from recovery.actions.batch import Found, Held, work
+from recovery.actions.batch import FoundJobs, Held, work
 from recovery.actions.catalog import ENTRIES
 from recovery.actions.claims import Claim, Lost
 from recovery.actions.gather import ONE_BY_ONE, Selection
@@ -134,7 +134,7 @@ class Runner:
         self._stopping = threading.Event()
         self._held: dict[int, tuple[float, float]] = {}  # run → (until, how long it was)
         self._paces: dict[str, Pace] = {}
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, FoundJobs] = {}
 
     def run(self, _now: int) -> int:
         """Works on every open run in turn; how many slices there were."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from recovery.actions.bulk_insert import insert_rows
 from recovery.actions.gather import Selection
-from recovery.actions.inserting import insert_rows
 from recovery.domain.acting import Act, Actor, Options, Order, Seen
 from recovery.domain.chain import canonical
 from recovery.domain.jobs import State

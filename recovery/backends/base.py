@@ -83,7 +83,7 @@ class QueueReader(Protocol):
         Raises StoreError when the store refuses the list: it is not known to be empty.
         """
 
-    def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> Following | None:
+    def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> FollowUpRead | None:
         """For an act on these jobs, with where each is expected then. None: no look goes out with a script here."""
 
     def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:
@@ -129,7 +129,7 @@ class QueueReader(Protocol):
         """One bounded slice of a search: at most `budget` jobs are looked at; payloads are compared in the client."""
 
 
-class Following(Wire, Protocol):
+class FollowUpRead(Wire, Protocol):
     """A wire that sends a look at some jobs behind each script, in the same round trip."""
 
     def rows(self) -> Mapping[str, JobRow | None]:
@@ -145,7 +145,7 @@ class Target:
     flavour: Flavour
     epoch: int | None = None  # scripts refuse one that is older than the newest they have met; None asks nothing
     installation: str = ""  # whose epoch it is: while another one holds the queue, scripts refuse it as well
-    following: Following | None = None  # reads that go out behind each script
+    following: FollowUpRead | None = None  # reads that go out behind each script
 
     @property
     def script_wire(self) -> Wire:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery.backends import reader
-from recovery.backends.shared import at_once
+from recovery.backends.shared import script_reads
 from recovery.connections.wire import Wire
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import JobRow, State
@@ -81,7 +81,7 @@ def test_a_script_sees_one_moment_and_plain_commands_do_not(jobs: Bench) -> None
 def test_a_list_that_is_too_long_for_a_script_is_searched_by_a_command(
     jobs: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_once, "DEPTH", 1)
+    monkeypatch.setattr(script_reads, "DEPTH", 1)
     with wired(jobs.queues.url) as wire:
         (row,) = looks(BULLMQ, wire, [("ghost", State.ACTIVE)], by_script=True)
     assert row is not None

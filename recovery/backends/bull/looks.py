@@ -8,7 +8,7 @@ from typing import Any
 from recovery.backends.base import Target, Wire
 from recovery.backends.bull.keys import BullKeys
 from recovery.backends.bull.n8n import DATA_LIMIT, EXECUTION, is_n8n
-from recovery.backends.shared import at_once, decode
+from recovery.backends.shared import decode, script_reads
 from recovery.domain.acting import Seen
 from recovery.domain.refs import QueueRef, raw
 
@@ -28,7 +28,7 @@ def of_n8n(target: Target, jobs: Sequence[Seen]) -> list[bool]:
 def _short(target: Target, jobs: Sequence[Seen], name: bytes, limit: int) -> list[bytes | None]:
     """As `_field`, in one round trip: for who may run scripts."""
     ids = [raw(job.id) for job in jobs]
-    return [found.get(name) for found in at_once.fields(target, ids, (name,), longest=limit, most=limit)]
+    return [found.get(name) for found in script_reads.fields(target, ids, (name,), longest=limit, most=limit)]
 
 
 def executions(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from recovery.backends.base import Target
 from recovery.backends.bull.keys import BullKeys
 from recovery.backends.shared import decode, fence
 from recovery.backends.shared.refusals import insist
-from recovery.backends.shared.turns import Unsent, failure, in_turn
+from recovery.backends.shared.script_batches import Unsent, failure, send_in_batches
 from recovery.connections.scripts import Part, Script, script
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
@@ -68,7 +68,7 @@ class Call:
         parts = [jobs[at : at + self.step] for at in range(0, len(jobs), self.step)]
         runs = [self._run_of(part) for part in parts]
         send = partial(_script(self.name).each, self.target.script_wire)
-        replies = in_turn(self.target, send, runs, self.together or len(runs))
+        replies = send_in_batches(self.target, send, runs, self.together or len(runs))
         answers = zip(parts, replies, strict=True)
         return [answer for part, reply in answers for answer in _each_of(part, reply)]
 

@@ -10,7 +10,7 @@ from recovery.backends.base import ACTIVE_CHUNK, Target
 from recovery.backends.bullmq import calls, failing, looks
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared.turns import failure
+from recovery.backends.shared.script_batches import failure
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State

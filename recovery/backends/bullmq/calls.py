@@ -16,7 +16,7 @@ from recovery.backends.bullmq.versions import LAYOUT
 from recovery.backends.shared import decode, fence, membership
 from recovery.backends.shared.layout import Scene
 from recovery.backends.shared.refusals import insist
-from recovery.backends.shared.turns import TOGETHER, Run, Unsent, in_turn
+from recovery.backends.shared.script_batches import TOGETHER, Run, Unsent, send_in_batches
 from recovery.connections.cluster import ClusterWire
 from recovery.connections.scripts import Part, Script, script
 from recovery.connections.slots import slot
@@ -69,9 +69,9 @@ def each_word(
 ) -> list[Answer]:
     """What the same script said of the jobs of each (keys, args), one word a job; `widths` says how many those are.
 
-    Of one that failed there is that instead of the words; see `turns.in_turn`, which raises as well.
+    Of one that failed there is that instead of the words; see `script_batches.send_in_batches`, which raises as well.
     """
-    replies = in_turn(target, partial(each, target, name), runs, together)
+    replies = send_in_batches(target, partial(each, target, name), runs, together)
     return [word for reply, width in zip(replies, widths, strict=True) for word in _answers(reply, width)]
 
 

@@ -16,7 +16,7 @@ from recovery.backends.bullmq.ancestors import Ancestor, Line
 from recovery.backends.bullmq.followers import Follower
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import at_once, decode
+from recovery.backends.shared import decode, script_reads
 from recovery.backends.shared.numbers import whole
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Seen
@@ -88,7 +88,7 @@ def keys(target: Target, chosen: Iterable[Plan]) -> tuple[bytes, ...]:
 def _read(target: Target, jobs: Sequence[Seen]) -> Sequence[_Fields]:
     """The fields of each job; one that is too long to be fetched is there, and empty."""
     ids = [raw(seen.id) for seen in jobs]
-    return at_once.fields(target, ids, _FIELDS, longest=TEXT_LIMIT, most=_JOB_BYTES)
+    return script_reads.fields(target, ids, _FIELDS, longest=TEXT_LIMIT, most=_JOB_BYTES)
 
 
 class _Found(NamedTuple):

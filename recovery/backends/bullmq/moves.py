@@ -11,8 +11,8 @@ from recovery.backends.bullmq import calls
 from recovery.backends.bullmq.calls import Answer
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
-from recovery.backends.shared import at_once, decode
-from recovery.backends.shared.turns import TOGETHER, failure
+from recovery.backends.shared import decode, script_reads
+from recovery.backends.shared.script_batches import TOGETHER, failure
 from recovery.connections.scripts import Part
 from recovery.domain.acting import Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
@@ -91,7 +91,7 @@ def _plans(target: Target, traits: Traits, jobs: Sequence[Seen]) -> dict[str, _P
     """One round trip: parents, and the options that are not beyond all measure."""
     keys = [BullMQKeys(target.ref.base).job(raw(seen.id)) for seen in jobs]
     ids = [raw(seen.id) for seen in jobs]
-    read = at_once.fields(target, ids, (b"parentKey", b"opts"), longest=TEXT_LIMIT, most=2 * TEXT_LIMIT)
+    read = script_reads.fields(target, ids, (b"parentKey", b"opts"), longest=TEXT_LIMIT, most=2 * TEXT_LIMIT)
     plans = {}
     for seen, key, fields in zip(jobs, keys, read, strict=True):
         push = "RPUSH" if decode.mapping(fields.get(b"opts")).get("lifo") is True else "LPUSH"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from recovery.backends.base import Wire
-from recovery.backends.shared import at_once, decode, membership, pages, rows, whole
+from recovery.backends.shared import decode, membership, pages, rows, script_reads, whole
 from recovery.backends.shared.entries import Entry
 from recovery.backends.shared.layout import Place, Scene
 from recovery.domain.jobs import JobRow, State
@@ -23,8 +23,8 @@ def read(wire: Wire, scene: Scene, wanted: Wanted, *, by_script: bool = False) -
     """One row a job, in their order; None: it is gone. Four round trips for all that are where they were; one for a
     few that may be read by a script.
     """
-    is_few = by_script and len(wanted) <= at_once.JOBS
-    found = at_once.look(wire, scene, wanted) if is_few and wanted else {}
+    is_few = by_script and len(wanted) <= script_reads.JOBS
+    found = script_reads.look(wire, scene, wanted) if is_few and wanted else {}
     for place in scene.layout.places:
         left = [id for id, state in wanted if state is place.state and id not in found]
         found |= _there(wire, scene, place, left)

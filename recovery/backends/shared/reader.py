@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.backends.base import TEXT_LIMIT, Command, Following, Wire
-from recovery.backends.shared import at_once, fresh, logs, metrics, pages, schedulers, search, whole
+from recovery.backends.base import TEXT_LIMIT, Command, FollowUpRead, Wire
+from recovery.backends.shared import fresh, logs, metrics, pages, schedulers, script_reads, search, whole
 from recovery.backends.shared.keys import Keys
 from recovery.backends.shared.layout import Layout, Scene
 from recovery.domain.jobs import Found, Job, JobRow, LogPage, Page, SchedulerRow, State
@@ -35,8 +35,8 @@ class KeyspaceReader:
             return Page((), 0)
         return pages.read(wire, self._scene(ref), place, cursor=cursor, size=size, oldest_first=oldest_first)
 
-    def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> Following | None:
-        return at_once.Following(wire, self._scene(ref), wanted)
+    def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> FollowUpRead | None:
+        return script_reads.ScriptedFollowUp(wire, self._scene(ref), wanted)
 
     def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:
         return whole.row(wire, self._scene(ref), raw(id))

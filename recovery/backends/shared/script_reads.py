@@ -58,8 +58,8 @@ def look(wire: Wire, scene: Scene, wanted: Wanted) -> dict[str, JobRow | None]:
     return dict(looked(scene, wanted, look_script().each(wire, look_runs(scene, wanted))))
 
 
-class Following:
-    """Sends a look at some jobs behind each script, so that nobody waits for it alone; see `base.Following`."""
+class ScriptedFollowUp:
+    """Sends a look at some jobs behind each script, so that nobody waits for it alone; see `base.FollowUpRead`."""
 
     __slots__ = ("_commands", "_replies", "_scene", "_wanted", "_wire")
 

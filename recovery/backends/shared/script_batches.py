@@ -30,7 +30,7 @@ class Unsent:
     error: Exception
 
 
-def in_turn(
+def send_in_batches(
     target: Target, send: Callable[[Sequence[Run]], list[Any]], runs: Sequence[Run], together: int = TOGETHER
 ) -> list[Any]:
     """The reply to each of `runs`, of which so many are sent `together`; the next when all of those are answered.

@@ -10,7 +10,7 @@ from dashboard.live.stream import ABORT, Message, Scope, Send
 SEND_SECONDS = 30.0  # for one piece of an answer to be taken, as for an event of a stream
 
 
-class Outgoing:
+class PageSender:
     """`answered` is called once Django has made the answer, before its first byte is sent."""
 
     def __init__(self, scope: Scope, send: Send, answered: Callable[[], None]) -> None:
