@@ -4,7 +4,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test-fast test test-all test-loki test-n8n test-openapi lint format locks clean screenshots
+.PHONY: help setup setup-test run test-fast test test-all test-loki test-n8n test-openapi lint format locks sbom clean screenshots
 
 # An environment of the caller's must not lead the project's Python astray.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV DJANGO_SETTINGS_MODULE
@@ -17,6 +17,7 @@ PYTHON := $(BIN)/python
 LOCKS := deploy/locks
 FLEET := tests/node
 OPENAPI := tests/openapi
+SBOM := .sbom/unstall.cdx.json
 STATIC := $(shell find static -type f 2>/dev/null)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Most tests wait for a process or a store, so there are more workers than cores.
@@ -59,10 +60,10 @@ format: setup-test ## put the code into its format
 test-fast: lint ## the inner loop: lint and the tests that need no store or process, in less than a minute
 	@$(PYTHON) -m pytest -q -n $(CORES) -m "pure and not long" tests/unit tests/property tests/house $(PYTEST_ARGS)
 
-test: lint ## the gate; pytest's summary is the last thing printed
+test: lint sbom ## the gate; pytest's summary is the last thing printed
 	@$(PYTHON) -m pytest -q -n $(WORKERS) --sample $(SEED) -m "$(GATE)" $(PYTEST_ARGS)
 
-test-all: lint $(OPENAPI)/node_modules/.stamp ## everything: every kind, faults, soak tests, a real Loki and n8n, built once, clients of the API
+test-all: lint sbom $(OPENAPI)/node_modules/.stamp ## everything: every kind, faults, soak tests, a real Loki and n8n, built once, clients of the API
 	@loki=$$(sh deploy/setup/loki.sh || :) n8n=$$(sh deploy/setup/n8n.sh || :); \
 		LOKI="$$loki" N8N="$$n8n" $(PYTHON) -m pytest -q -n $(WORKERS) --timeout 3600 $(PYTEST_ARGS)
 
@@ -81,8 +82,14 @@ screenshots: setup-test ## take the README's pictures anew from the demo
 locks: ## write deploy/locks anew from pyproject.toml
 	@sh deploy/setup/locks.sh
 
+sbom: $(SBOM) ## write the bill of materials of what runs in production (CycloneDX)
+
+$(SBOM): deploy/sbom.py $(LOCKS)/runtime.txt pyproject.toml $(VENV)/.stamp-run
+	@mkdir -p $(@D)
+	@$(PYTHON) deploy/sbom.py >$@.new && mv $@.new $@
+
 clean: ## remove what the steps above made; the data directory stays
-	rm -rf $(VENV) .static $(FLEET)/node_modules $(OPENAPI)/node_modules .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .static .sbom $(FLEET)/node_modules $(OPENAPI)/node_modules .mypy_cache .ruff_cache .pytest_cache
 
 # test.txt holds every pin of demo.txt, so either order of the two leaves the same versions.
 $(VENV)/.stamp-run: $(LOCKS)/demo.txt

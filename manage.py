@@ -5,7 +5,7 @@ import io
 import os
 import sys
 
-from recovery.processes import memory
+from recovery.processes import memory, private_files
 from recovery.version import VERSION
 
 
@@ -16,6 +16,8 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # Django would say its own
         print(f"Unstall {VERSION}")  # noqa: T201 -- the answer of a command
         return
+    if sys.argv[1:2] != ["collectstatic"]:  # what it copies is for everybody, a proxy of another user among them
+        private_files.make_new_files_private()
     if sys.argv[1:2] == ["web"]:
         memory.choose()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")

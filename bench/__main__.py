@@ -9,7 +9,10 @@ from collections.abc import Callable
 from bench import (
     actions,
     bulk,
+    distance,
+    end_to_end,
     failed_page,
+    faults,
     gate,
     log_streams,
     log_way,
@@ -50,6 +53,9 @@ def main() -> int:
         "passes": lambda: passes.run(quick=asked.quick),
         "size": lambda: size.run(quick=asked.quick),
         "recovery": lambda: recovery.run(quick=asked.quick),
+        "distance": lambda: distance.run(quick=asked.quick),
+        "end_to_end": lambda: end_to_end.run(quick=asked.quick, minutes=asked.minutes),
+        "faults": lambda: faults.run(quick=asked.quick, only=asked.only),
         "soak": lambda: soak.run(quick=asked.quick, minutes=asked.minutes),
         "monitor": lambda: monitor.run(quick=asked.quick),
         "shipping": lambda: shipping.run(quick=asked.quick),
@@ -73,13 +79,14 @@ def main() -> int:
     path = measure.write(results, quick=asked.quick)
     print(measure.table(results))
     print(f"\nWritten to {path}", file=sys.stderr)
-    return 0 if all(goal.held for result in results for goal in result.goals) else MISSED
+    return 0 if all(result.held for result in results) else MISSED
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which to run; all without")
     parser.add_argument("--quick", action="store_true", help="short rounds: to see that it works, not to publish")
+    parser.add_argument("--only", default="", metavar="WORDS", help="of the faults, those whose name has these words")
     parser.add_argument(
         "--minutes",
         type=float,

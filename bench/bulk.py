@@ -5,25 +5,17 @@ Near the Redis, and over a connection that takes 20 ms for each round trip. A fo
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import json
 import sys
-import threading
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from bench import stage
 from bench.actions import Feat, measured
 from bench.measure import Result
+from bench.product import Product, installed
 from tests.fleet import Fleet, Queue
-from tests.processes import end, spawn
 from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT, WebProcess, environ_of
 
 LIBRARY = "bullmq6"
 JOBS = 30_000
@@ -36,11 +28,6 @@ LONGEST_MS = 5.0
 PING_MS = 5.0
 PATIENCE = 900.0  # seconds for one run: a busy machine makes a bad number, not an error
 LOOK = 0.1
-_TOKEN = "unstall_" + "c" * 43
-_MAKE = (
-    "INSERT INTO dashboard_machinetoken (name, token_hash, prefix, scopes, created_at, expires_at)"
-    " VALUES ('bench', ?, 'unstall_bench', 'read bulk', '2026-01-01', '2126-01-01')"
-)
 _COUNTERS = ("done", "refused", "missing", "unchanged", "unknown")
 _STATE = f"SELECT status, trouble, total, {', '.join(_COUNTERS)} FROM recovery_bulkrun WHERE id = ?"
 # Between an intent and its outcome there may be others, so the order is by number and not by pair.
@@ -48,24 +35,6 @@ _LISTED = (
     "SELECT count(*), count(DISTINCT job) FROM recovery_auditjob JOIN recovery_auditentry"
     " ON number = entry_id WHERE act = ? AND outcome = 'done'"
 )
-
-
-@dataclass(slots=True)
-class Product:
-    """The web process and the scheduler over one Redis; `away_ms` is what a round trip to it takes more."""
-
-    web: WebProcess
-    store: Store
-
-    def order(self, act: str, chosen: str, queue: Queue) -> int:
-        body = {"act": act, "queue": f"main/{queue.base}", "reason": "the host is back", "all": chosen}
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.web.port}/api/v1/bulk",
-            json.dumps(body).encode(),
-            {"Authorization": f"Bearer {_TOKEN}", "Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return int(json.loads(answer.read())["id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +84,21 @@ def _measure(act: str, count: int, away_ms: float) -> Took:
             stage.orphans(store, queue, count)
         else:
             stage.failed(store, queue, count, urgent_every=10)
-        product = stack.enter_context(_product(store, away_ms))
+        url = stack.enter_context(stage.away(store.port, away_ms)) if away_ms else store.url
+        product = stack.enter_context(installed(url))
         with measured(store) as feat:
             began = time.perf_counter()
             run = product.order(act, "orphan" if act == "requeue" else "failed", queue)
             gathered = _await(product, run, "running", began)
             _await(product, run, "ended", began)
-        counters = _check(product, run, queue, act, count)
+        counters = _check(product, store, run, queue, act=act, count=count)
         return Took(feat, gathered, count, counters)
 
 
 def _await(product: Product, run: int, wanted: str, began: float) -> float:
     """Seconds since the order. Shows how far it is, for whoever waits."""
     while True:
-        ((status, trouble, total, done, *_),) = product.web.ask(_STATE, run)
+        ((status, trouble, total, done, *_),) = product.ask(_STATE, run)
         took = time.perf_counter() - began
         if status in (wanted, "ended"):
             return took
@@ -140,12 +110,12 @@ def _await(product: Product, run: int, wanted: str, began: float) -> float:
         time.sleep(LOOK)
 
 
-def _check(product: Product, run: int, queue: Queue, act: str, count: int) -> dict[str, int]:
+def _check(product: Product, store: Store, run: int, queue: Queue, *, act: str, count: int) -> dict[str, int]:
     """What the jobs came to. Each is where it belongs, once, has its result, and is in the audit once."""
-    ((status, trouble, total, *counted),) = product.web.ask(_STATE, run)
+    ((status, trouble, total, *counted),) = product.ask(_STATE, run)
     counters = dict(zip(_COUNTERS, counted, strict=True))
     assert (status, total, sum(counted), trouble) == ("ended", count, count, ""), (status, total, counters, trouble)
-    client, done = product.store.client, counters["done"]
+    client, done = store.client, counters["done"]
     ids = [*client.lrange(queue.key("wait"), 0, -1), *client.zrange(queue.key("prioritized"), 0, -1)]
     assert len(ids) == len(set(ids)) == count
     if act == "requeue":
@@ -153,9 +123,9 @@ def _check(product: Product, run: int, queue: Queue, act: str, count: int) -> di
         for id in ids:
             asked.hget(queue.key(id.decode()), "stc")
         assert set(asked.execute()) == {b"1"}, "a job was recovered twice, or never"
-    ((listed, distinct),) = product.web.ask(_LISTED, act)
+    ((listed, distinct),) = product.ask(_LISTED, act)
     assert (listed, distinct) == (done, done)
-    ((settled,),) = product.web.ask(
+    ((settled,),) = product.ask(
         "SELECT count(*) FROM recovery_bulkitem WHERE run_id = ? AND outcome = 'done' AND audit IS NOT NULL", run
     )
     assert settled == done
@@ -173,58 +143,3 @@ def _rows(result: Result, name: str, took: Took) -> None:
     result.goal(f"{name}: jobs whose outcome is unknown", took.counters["unknown"], most=0)
     result.goal(f"{name}: longest single call ≤ {LONGEST_MS:g} ms", feat.longest_ms, most=LONGEST_MS)
     result.goal(f"{name}: a foreign PING, p99 ≤ {PING_MS:g} ms", feat.felt.at(0.99), most=PING_MS)
-
-
-@contextmanager
-def _product(store: Store, away_ms: float) -> Iterator[Product]:
-    """Both processes as they are installed, with a state store and a database of their own."""
-    with Store("valkey") as state, ExitStack() as stack:
-        url = stack.enter_context(away(store.port, away_ms)) if away_ms else store.url
-        environ = {"UNSTALL_REDIS_URL": url, "UNSTALL_STATE_URL": state.url}
-        web = stack.enter_context(WebProcess(environ))
-        web.change(_MAKE, hashlib.sha256(_TOKEN.encode()).hexdigest())
-        command = [sys.executable, "manage.py", "scheduler"]
-        with (web.directory / "scheduler.log").open("wb") as log:
-            scheduler = spawn(
-                command, environ=environ_of(web.directory, environ), directory=ROOT, stdout=log, stderr=log
-            )
-        stack.callback(end, scheduler)
-        until(lambda: stage.shown(state) == 1, 120, "the queue is found")
-        until(lambda: _has_looked(web), 120, "the orphan-watch has looked")
-        yield Product(web, store)
-
-
-def _has_looked(web: WebProcess) -> bool:
-    return b'"orphan-watch"' in web.get("/healthz").body
-
-
-# -- distance
-
-
-@contextmanager
-def away(port: int, rtt_ms: float) -> Iterator[str]:
-    """The URL of a proxy on loopback that hands everything on half a round trip later, both ways."""
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(
-        asyncio.start_server(lambda reader, writer: _hand_on(reader, writer, port, rtt_ms / 2000), "127.0.0.1", 0)
-    )
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
-
-
-async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, late: float) -> None:
-    theirs, ours = await asyncio.open_connection("127.0.0.1", port)
-    await asyncio.gather(_late(reader, ours, late), _late(theirs, writer, late), return_exceptions=True)
-
-
-async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, late: float) -> None:
-    """Bytes leave in the order in which they came, each so many seconds later."""
-    loop = asyncio.get_running_loop()
-    while data := await reader.read(1 << 18):
-        loop.call_later(late, writer.write, data)
-    loop.call_later(late, writer.close)

@@ -39,6 +39,16 @@ class Goal:
     held: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was expected of something that was done to the product, and what was seen."""
+
+    what: str
+    expected: str
+    seen: str
+    held: bool
+
+
 @dataclass(slots=True)
 class Result:
     """One benchmark of one run."""
@@ -47,7 +57,12 @@ class Result:
     title: str
     rows: list[Row] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     setting: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def held(self) -> bool:
+        return all(one.held for one in (*self.goals, *self.observations))
 
     def row(self, what: str, value: float, unit: str, note: str = "") -> None:
         self.rows.append(Row(what, value, unit, note))
@@ -126,13 +141,21 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _section(result: Result) -> str:
-    lines = [f"### {result.title}", "", "| what | measured | |", "|---|---:|---|"]
-    lines += [f"| {row.what} | {number(row.value)} {row.unit} | {row.note} |" for row in result.rows]
-    lines += ["", "| goal | measured | |", "|---|---:|---|"]
-    lines += [
-        f"| {goal.text} | {number(goal.measured)} | {'held' if goal.held else '**missed**'} |" for goal in result.goals
-    ]
+    lines = [f"### {result.title}"]
+    if result.rows:
+        lines += ["", "| what | measured | |", "|---|---:|---|"]
+        lines += [f"| {row.what} | {number(row.value)} {row.unit} | {row.note} |" for row in result.rows]
+    if result.goals:
+        lines += ["", "| goal | measured | |", "|---|---:|---|"]
+        lines += [f"| {goal.text} | {number(goal.measured)} | {_verdict(goal.held)} |" for goal in result.goals]
+    if result.observations:
+        lines += ["", "| what | expected | seen | |", "|---|---|---|---|"]
+        lines += [f"| {one.what} | {one.expected} | {one.seen} | {_verdict(one.held)} |" for one in result.observations]
     return "\n".join(lines)
+
+
+def _verdict(held: bool) -> str:
+    return "held" if held else "**missed**"
 
 
 def number(value: float) -> str:

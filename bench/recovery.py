@@ -75,6 +75,16 @@ class Scene:
     jobs: dict[str, str] = field(default_factory=dict)
     deaths: list[Death] = field(default_factory=list)
 
+    def begin(self, lock: float) -> None:
+        """Every queue gets a worker that holds its one job."""
+        for start in range(0, len(self.queues), TOGETHER):
+            driver = self.library.spawn()
+            self.holders.append(driver)
+            for queue in self.queues[start : start + TOGETHER]:
+                _work(driver, queue, "hang", lock, f"holder-{queue.name}" if self.way.named else "")
+                self.jobs[queue.name] = queue.add()
+        until(lambda: all(queue.counts()["active"] == 1 for queue in self.queues), 60, "every worker has its job")
+
     def kill(self, number: int) -> None:
         """One process, with all that it holds."""
         mine = self.queues[number * TOGETHER : (number + 1) * TOGETHER]
@@ -167,13 +177,7 @@ def _scene(way: Way, lock: float, queues: int) -> Iterator[Scene]:
         library = fleet[LIBRARY]
         scene = Scene(way, store, library, [library.queue(store, f"q{number}") for number in range(queues)])
         stack.callback(library.reset)  # first: a job that is let go must not be taken for one that came back
-        for start in range(0, queues, TOGETHER):
-            driver = library.spawn()
-            scene.holders.append(driver)
-            for queue in scene.queues[start : start + TOGETHER]:
-                _work(driver, queue, "hang", lock, f"holder-{queue.name}" if way.named else "")
-                scene.jobs[queue.name] = queue.add()
-        until(lambda: all(queue.counts()["active"] == 1 for queue in scene.queues), 60, "every worker has its job")
+        scene.begin(lock)
         if way.second:
             driver = library.spawn()
             for queue in scene.queues:
@@ -184,9 +188,8 @@ def _scene(way: Way, lock: float, queues: int) -> Iterator[Scene]:
 
 
 def _work(driver: Driver, queue: Queue, processor: str, lock: float, name: str) -> None:
-    options = {"lockDuration": int(lock * 1000)} | ({"name": name} if name else {})
-    where = {"url": queue.url, "prefix": queue.prefix, "name": queue.name}
-    driver.ask("work", worker=f"{processor}-{queue.name}", queue=where, processor=processor, options=options)
+    options = {"name": name} if name else {}
+    queue.work(processor, inside=driver, lockDuration=int(lock * 1000), **options)
 
 
 def _schedule(stack: ExitStack, store: Store, policy: str, queues: int) -> None:

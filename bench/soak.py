@@ -66,9 +66,7 @@ class Soak:
         """One process more."""
         driver = self.library.spawn()
         for queue in self.queues:
-            where = {"url": queue.url, "prefix": queue.prefix, "name": queue.name}
-            options = {"lockDuration": int(LOCK * 1000), "concurrency": CONCURRENCY}
-            driver.ask("work", worker=queue.name, queue=where, processor="young", options=options)
+            queue.work("young", inside=driver, lockDuration=int(LOCK * 1000), concurrency=CONCURRENCY)
         self.living.append(driver)
 
     def replace(self, *, oldest: bool) -> None:

@@ -5,13 +5,17 @@ Everything is on 127.0.0.1 and dies with this process.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import random
 import resource
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.reads import snapshots
@@ -71,6 +75,11 @@ def queues(count: int, *, full: int, jobs: int) -> Iterator[Store]:
 def orphans(store: Store, queue: Queue, count: int) -> None:
     """Active jobs of the real library, whose holder is gone for good."""
     queue.add_many(count)
+    lose(store, queue, count)
+
+
+def lose(store: Store, queue: Queue, count: int) -> None:
+    """So many of the jobs that wait were taken by a worker that is gone for good."""
     _fill(store, queue, _ORPHAN, count)
 
 
@@ -128,6 +137,63 @@ def shown(state: Store) -> int:
     """How many queues the newest snapshot has."""
     snapshot = snapshots.fetch(state.client)
     return len(snapshot.queues) if snapshot else 0
+
+
+# -- distance
+
+
+@contextmanager
+def away(port: int, rtt_ms: float, stalls: Stalls | None = None) -> Iterator[str]:
+    """The URL of a proxy on loopback that hands everything on half a round trip later, both ways."""
+    loop = asyncio.new_event_loop()
+
+    async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection("127.0.0.1", port)
+        late = rtt_ms / 2000
+        both = _late(reader, ours, late, None), _late(theirs, writer, late, stalls)
+        await asyncio.gather(*both, return_exceptions=True)
+
+    async def hang_up() -> None:
+        server.close()
+        pumps = asyncio.all_tasks() - {asyncio.current_task()}
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+    server = loop.run_until_complete(asyncio.start_server(hand_on, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    finally:
+        asyncio.run_coroutine_threadsafe(hang_up(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)
+
+
+@dataclass(slots=True)
+class Stalls:
+    """One answer in so many comes so many seconds later, with all that follow it on its connection; `count` so far."""
+
+    share: float
+    seconds: float
+    dice: random.Random
+    count: int = 0
+
+    def next(self) -> float:
+        if self.dice.random() >= self.share:
+            return 0.0
+        self.count += 1
+        return self.seconds
+
+
+async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, late: float, stalls: Stalls | None) -> None:
+    """Bytes leave in the order in which they came, each so many seconds later."""
+    loop, due = asyncio.get_running_loop(), 0.0
+    while data := await reader.read(1 << 18):
+        due = max(due, loop.time() + late + (stalls.next() if stalls else 0.0))
+        loop.call_at(due, writer.write, data)
+    loop.call_at(max(due, loop.time() + late), writer.close)
 
 
 def _fill(store: Store, queue: Queue, text: str, count: int) -> None:

@@ -45,11 +45,14 @@ class Role(StrEnum):
 
 
 _MAY = {
-    Role.VIEWER: ("sees queues and jobs, with payloads redacted",),
-    Role.OPERATOR: ("sees payloads and acts on single jobs",),
+    Role.VIEWER: ("views queues and jobs, with payload values hidden",),
+    Role.OPERATOR: ("reveals payloads and acts on single jobs",),
     Role.ADMIN: ("acts in bulk, sets policies, manages users",),
 }
-_GRANTED = {Right.MANY: "on many at once where none is deleted", Right.PAUSE: "pauses and resumes queues"}
+_GRANTED = {
+    Right.MANY: "acts on several jobs at once unless that deletes them",
+    Right.PAUSE: "pauses and resumes queues",
+}
 
 
 def role_of(user: object) -> Role | None:
@@ -71,7 +74,7 @@ def allows(user: object, needed: Role) -> bool:
 
 
 def may_see_payloads(user: object) -> bool:
-    """Payloads may hold what their owners would not show to everybody who may watch a queue."""
+    """Whether a person may reveal payloads. They may hold what their owners would not show to everybody."""
     return allows(user, Role.OPERATOR)
 
 
@@ -82,7 +85,7 @@ def needs(role: Role) -> Callable[[View[P]], View[P]]:
         @wraps(view)
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             if not allows(request.user, role):
-                raise PermissionDenied(f"This needs the role {role}.")
+                raise PermissionDenied(f"This requires the role {role}.")
             return view(request, *args, **kwargs)
 
         guarded.needs = role  # type: ignore[attr-defined]  # read by the test that walks every URL

@@ -12,20 +12,21 @@ from recovery.reads.outlets import Outlet
 
 TITLES = {
     AlertKind.ABANDONED: "Abandoned jobs",
-    AlertKind.POISON: "Poison",
+    AlertKind.POISON: "Quarantined jobs",
     AlertKind.BREAKER: "Breaker open",
-    AlertKind.BRAKE: "Redis brake holds",
+    AlertKind.BRAKE: "Auto-recovery paused",
     AlertKind.GATE: "Gate closed",
     AlertKind.SCANNER: "Scanner refused",
-    AlertKind.UNREADABLE: "Cannot be read",
-    AlertKind.CONSOLE: "Another console",
+    AlertKind.UNREADABLE: "Unreadable store",
+    AlertKind.CONSOLE: "Another Unstall",
+    AlertKind.AUDIT: "Audit heads not sent",
     AlertKind.SCHEDULER: "No scheduler",
 }
 _TOLD = {
-    Event.FIRING: "told",
-    Event.WORSE: "told that it got worse",
+    Event.FIRING: "notified",
+    Event.WORSE: "notified: worse",
     Event.REMINDER: "reminded",
-    Event.RESOLVED: "told that it is over",
+    Event.RESOLVED: "notified: resolved",
 }
 
 
@@ -84,8 +85,8 @@ def _line(alert: Alert, channels: Sequence[str], end: int) -> Line:
 def _told(alert: Alert, name: str) -> Told:
     heard = alert.by(name)
     if heard.trying is not None:
-        return Told(name, "is being told", None)
-    return Told(name, _TOLD[heard.event], heard.at) if heard.event in _TOLD else Told(name, "not told yet", None)
+        return Told(name, "sending", None)
+    return Told(name, _TOLD[heard.event], heard.at) if heard.event in _TOLD else Told(name, "not notified yet", None)
 
 
 def _card(channel: Channel, terms: Terms, outlets: Mapping[str, Outlet] | None) -> Card:
@@ -101,4 +102,4 @@ def _state(outlet: Outlet | None) -> tuple[str, str]:
         return "unknown", "unknown"
     if outlet.is_failing:
         return "failing", "failing"
-    return ("works", "works") if outlet.told_at is not None else ("paused", "not tried yet")
+    return ("works", "healthy") if outlet.told_at is not None else ("paused", "not used yet")

@@ -16,7 +16,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 _pages = get_asgi_application()  # sets Django up; nothing that needs its apps may be imported before
 
-from dashboard import intake, probes  # noqa: E402
+from dashboard import failed_logins, intake, probes, security_headers  # noqa: E402
 from dashboard.api import faults  # noqa: E402
 from dashboard.gate import house  # noqa: E402
 from dashboard.live import events, logs, mirror  # noqa: E402
@@ -28,6 +28,7 @@ from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa:
 from dashboard.live.vigil import Vigil  # noqa: E402
 from dashboard.metrics import app as metrics  # noqa: E402
 from dashboard.once import house as once  # noqa: E402
+from dashboard.page_concurrency import PageConcurrency  # noqa: E402
 from dashboard.page_sender import PageSender  # noqa: E402
 from recovery import config, shared_clock  # noqa: E402
 from recovery.connections import registry  # noqa: E402
@@ -35,9 +36,7 @@ from recovery.logs import threads  # noqa: E402
 
 log = logging.getLogger(__name__)
 
-# Django takes a thread and a database connection for every request in flight. When five hundred tabs ask in the
-# same second, more of them at once make all of them slower; those beyond wait here, where waiting costs nothing.
-PAGES_AT_ONCE = 8
+BROKEN = "This is a fault in Unstall. It is in the log of the web process."
 THREADS = 4  # for whatever else would hold up the loop: two looks and two scrapes at once
 
 hub = Hub()
@@ -47,7 +46,7 @@ _metrics = metrics.Metrics(mirror.picture, lambda: len(hub))
 _gate = house.GateHouse(mirror.picture)
 _once = once.OnceHouse()
 _probes = probes.Probes()
-_places = asyncio.Semaphore(PAGES_AT_ONCE)
+_places = PageConcurrency(hub.visitor)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +54,24 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _lifespan(receive, send)
     elif scope["type"] == "websocket":
         await send({"type": "websocket.close"})
-    elif scope["path"].startswith(logs.PATH):
+    else:
+        await _answer_always(scope, receive, security_headers.adding(scope, send))
+
+
+async def _answer_always(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers 500 where a fault of ours ends a request: the server's own answer to that has none of our headers."""
+    try:
+        await _answer(scope, receive, send)
+    except Exception as fault:
+        try:
+            await _refuse(scope, send, intake.Refused(500, BROKEN))
+        except RuntimeError:  # the answer has begun: the server logs the fault and drops the connection
+            raise fault from None
+        log.exception("a request met a fault")
+
+
+async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"].startswith(logs.PATH):
         await _logs(scope, receive, send)
     elif scope["path"].startswith("/live/"):
         await _streams(scope, receive, send)
@@ -72,23 +88,23 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _page(scope: Scope, receive: Receive, send: Send) -> None:
-    try:
-        request = await intake.whole(receive)
-    except intake.Left:
-        return
-    except intake.Refused as refused:
-        await _refuse(scope, send, refused)
-        return
-    await _places.acquire()
-    place = ExitStack()  # given back when Django has made the answer, and not when its last byte is taken
-    place.callback(_places.release)
-    with place:
-        await _pages(scope, request, PageSender(scope, send, place.close).send)
+    with ExitStack() as sent, ExitStack() as answered:
+        try:
+            request = await intake.whole(receive)
+            await _places.take(scope, answered, sent)
+        except intake.Left:
+            return
+        except intake.Refused as refused:
+            await _refuse(scope, send, refused)
+            return
+        await _pages(scope, request, PageSender(scope, send, answered.close).send)
 
 
 async def _refuse(scope: Scope, send: Send, refused: intake.Refused) -> None:
     """To a program in the shape of its API, to anybody else in plain text."""
     close = [(b"connection", b"close")]
+    if refused.retry:
+        close.append((b"retry-after", str(refused.retry).encode()))
     if not scope["path"].startswith(faults.ROOT):
         await refuse(send, refused.status, str(refused), close)
         return
@@ -113,10 +129,13 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         return
     vigil = Vigil(config.current(), mirrored.image)
     vigil.start()
+    noting = asyncio.create_task(failed_logins.write_for_ever(), name="failed log-ins")
     # All that is loaded now stays: whoever collects garbage need not look at it each time, which holds every stream.
     gc.freeze()
     await send({"type": "lifespan.startup.complete"})
     await receive()
+    noting.cancel()
+    await failed_logins.write_sums(is_last=True)
     await vigil.stop()
     await _probes.stop()
     await hub.close()

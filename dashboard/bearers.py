@@ -17,9 +17,9 @@ KEPT_SECONDS = 30.0  # a token that was revoked is refused within this time
 FRESH_SECONDS = 20.0  # one that is asked with later is looked up again, and nobody waits for that
 REFUSED_SECONDS = 10.0  # what is no token now will be none in a moment either
 GRACE_SECONDS = 600.0  # while the database is away, a token that was good counts: nobody can ask for another
-REMEMBERED = 1_000  # tokens, most of them wrong ones when there are so many
+REMEMBERED = 1_000  # tokens, nearly all of them wrong ones when there are so many
 LOOKUPS = 2  # at once; one database connection each, closed after use
-WAITING = 20  # lookups beyond these are refused
+WAITING = 20  # lookups beyond these are refused, but for tokens that were valid
 
 _BEARER = "bearer "
 
@@ -78,7 +78,8 @@ class Bearers:
         raise tokens.TokenSpent(known.trouble) if known.trouble else tokens.TokenUnknown
 
     async def _asked(self, key: str, written: str, before: _Known | None) -> _Known:
-        if key not in self._lookups and len(self._lookups) >= WAITING:
+        is_new = before is None or before.bearer is None
+        if is_new and key not in self._lookups and len(self._lookups) >= WAITING:
             raise Busy
         try:
             return await asyncio.shield(self._lookup(key, written))
@@ -106,11 +107,11 @@ class Bearers:
             done.exception()  # whoever waits for it has it; when nobody does, the next one asks anew
 
     def _keep(self, key: str, known: _Known) -> None:
-        """The newest; of what has ended, nothing, and of the others the oldest go first."""
+        """The newest. What opens nothing goes first, or anybody could push out valid tokens with made-up ones."""
         self._known.pop(key, None)
         if len(self._known) >= REMEMBERED:
-            now = self._clock()
-            self._known = {name: one for name, one in self._known.items() if one.until >= now}
+            since = self._clock() - GRACE_SECONDS
+            self._known = {name: one for name, one in self._known.items() if one.bearer and one.asked_at >= since}
         while len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]
         self._known[key] = known

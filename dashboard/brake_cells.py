@@ -18,19 +18,19 @@ from recovery.reads.brakes import Brakes, Capped, ErrorBreaker, Poison, QueueGau
 
 STORE, BREAKER, PAST, POISON = "store", "breaker", "past", "poison"
 _STATES = {Stage.OPEN: "tripped", Stage.HALF_OPEN: "half-open", Stage.CLOSED: "works"}
-_TITLES = {STORE: "Redis brake", BREAKER: "Breaker", PAST: "Relaunch cap", POISON: "Quarantine"}
+_TITLES = {STORE: "Redis pause", BREAKER: "Breaker", PAST: "Auto-retry limit", POISON: "Quarantine"}
 _EFFECTS = {
-    STORE: "Scanners act again in this deployment, from their next look on. What engages the brake later counts again.",
-    BREAKER: "It closes and counts anew: failed jobs with this error are relaunched again, within the budget.",
-    PAST: "Its relaunches are forgotten: it may be relaunched as often again as its policy allows.",
-    POISON: "Its earlier orphanings count no more: scanners may touch it again.",
+    STORE: "Scanners change jobs in this deployment from their next run on. A new Redis problem pauses them.",
+    BREAKER: "The breaker closes and its counter restarts: failed jobs with this error are auto-retried in the budget.",
+    PAST: "Its auto-retry counter is reset: it may be auto-retried again as often as its policy allows.",
+    POISON: "Its stalled history is reset: scanners may change the job again.",
 }
 _RISKS = {
-    STORE: "If the store lost the locks of jobs whose workers run on, these jobs are taken for orphans and run twice. "
-    "Release it when the workers were restarted too, or when their locks are back.",
-    BREAKER: "If what it calls still fails, the jobs that go use up their relaunches for nothing.",
-    PAST: "If it fails for a reason of its own, it fails again as often.",
-    POISON: "If it is what kills its workers, it will take up to three more of them, and the jobs that they hold.",
+    STORE: "If Redis lost the locks of jobs whose workers still run, these jobs are treated as orphaned and run twice. "
+    "Release it once the workers were restarted too or their locks are back.",
+    BREAKER: "If the service that the jobs call still fails, they use up their auto-retries for nothing.",
+    PAST: "If the job itself is the cause, it fails just as often again.",
+    POISON: "If the job crashes its workers, it can crash up to three more of them and interrupt the jobs they run.",
 }
 
 
@@ -129,7 +129,7 @@ def board(brakes: Brakes, now: int) -> Board:
 def _counted(lines: tuple[Line, ...]) -> Iterator[str]:
     said = {
         BREAKER: ("breaker is open", "breakers are open"),
-        PAST: ("job was relaunched too often", "jobs were relaunched too often"),
+        PAST: ("job reached its auto-retry limit", "jobs reached their auto-retry limit"),
         POISON: ("job is in quarantine", "jobs are in quarantine"),
     }
     for kind, (one, more) in said.items():
@@ -140,7 +140,7 @@ def _counted(lines: tuple[Line, ...]) -> Iterator[str]:
 def _stores(brakes: Brakes) -> Iterator[Line]:
     for store in brakes.holding:
         since = min(hold.since for hold in store.holds)
-        yield Line(STORE, "holds", "holds", store.words, store.deployment, since=since)
+        yield Line(STORE, "holds", "paused", store.words, store.deployment, since=since)
 
 
 def _open(brakes: Brakes) -> Iterator[Line]:
@@ -167,11 +167,11 @@ def _capped(brakes: Brakes, now: int) -> Iterator[Line]:
 
 def _cap(one: Capped, now: int) -> Line:
     queue = one.job.queue
-    more = f", {one.made:,} times in all" if one.made > one.count else ""
+    more = f", {one.made:,} times in total" if one.made > one.count else ""
     said = (
-        f"Relaunched {one.count:,} times within {age(CAP_WINDOW)}{more}. The next may go in {age(one.free_at - now)}."
+        f"Auto-retried {one.count:,} times within {age(CAP_WINDOW)}{more}. Next auto-retry in {age(one.free_at - now)}."
     )
-    return Line(PAST, "capped", "at its cap", (said,), queue.deployment, queue, one.job, one.key, since=one.last_at)
+    return Line(PAST, "capped", "at its limit", (said,), queue.deployment, queue, one.job, one.key, since=one.last_at)
 
 
 def _poison(brakes: Brakes) -> Iterator[Line]:
@@ -180,6 +180,8 @@ def _poison(brakes: Brakes) -> Iterator[Line]:
 
 def _quarantined(one: Poison) -> Line:
     queue = one.job.queue
-    said = f"Orphaned {one.count:,} times within {age(POISON_WINDOW)}: it may be what kills its workers."
-    told = (said, "It waits for a person.")
-    return Line(POISON, "poison", "poison", told, queue.deployment, queue, one.job, one.key)
+    said = (
+        f"Repeatedly stalled: orphaned {one.count:,} times within {age(POISON_WINDOW)}. The job may crash its workers."
+    )
+    told = (said, "Scanners do not change it until a user releases it.")
+    return Line(POISON, "poison", "quarantined", told, queue.deployment, queue, one.job, one.key)

@@ -134,10 +134,10 @@ def why_not_resume(queue: Queue, user: object) -> str:
     if not (queue.sample and queue.sample.is_paused):
         return ""
     if is_read_only(queue.ref):
-        return "this deployment is read-only by configuration."
+        return "the configuration makes this deployment read-only."
     if refusal := operators.refusals(queue.flavour).get(Act.RESUME):
         return refusal
-    return "" if may(user).do(Act.RESUME) else "your role may not resume queues."
+    return "" if may(user).do(Act.RESUME) else "your role does not allow it."
 
 
 def on_list(queue: Queue, state: State, may: May, *, back: str) -> tuple[Button, ...]:

@@ -141,7 +141,7 @@ def _watchdog(sample: QueueSample) -> str:
         return UNKNOWN
     if sample.flavour.library is Library.TABLE:
         return NONE_SUCH
-    return "nobody" if sample.workers == 0 else "not lately"
+    return "not running" if sample.workers == 0 else "not recently"
 
 
 def _percent(part: float | None) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
 
+from dashboard import loopback
 from recovery import config
 from recovery.errors import ConfigError, Problem
 
@@ -30,16 +32,40 @@ def configuration(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMe
 
 @checks.register("unstall")
 def exposure(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W001, W002: settings that are right one by one and wrong together."""
+    """W001 to W003: settings that are right one by one and wrong together."""
     found: list[checks.CheckMessage] = []
     if settings.BIND_IS_OPEN and set(settings.ALLOWED_HOSTS) == set(settings.LOCAL_HOSTS):
         hint = "Set UNSTALL_TRUSTED_ORIGINS=https://the.name.people.type, or UNSTALL_ALLOWED_HOSTS."
-        problem = "UNSTALL_BIND listens to other machines, but only localhost is an allowed name."
+        problem = "UNSTALL_BIND accepts other machines, but only localhost is an allowed host name."
         found.append(checks.Warning(problem, hint=hint, id="unstall.W001"))
     if settings.DEBUG and settings.BIND_IS_OPEN:
-        problem = "UNSTALL_DEBUG shows source and settings, and other machines can reach it."
-        found.append(checks.Warning(problem, hint="Leave UNSTALL_DEBUG out.", id="unstall.W002"))
-    return found
+        problem = "UNSTALL_DEBUG shows source code and settings, and other machines can reach this process."
+        found.append(checks.Warning(problem, hint="Unset UNSTALL_DEBUG.", id="unstall.W002"))
+    hint = "Put a proxy with TLS in front, and set UNSTALL_TRUSTED_ORIGINS=https://the.name.people.type only."
+    return found + [checks.Warning(problem, hint=hint, id="unstall.W003") for problem in _plain_http()]
+
+
+def _plain_http() -> Iterator[str]:
+    """Yields the settings by which passwords and sessions travel in the open. On loopback they may."""
+    plain = [origin for origin in settings.TRUSTED_ORIGINS if _is_plain_elsewhere(origin)]
+    if plain:
+        yield f"UNSTALL_TRUSTED_ORIGINS: over {plain[0]} every network hop can read passwords and sessions."
+    elif settings.BIND_IS_OPEN and not settings.IS_HTTPS and set(settings.ALLOWED_HOSTS) != set(settings.LOCAL_HOSTS):
+        yield "UNSTALL_BIND: other machines reach it over http://, where every network hop can read passwords."
+    elif not settings.IS_HTTPS and _is_production():
+        yield "UNSTALL_ENVIRONMENT: this is production, but cookies are not limited to TLS."
+
+
+def _is_plain_elsewhere(origin: str) -> bool:
+    parts = urlsplit(origin)
+    return parts.scheme == "http" and not loopback.is_own(parts.netloc)
+
+
+def _is_production() -> bool:
+    try:
+        return config.current().environment_is_production
+    except ConfigError:
+        return False
 
 
 def _errors(problems: Sequence[Problem], id: str) -> list[checks.CheckMessage]:

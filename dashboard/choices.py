@@ -33,28 +33,40 @@ class Chosen:
 
 _RESET_STALLS = Choice(
     "reset_stalls",
-    "Forget its stalls",
-    "Its stall counter and a failure written ahead are cleared, so that the next stall does not fail it at once.",
+    "Reset stalled counter",
+    "Clears the stalled counter and a deferred failure marker, so that the next stall does not fail the job at once.",
 )
-_FORCE = Choice("force", "Do it in spite of that", "What stands against it is said above.", tone="bad")
+_OTHER_QUEUES = Choice(
+    "other_queues",
+    "Also jobs of other queues",
+    "Children in other queues that change with it, and a parent in another queue that waits for it or fails with it.",
+    tone="bad",
+)
+_OTHER_PARENTS = Choice(
+    "other_queues",
+    "Also jobs that a parent in another queue waits for",
+    "That parent no longer waits for them and may run. If off, those jobs stay.",
+)
+_FORCE = Choice("force", "Do it anyway (force)", "The reasons against it are listed above.", tone="bad")
 _FORCE_HOLDER = Choice(
     "force",
-    "Even if its holder is still connected",
-    "If the holder is only slow, it goes on working while another worker starts: this job will run twice.",
+    "Even if its worker is still connected",
+    "If that worker is only slow, it continues while another worker starts the job: the job will run twice.",
     tone="bad",
 )
 CONSENTS = {  # by the option that a refusal says it needs
     "force": _FORCE,
+    "other_queues": _OTHER_QUEUES,
     "consent": Choice(
         "consent",
         "The workflow may run twice",
-        "n8n runs it again from its start: whatever it did already, it does a second time.",
+        "n8n runs the workflow again from its start: steps that already ran will run a second time.",
         tone="bad",
     ),
     "rerun_completed": Choice(
         "rerun_completed",
-        "Run it again although it has completed",
-        "What it did already, it does a second time.",
+        "Run again although it completed",
+        "Everything the job already did will happen a second time.",
         tone="bad",
     ),
 }
@@ -73,41 +85,47 @@ _CHOICES: Mapping[Act, tuple[Choice, ...]] = {
     Act.REQUEUE: (
         Choice(
             "counts_as_stall",
-            "Count it as a stall",
-            "As the library's own recovery does: a job over its limit of stalls fails when it stalls again.",
+            "Increment stalled counter",
+            "As the library's stalled check does: a job over maxStalledCount fails when it stalls again.",
         ),
         _RESET_STALLS,
     ),
     Act.FAIL: (
-        Choice(
-            "message", "What is written into the job", "Empty: the sentence the library itself would write.", "text"
-        ),
+        Choice("message", "Error message", "If empty, the text that the library would write.", "text"),
         Choice(
             "directly",
-            "Do not leave it to a live worker",
-            "Where the version would let a worker fail it, fail it here and now.",
+            "Fail it without a worker",
+            "If this version would let a worker fail the job, Unstall fails it now instead.",
         ),
     ),
     Act.RELEASE: (
-        Choice("requeue", "And put it back in line", "In the same step, so that it need not wait for the watchdog."),
+        Choice("requeue", "Also requeue", "In the same step, so that the job does not wait for the stalled check."),
     ),
     Act.RETRY: (
-        Choice("reset_attempts", "Give it all its attempts again"),
+        Choice("reset_attempts", "Reset attempts"),
         _RESET_STALLS,
     ),
-    Act.REMOVE: (Choice("children", "With its own children", "As the library does; off: the children stay."),),
+    Act.REMOVE: (
+        Choice(
+            "children",
+            "Also remove its children",
+            "All jobs below it in the flow. They cannot be restored. If off, they stay.",
+        ),
+        _OTHER_QUEUES,
+    ),
     Act.RELAUNCH: (
         Choice(
             "latest",
-            "With the workflow as it is saved now",
-            "Off: as it was when this execution ran. n8n refuses it when a node is gone that has to run.",
+            "Use the currently saved workflow",
+            "If off, n8n uses the workflow of this execution. It refuses if a node that has to run was deleted.",
         ),
     ),
-    Act.DRAIN: (Choice("delayed", "Delayed jobs too"),),
+    Act.DRAIN: (Choice("delayed", "Also delayed jobs"), _OTHER_PARENTS),
     Act.CLEAN: (
         Choice("state", "Which jobs", kind="pick", values=_CLEANED),
         Choice("older_than", "Older than", kind="pick", values=_AGES),
-        Choice("limit", "At most so many", "0: all of them.", "number"),
+        Choice("limit", "Limit (0 = none)", kind="number"),
+        _OTHER_PARENTS,
     ),
 }
 
@@ -116,18 +134,19 @@ _CHOICES: Mapping[Act, tuple[Choice, ...]] = {
 _OF_ROWS: Mapping[Act, tuple[Choice, ...]] = {
     Act.REQUEUE: (
         Choice(
-            "counts_as_stall", "Count it as an attempt", "As a sweep does: when its attempts are used up, it fails."
+            "counts_as_stall", "Count as an attempt", "As a sweep does: the row fails when its attempts are used up."
         ),
     ),
-    Act.FAIL: (Choice("message", "What is written as its last error", kind="text"),),
-    Act.RETRY: (Choice("reset_attempts", "Give it all its attempts again"),),
+    Act.FAIL: (Choice("message", "Last error", kind="text"),),
+    Act.RETRY: (Choice("reset_attempts", "Reset attempts"),),
 }
 
 
 def choices(act: Act, options: Options, needs: frozenset[str], *, of_rows: bool = False) -> tuple[Chosen, ...]:
     """`needs`: the consents that are asked for; the others are not even shown."""
     own = (_OF_ROWS if of_rows else _CHOICES).get(act, ())
-    consents = [CONSENTS[name] for name in sorted(needs)]
+    shown = {choice.name for choice in own}
+    consents = [CONSENTS[name] for name in sorted(needs - shown)]
     if "force" in needs and act is Act.RELEASE:
         consents = [_FORCE_HOLDER if choice is _FORCE else choice for choice in consents]
     return tuple(_chosen(choice, options) for choice in (*own, *consents))

@@ -6,14 +6,14 @@ It holds a digest of each job as it was seen, so the post must meet the same job
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from django.core import signing
 
-from recovery.domain.acting import Act, Options, Order, Seen
+from recovery.domain.acting import Act, Affected, Options, Order, Seen
 from recovery.domain.refs import JobRef
 
 LIFE_SECONDS = 600  # to write a reason in; after that the numbers in the dialog are history
@@ -40,16 +40,27 @@ class Shown:
         return sorted(name for name in names if self.jobs.get(name) != now.jobs.get(name))
 
 
-def shown(act: Act, orders: Iterable[Order], allowed: frozenset[JobRef], every: str | None, at: int) -> Shown:
-    """`allowed`: the jobs it would be done to; for a queue itself, the job without an id. `every`: of what all."""
+def shown(
+    act: Act,
+    orders: Iterable[Order],
+    allowed: frozenset[JobRef],
+    every: str | None,
+    at: int,
+    *,
+    others: Mapping[JobRef, Sequence[Affected]],
+) -> Shown:
+    """`allowed`: the jobs it would be done to; for a queue itself, the job without an id. `every`: of what all.
+    `others`: which jobs change with each of them.
+    """
     orders = tuple(orders)
     options = replace(orders[0].options, message="") if orders else Options()  # that is written into the form itself
     whole = [[str(order.queue), order.queue.job("") in allowed] for order in orders if not order.jobs]
     told = [act, every, _plain(options), whole]
     jobs = {
-        name(order.queue.job(seen.id)): _digest([_plain(seen), order.queue.job(seen.id) in allowed])
+        name(job): _digest([_plain(seen), job in allowed, *sorted(map(str, others.get(job, ())))])
         for order in orders
         for seen in order.jobs
+        for job in [order.queue.job(seen.id)]
     }
     return Shown(_digest(told), jobs, at)
 
@@ -69,11 +80,11 @@ def read(user: Any, written: str) -> Shown:
     try:
         pk, order, jobs, at = signing.loads(written, salt=_SALT, max_age=LIFE_SECONDS)
     except signing.SignatureExpired:
-        raise Stale("It was shown more than ten minutes ago.") from None
+        raise Stale("This dialog is older than ten minutes.") from None
     except (signing.BadSignature, ValueError, TypeError):
-        raise Stale("It was not confirmed from this dialog.") from None
+        raise Stale("The confirmation does not belong to this dialog.") from None
     if pk != user.pk:
-        raise Stale("It was shown to somebody else.")
+        raise Stale("This dialog was opened by another user.")
     return Shown(order, jobs, at)
 
 

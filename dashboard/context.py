@@ -20,7 +20,7 @@ from recovery.errors import ConfigError
 from recovery.reads import brakes, refusals, stuck
 from recovery.version import VERSION
 
-_GRANT = "No scanner puts anything right there. Grant what docs/redis-acl.md lists, or set read_only for it."
+_GRANT = "No scanner recovers anything there. Grant the permissions in docs/redis-acl.md, or set read_only for it."
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "unstall-theme"
 
@@ -41,17 +41,18 @@ class Entry:
 
 
 _SCANNERS = ("scanners", "scanner", "scan-run", "scan-order", "scanner-pause", "policy-edit", "brake-release")
+_USERS = ("users", "user-add", "user-role", "user-active", "user-link", "user-two-factor-off", "sessions-all")
 PAGES = (
     Entry("Queues", "overview", ("overview", "queue", "job", "search"), "g q"),
     Entry("Stuck", "stuck", ("stuck", "act"), "g s"),
     Entry("Servers", "servers", ("servers", "server"), "g v"),
     Entry("Logs", "logs", ("logs",), "g l"),
     Entry("Scanners", "scanners", _SCANNERS, "g c"),
-    Entry("Once", "once", ("once", "once-key", "once-release", "once-forget"), "g o"),
+    Entry("Idempotency", "once", ("once", "once-key", "once-release", "once-forget"), "g o"),
     Entry("Alerts", "alerts", ("alerts", "alert-test"), "g e"),
     Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),
     Entry("Tuning", "tuning", ("tuning", "drills", "drill", "drill-order"), "g n"),
-    Entry("Users", "users", ("users", "user-add", "user-role", "user-active", "user-link"), "g u", Role.ADMIN),
+    Entry("Users", "users", _USERS, "g u", Role.ADMIN),
     Entry("Tokens", "tokens", ("tokens", "token-make", "token-revoke"), "g k", Role.ADMIN),
 )
 
@@ -147,7 +148,7 @@ class Frame:
             return (Notice("warn", self.health.lack),)
         if not self.health.reason:
             return ()
-        advice = "Every number below is as old as that. Start it with: manage.py scheduler"
+        advice = "All numbers below are that old. Start it with: manage.py scheduler"
         return (Notice("warn", self.health.reason, advice="" if self.health.error or self.health.refuses else advice),)
 
     def _consoles(self) -> tuple[Notice, ...]:
@@ -178,9 +179,9 @@ class Frame:
         return tuple(
             Notice(
                 "warn",
-                f"Scanners hold on {store.deployment}.",
+                f"Auto-recovery paused on {store.deployment}.",
                 advice=" ".join(store.words),
-                link="See the brakes",
+                link="Safety limits",
                 href=board,
             )
             for store in holding
@@ -204,7 +205,7 @@ class Frame:
         return (
             *configured,
             *(
-                Notice("note", f"{name} is read-only: its Redis user may change nothing.", shown(one.why), _GRANT)
+                Notice("note", f"{name} is read-only: its Redis user has no write permission.", shown(one.why), _GRANT)
                 for name, one in refused.items()
             ),
         )

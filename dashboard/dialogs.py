@@ -12,7 +12,7 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from recovery.actions.audit import REASON_LIMIT
 
-NO_REASON = "Say why. It is what the audit tells whoever asks later."
+NO_REASON = "Enter a reason. It is recorded in the audit log."
 _DIALOG, _PAGE = "dialogs/_dialog.html", "dialogs/page.html"
 
 

@@ -17,8 +17,8 @@ from recovery.reads.drills import Run
 WIDTH = 1000  # units of a bar, whatever it measures
 _WORDS = {
     Status.WAITING: "the scheduler starts it within seconds",
-    Status.RUNNING: "under way, whether you stay here or not",
-    Status.STOPPED: "stopped, and cleaned up",
+    Status.RUNNING: "it continues when you leave this page",
+    Status.STOPPED: "stopped and cleaned up",
 }
 _TONES = {End.LEFT: "stuck", End.TWICE: "warn"}
 _SHOWN = tuple(stage for stage in Stage if stage is not Stage.FAILED)
@@ -61,7 +61,7 @@ def settings(plan: Plan) -> str:
     said = [
         f"lock {written(plan.lock)}",
         f"renew {written(plan.renew)}",
-        f"watchdog {written(plan.stalled_interval)}",
+        f"stalled check {written(plan.stalled_interval)}",
         f"max stalled {plan.max_stalled}",
         f"{plan.workers} workers" if plan.workers != 1 else "1 worker",
     ]

@@ -42,16 +42,16 @@ def _number(label: str, default: int, most: int, least: int = 1, help_text: str 
 class DrillForm(forms.Form):
     library = forms.ChoiceField(label="Library")
     lock = SpanField("Lock", _PLAN.lock, "lockDuration")
-    renew = SpanField("Renewed every", _PLAN.renew, "lockRenewTime")
-    stalled_interval = SpanField("Watchdog every", _PLAN.stalled_interval, "stalledInterval")
-    max_stalled = _number("May stall", _PLAN.max_stalled, 1000, 0, "maxStalledCount")
+    renew = SpanField("Renew interval", _PLAN.renew, "lockRenewTime")
+    stalled_interval = SpanField("Stalled interval", _PLAN.stalled_interval, "stalledInterval")
+    max_stalled = _number("Max stalled", _PLAN.max_stalled, 1000, 0, "maxStalledCount")
     workers = _number("Workers", _PLAN.workers, 16)
-    concurrency = _number("Jobs at once", _PLAN.concurrency, 100, help_text="concurrency")
+    concurrency = _number("Concurrency", _PLAN.concurrency, 100, help_text="jobs per worker")
     rounds = _number("Rounds", _PLAN.rounds, AT_MOST)
-    means = forms.ChoiceField(label="Ended by", choices=[(one.value, words) for one, words in _MEANS.items()])
-    shutdown = SpanField("Shutdown", _PLAN.shutdown, "how long the worker waits for its job")
-    grace = SpanField("Grace", _PLAN.grace, "when SIGKILL follows SIGTERM")
-    job = SpanField("Length of the job", _PLAN.job)
+    means = forms.ChoiceField(label="Stop signal", choices=[(one.value, words) for one, words in _MEANS.items()])
+    shutdown = SpanField("Shutdown timeout", _PLAN.shutdown, "how long the worker waits for its job")
+    grace = SpanField("Grace period", _PLAN.grace, "when SIGKILL follows SIGTERM")
+    job = SpanField("Job duration", _PLAN.job)
 
     def __init__(self, data: Any = None, *, libraries: Iterable[Library]) -> None:
         """`libraries`: those that whoever leads could start a drill with."""

@@ -67,11 +67,19 @@ def fates(detail: Detail, present: Mapping[str, JobRow | None]) -> list[Cells]:
                 "why": shown(fate.why),
                 "verdict": shown(str(fate.verdict.get("kind", ""))),
                 "verdict_why": shown(str(fate.verdict.get("why", ""))),
+                "affected": [_other(one) for one in fate.affected],
+                "affected_more": max(0, fate.affected_total - len(fate.affected)),
                 "was_kept": fate.was_kept,
                 "now": _now(fate, present),
             }
         )
     return found
+
+
+def _other(one: Mapping[str, Any]) -> str:
+    """A child or a parent that changed with a job."""
+    deployment, _, base = str(one.get("queue", "")).partition("/")
+    return shown(f"{base} {one.get('job', '')} {one.get('change', '')}") if deployment else ""
 
 
 def options(told: Mapping[str, Any]) -> str:
@@ -98,8 +106,9 @@ def _now(fate: Fate, present: Mapping[str, JobRow | None]) -> str:
         return ""
     row = present[fate.id]
     if row is None:
-        return "Now: there is no such job."
-    return f"Now: {row.state}{', locked' if row.lock else ''}, {row.attempts:,} attempts made, {row.stalls:,} stalls."
+        return "Now: the job does not exist."
+    state = f"{row.state}{', locked' if row.lock else ''}"
+    return f"Now: {state}, {row.attempts:,} attempts made, stalled {row.stalls:,} times."
 
 
 def _yes(value: Any) -> str:

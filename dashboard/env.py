@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from recovery.config.urls import hidden
 from recovery.errors import Problem
 
 T = TypeVar("T")
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
+_UNIX = "unix"
+_HOST = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\]")  # .example.com: it and all below it
+# Shorter prefixes hold more than one organisation: fc00::/7 and 10.0.0.0/8 are the widest private networks.
+_WIDEST = {4: 8, 6: 7}
 
 
 class Environment:
@@ -59,22 +66,52 @@ class Environment:
         found = self.names(name)
         for origin in found:
             if not _is_origin(origin):
-                self.refuse(name, f"{origin!r} is not an origin.", "Write scheme and host: https://unstall.example.com")
+                self.refuse(
+                    name, f"{hidden(origin)!r} is not an origin.", "Write scheme and host: https://unstall.example.com"
+                )
         return tuple(origin.rstrip("/") for origin in found if _is_origin(origin))
+
+    def hosts(self, name: str) -> tuple[str, ...]:
+        """Reads a list of host names as `ALLOWED_HOSTS` takes them; a pattern that matches any name is refused."""
+        found = self.names(name)
+        for host in found:
+            if "*" in host:
+                problem = f"{host!r} lets other sites direct browsers here under their own host names."
+                self.refuse(
+                    name, problem, "Write the host names that users type; .example.com includes all subdomains."
+                )
+            elif not _HOST.fullmatch(host):
+                self.refuse(name, f"{host!r} is no host name.", "Write unstall.example.com: no scheme, port or path.")
+        return tuple(host for host in found if _HOST.fullmatch(host))
+
+    def proxies(self, name: str) -> tuple[str, ...]:
+        """Reads a list of addresses, networks, or `unix`; a network that every client belongs to is refused."""
+        found = self.names(name)
+        return tuple(proxy for proxy in found if proxy == _UNIX or self._is_proxy(name, proxy))
+
+    def _is_proxy(self, name: str, written: str) -> bool:
+        remedy = f"Write the address or the network of the proxy alone: 10.0.0.7, 10.1.0.0/24 or {_UNIX}."
+        network = _network(written)
+        if network is None and written != "*":
+            self.refuse(name, f"{written!r} is no address and no network.", remedy)
+            return False
+        if network is None or network.prefixlen < _WIDEST[network.version]:
+            problem = f"{written!r} lets clients choose the IP address that lockouts, limits and the audit log use."
+            self.refuse(name, problem, remedy)
+            return False
+        return True
 
     def url(self, name: str, default: str, *, schemes: tuple[str, ...]) -> str:
         """A URL with one of `schemes`. The value is never repeated in the problem: it may hold a password."""
         written = self.text(name, default)
-        if "://" not in written or urlsplit(written).scheme not in schemes:
-            self.refuse(name, "is not a URL that can be used here.", f"It begins with {' or '.join(schemes)}, then ://")
+        if written.partition("://")[0] not in schemes or "://" not in written:
+            self.refuse(name, "is not a supported URL.", f"Use a URL that starts with {' or '.join(schemes)}, then ://")
             return default
-        try:
-            _ = urlsplit(written).port
-        except ValueError:
-            remedy = "Percent-encode what is special in its password: / is %2F, ? is %3F, # is %23, @ is %40."
-            self.refuse(name, "is a URL whose host and port cannot be read.", remedy)
-            return default
-        return written
+        if _is_legible(written):
+            return written
+        remedy = "Percent-encode special characters in its password: / is %2F, ? is %3F, # is %23, @ is %40."
+        self.refuse(name, "is a URL whose host and port cannot be read.", remedy)
+        return default
 
     def refuse(self, name: str, problem: str, remedy: str) -> None:
         self.problems.append(Problem(name, problem, remedy))
@@ -116,6 +153,34 @@ def _truth(written: str) -> bool:
     raise ValueError(written)
 
 
+def _is_legible(url: str) -> bool:
+    """Returns False for a password that was not encoded: it ends up in the port, or behind the host."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.hostname is None or "@" not in parts.path + parts.query + parts.fragment
+
+
+def _network(written: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(written)
+    except ValueError:
+        return None
+
+
 def _is_origin(written: str) -> bool:
-    parts = urlsplit(written)
-    return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/") and not parts.query
+    """Refuses wildcards: Django takes `https://*` for every site, and `https://*.example.com` for other people's."""
+    try:
+        parts = urlsplit(written)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError:
+        return False
+    is_plain = parts.path in ("", "/") and not parts.query and not parts.fragment and "@" not in parts.netloc
+    return parts.scheme in ("http", "https") and is_plain and _HOST.fullmatch(_bracketed(host)) is not None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -9,22 +9,51 @@ from django.contrib.auth import password_validation
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, UsernameField
 from django.contrib.auth.validators import UnicodeUsernameValidator
 
+from dashboard import login_limits
 from dashboard.access import Role
 from dashboard.context import THEMES
+from dashboard.failed_logins import failed_logins
 from dashboard.models import MachineToken, User
 from dashboard.scopes import Scope
 from dashboard.tokens import DAYS, DAYS_DEFAULT
 
 _NAME_LIMIT = 150  # as long as Django's column
-TAKEN = "This name is taken."
+TAKEN = "This name is already in use."
 
 
 class LoginForm(AuthenticationForm):
+    """Name and password. A failure is counted, logged and summed up for the audit."""
+
     username = UsernameField(label="Name", widget=forms.TextInput(attrs={"autofocus": True}))
     error_messages = {  # noqa: RUF012 - the base's own shape
-        "invalid_login": "Name and password do not fit together.",
-        "inactive": "Name and password do not fit together.",
+        "invalid_login": "Wrong user name or password.",
+        "inactive": "Wrong user name or password.",
     }
+
+    def clean(self) -> dict[str, Any]:
+        """Raises TooManyFailures, before a password is looked at."""
+        name, request = self.cleaned_data.get("username"), self.request
+        if not name or not self.cleaned_data.get("password") or request is None:
+            return super().clean()
+        buckets = login_limits.of_login(request, name)
+        login_limits.check(buckets)
+        try:
+            return super().clean()
+        except forms.ValidationError:
+            paused = tuple(bucket.kind for bucket in login_limits.count(buckets))
+            failed_logins.add(login_limits.address_of(request), name, "password", paused)
+            raise
+
+
+class CodeForm(forms.Form):
+    """The second factor's code."""
+
+    code = forms.CharField(
+        label="Code",
+        max_length=32,
+        help_text="Six digits from your authenticator app, or a recovery code.",
+        widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}),
+    )
 
 
 class ThemeForm(forms.Form):
@@ -64,7 +93,7 @@ class WelcomeForm(forms.Form):
         label="Password",
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 10 characters; not a common one, not your name.",
+        help_text="At least 10 characters. Not a common password and not your name.",
     )
 
     def __init__(self, *args: Any, user: User | None, **kwargs: Any) -> None:
@@ -104,7 +133,7 @@ class TokenForm(forms.Form):
         choices=[(scope.value, scope.value) for scope in Scope],
         widget=forms.CheckboxSelectMultiple,
         initial=[Scope.READ.value],
-        error_messages={"required": "Without a scope it could do nothing."},
+        error_messages={"required": "Select at least one scope."},
     )
     days = forms.TypedChoiceField(
         label="Expires in",
@@ -121,15 +150,35 @@ class TokenForm(forms.Form):
         return name
 
 
+class ConfirmPasswordForm(forms.Form):
+    """The password of somebody who is logged in."""
+
+    old_password = forms.CharField(
+        label="Password",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
+    )
+
+    def __init__(self, user: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._user = user
+
+    def clean_old_password(self) -> str:
+        written: str = self.cleaned_data["old_password"]
+        if not self._user.check_password(written):
+            raise forms.ValidationError("Wrong password.", code="password_incorrect")
+        return written
+
+
 class OwnPasswordForm(PasswordChangeForm):
     """The three fields as Django knows them, in our words."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["old_password"].label = "Password now"
+        self.fields["old_password"].label = "Current password"
         self.fields["new_password1"].label = "New password"
-        self.fields["new_password1"].help_text = "At least 10 characters; not a common one, not your name."
-        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password1"].help_text = "At least 10 characters. Not a common password and not your name."
+        self.fields["new_password2"].label = "Confirm new password"
         self.fields["new_password2"].help_text = ""
 
 

@@ -122,7 +122,7 @@ def _callers(id: str, now: int) -> list[Cells] | None:
             "let_in": sum(one.times for one in mine if one.ready),
             "refused": sum(one.times for one in mine if not one.ready),
             "last_at": mine[0].at,
-            "last": "let in" if mine[0].ready else _reason(mine[0]),
+            "last": "admitted" if mine[0].ready else _reason(mine[0]),
         }
         for caller, mine in groups.items()
     ]
@@ -137,7 +137,7 @@ def _since(gate: Gate | None, state: GateState) -> int | None:
 
 
 def _why(gate: Gate | None) -> str:
-    return shown(gate.why) if gate else "No gate is kept for it: no scheduler has seen it yet."
+    return shown(gate.why) if gate else "No gate exists for it yet: no scheduler has seen this server."
 
 
 def _refusals(group: Iterable[Decision]) -> Mark:
@@ -150,7 +150,7 @@ def _refusals(group: Iterable[Decision]) -> Mark:
 
 
 def _caller(one: Decision) -> str:
-    return brief(shown(one.caller)) or shown(one.token) or "a caller without a name"
+    return brief(shown(one.caller)) or shown(one.token) or "unnamed caller"
 
 
 def _reason(one: Decision) -> str:

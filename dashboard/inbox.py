@@ -104,7 +104,7 @@ def _kinds(lines: tuple[Stuck, ...]) -> list[tuple[str, str]]:
     kinds = Counter(line.verdict.kind for line in lines)
     told = [(kind.value, _counted(kind.value, kinds[kind])) for kind in Kind if kind in kinds]
     poison = sum(line.verdict.is_poison for line in lines)
-    return [*told, (POISON, _counted(POISON, poison))] if poison else told
+    return [*told, (POISON, _counted("quarantined", poison))] if poison else told
 
 
 def _names(counted: Counter[str]) -> list[tuple[str, str]]:

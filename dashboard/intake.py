@@ -12,10 +12,11 @@ INCOMING_LIMIT = 32 * 1024 * 1024  # bytes of all bodies that are not complete y
 
 
 class Refused(Exception):
-    """The request is not taken. `status` and the text are the answer."""
+    """The request is not taken. `status` and the text are the answer, `retry` the seconds until it is worth another."""
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, retry: int = 0) -> None:
         self.status = status
+        self.retry = retry
         super().__init__(why)
 
 

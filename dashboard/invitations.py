@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard import people
 from dashboard.access import Role
 from dashboard.models import Invitation, User
 
@@ -58,6 +59,7 @@ def accept(token: str, *, username: str, password: str) -> User:
         user = link.user or User(username=username, role=Role.ADMIN)
         user.password = hashed
         user.save()
+        people.end_sessions(user)  # with the old password
         return user
 
 

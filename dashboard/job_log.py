@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from zlib import crc32
 
-from dashboard.discretion import Discretion
+from dashboard.discretion import Discretion, PayloadPart
 from recovery.domain.jobs import Job, LogPage
 from recovery.reads import jobs
 from recovery.reads.lists import Queue
@@ -45,7 +45,7 @@ def behind(queue: Queue, job: Job, see: Discretion, after: int, mark: str) -> Lo
 
 
 def _log(page: LogPage, see: Discretion) -> Log:
-    lines = tuple((number, see.text(line)) for number, line in enumerate(page.lines, page.start + 1))
+    lines = tuple((number, see.text(line, PayloadPart.LOGS)) for number, line in enumerate(page.lines, page.start + 1))
     after = page.start + len(lines)
     return Log(
         lines=lines,

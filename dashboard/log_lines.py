@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from dashboard.live import notes
 from recovery.config import Config
 from recovery.connections import aio
 from recovery.domain.lines import Line, Query
+from recovery.errors import Missing
 from recovery.logs import sources
 from recovery.logs.base import Source
 
@@ -61,6 +62,29 @@ class _Part:
 def newest(config: Config, names: Sequence[str], query: Query) -> Found:
     """Blocks; for a thread without an event loop."""
     return asyncio.run(_newest(config, names, query))
+
+
+def revealed(config: Config, name: str, id: str, query: Query) -> Line:
+    """One line with its secrets. Blocks. Raises Missing, StoreError, TimeoutError."""
+    return asyncio.run(_revealed(config, name, id, replace(query, is_revealed=True)))
+
+
+async def _revealed(config: Config, name: str, id: str, query: Query) -> Line:
+    client = aio.state_client(config)
+    opened = sources.opened(config, client)
+    try:
+        if name not in opened:
+            raise Missing("Unknown log source.")
+        async with asyncio.timeout(SECONDS):
+            page = await opened[name].around(id, query, lines=1)
+    finally:
+        for source in opened.values():
+            await source.close()
+        await client.aclose()
+    for line in page.lines:
+        if line.id == id:
+            return line
+    raise Missing("This line was deleted after the retention period.")
 
 
 async def _newest(config: Config, names: Sequence[str], query: Query) -> Found:

@@ -7,6 +7,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from recovery.domain.refs import visible
+
 _HIDDEN = "***"
 _SECRETS = (
     # the password of any URL
@@ -44,8 +46,8 @@ class OneLine(logging.Formatter):
         text = record.getMessage()
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
-        # Line breaks would let a job's name forge an entry.
-        text = " | ".join(part for part in redacted(text).splitlines() if part.strip())
+        # Line breaks would let a job's name forge an entry, and terminal codes would act where it is read.
+        text = " | ".join(visible(part) for part in redacted(text).splitlines() if part.strip())
         return line(record.created, _LEVELS.get(record.levelname, record.levelname.lower()), record.name, text)
 
 
@@ -74,6 +76,5 @@ def configuration(*, level: str) -> dict[str, Any]:
             "apscheduler": {"level": "WARNING"},
             "asyncio": {"level": "WARNING"},
             "django.security.DisallowedHost": {"level": "CRITICAL"},  # the page says the remedy; scanners knock all day
-            "axes": {"level": "WARNING"},
         },
     }

@@ -27,10 +27,11 @@ def is_local(scope: Mapping[str, Any]) -> bool:
     if any(value not in _OWN_PAGES for name, value in headers if name == b"sec-fetch-site"):
         return False  # a browser here, led by a page of another site
     asked = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    return len(asked) == 1 and _is_own(asked[0])
+    return len(asked) == 1 and is_own(asked[0])
 
 
-def _is_own(host: str) -> bool:
+def is_own(host: str) -> bool:
+    """Returns True when this `name`, `name:port` or address means the machine that uses it."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name.lower() == _NAME or _is_loopback(name.strip("[]"))
 

@@ -79,8 +79,10 @@ def _seen(ref: QueueRef, lines: list[Stuck]) -> tuple[tuple[Seen, ...], tuple[Jo
 
 def _note(inbox: Inbox | InboxUnavailable, chosen: Filter) -> str:
     if isinstance(inbox, InboxUnavailable):
-        return f"{inbox.text} So none is meant."
-    words = f"All jobs that are listed as stuck{f', {chosen.words}' if chosen else ''}."
+        return f"{inbox.text} So no job is selected."
+    words = f"All jobs listed as stuck{f', {chosen.words}' if chosen else ''}."
     if unlisted := inbox.stuck - len(inbox.rows):
-        words += f" The list has the {len(inbox.rows):,} most urgent; {unlisted:,} more are neither listed nor meant."
+        words += (
+            f" The list has the {len(inbox.rows):,} most urgent; {unlisted:,} more are not listed and not selected."
+        )
     return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
@@ -13,12 +14,13 @@ from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import documents
+from dashboard import documents, page_concurrency, sessions
+from dashboard.login_limits import TooManyFailures
 from dashboard.views import errors
 from recovery.errors import Missing, StoreError, UnstallError
 
 Next = Callable[[HttpRequest], HttpResponseBase]
-_PERMISSIONS = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+BY_ITSELF = "X-Unstall-By-Itself"  # static/js/refresh.js, charts.js and retry.js send it
 
 
 def headers(get_response: Next) -> Next:
@@ -28,9 +30,6 @@ def headers(get_response: Next) -> Next:
         response = get_response(request)
         patch_vary_headers(response, ["HX-Request"])
         response.headers.setdefault("Cache-Control", "no-store")
-        response.headers.setdefault("X-Frame-Options", settings.X_FRAME_OPTIONS)
-        response.headers.setdefault("Permissions-Policy", _PERMISSIONS)
-        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         return response
 
     return middleware
@@ -50,8 +49,28 @@ def mentions(get_response: Next) -> Next:
     return middleware
 
 
+def session_use(get_response: Next) -> Next:
+    """Remembers that a person uses their session. What a page asks for by itself is no use of it."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        if request.session.accessed and BY_ITSELF not in request.headers:
+            sessions.note_use(request)
+        return response
+
+    return middleware
+
+
 class LoginRequired(LoginRequiredMiddleware):
     """Everything is closed but what says otherwise. A fragment's request leads the whole tab to the login."""
+
+    def process_view(
+        self, request: HttpRequest, view_func: Callable[..., HttpResponseBase], *given: Any
+    ) -> HttpResponseBase | None:
+        refused: HttpResponseBase | None = super().process_view(request, view_func, *given)
+        if refused is None and getattr(view_func, "login_required", True):
+            page_concurrency.note_valid(request)
+        return refused
 
     def handle_no_permission(  # type: ignore[override]  # any response will do; the base names its own kind
         self, request: HttpRequest, view_func: Callable[..., HttpResponseBase]
@@ -73,6 +92,8 @@ class Faults:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
+        if isinstance(fault, TooManyFailures):
+            return errors.logins_paused(request, fault)
         if isinstance(fault, Missing):
             return errors.missing(request, fault)
         if isinstance(fault, StoreError):

@@ -1,4 +1,4 @@
-"""People, the one-time links that let them in, and the tokens of machines."""
+"""People, their sessions, the one-time links that let them in, and the tokens of machines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from dashboard.access import Role
 from dashboard.scopes import Scope, parse
+from dashboard.sessions import browser_name
 
 
 class User(AbstractUser):
@@ -20,6 +21,11 @@ class User(AbstractUser):
         max_length=16, choices=[(role.value, role.value) for role in Role], default=Role.VIEWER.value
     )
 
+    # The key of the authenticator is made of this and of the secret key: the database alone makes no code.
+    two_factor_seed = models.CharField(max_length=64, blank=True, default="")  # "": log-in by password alone
+    two_factor_since = models.DateTimeField(null=True, blank=True)
+    two_factor_step = models.BigIntegerField(default=0)  # of the last code that was taken: none is taken twice
+
     class Meta(AbstractUser.Meta):
         constraints: ClassVar = [
             models.CheckConstraint(condition=models.Q(role__in=[role.value for role in Role]), name="user_role_known"),
@@ -28,6 +34,52 @@ class User(AbstractUser):
     @property
     def may(self) -> str:
         return Role(self.role).may
+
+
+class RecoveryCode(models.Model):
+    """A code for somebody whose authenticator is lost. It works once, and only its hash is kept."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
+    code_hash = models.CharField(max_length=64)
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"recovery code of {self.user_id}"
+
+
+class LoginSession(models.Model):
+    """A session of a browser. Only the hash of its key is kept: who reads the database cannot use it.
+
+    Without a user it belongs to somebody whose password was right and whose code is awaited.
+    """
+
+    key_hash = models.CharField(max_length=64, unique=True)
+    data = models.TextField()
+    user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="sessions")
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(db_index=True)
+    address = models.CharField(max_length=64, default="")
+    browser = models.CharField(max_length=200, default="")
+
+    def __str__(self) -> str:
+        return f"session {self.pk}"
+
+    @property
+    def browser_name(self) -> str:
+        return browser_name(self.browser)
+
+
+class LoginFailures(models.Model):
+    """Wrong passwords and codes of one bucket (a name, an address, both, a browser) within a window of time."""
+
+    bucket = models.CharField(max_length=80, unique=True)
+    failures = models.PositiveIntegerField(default=0)
+    since = models.DateTimeField(db_index=True)
+    paused_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.failures} failures of {self.bucket}"
 
 
 class Invitation(models.Model):

@@ -30,9 +30,9 @@ _TONES = {
     Mismatch.PAUSED: "warn",
 }
 REPAIRS = {
-    Repair.NONE: "wait, and look again",
-    Repair.FAIL: "fail the job, so that main hears of it",
-    Repair.CANCEL: "cancel it through n8n's own abort",
+    Repair.NONE: "wait and check again",
+    Repair.FAIL: "fail the job, so that the n8n main process is notified",
+    Repair.CANCEL: "cancel it through n8n",
     Repair.REMOVE: "remove the job",
     Repair.RESUME: "resume the queue",
     Repair.MARK: "mark the execution crashed, then retry it in n8n",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from dashboard.discretion import Discretion
+from dashboard.discretion import Discretion, PayloadPart
 from dashboard.rows import brief
 from recovery.domain.ages import age
 from recovery.domain.once import Claim, IdempotencyState
@@ -17,8 +17,8 @@ from recovery.reads.once import Counts, Row
 RESULT_TOLD = 160  # characters in a row
 
 _STANDING = {
-    IdempotencyState.CLAIMED: "lapses in {}",
-    IdempotencyState.LAPSED: "lapsed {} ago, never completed",
+    IdempotencyState.CLAIMED: "expires in {}",
+    IdempotencyState.LAPSED: "expired {} ago, never completed",
     IdempotencyState.COMPLETED: "completed {} ago",
 }
 _BRIEFLY = {
@@ -27,14 +27,14 @@ _BRIEFLY = {
     IdempotencyState.COMPLETED: "{} ago",
 }
 RISKS = {
-    IdempotencyState.CLAIMED: "A slow worker goes on: then the work is done twice, and it learns of that too late.",
-    IdempotencyState.LAPSED: "A worker that is only slow cannot complete it any more, and the next one does it again.",
-    IdempotencyState.COMPLETED: "Whoever claims it next does it once more, and does not get the result.",
+    IdempotencyState.CLAIMED: "A slow worker continues: then the work is done twice, and that worker notices too late.",
+    IdempotencyState.LAPSED: "A slow worker can no longer complete it, and the next one does the work again.",
+    IdempotencyState.COMPLETED: "The next client that claims the key does the work again and does not get the result.",
 }
 EFFECTS = {
-    IdempotencyState.CLAIMED: "The key is free at once, and the next may claim it. Its token is worth nothing then.",
-    IdempotencyState.LAPSED: "The key is free, as it is for a new claim anyway, and is listed no more.",
-    IdempotencyState.COMPLETED: "The key is free, and its result is gone.",
+    IdempotencyState.CLAIMED: "The key is free at once and can be claimed. Its fencing token becomes invalid.",
+    IdempotencyState.LAPSED: "The key is deleted. An expired key can be claimed in any case.",
+    IdempotencyState.COMPLETED: "The key is free, and its result is deleted.",
 }
 
 
@@ -66,7 +66,7 @@ class Tab:
 
 def line(row: Row, now: int, see: Discretion, *, may_act: bool, may_forget: bool) -> Line:
     claim = row.claim
-    told = see.payload(row.result.decode("utf-8", "replace")) if row.result else ""
+    told = see.payload(None, PayloadPart.RESULT, row.result.decode("utf-8", "replace")) if row.result else ""
     act, url = _act(claim, may_act=may_act, may_forget=may_forget)
     return Line(
         claim,
@@ -92,7 +92,7 @@ def tabs(counts: Counts, here: IdempotencyState | None) -> list[Tab]:
     found = (
         (None, "All", counts.keys),
         (IdempotencyState.CLAIMED, "Claimed", counts.claimed),
-        (IdempotencyState.LAPSED, "Lapsed", counts.lapsed),
+        (IdempotencyState.LAPSED, "Expired", counts.lapsed),
         (IdempotencyState.COMPLETED, "Completed", counts.completed),
     )
     return [Tab(state.value if state else "", title, count, state is here) for state, title, count in found]

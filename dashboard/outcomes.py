@@ -78,8 +78,8 @@ def _in_bulk(proposal: Proposal, orders: Sequence[Order]) -> Told:
     found = _ordered(proposal, tuple(runs))
     if not skipped:
         return found
-    words = found.words if runs else "Nothing was ordered."
-    return replace(found, words=words, tone="warn", skipped=tuple(skipped), skipped_words="Left out:")
+    words = found.words if runs else "No run was started."
+    return replace(found, words=words, tone="warn", skipped=tuple(skipped), skipped_words="Skipped:")
 
 
 def told(act: Act, results: Sequence[tuple[Order, JobResult]], *, is_on_queue: bool = False) -> Told:
@@ -96,11 +96,11 @@ def told(act: Act, results: Sequence[tuple[Order, JobResult]], *, is_on_queue: b
     else:
         words = f"{entry.counted(len(done))} {entry.done}{where}.{_told_of_one(results)}"
     return Told(
-        title=f"{entry.label}: {'done' if not skipped else 'not everything was done' if done else 'nothing was done'}",
+        title=f"{entry.label}: {'done' if not skipped else 'partly done' if done else 'nothing was changed'}",
         words=words,
         tone="bad" if unknown else "warn" if skipped else "good",
         skipped=refusals((shown(result.job), result.why or result.outcome.value) for result in skipped),
-        skipped_words="Whether it happened is not known:" if unknown else f"{len(skipped):,} skipped:",
+        skipped_words="Outcome unknown:" if unknown else f"{len(skipped):,} skipped:",
         entry=numbers[-1] if numbers else None,
         restore=restorable,
     )
@@ -117,11 +117,11 @@ def _on_queue(done: str, results: Sequence[JobResult], where: str) -> str:
     if result.outcome is Outcome.DONE:
         return result.why or f"The queue{where} was {done}."
     if result.outcome is Outcome.UNCHANGED:
-        return result.why or f"The queue{where} already is {done}."
+        return result.why or f"The queue{where} is already {done}."
     return "Nothing was changed."
 
 
 def _ordered(proposal: Proposal, runs: tuple[BulkRun, ...]) -> Told:
     entry = proposal.entry
-    words = "The scheduler does it in chunks. It continues when you leave this page."
+    words = "The scheduler processes the jobs in chunks. The run continues when you leave this page."
     return Told(title=f"{entry.label} in bulk", words=words, tone="note", runs=runs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from recovery.actions.audit import NOTE
 from recovery.actions.catalog import ENTRIES
 from recovery.domain.ages import took
 from recovery.domain.refs import shown
@@ -12,7 +13,7 @@ from recovery.reads.audit import Line
 from recovery.reads.incidents import Record
 
 _BY = {
-    "watchdog": "the library's watchdog",
+    "watchdog": "the library's stalled check",
     "operator": "an operator",
     "scanner": "a scanner",
     "worker": "its own worker",
@@ -38,16 +39,18 @@ def _place(events: list[Event], new: Event) -> int:
 
 def _act(line: Line, now: int) -> Event:
     status = line.status(now)
+    if line.phase == NOTE:
+        return Event(f"{line.act.capitalize()} by {shown(line.actor)}", line.at, f"(#{line.number})", "paused")
     done = next((entry.done for act, entry in ENTRIES.items() if act.value == line.act), line.act)
     what = f"{done.capitalize()} by {shown(line.actor)}" if status == "done" else f"{line.act.capitalize()}: {status}"
-    by = "" if status == "done" else f" {shown(line.actor)} asked for it."
+    by = "" if status == "done" else f" Requested by {shown(line.actor)}."
     return Event(what, line.at, f"{shown(line.reason)}{by} (#{line.number})", "paused")
 
 
 def _incident(incident: Record) -> list[Event]:
-    found = [Event(f"Found {incident.kind}", incident.opened_at, _evidence(incident), "stuck")]
+    found = [Event(f"Detected: {incident.kind}", incident.opened_at, _evidence(incident), "stuck")]
     if incident.closed_at is not None:
-        by = _BY.get(incident.resolved_by, "nobody knows whom")
+        by = _BY.get(incident.resolved_by, "unknown")
         length = took(incident.took or 0)
         found.append(Event("Recovered", incident.closed_at, f"by {by}, after {length}", "completed"))
     return found
@@ -56,4 +59,4 @@ def _incident(incident: Record) -> list[Event]:
 def _evidence(incident: Record) -> str:
     if not incident.holder or incident.holder in incident.evidence:
         return shown(incident.evidence)
-    return f"{shown(incident.evidence)} Held by {shown(incident.holder)}.".strip()
+    return f"{shown(incident.evidence)} Worker: {shown(incident.holder)}.".strip()

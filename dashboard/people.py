@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import transaction
 
 from dashboard.access import Role
-from dashboard.models import User
+from dashboard.models import LoginSession, User
+from dashboard.sessions import digest
 
 
 class LastAdmin(Exception):
@@ -23,7 +24,14 @@ def set_active(user: User, *, active: bool) -> None:
     with transaction.atomic():
         if not active:
             _keep_an_admin(user)
+            end_sessions(user)
         User.objects.filter(pk=user.pk).update(is_active=active)
+
+
+def end_sessions(user: User, *, but: str | None = None) -> int:
+    """Ends all sessions of this person; how many. `but`: the key of the one that stays."""
+    ended, _ = LoginSession.objects.filter(user=user).exclude(key_hash=digest(but or "")).delete()
+    return ended
 
 
 def _keep_an_admin(user: User) -> None:

@@ -24,7 +24,7 @@ from recovery.reads.lists import Queue
 from recovery.reads.policies import Book
 
 BY_DEFAULT = "default"
-BUILT_IN = "built in"
+BUILT_IN = "built-in default"
 _HOUR = 3_600_000
 _DEFAULTS = Thresholds()
 
@@ -114,11 +114,9 @@ def scanners_of(flavour: Flavour) -> tuple[Scanner, ...]:
 def _summary(found: Resolved, scanners: Iterable[Scanner]) -> tuple[str, str]:
     acting = [f"The {scanner.value}" for scanner in scanners if found.policy.may_act(scanner)]
     if not acting:
-        return "No scanner acts here by itself.", "What they find they show."
+        return "No scanner acts here automatically.", "They only report what they find."
     said = " and ".join([*acting[:1], *(one[0].lower() + one[1:] for one in acting[1:])])
-    return f"{said} act{'s' * (len(acting) == 1)} here by {'itself' if len(acting) == 1 else 'themselves'}.", (
-        "Others only show what they find."
-    )
+    return f"{said} act{'s' * (len(acting) == 1)} here automatically.", ("The others only report what they find.")
 
 
 def _stalled(ref: QueueRef, config: Config, inbox: Inbox | None) -> Term:
@@ -126,9 +124,9 @@ def _stalled(ref: QueueRef, config: Config, inbox: Inbox | None) -> Term:
     origin = _origin(ref, config, "stalled_interval")
     tally = inbox.tally(ref) if inbox else None
     counted = tally.watchdog.interval if tally else 0
-    note = "How often the workers look for stalled jobs, as far as we are told."
+    note = "How often the workers run the stalled check, according to the configuration."
     if counted > value:
-        note += f" A longer one was seen in Redis: {duration(counted)} is what is counted with."
+        note += f" A longer interval was seen in Redis, so Unstall uses {duration(counted)}."
     return Term("Stalled interval", duration(value), origin, note, origin != BY_DEFAULT)
 
 
@@ -137,19 +135,19 @@ def _signs(table: Table) -> tuple[Term, ...]:
     origin, columns = "configuration: [[tables]]", table.columns
     found: list[Term] = []
     if columns.lease_until:
-        note = f"A row is its worker's until the time in {columns.lease_until}, and so much longer."
-        found.append(Term("Grace of a lease", duration(table.lease_grace), origin, note, True))
+        note = f"A row belongs to its worker until the time in {columns.lease_until} plus this grace period."
+        found.append(Term("Lease grace period", duration(table.lease_grace), origin, note, True))
     if columns.heartbeat:
-        note = f"A row is its worker's for so long after the time in {columns.heartbeat}."
-        found.append(Term("Limit of a heartbeat", duration(table.heartbeat_limit), origin, note, True))
+        note = f"A row belongs to its worker for this long after the time in {columns.heartbeat}."
+        found.append(Term("Heartbeat timeout", duration(table.heartbeat_limit), origin, note, True))
     if table.age_limit is not None:
-        note = "A row that shows nothing else is nobody's once it has run for longer."
-        found.append(Term("Limit of age", duration(table.age_limit), origin, note, True))
+        note = "A row without a lease or a heartbeat is lost once it has run for longer than this."
+        found.append(Term("Age limit", duration(table.age_limit), origin, note, True))
     if not found:
-        note = "Nothing in a row tells whether somebody works on it: only a worker that starts knows its own rows."
-        found.append(Term("Signs of life", "none", origin, note))
+        note = "A row does not show whether a worker processes it: only a starting worker knows its own rows."
+        found.append(Term("Liveness", "none", origin, note))
     if columns.attempts and not columns.max_attempts:
-        note = "A row that is put back so often fails instead."
+        note = "A row that was requeued this often fails instead."
         found.append(Term("Attempts", f"{table.attempts_limit:,}", origin, note, True))
     return tuple(found)
 
@@ -157,30 +155,34 @@ def _signs(table: Table) -> tuple[Term, ...]:
 def _overdue(ref: QueueRef, config: Config) -> Term:
     value = config.thresholds_of(ref.deployment, ref.base).overdue_after
     origin = _origin(ref, config, "overdue_after")
-    note = "A job that runs for longer is shown as overdue; nothing is done to it."
+    note = "A job that runs longer is shown as overdue. Unstall does not change it."
     return Term("Overdue after", "never" if value is None else duration(value), origin, note, origin != BY_DEFAULT)
 
 
 def _poison() -> Term:
     value = f"orphaned {POISON_AFTER} times within {POISON_WINDOW // _HOUR} h"
-    return Term("Poison", value, BUILT_IN, "Such a job is requeued only with force: it may be what kills its workers.")
+    return Term(
+        "Quarantine after", value, BUILT_IN, "Such a job is requeued only with force, because it may crash its workers."
+    )
 
 
 def _orphan_watch(config: Config) -> Term:
     is_set = config.orphans_every != Config().orphans_every
     origin = "configuration: orphans in [intervals]" if is_set else BY_DEFAULT
-    note = "So often it looks at every active job and gives its verdict."
-    return Term("Orphan-watch looks", f"every {duration(config.orphans_every * 1000)}", origin, note, is_set)
+    note = "How often it checks every active job."
+    return Term("Orphan-watch interval", f"every {duration(config.orphans_every * 1000)}", origin, note, is_set)
 
 
 def _deployment(deployment: Deployment | Database) -> Term:
     name = shown(deployment.name)
     if deployment.read_only:
-        note = "Nothing in it is changed from here, by nobody."
+        note = "Nobody can change anything in it through Unstall."
         return Term("Deployment", f"{name}: read-only", "configuration: read_only of the deployment", note, True)
     if refusal := refusals.of_deployment(deployment.name, refusals.newest()):
         return Term("Deployment", f"{name}: read-only", "the rights of its Redis user", f"{shown(refusal.why)}.", True)
-    return Term("Deployment", f"{name}: may be changed", BY_DEFAULT, "By people, the shell and tokens that may act.")
+    return Term(
+        "Deployment", f"{name}: read-write", BY_DEFAULT, "By users, the shell and tokens with the right to act."
+    )
 
 
 def _origin(ref: QueueRef, config: Config, name: str) -> str:

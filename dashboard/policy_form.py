@@ -18,11 +18,12 @@ _FRESH = 2  # empty rows, so that something can be added without scripts
 _COLUMNS = ("attempts", "first", "factor", "longest", "jitter")
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,6})?", re.ASCII)
 _SAID = {"true": True, "false": False}
+_MODES = {Mode.OBSERVE: "Dry run", Mode.ACT: "Enabled"}
 _ABOUT = {
-    Scanner.ORPHAN_WATCH: "Requeues jobs whose holder is gone for good, as soon as that is proven.",
-    Scanner.STALE_CHECK: "Puts right whatever has been stuck for long, whoever should have done it.",
-    Scanner.RELAUNCH_FAILED: "Sends failed jobs back to work, within the budget and the breakers.",
-    Scanner.STARTUP_SWEEP: "Job tables only: rows that a process which is no more left running.",
+    Scanner.ORPHAN_WATCH: "Requeues jobs as soon as it is proven that their worker is lost.",
+    Scanner.STALE_CHECK: "Recovers jobs that have been stuck for long, whatever else should have recovered them.",
+    Scanner.RELAUNCH_FAILED: "Retries failed jobs automatically, within the budget and the breakers.",
+    Scanner.STARTUP_SWEEP: "Job tables only: rows left running by a process that no longer exists.",
 }
 
 
@@ -99,7 +100,7 @@ def form(
     pauses = tuple(_pauses(_table(written, BACKOFF), wrong))
     never = tuple(_never(kind, _table(written, NEVER), below, wrong) for kind in (NAMES, SIGNATURES))
     note = _text(written, NOTE)
-    named = Input(NOTE, "Why its jobs may run twice", note, below.policy.idempotency, wrong.pop(NOTE, ""))
+    named = Input(NOTE, "Idempotency note", note, below.policy.idempotency, wrong.pop(NOTE, ""))
     left = tuple(f"{key}: {said}" for key, said in wrong.items())
     return Form(parts, pauses, never, named, below.policy.backoffs.words, left)
 
@@ -108,7 +109,7 @@ def twice(posted: Mapping[str, str]) -> tuple[Problem, ...]:
     """A name that stands in two lines of the backoff table: only one of them would count."""
     names = [name for name, _ in _filled(posted)]
     again = dict.fromkeys(name for name in names if names.count(name) > 1)
-    return tuple(Problem(f"{BACKOFF}.{name}", "stands there twice.", "Keep one of the lines.") for name in again)
+    return tuple(Problem(f"{BACKOFF}.{name}", "is listed twice.", "Keep one of the lines.") for name in again)
 
 
 # -- what was posted
@@ -163,12 +164,12 @@ def _part(scanner: Scanner, written: Mapping[str, Any], below: Resolved, wrong: 
         return Input(key, label, _said(told.get(name)), without, wrong.pop(key, ""), tuple(values))
 
     inputs = [
-        shown("mode", "Mode", "", _choice(f"as below: {duty.mode.value}s", _modes())),
-        shown("after", "After, seconds", _seconds(duty.after)),
-        shown("most", "Most in a run", str(duty.most)),
+        shown("mode", "Mode", "", _choice(f"Inherit ({_MODES[duty.mode].lower()})", _modes())),
+        shown("after", "After, s", _seconds(duty.after)),
+        shown("most", "Max jobs per run", str(duty.most)),
     ]
     if scanner in MAY_RELEASE:
-        without = f"as below: {'yes' if duty.release else 'no'}"
+        without = f"Inherit ({'yes' if duty.release else 'no'})"
         inputs.append(shown("release", "Release locks", "", _choice(without, (("true", "yes"), ("false", "no")))))
     return Part(scanner.value, _ABOUT[scanner], tuple(inputs), _lacks_note(scanner, told, duty, written, below))
 
@@ -185,7 +186,7 @@ def _choice(without: str, values: Iterable[tuple[str, str]]) -> tuple[tuple[str,
 
 
 def _modes() -> tuple[tuple[str, str], ...]:
-    return tuple((mode.value, f"{mode.value}s") for mode in Mode)
+    return tuple((mode.value, _MODES[mode]) for mode in Mode)
 
 
 def _pauses(table: Mapping[str, Any], wrong: dict[str, str]) -> Iterable[Pause]:
@@ -195,7 +196,9 @@ def _pauses(table: Mapping[str, Any], wrong: dict[str, str]) -> Iterable[Pause]:
         about = f"{BACKOFF}.{name}"
         said = [wrong.pop(key) for key in sorted(wrong) if name and (key == about or key.startswith(f"{about}."))]
         told = line if isinstance(line, dict) else {}
-        named = Input(f"{BACKOFF}.{number}.name", "Job name", name, f"{ANY} is every other job" if not name else "")
+        named = Input(
+            f"{BACKOFF}.{number}.name", "Job name", name, f"{ANY} matches every other job" if not name else ""
+        )
         others = (
             Input(f"{BACKOFF}.{number}.{column}", _HEADS[column], _said(told.get(column)), without[column])
             for column in _COLUMNS
@@ -204,10 +207,10 @@ def _pauses(table: Mapping[str, Any], wrong: dict[str, str]) -> Iterable[Pause]:
 
 
 _HEADS = {
-    "attempts": "Relaunches",
-    "first": "First after, seconds",
-    "factor": "Then times",
-    "longest": "At most, seconds",
+    "attempts": "Auto-retries",
+    "first": "First delay, s",
+    "factor": "Factor",
+    "longest": "Max delay, s",
     "jitter": "Jitter, 0 to 1",
 }
 
@@ -226,7 +229,7 @@ def _never(kind: str, told: Mapping[str, Any], below: Resolved, wrong: dict[str,
     entries = told.get(kind)
     value = "\n".join(map(str, entries)) if isinstance(entries, list) else ""
     already = sorted(below.policy.never.names if kind == NAMES else below.policy.never.signatures)
-    label = "Jobs with these names" if kind == NAMES else "Errors that hold these words"
+    label = "Jobs with these names" if kind == NAMES else "Errors that contain this text"
     key = f"{NEVER}.{kind}"
     return Input(key, label, value, ", ".join(already), wrong.pop(key, ""))
 

@@ -20,7 +20,7 @@ from recovery.reads import refusals
 from recovery.reads.policies import Book
 
 SIZE = 25  # rows on a page, as a queue's lists begin with
-_NO_NOTE = "armed, but nobody wrote down why its jobs may run twice"
+_NO_NOTE = "enabled, but the idempotency note is not set"
 _NAME_LIMIT = 4096  # characters of an address
 
 
@@ -43,7 +43,7 @@ class Place:
                 return cls(deployment, unslug(base))
         except ValueError:
             pass
-        raise NotUnderstood("The address names no queue. Perhaps it was cut when it was copied.")
+        raise NotUnderstood("The URL names no queue. Check that the URL is complete.")
 
     @property
     def ref(self) -> QueueRef:
@@ -84,7 +84,7 @@ class Row:
     place: Place
     queue_url: str  # "" for what is no single queue that we know
     cells: tuple[Cell, ...]
-    note: str = ""  # why its jobs may run twice, where that is said for this very place
+    note: str = ""  # why the jobs are idempotent, where that is said for this very place
     is_withheld: bool = False  # an edit cannot be read, so nothing acts
 
 
@@ -143,8 +143,8 @@ def _barred(deployment: str, flavour: Flavour | None, config: Config) -> str:
     if any(place.read_only for place in config.places if place.name == deployment):
         return "the deployment is read-only"
     if refusals.of_deployment(deployment, refusals.newest()):
-        return "the deployment's Redis user may change nothing"
-    return "read-only: its kind is not known well enough" if flavour and flavour.read_only else ""
+        return "the Redis user of the deployment has no write permission"
+    return "read-only: its library or version is not supported" if flavour and flavour.read_only else ""
 
 
 def _own(book: Book) -> frozenset[Place]:
@@ -178,7 +178,7 @@ def _cell(scanner: Scanner, found: Resolved, place: Place, barred: str, now: int
     policy, duty = found.policy, found.policy.duty(scanner)
     acts = policy.may_act(scanner)
     words = [f"after {age(duty.after)}"] if duty.after else []
-    words.append(f"at most {duty.most:,} a run")
+    words.append(f"max {duty.most:,} per run")
     words += ["releases locks"] if duty.release else []
     return Cell(
         scanner.value,
@@ -199,8 +199,8 @@ def _origin(origin: Origin, place: Place, now: int) -> str:
     if origin.source is Source.DEFAULT:
         return ""
     if _is_of(origin, place):
-        return "in the file" if origin.source is Source.FILE else _by(origin, now)
-    return f"as {Place(origin.deployment, origin.base).words}"
+        return "from the file" if origin.source is Source.FILE else _by(origin, now)
+    return f"from {Place(origin.deployment, origin.base).words}"
 
 
 def _is_of(origin: Origin, place: Place) -> bool:
@@ -208,5 +208,5 @@ def _is_of(origin: Origin, place: Place) -> bool:
 
 
 def _by(origin: Origin, now: int) -> str:
-    said = f"by {shown(origin.by) or 'somebody'}"
+    said = f"by {shown(origin.by) or 'an unknown user'}"
     return said if origin.at is None else f"{said}, {age(now - origin.at)} ago"

@@ -32,7 +32,7 @@ PATHS = frozenset({ALIVE, READY})
 EVERY = 5.0  # seconds between two checks of the database
 AGAIN = 1.0  # while something is wrong with it
 PATIENCE = 8.0  # seconds for one: SQLite queues five of them for its lock, PostgreSQL is given up after three
-_UNASKED = "has not been asked yet"
+_UNASKED = "not checked yet"
 
 
 class Probes:
@@ -46,7 +46,7 @@ class Probes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            await answer(send, 405, "A probe is asked with GET.", [(b"allow", b"GET, HEAD")])
+            await answer(send, 405, "Probes accept GET only.", [(b"allow", b"GET, HEAD")])
             return
         now = shared_clock.now()
         status, told = _alive(now) if scope["path"] == ALIVE else _ready(self._trouble, mirror.health())
@@ -106,7 +106,7 @@ def _degraded(health: Health) -> list[str]:
         return ["snapshot: none yet"]
     if health.stale:
         return [f"snapshot: {health.snapshot_age_ms // 1000} s old"]
-    return ["scheduler: none leads"] if health.is_unled else []
+    return ["scheduler: no leader"] if health.is_unled else []
 
 
 def _consoles() -> dict[str, str] | None:

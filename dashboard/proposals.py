@@ -15,7 +15,7 @@ from recovery.actions import catalog, operators, runner
 from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.runner import Preview
 from recovery.backends.base import MOVE_CHUNK
-from recovery.domain.acting import Act, Actor, Options, Order, Seen
+from recovery.domain.acting import Act, Actor, Affected, Options, Order, Seen
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import JobRef, QueueRef, shown
 from recovery.domain.verdicts import Kind
@@ -24,23 +24,24 @@ from recovery.reads import lists, stuck
 from recovery.reads.lists import Queue
 from recovery.reads.tables import is_table
 
+AFFECTED_SHOWN = 20  # other jobs that change with those
 NAMES_SHOWN = 5  # jobs named in the dialog; a person knows theirs by then
 REASONS_SHOWN = 8  # different refusals
 _MANY = runner.NAMED_FROM
-_NO_RISK = "None that is known: each job is looked at again right before it is touched."
-_AGAIN = "A job runs from its start: what it had done before happens again, unless it was made to bear that."
-_GONE = "It is gone for everybody. It can be restored for 24 hours, as far as there is room to keep it."
+_NO_RISK = "No known risk. Each job is checked again right before it is changed."
+_AGAIN = "The job runs again from its start, so its side effects happen twice unless the job is idempotent."
+_GONE = "The job is deleted. It can be restored for 24 hours, if there was room to keep it."
 _PLAIN_RISK = {
     Act.REQUEUE: _AGAIN,
     Act.RETRY: _AGAIN,
-    Act.FAIL: "It will not run again unless somebody retries it.",
-    Act.RELEASE: "Low where the holder is gone: recovery need not wait for the lock to end.",
+    Act.FAIL: "The job does not run again unless a user retries it.",
+    Act.RELEASE: "Low if the worker is gone: recovery does not wait for the lock to expire.",
     Act.REMOVE: _GONE,
     Act.CLEAN: _GONE,
     Act.DRAIN: _GONE,
-    Act.PAUSE: "Jobs pile up until somebody resumes the queue.",
-    Act.RESUME: "Everything that has piled up becomes runnable at once.",
-    Act.PROMOTE: "It runs earlier than whoever added it wanted.",
+    Act.PAUSE: "Jobs accumulate until a user resumes the queue.",
+    Act.RESUME: "All accumulated jobs become runnable at once.",
+    Act.PROMOTE: "The job runs earlier than its delay says.",
 }
 _PLACES = {  # where the jobs of an act are looked for first
     Act.REQUEUE: State.ACTIVE,
@@ -139,7 +140,14 @@ class Proposal:
 
     @property
     def shown(self) -> confirmation.Shown:
-        return confirmation.shown(self.wish.act, self.orders, self.allowed, self.wish.every_written, self.at)
+        others = {
+            preview.order.queue.job(one.id): one.effects.affected
+            for preview in self.previews
+            for one in preview.judgements
+            if one.effects.affected
+        }
+        every = self.wish.every_written
+        return confirmation.shown(self.wish.act, self.orders, self.allowed, every, self.at, others=others)
 
     # -- in words
 
@@ -164,7 +172,7 @@ class Proposal:
         if self.is_on_queue:
             return self.entry.label
         size = self.size
-        return f"{self.entry.label} {'all of them' if size is None else self.entry.counted(size)}"
+        return f"{self.entry.label} {'all' if size is None else self.entry.counted(size)}"
 
     @property
     def change(self) -> str:
@@ -174,7 +182,7 @@ class Proposal:
             return self.effect
         if self.size == 0:
             return "Nothing."
-        return f"{'All of them' if self.size is None else self.entry.counted(self.size)}. {self.effect}"
+        return f"{'All jobs' if self.size is None else self.entry.counted(self.size)}. {self.effect}"
 
     @property
     def named(self) -> tuple[dict[str, str], ...]:
@@ -183,10 +191,24 @@ class Proposal:
         return tuple({"label": shown(one.id)[:120], "words": shown(one.name)[:120]} for one in found[:NAMES_SHOWN])
 
     @property
+    def affected(self) -> tuple[Affected, ...]:
+        """Children and parents that change with the jobs, each once."""
+        judged = (one for preview in self.previews for one in preview.judgements if one.is_allowed)
+        return tuple(dict.fromkeys(other for one in judged for other in one.effects.affected))
+
+    @property
+    def affected_shown(self) -> tuple[Affected, ...]:
+        return self.affected[:AFFECTED_SHOWN]
+
+    @property
+    def affected_more(self) -> int:
+        return max(0, len(self.affected) - AFFECTED_SHOWN)
+
+    @property
     def refused(self) -> tuple[Refusal, ...]:
         judged = (one for preview in self.previews for one in preview.judgements)
         told = [(shown(one.id), _plainly(one.why)) for one in judged if not one.is_allowed]
-        told += [(job.label, "There is no such job (any more).") for job in self.missing]
+        told += [(job.label, "The job does not exist (any more).") for job in self.missing]
         return (*self.left, *refusals(told))
 
     @property
@@ -285,10 +307,15 @@ def refusals(told: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:
 
 
 def only_allowed(proposal: Proposal) -> tuple[Order, ...]:
-    """The orders without the jobs that were shown as refused."""
+    """The orders without the jobs that were shown as refused, and for no other relatives than were shown."""
     allowed = proposal.allowed
+    shown = frozenset(str(one.job) for one in proposal.affected)
     kept = (
-        replace(order, jobs=tuple(seen for seen in order.jobs if order.queue.job(seen.id) in allowed))
+        replace(
+            order,
+            jobs=tuple(seen for seen in order.jobs if order.queue.job(seen.id) in allowed),
+            options=replace(order.options, affected=shown),
+        )
         for order in proposal.orders
     )
     return tuple(order for order in kept if order.jobs)

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from django.urls import reverse
 
-from dashboard.discretion import Discretion
+from dashboard.discretion import Discretion, PayloadPart
 from recovery.domain.ages import SECOND, age, took
 from recovery.domain.counts import Worker
 from recovery.domain.durations import Durations, Spread
@@ -56,8 +56,8 @@ def _cells(row: JobRow, now: int, see: Discretion, longest_lock: int) -> Cells:
         "attempts": f"{row.attempts:,} / {row.attempts_limit:,}",
         "lock": lock_bar(row, longest_lock),
         "reason": see.text(row.reason),
-        "result": see.payload(row.result),
-        "progress": see.payload(row.progress),
+        "result": see.payload(queue, PayloadPart.RESULT, row.result),
+        "progress": see.payload(queue, PayloadPart.PROGRESS, row.progress),
         "tone": _tone(row),
     }
 

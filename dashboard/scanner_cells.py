@@ -26,7 +26,7 @@ def card(found: Card, acting: Acting, see: Discretion) -> Cells:
         "name": found.scan.value,
         "url": reverse("scanner", args=[found.scan.value]),
         "state": state(found),
-        "words": state(found).replace("-", " "),
+        "words": "healthy" if state(found) == "works" else state(found).replace("-", " "),
         "armed": armed(found.scan, acting),
         "every": took(int(found.every * 1000)),
         "took": took(pulse.took) if pulse else "",
@@ -107,19 +107,19 @@ def order_words(scan: Scan, acting: Acting) -> str:
     """What a run for real may do, for who is about to order one."""
     count, of = acting[Scanner(scan.value)]
     if not of:
-        return "There is nothing that it could look at."
+        return "There are no queues for it to check."
     if not count:
-        return "It acts nowhere: every policy lets it only observe."
+        return "No changes: it is in dry run in every policy."
     where = f"{count:,} of {of:,} queue{'s' * (of != 1)}"
-    return f"It acts in {where}, as far as their policies let it; elsewhere it only looks."
+    return f"It may change jobs in {where}, as their policies allow; elsewhere it only reports."
 
 
 WITHOUT: Mapping[Scan, str] = {
-    Scan.ORPHAN_WATCH: "It still looks, so /stuck stays true; it puts nothing back any more.",
-    Scan.STALE_CHECK: "What the orphan-watch may not touch stays stuck until a person or the library moves it.",
-    Scan.RELAUNCH_FAILED: "Failed jobs stay failed until a person retries them.",
-    Scan.STARTUP_SWEEP: "Rows of a dead process stay running until a person requeues them.",
-    Scan.PRUNE: "What is kept grows: audit, runs, history.",
+    Scan.ORPHAN_WATCH: "It still checks, so /stuck stays correct, but it requeues nothing.",
+    Scan.STALE_CHECK: "Jobs that the orphan-watch may not change stay stuck until a user or the library recovers them.",
+    Scan.RELAUNCH_FAILED: "Failed jobs stay failed until a user retries them.",
+    Scan.STARTUP_SWEEP: "Rows of a dead process stay running until a user requeues them.",
+    Scan.PRUNE: "Stored data grows: audit log, runs, history.",
 }
 
 

@@ -23,14 +23,14 @@ class Scope(StrEnum):
 
 
 _MAY = {
-    Scope.READ: "sees queues, jobs and what is stuck, with payloads redacted",
-    Scope.PAYLOADS: "sees payloads as they are; goes with read",
-    Scope.ACT: "acts on one job at a time; with bulk on several, and on queues",
-    Scope.BULK: "orders runs over many jobs, watches them, stops them; edits policies, runs scanners",
-    Scope.AUDIT: "reads the audit",
-    Scope.GATE: "asks the gate of a server whether heavy work may start, and nothing else",
-    Scope.ONCE: "claims work that must not run twice, renews, completes and releases it; sees such claims",
-    Scope.METRICS: "scrapes /metrics, and nothing else",
+    Scope.READ: "views queues, jobs and what is stuck; payload values are hidden",
+    Scope.PAYLOADS: "reveals payload values, each time with an entry in the audit log; needs read too",
+    Scope.ACT: "acts on one job at a time; with bulk also on several jobs and on queues",
+    Scope.BULK: "starts, watches and stops bulk runs; edits policies; runs scanners",
+    Scope.AUDIT: "reads the audit log",
+    Scope.GATE: "asks the gate whether heavy work may start on a server; nothing else",
+    Scope.ONCE: "claims, renews, completes, releases and lists idempotency keys",
+    Scope.METRICS: "scrapes /metrics; nothing else",
 }
 
 

@@ -13,21 +13,32 @@ from dashboard.env import Environment
 FILE = "secret-key"
 LEAST = 32  # characters; below that a key can be guessed from one signature
 _NAME = "UNSTALL_SECRET_KEY"
+_FALLBACKS = "UNSTALL_SECRET_KEY_FALLBACKS"
 
 
 def key(env: Environment, directory: Path) -> str:
     """The key to use. Where none can be had, a passing one: the start is refused anyway, with the reason."""
     written = env.text(_NAME)
     if written and len(written) < LEAST:
-        env.refuse(_NAME, f"is shorter than {LEAST} characters.", "Leave it out, and one is made and kept for you.")
+        env.refuse(_NAME, f"is shorter than {LEAST} characters.", "Unset it, and Unstall generates and stores one.")
     if written:
         return written
     try:
         return kept_key(directory)
     except OSError as error:
         reason = f"{directory} cannot be written: {error.strerror}."
-        env.refuse("UNSTALL_DATA_DIR", reason, "Name a directory that belongs to the user who runs this.")
+        env.refuse("UNSTALL_DATA_DIR", reason, "Use a directory that belongs to the user who runs this process.")
         return secrets.token_urlsafe(50)
+
+
+def fallbacks(env: Environment) -> list[str]:
+    """Former keys, one a line or separated by blanks: they verify what they signed, and sign nothing."""
+    found = env.text(_FALLBACKS).split()
+    if any(len(one) < LEAST for one in found):
+        env.refuse(
+            _FALLBACKS, f"holds a key that is shorter than {LEAST} characters.", "Write previous keys unchanged."
+        )
+    return found
 
 
 def kept_key(directory: Path) -> str:

@@ -52,7 +52,7 @@ def card(server: Server, staff: Staff | None, seen_at: int, now: int) -> Cells:
 
 def _leaves(ends_in: int) -> str:
     """Until its key in the state store ends by itself."""
-    return f"fades in {age(ends_in)}" if ends_in >= SECOND else "fading"
+    return f"removed in {age(ends_in)}" if ends_in >= SECOND else "being removed"
 
 
 def percent(value: float | None) -> str:
@@ -95,10 +95,10 @@ def facts(server: Server) -> list[tuple[str, str]]:
     told = (
         ("Host", shown(server.host)),
         ("Addresses", ", ".join(map(shown, server.addresses))),
-        ("May use", _quota(server)),
+        ("Available CPU", _quota(server)),
         ("CPU of the host", "" if server.cpu_host is None or server.quota is None else percent(server.cpu_host)),
         ("Load, 1, 5, 15 min", _loads(server)),
-        ("Every", f"{server.poll / SECOND:g} s"),
+        ("Interval", f"{server.poll / SECOND:g} s"),
     )
     return [(name, words) for name, words in told if words]
 
@@ -106,7 +106,7 @@ def facts(server: Server) -> list[tuple[str, str]]:
 def _quota(server: Server) -> str:
     if server.cores is None:
         return ""
-    return _cores(server.cores) + (", by its cgroup’s quota" if server.quota is not None else "")
+    return _cores(server.cores) + (", limited by its cgroup quota" if server.quota is not None else "")
 
 
 def _loads(server: Server) -> str:

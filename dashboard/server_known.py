@@ -22,7 +22,7 @@ def one(id: str) -> Server | None:
     """None for one that is not there any more; raises ServerMissing for one that nobody ever told of."""
     found = next((server for server in mirror.servers() if server.id == id), None)
     if found is None and id not in mirror.known() and not mirror.health().error:
-        raise ServerMissing(f"No server named {shown(id)} has told of itself within a week.")
+        raise ServerMissing(f"No server named {shown(id)} has reported within a week.")
     return found
 
 

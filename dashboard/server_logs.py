@@ -28,11 +28,11 @@ BEFORE = 30 * SECOND  # what the worker said before it took the job
 AFTER = 2 * MINUTE  # and behind the end: who was killed may be started anew, and say why
 UNSEEN = 5 * MINUTE  # before a lock was lost, of a run whose beginning is not written down any more
 
-NOT_YET = "No worker has taken this job yet, so there is no server whose logs would tell of it."
-NOBODY_KNOWS = "Nobody knows on which server its worker runs, so there are no lines to choose."
-ONLY_HOST = "Its worker is connected from {}, and no monitor tells which server that is."
-NO_SOURCE = "No source of logs knows servers, so the lines of {} cannot be told from those of others."
-ADVICE = "A monitor on the server tells both, whose worker it is and what it writes: docs/logs.md says how."
+NOT_YET = "No worker has taken this job yet, so there are no server logs for it."
+NOBODY_KNOWS = "Worker's server unknown, so its log lines cannot be selected."
+ONLY_HOST = "Its worker is connected from {}, but no monitor reports which server that is."
+NO_SOURCE = "No log source labels lines by server, so the lines of {} cannot be separated from others."
+ADVICE = "A monitor on the server reports both its workers and their logs: see docs/logs.md."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def span(row: JobRow, incidents: Sequence[Record], now: int) -> Span | None:
     end = _end(row, last, ran_again=ran_again)
     marks = [(started, "Picked up again" if ran_again else "Picked up")] if started is not None else []
     for incident in incidents:
-        marks.append((incident.opened_at, "Holder gone" if incident.kind == Kind.DOOMED else "Lock lost"))
+        marks.append((incident.opened_at, "Worker lost" if incident.kind == Kind.DOOMED else "Lock lost"))
         marks += [(incident.closed_at, "Recovered")] if incident.closed_at is not None else []
     if row.state.is_finished and row.finished_at is not None:
         marks.append((row.finished_at, row.state.value.capitalize()))

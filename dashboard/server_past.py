@@ -19,7 +19,7 @@ from recovery.reads.shared import Shared
 LIFE = 2.0  # seconds; the newest point is a closed one of at least five
 KEPT = 64  # charts
 RANGES = dict(zip(("15m", "1h", "6h", "24h", "7d"), HOURS, strict=True))
-_UNSAID = "What was lost and the gate’s own past cannot be read: the database does not answer."
+_UNSAID = "Lost jobs and the gate history cannot be read: the database does not answer."
 
 _pasts = Shared(life=LIFE, kept=KEPT)
 

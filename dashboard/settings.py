@@ -19,11 +19,12 @@ DATA_DIR = Path(ENV.text("UNSTALL_DATA_DIR", str(BASE_DIR / ".unstall"))).expand
 DEBUG = ENV.flag("UNSTALL_DEBUG", default=False)
 BIND = ENV.text("UNSTALL_BIND", "127.0.0.1:8000")
 TRUSTED_ORIGINS = ENV.origins("UNSTALL_TRUSTED_ORIGINS")
-TRUSTED_PROXIES = ENV.names("UNSTALL_TRUSTED_PROXIES")  # addresses or networks whose X-Forwarded-… we believe
-DATABASE_URL = ENV.url("DATABASE_URL", f"sqlite:///{DATA_DIR / 'unstall.sqlite3'}", schemes=database.SCHEMES)
+TRUSTED_PROXIES = ENV.proxies("UNSTALL_TRUSTED_PROXIES")  # addresses or networks whose X-Forwarded-… we believe
 SESSION_DAYS = ENV.number("UNSTALL_SESSION_DAYS", 7, least=1, most=90)
+SESSION_IDLE_HOURS = ENV.number("UNSTALL_SESSION_IDLE_HOURS", 8, least=0, most=2160)  # 0: only the days count
 LOG_LEVEL = ENV.choice("UNSTALL_LOG_LEVEL", "info", logs.LEVELS)
 SECRET_KEY = secret.key(ENV, DATA_DIR)
+SECRET_KEY_FALLBACKS = secret.fallbacks(ENV)
 
 # -- access
 
@@ -33,7 +34,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1", "unix")
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 ALLOWED_HOSTS = [
     *LOCAL_HOSTS,
-    *ENV.names("UNSTALL_ALLOWED_HOSTS"),
+    *ENV.hosts("UNSTALL_ALLOWED_HOSTS"),
     *(urlsplit(origin).hostname or "" for origin in TRUSTED_ORIGINS),
     *(() if _BIND_HOST in (*_EVERYWHERE, *_LOCAL) else (_BIND_HOST,)),
 ]
@@ -42,7 +43,7 @@ CSRF_TRUSTED_ORIGINS = list(TRUSTED_ORIGINS)
 IS_HTTPS = bool(TRUSTED_ORIGINS) and all(origin.startswith("https://") for origin in TRUSTED_ORIGINS)
 
 AUTH_USER_MODEL = "dashboard.User"
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -53,18 +54,9 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
 
-AXES_FAILURE_LIMIT = 6
-AXES_COOLOFF_TIME = timedelta(minutes=10)
-# Name and address together: nobody can lock a colleague out from elsewhere.
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_LOCKOUT_CALLABLE = "dashboard.views.access.locked_out"
-AXES_RESET_ON_SUCCESS = True
-AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_ENABLE_ADMIN = False
-AXES_DISABLE_ACCESS_LOG = True  # the audit says who came in; this table would only grow
-AXES_VERBOSE = False
-
 # Sessions stay in the database: kept in a process's memory, a logout here would not be one in the process next door.
+SESSION_ENGINE = "dashboard.sessions"
+SESSION_IDLE = timedelta(hours=SESSION_IDLE_HOURS) if SESSION_IDLE_HOURS else None
 SESSION_COOKIE_AGE = int(timedelta(days=SESSION_DAYS).total_seconds())
 SESSION_COOKIE_NAME = "unstall-session"
 SESSION_COOKIE_SECURE = IS_HTTPS
@@ -76,9 +68,8 @@ CSRF_FAILURE_VIEW = "dashboard.views.errors.csrf_failure"
 
 # -- headers
 
-SECURE_HSTS_SECONDS = int(timedelta(days=30).total_seconds()) if IS_HTTPS else 0
-SECURE_REFERRER_POLICY = "same-origin"
-X_FRAME_OPTIONS = "DENY"
+# The other headers: dashboard/security_headers.py adds them to every answer, also to those that Django does not make.
+STRICT_TRANSPORT_SECONDS = int(timedelta(days=30).total_seconds()) if IS_HTTPS else 0
 # plotly makes one empty <style>, and one for its maps as it loads (tests/unit/test_charts.py tells when it changes).
 _PLOTLY_STYLES = (
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
@@ -104,16 +95,13 @@ INSTALLED_APPS = [
     "recovery",
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django_htmx",
-    "axes",
     "csp",
 ]
 MIDDLEWARE = [
-    "django.middleware.security.SecurityMiddleware",
     "dashboard.assets.StaticFiles",
     "dashboard.middleware.headers",
     "csp.middleware.CSPMiddleware",
@@ -123,14 +111,16 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "dashboard.middleware.session_use",
     "django.contrib.messages.middleware.MessageMiddleware",
     "dashboard.middleware.LoginRequired",
     "dashboard.middleware.Faults",
-    "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "dashboard.urls"
 ASGI_APPLICATION = "dashboard.asgi.application"
-DATABASES = {"default": database.settings_of(DATABASE_URL)}
+_SQLITE = f"sqlite:///{DATA_DIR / 'unstall.sqlite3'}"
+# Not kept as a setting of its own: error pages of UNSTALL_DEBUG show settings, and hide the password in this one.
+DATABASES = {"default": database.settings_of(ENV.url("DATABASE_URL", _SQLITE, schemes=database.SCHEMES))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TEMPLATES = [
     {

@@ -73,7 +73,7 @@ def note_use(token: MachineToken) -> None:
     try:
         MachineToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
     except DatabaseError as error:
-        log.warning("the use of a token could not be noted: %s", error)
+        log.warning("the last use of a token could not be recorded: %s", error)
 
 
 def revoke(token: MachineToken) -> bool:

@@ -42,13 +42,13 @@ class Tree:
         return bool(self.nodes)
 
 
-def tree(text: str, *, is_cut: bool = False) -> Tree:
-    """Never raises: what is no JSON is text."""
+def tree(text: str, *, is_cut: bool = False, is_shape: bool = False) -> Tree:
+    """Never raises: what is no JSON is text. `is_shape`: its leaves are descriptions of values."""
     if is_cut or not text.lstrip().startswith(("{", "[")):
         return Tree((), text)
     try:
         value = json.loads(text)
-        return Tree(tuple(_bounded(_walk("", value, 0))), _pretty(value) or text)
+        return Tree(tuple(_bounded(_walk("", value, 0, is_shape=is_shape))), _pretty(value) or text)
     except (ValueError, RecursionError):
         return Tree((), text)
 
@@ -76,9 +76,9 @@ def _bounded(nodes: Iterator[Node]) -> Iterator[Node]:
             return
 
 
-def _walk(key: str, value: Any, depth: int) -> Iterator[Node]:
+def _walk(key: str, value: Any, depth: int, *, is_shape: bool) -> Iterator[Node]:
     if not isinstance(value, (dict, list)) or not value:
-        yield _leaf(key, value)
+        yield _leaf(key, value, is_shape=is_shape)
         return
     if depth >= DEPTH_LIMIT:
         yield Node("leaf", key, _short(_json(value)), "text")
@@ -86,11 +86,13 @@ def _walk(key: str, value: Any, depth: int) -> Iterator[Node]:
     yield Node("open", key, _size(value), is_open=depth < OPEN_DEPTH)
     members = value.items() if isinstance(value, dict) else enumerate(value)
     for name, item in members:
-        yield from _walk(_whole(str(name)), item, depth + 1)
+        yield from _walk(_whole(str(name)), item, depth + 1, is_shape=is_shape)
     yield Node("close")
 
 
-def _leaf(key: str, value: Any) -> Node:
+def _leaf(key: str, value: Any, *, is_shape: bool) -> Node:
+    if is_shape and isinstance(value, str) and value.startswith("<") and value.endswith(">"):
+        return Node("leaf", key, value, "word")
     if isinstance(value, str):
         return Node("leaf", key, _short(_json(value)), "text")
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

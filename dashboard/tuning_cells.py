@@ -74,9 +74,9 @@ def measured() -> Recovery | None:
 
 def measured_words(said: Recovery | None) -> str:
     if said is None:
-        return "not known, for the database does not answer"
+        return "unknown, because the database does not answer"
     if said.median is None or said.worst is None:
-        return "nothing, for no orphan was seen and closed"
+        return "no data, because no orphaned job was detected and recovered"
     return f"median {took(said.median)}, worst {took(said.worst)}, of {said.count:,}"
 
 
@@ -87,7 +87,7 @@ def _card(one: Outlook) -> Card:
 
 def _rows(now: Timing, then: Timing) -> list[Row]:
     names = ("lock", "renew", "stalled_interval", "shutdown", "pre_stop", "grace")
-    titles = ("Lock", "Renewed every", "Check every", "Waits for its jobs", "preStop pause", "Grace period")
+    titles = ("Lock", "Renew interval", "Stalled interval", "Shutdown timeout", "preStop pause", "Grace period")
     pairs = [(_time(getattr(now, name)), _time(getattr(then, name))) for name in names]
     return [Row(title, *pair) for title, pair in zip(titles, pairs, strict=True)]
 
@@ -123,10 +123,10 @@ def _line(seen: Seen) -> Line:
 
 def _foretold(seen: Seen) -> tuple[str, str]:
     if seen.is_unwatched:
-        return "never", "nobody runs the check"
+        return "never", "stalled check not running"
     said = predict(seen.timing).recovery if seen.timing else None
     if said is None:
-        return "", "too little was seen"
+        return "", "not enough data"
     return f"about {spoken(said.about)}", f"typically {spoken(said.typical)}, at worst {spoken(said.worst)}"
 
 

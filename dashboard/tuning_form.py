@@ -16,12 +16,12 @@ from recovery.reads.tuning.source import duration
 from recovery.reads.tuning.texts import ALL_LIMIT, FILE_LIMIT, FILES_LIMIT, NAME_LIMIT, too_large
 
 PASTED = "pasted"
-LIBRARIES = (("", "n8n, by what the files say"), (Library.BULL.value, "Bull"), (Library.BULLMQ.value, "BullMQ"))
+LIBRARIES = (("", "n8n, from the files"), (Library.BULL.value, "Bull"), (Library.BULLMQ.value, "BullMQ"))
 TIMES = (
     ("lock", "lockDuration", "30s"),
     ("renew", "lockRenewTime", "15s"),
     ("stalled", "stalledInterval", "30s"),
-    ("shutdown", "Waits for its jobs after SIGTERM", "10s"),
+    ("shutdown", "Shutdown timeout after SIGTERM", "10s"),
 )
 _LONGEST = 40  # characters of a small field
 
@@ -81,7 +81,7 @@ def files(request: HttpRequest) -> Iterator[tuple[str, bytes]]:
     pasted = request.POST.get("text", "").replace("\r\n", "\n").encode("utf-8", "replace")
     sizes = [len(pasted), *(one.size or 0 for one in sent)]
     if max(sizes) > FILE_LIMIT or sum(sizes) > ALL_LIMIT or len(sent) > FILES_LIMIT:
-        raise TooLarge("What you gave", too_large())
+        raise TooLarge("The input", too_large())
     if pasted.strip():
         yield PASTED, pasted
     for one in sent:

@@ -33,29 +33,41 @@ from dashboard.views import (
     scanners,
     search,
     servers,
+    sessions,
     stuck,
     tokens,
     tuning,
+    two_factor,
     users,
 )
 
 ACCESS = [
     path("login", access.login, name="login"),
+    path("login/code", access.code, name="login-code"),
     path("logout", access.logout, name="logout"),
     path("welcome/<str:token>", access.welcome, name="welcome"),
     path("password", access.password, name="password"),
+    path("password/again", access.password_again, name="password-again"),
+    path("two-factor", two_factor.page, name="two-factor"),
+    path("two-factor/codes", two_factor.new_codes, name="two-factor-codes"),
+    path("two-factor/off", two_factor.off, name="two-factor-off"),
+    path("sessions", sessions.sessions, name="sessions"),
+    path("sessions/all", sessions.of_all, name="sessions-all"),
+    path("sessions/end-others", sessions.end_others, name="sessions-end-others"),
+    path("sessions/<int:pk>/end", sessions.end, name="session-end"),
     path("theme", access.theme, name="theme"),
     path("users", users.users, name="users"),
     path("users/add", users.add, name="user-add"),
     path("users/<int:pk>/role", users.role, name="user-role"),
     path("users/<int:pk>/active", users.active, name="user-active"),
     path("users/<int:pk>/link", users.link, name="user-link"),
+    path("users/<int:pk>/two-factor-off", users.two_factor_off, name="user-two-factor-off"),
     path("tokens", tokens.tokens, name="tokens"),
     path("tokens/make", tokens.make, name="token-make"),
     path("tokens/<int:pk>/revoke", tokens.revoke, name="token-revoke"),
 ]
 PAGES = [
-    path("", RedirectView.as_view(pattern_name="overview"), name="home"),
+    path("", RedirectView.as_view(pattern_name="overview", http_method_names=["get", "head"]), name="home"),
     path("palette", palette.palette, name="palette"),
     path("banner", banner.banner, name="banner"),
 ]
@@ -71,6 +83,7 @@ QUEUES = [
     path(f"{_JOB}/life", job.life, name="job-life"),
     path(f"{_JOB}/tab", job.tab, name="job-tab"),
     path(f"{_JOB}/log", job.log, name="job-log"),
+    path(f"{_JOB}/reveal", job.reveal, name="job-reveal"),
     path("search", search.page, name="search"),
     path("search/part", search.part, name="search-part"),
 ]
@@ -118,11 +131,13 @@ SERVERS = [
 ]
 LOGS = [
     path("logs", logs.page, name="logs"),
+    path("logs/reveal", logs.reveal, name="logs-reveal"),
 ]
 ONCE = [
     path("once", once.page, name="once"),
     path("once/rows", once.rows, name="once-rows"),
     path("once/keys/<name:key>", once.key, name="once-key"),
+    path("once/keys/<name:key>/reveal", once.reveal, name="once-reveal"),
     path("once/keys/<name:key>/release", once.release, name="once-release"),
     path("once/keys/<name:key>/forget", once.forget, name="once-forget"),
 ]

@@ -52,11 +52,11 @@ class Wish:
         """Raises NotUnderstood."""
         jobs = tuple(dict.fromkeys(map(_job, asked.getlist("job"))))
         if len(jobs) > JOBS_LIMIT:
-            raise NotUnderstood(f"These are more than {JOBS_LIMIT} jobs. Choose all that match instead.")
+            raise NotUnderstood(f"The selection has more than {JOBS_LIMIT} jobs. Select all that match instead.")
         matching = Filter.of(asked) if asked.get("matching") == _INBOX else None
         queue, every = ("", "") if matching is not None else (str(asked.get("queue", "")), str(asked.get("all", "")))
         wish = cls(
-            act=_one(Act, asked.get("act", ""), "There is no such action."),
+            act=_one(Act, asked.get("act", ""), "Unknown action."),
             jobs=jobs,
             queue=_queue(queue) if queue else None,
             every=_every(every) if every else None,
@@ -69,11 +69,11 @@ class Wish:
 
     def _check(self) -> None:
         if self.matching is None and not (self.jobs or self.queue):
-            raise NotUnderstood("No job was chosen.")
+            raise NotUnderstood("No job is selected.")
         if self.matching is not None and self.jobs:
-            raise NotUnderstood("Choose some jobs, or all that match, not both.")
+            raise NotUnderstood("Select some jobs or all that match, not both.")
         if self.matching is not None and self.act not in MATCHING:
-            raise NotUnderstood("That is not done to all stuck jobs that match.")
+            raise NotUnderstood("This action is not available for all matching stuck jobs.")
 
     @property
     def queues(self) -> dict[QueueRef, list[str]]:
@@ -138,7 +138,7 @@ def options(act: Act, posted: Mapping[str, str], *, shown: bool) -> Options:
         if name in posted:
             told[name] = _number(posted[name], most)
     if posted.get("state"):
-        told["state"] = _one(State, posted["state"], "There is no such list of jobs.")
+        told["state"] = _one(State, posted["state"], "Unknown job list.")
     if act is Act.FAIL:
         told["message"] = posted.get("message", "").strip()[:MESSAGE_LIMIT]
     return Options(**told)
@@ -160,7 +160,7 @@ def _queue(written: str) -> QueueRef:
             return QueueRef(deployment, unslug(base))
     except ValueError:
         pass
-    raise NotUnderstood("The address names no queue. Perhaps it was cut when it was copied.")
+    raise NotUnderstood("The URL names no queue. Check that the URL is complete.")
 
 
 def _job(written: str) -> JobRef:
@@ -168,14 +168,14 @@ def _job(written: str) -> JobRef:
     try:
         return JobRef(_queue(queue), unslug(id))
     except ValueError:
-        raise NotUnderstood("The address names no job. Perhaps it was cut when it was copied.") from None
+        raise NotUnderstood("The URL names no job. Check that the URL is complete.") from None
 
 
 def _every(written: str) -> State | Kind:
     lists: tuple[State | Kind, ...] = (*State, *Kind)
     found = next((one for one in lists if one.value == written), None)
     if found is None or found in (State.UNKNOWN, Kind.UNKNOWN):
-        raise NotUnderstood("There is no such list of jobs.")
+        raise NotUnderstood("Unknown job list.")
     return found
 
 

@@ -11,6 +11,7 @@ UnstallError
 │   ├── ReadOnlyStore      a write met a replica
 │   ├── StatementRefused   a database took a statement for wrong: no such table, a constraint; nothing was done
 │   ├── WrongType          under a queue's key is kept what no library keeps there
+│   ├── OversizedAnswer    a key of a queue holds more than is ever read
 │   └── Garbled            an answer of the wrong shape
 ├── Missing                what was asked for is not there (any more)
 │   ├── DeploymentMissing
@@ -58,7 +59,7 @@ class ConfigError(UnstallError):
 class StoreError(UnstallError):
     """`target` is the address as a person may see it; `advice`, else the kind's own, says what to look at first."""
 
-    advice = "Look at the store's own log."
+    advice = "Check the store's own log."
 
     def __init__(self, target: str, reason: str, *, command: str = "", advice: str = "") -> None:
         self.target = target
@@ -70,7 +71,7 @@ class StoreError(UnstallError):
 
 
 class Unreachable(StoreError):
-    advice = "Is it running, and are host and port right? A firewall or a wrong network looks the same."
+    advice = "Is it running, and are host and port right? A firewall or a wrong network causes the same error."
 
 
 class TimedOut(StoreError):
@@ -78,7 +79,7 @@ class TimedOut(StoreError):
 
 
 class AccessDenied(StoreError):
-    advice = "Check user and password, and what the ACL grants (docs/redis-acl.md has the least that is needed)."
+    advice = "Check user and password, and what the ACL grants (docs/redis-acl.md lists the minimum)."
 
 
 class TlsMismatch(StoreError):
@@ -86,13 +87,13 @@ class TlsMismatch(StoreError):
 
 
 class NotReady(StoreError):
-    advice = "It is loading its data, or lost its master. It usually comes back by itself."
+    advice = "It is loading its data, or lost its master. It usually recovers by itself."
 
 
 class WritesRefused(StoreError):
     """It answers, and what is read is true; but it takes nothing."""
 
-    advice = "Is it full (maxmemory), or can it not write to its disk? Free some, or raise the limit."
+    advice = "Is it full (maxmemory), or can it not write to its disk? Free space, or raise the limit."
 
 
 class ReadOnlyStore(WritesRefused):
@@ -107,8 +108,14 @@ class WrongType(StoreError):
     advice = "Another program uses the same names: give the queue, or that program, another prefix."
 
 
+class OversizedAnswer(StoreError):
+    advice = (
+        "The named key holds more than any library writes there. Find the program that wrote it, and delete the key."
+    )
+
+
 class Garbled(StoreError):
-    advice = "Is this really a Redis or a Valkey? A proxy in between may not know the command."
+    advice = "Is this really a Redis or a Valkey? A proxy in between may not support the command."
 
 
 class Missing(UnstallError):
@@ -166,7 +173,7 @@ class Fenced(UnstallError):
         self.met = met
         self.results = results
         if isinstance(met, int):
-            super().__init__(f"Another scheduler leads (epoch {met}).")
+            super().__init__(f"Another scheduler is the leader (epoch {met}).")
         else:
             super().__init__(f"Another console acts on this queue (installation {met[:8]}).")
 

@@ -22,6 +22,8 @@ class AuditHead(models.Model):
 
     number = models.BigIntegerField(default=0)
     hash = models.CharField(max_length=64, default="")
+    marked = models.BigIntegerField(default=0)  # number of the last entry that needs no seal (reads/seals.py)
+    mark = models.CharField(max_length=80, default="")  # signature of that number and that entry's hash
 
 
 class AuditEntry(models.Model):
@@ -42,6 +44,7 @@ class AuditEntry(models.Model):
     body = models.TextField()  # canonical JSON: options, jobs, before and after; what the hash covers, as it is
     previous = models.CharField(max_length=64)
     hash = models.CharField(max_length=64)
+    seal = models.CharField(max_length=80, default="")  # signature of number and hash; "" up to the mark of the head
 
     class Meta:
         indexes: ClassVar = [
@@ -57,6 +60,8 @@ class AuditEntry(models.Model):
 
 class AuditJob(models.Model):
     """Which jobs an intent is about, to find it from the job's page. The entries' bodies are the truth.
+
+    What is written here must follow from them: reads/audit_index.py makes the rows anew and compares.
 
     An act on the queue itself has one row, whose job is `job_key("")`.
     """

@@ -52,7 +52,7 @@ def sweep_at_start(
     place = next((database for database in config.databases if database.name == ref.deployment), None)
     if place is None:
         config.deployment(ref.deployment)
-        raise Unsupported(f"{ref.deployment} is no database.")
+        raise Unsupported(f"{ref.deployment} is not a database.")
     wire = SqlWire(place, config.tables_of(place.name))
     try:
         return sweep(wire, ref, Occasion(is_start=True, owner=owner), most)
@@ -62,9 +62,9 @@ def sweep_at_start(
 
 def _configured(table: str, described: Mapping[str, Any]) -> tuple[Config, QueueRef]:
     if described:
-        raise BadOrder("A table is described here only together with the url of its database.")
+        raise BadOrder("Describe a table here only together with the url of its database.")
     if "/" not in table:
-        raise BadOrder("Write DATABASE/TABLE, as they are called in unstall.toml, or give the url of the database.")
+        raise BadOrder("Write DATABASE/TABLE, as named in unstall.toml, or give the url of the database.")
     return current(), QueueRef.parse(table)
 
 

@@ -21,7 +21,7 @@ from recovery.models import BulkRun
 from recovery.reads import bulk as progress_of
 from recovery.reads import snapshots
 from recovery.reads.bulk import Progress
-from recovery.reads.shared import windows
+from recovery.reads.shared import identities, windows
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.roster import Known, Roster
 from tests.samples import BULLMQ
@@ -120,6 +120,7 @@ class Bench:
     def forget(self) -> None:
         """What was read a moment ago is read again."""
         windows.forget()
+        identities.forget()
 
     def order(self, act: Act, *ids: str, actor: Actor = ADMIN, reason: str = "it hangs", **options: Any) -> Order:
         """The jobs as they are now; `options` are those of the act."""

@@ -29,4 +29,4 @@ def leave(told: Told) -> None:
     raise SystemExit(3)
 
 
-nothing = "no function"
+nothing = "not a function"

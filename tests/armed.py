@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from recovery import shared_clock
 from recovery.actions import brakes
 from recovery.actions.swap import swap_one
 from recovery.connections import registry
@@ -45,7 +45,7 @@ class Armed:
         """Another process leads: it knows what was kept, and nothing else."""
         self._collector.close()
         self._collector = Collector(self.registry, self._roster)
-        self.crew = Crew(self.registry, lambda: self._collector.newest, Mandate(int(time.time()), always))
+        self.crew = Crew(self.registry, lambda: self._collector.newest, Mandate(shared_clock.now() // 1000, always))
 
     def discover(self) -> None:
         Discoverer(self.registry, self._roster, remembers=False).run(_now())
@@ -112,4 +112,4 @@ def held_jobs(client: Store, ref: QueueRef, ids: list[str], *, ttl: int = 600 * 
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import redis
@@ -14,6 +15,8 @@ from tests.waiting import until
 _SLOTS = 16_384
 _SIZE = 3
 _JOIN_SECONDS = 30.0
+_KEYS = 100  # that move in one command
+_MIGRATE_MS = 5_000
 
 
 class Cluster:
@@ -49,6 +52,26 @@ class Cluster:
         self._settle()
         return self
 
+    def owner(self, number: int) -> Store:
+        """The node that has this slot."""
+        return next(node for node in self.nodes if any(low <= number <= high for low, high in _slots(node)))
+
+    def move_slot(
+        self, number: int, source: Store, target: Store, *, halfway: Callable[[], None] | None = None
+    ) -> None:
+        """Hands over a slot as an operator's tool does; `halfway` is called when half of its keys are there."""
+        to = target.do("CLUSTER", "MYID").decode()
+        target.do("CLUSTER", "SETSLOT", number, "IMPORTING", source.do("CLUSTER", "MYID").decode())
+        source.do("CLUSTER", "SETSLOT", number, "MIGRATING", to)
+        half = int(source.do("CLUSTER", "COUNTKEYSINSLOT", number)) // 2
+        while keys := source.do("CLUSTER", "GETKEYSINSLOT", number, _KEYS):
+            source.do("MIGRATE", "127.0.0.1", target.port, "", 0, _MIGRATE_MS, "KEYS", *keys)
+            if halfway and int(source.do("CLUSTER", "COUNTKEYSINSLOT", number)) <= half:
+                halfway, meanwhile = None, halfway
+                meanwhile()
+        for node in (target, source, *self.nodes):
+            node.do("CLUSTER", "SETSLOT", number, "NODE", to)
+
     def flush(self) -> None:
         for node in self.nodes:
             node.client.flushall()
@@ -79,6 +102,13 @@ def _options() -> dict[str, str]:
         "cluster-node-timeout": "2000",
         "cluster-allow-replica-migration": "no",
     }
+
+
+def _slots(node: Store) -> Iterator[tuple[int, int]]:
+    """The ranges that this node says are its own."""
+    for low, high, (_host, port, *_), *_replicas in node.do("CLUSTER", "SLOTS"):
+        if int(port) == node.port:
+            yield int(low), int(high)
 
 
 def _is_whole(node: Store) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from recovery.reads.shared import windows
+from recovery.reads.shared import identities, windows
 from tests.certificates import issue, openssl
 from tests.cluster import Cluster
 from tests.driver import lacking
@@ -36,6 +36,7 @@ def pytest_sessionstart() -> None:
 def _nothing_remembered() -> None:
     """What a test before this one read in the same process is read again."""
     windows.forget()
+    identities.forget()
 
 
 @pytest.fixture(scope="session")

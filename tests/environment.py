@@ -13,8 +13,8 @@ from pathlib import Path
 import certifi
 import pytest
 
-# Long enough for Django's own check, and the same in every process of one run.
-SECRET_KEY = "tests-only-" + "k" * 64
+from tests.keys import SECRET_KEY
+
 _FOREIGN = ("UNSTALL_", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "PYTHON")
 _OWN = "UNSTALL_DATA_DIR"
 _END = "-----END CERTIFICATE-----\n"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from recovery import backends
+from recovery import backends, shared_clock
 from recovery.backends import operator
 from recovery.backends.base import Command, Target, Wire
 from recovery.backends.shared import fence
@@ -28,7 +27,7 @@ FLAVOURS = {
     "bullmq5": Flavour(Library.BULLMQ, 5, "5.81.5"),
     "bullmq6": Flavour(Library.BULLMQ, 6, "6.7.0"),
 }
-NOW = int(time.time() * 1000)
+NOW = shared_clock.now()
 _PROVEN = Options(is_late=True, force=True)
 _SCRIPT = ("EVALSHA", "EVAL")
 _READ = [script(path) for path in Path(backends.__file__).parent.glob("*/lua/read/*.lua")]

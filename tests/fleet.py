@@ -218,10 +218,15 @@ class Queue:
         """Any other method of the library's Job (what it answers must be JSON)."""
         return self._ask("callJob", job=job, method=method, args=list(arguments))
 
-    def work(self, processor: str = "ok", *, apart: bool = False, **options: Any) -> Worker:
-        """A worker of this queue: `ok fail hang log progress slow young`. `apart`: in a process that can be killed."""
-        driver = self.library.spawn() if apart else self.library.driver
-        worker = Worker(driver, secrets.token_hex(4), apart)
+    def work(
+        self, processor: str = "ok", *, apart: bool = False, inside: Driver | None = None, **options: Any
+    ) -> Worker:
+        """A worker of this queue: `ok fail hang log progress slow young tracked`.
+
+        `apart`: in a process of its own that can be killed; `inside`: in this one, perhaps with other workers.
+        """
+        driver = inside or (self.library.spawn() if apart else self.library.driver)
+        worker = Worker(driver, secrets.token_hex(4), apart or inside is not None)
         driver.ask("work", worker=worker.id, queue=self._where(), processor=processor, options=options)
         return worker
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import redis
 
+from recovery import shared_clock
 from recovery.connections.publishing import Publisher
 from recovery.domain.backlog import Backlog
 from recovery.domain.servers import Server
@@ -35,7 +35,7 @@ class Steady:
     def run(self) -> None:
         while not self._ended.is_set():
             with suppress(StoreError):  # a test may take its store away
-                tell(self.store, self.id, self.cpu, int(time.time() * 1000), poll=self.poll)
+                tell(self.store, self.id, self.cpu, shared_clock.now(), poll=self.poll)
             self._ended.wait(EVERY)
 
     def end(self) -> None:

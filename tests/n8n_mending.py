@@ -15,9 +15,10 @@ import redis
 from recovery.actions import runner
 from recovery.connections import registry
 from recovery.domain.acting import Act, JobResult, Judgement, Options, Order
-from recovery.domain.refs import QueueRef
+from recovery.domain.refs import QueueRef, text
 from recovery.domain.verdicts import Kind
 from recovery.models import AuditEntry
+from recovery.reads.n8n import alone
 from recovery.reads.shared import windows
 from tests.acting import ADMIN
 from tests.n8n_yard import Run, Yard
@@ -84,7 +85,9 @@ class Mending:
         self.look(Act.MARK, execution)
         marks = self.state.client.hgetall("unstall:n8n:alone")
         for field, at in marks.items():
-            self.state.client.hset("unstall:n8n:alone", field, int(at) - 31_000)
+            seen = alone._moment(text(field), at)
+            assert seen
+            self.state.client.hset("unstall:n8n:alone", field, alone._sealed(text(field), seen - 31_000))
 
     # -- orders
 

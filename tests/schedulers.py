@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 from tests.processes import end, spawn
 from tests.waiting import until
 from tests.web_process import ROOT, environ_of
@@ -34,6 +36,46 @@ from recovery.config import current
 from recovery.scheduler.run import run
 run(current())
 """
+
+
+# In the child every clock that may be set, as Python reads it, is as far off as a file says.
+_CLOCK_OFF = """
+import datetime, os, time
+_file, _wall, _datetime = os.open(os.environ["CLOCK_OFF"], os.O_RDONLY), time.time, datetime.datetime
+
+def _off():
+    return float(os.pread(_file, 20, 0) or 0)
+
+class _Kind(type(_datetime)):
+    def __instancecheck__(self, one):
+        return isinstance(one, _datetime)
+
+class _Shifted(_datetime, metaclass=_Kind):
+    @classmethod
+    def now(cls, tz=None):
+        return _datetime.now(tz) + datetime.timedelta(seconds=_off())
+
+time.time = lambda: _wall() + _off()
+datetime.datetime = _Shifted
+"""
+
+
+class WallClock:
+    """The wall clock of a scheduler's host, which may jump. A process started with `script` and `environ` reads it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "clock-off"
+        self.environ = {"CLOCK_OFF": str(self._file)}
+        self.jump(0)
+
+    def jump(self, seconds: int) -> None:
+        """So far from the right time, also for a process that runs: it has the file open."""
+        self._file.write_text(f"{seconds:<20}")
+
+    def script(self) -> tuple[str, ...]:
+        """Arguments for a Process."""
+        flag, code, *rest = script()
+        return flag, _CLOCK_OFF + code, *rest
 
 
 def script(constants: str = "{}", place: str = "") -> tuple[str, ...]:
@@ -70,6 +112,11 @@ class Process:
 
     def ask(self) -> None:
         self.send(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """It stands still, with all its threads, until it is sent SIGCONT."""
+        self.send(signal.SIGSTOP)
+        until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, STARTS_WITHIN, "it is stopped")
 
     def status(self) -> int:
         return self.child.wait(20)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from recovery import shared_clock
 from recovery.config import Config, load
 from recovery.connections.registry import Registry
 from recovery.connections.wire import Encoded, Wire
@@ -135,7 +135,7 @@ def restarted(old: WatchBench, make: Callable[[], WatchBench]) -> WatchBench:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()
 
 
 def contents(store: Store) -> dict[bytes, bytes]:

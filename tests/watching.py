@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import redis
 
+from recovery import shared_clock
 from recovery.config import Config, load
 from tests.stores import Store
 
@@ -24,6 +24,13 @@ def config_of(directory: Path, state: Store, deployments: Mapping[str, Store | s
         lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     (directory / "unstall.toml").write_text("\n".join(lines))
     return load({}, directory=directory)
+
+
+def bull(client: redis.Redis, base: str) -> None:
+    """The queue becomes one of Bull 4: without what BullMQ alone writes, with what Bull 4 alone writes."""
+    client.delete(f"{base}:meta", f"{base}:events")
+    client.set(f"{base}:id", 1)
+    client.hset(f"{base}:metrics:completed", "count", 1)
 
 
 def bullmq(client: redis.Redis, base: str, *, version: str = "5.81.5") -> None:
@@ -48,4 +55,4 @@ def finish(client: redis.Redis, base: str, *times: int, outcome: str = "complete
 
 
 def now_ms() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

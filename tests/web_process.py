@@ -22,13 +22,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from recovery.processes import memory
+from tests.keys import SECRET_KEY
 from tests.patience import patience
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 COOKIE = "unstall-session"
-PEOPLE = ("viewer", "operator", "admin", "second", "third", "fourth")
+PEOPLE = ("viewer", "operator", "admin", "second", "third", "fourth", "fifth", "sixth")
 _START_SECONDS = 30.0  # two cores, and other tests on them
 
 # Run in a process of its own: the tests' Django has another database.
@@ -38,8 +39,9 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
 import django; django.setup()
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
-from django.contrib.sessions.backends.db import SessionStore
 from django.core.management import call_command
+from dashboard.reauthentication import SESSION_NAME
+from dashboard.sessions import SessionStore
 call_command("migrate", verbosity=0)
 PBKDF2PasswordHasher.iterations = 1  # of people whom nobody attacks; at its own number each takes most of a second
 cookies = {}
@@ -50,6 +52,7 @@ for name in sys.argv[1:]:
     session[SESSION_KEY] = str(user.pk)
     session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
     session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session[SESSION_NAME] = 1 << 40  # a test run lasts longer than one password counts
     session.create()
     cookies[name] = session.session_key
 print(json.dumps(cookies))
@@ -74,9 +77,14 @@ execute_from_command_line(["manage.py", "web"])
 def _seeded() -> tuple[Path, dict[str, str]]:
     """A migrated data directory with people and their sessions, made once a test run and copied for each process."""
     directory = Path(tempfile.mkdtemp(prefix="unstall-seed-"))
+    return directory, seed(environ_of(directory))
+
+
+def seed(environ: Mapping[str, str]) -> dict[str, str]:
+    """Migrates the database of this environment and adds people; the session of each."""
     result = subprocess.run(
         [sys.executable, "-c", _SEED, *PEOPLE],
-        env=environ_of(directory),
+        env=environ,
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -85,7 +93,8 @@ def _seeded() -> tuple[Path, dict[str, str]]:
     )
     if result.returncode:
         raise AssertionError(result.stderr)
-    return directory, json.loads(result.stdout.splitlines()[-1])
+    cookies: dict[str, str] = json.loads(result.stdout.splitlines()[-1])
+    return cookies
 
 
 def environ_of(directory: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -96,6 +105,7 @@ def environ_of(directory: Path, more: Mapping[str, str] | None = None) -> dict[s
     config.touch()
     # Static files from their sources, whatever `collectstatic` once made here.
     own = {"UNSTALL_DATA_DIR": str(directory), "UNSTALL_STATIC_DIR": str(directory / "static")}
+    own["UNSTALL_SECRET_KEY"] = SECRET_KEY  # what a test reads of another process was signed with it
     return {**clean, **own, "UNSTALL_CONFIG": str(config), **(more or {})}
 
 
@@ -103,9 +113,17 @@ class WebProcess:
     """`manage.py web`. Use as a context; `stop` says how it ended."""
 
     def __init__(
-        self, environ: Mapping[str, str], limits: Mapping[str, object] | None = None, *, socket_path: Path | None = None
+        self,
+        environ: Mapping[str, str],
+        limits: Mapping[str, object] | None = None,
+        *,
+        socket_path: Path | None = None,
+        unit: Path | None = None,
     ) -> None:
-        """`limits`: constants by their full name that shall be smaller, so that a test can reach them."""
+        """`limits`: constants by their full name that shall be smaller, so that a test can reach them.
+
+        `unit`: what it runs by, under what that forbids (tests/confined.py).
+        """
         seed, self.cookies = _seeded()
         self.directory = Path(tempfile.mkdtemp(prefix="unstall-web-"))
         shutil.copytree(seed, self.directory, dirs_exist_ok=True)
@@ -114,6 +132,8 @@ class WebProcess:
         bind = {"UNSTALL_BIND": f"127.0.0.1:{self.port}"}
         self._environ = environ_of(self.directory, {**memory.ENVIRON, **bind, **environ})  # as `manage.py web` has it
         self._command = ["-c", _WEB, json.dumps(dict(limits))] if limits else ["manage.py", "web"]
+        if unit:
+            self._command = ["-m", "tests.confined", str(unit)]
         self._log = self.directory / "web.log"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -17,7 +18,17 @@ from dashboard.scopes import Scope
 from recovery.actions import operators, runner
 from recovery.actions.catalog import ENTRIES, Entry
 from recovery.domain import acting
-from recovery.domain.acting import Act, JobResult, Judgement, Order, Outcome, Right
+from recovery.domain.acting import (
+    AFFECTED_LISTED,
+    Act,
+    Affected,
+    JobResult,
+    Judgement,
+    Order,
+    Outcome,
+    RelativeChange,
+    Right,
+)
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef, shown, slug
 from recovery.reads import lists
@@ -29,36 +40,48 @@ LONGEST_AGE = 3650 * 86_400_000  # ms
 
 
 class Options(Schema):
-    """How to do it. What an action does not know it ignores."""
+    """Options of an action. Each action ignores options that it does not have."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    force: bool = Field(default=False, description="In spite of poison, or of a holder that is still connected.")
+    force: bool = Field(default=False, description="Also if the job is quarantined or its worker is still connected.")
     consent: bool = Field(default=False, description="n8n: the workflow may run a second time from its start.")
-    reset_stalls: bool = Field(default=False, description="requeue, retry: forget that it stalled.")
-    counts_as_stall: bool = Field(default=True, description="requeue: count as the library's own recovery does.")
-    requeue: bool = Field(default=False, description="release: and back to wait at once.")
-    reset_attempts: bool = Field(default=False, description="retry: from the first attempt.")
+    reset_stalls: bool = Field(default=False, description="requeue, retry: reset the stalled counter.")
+    counts_as_stall: bool = Field(
+        default=True, description="requeue: increment the stalled counter, as the library's stalled check does."
+    )
+    requeue: bool = Field(default=False, description="release: also requeue the job.")
+    reset_attempts: bool = Field(default=False, description="retry: reset the attempts.")
     rerun_completed: bool = Field(
-        default=False, description="retry: a job that has completed, too. It does its work a second time."
+        default=False, description="retry: also completed jobs. They do their work a second time."
     )
-    children: bool = Field(default=True, description="remove: with the job's own children.")
-    directly: bool = Field(default=False, description="fail: do not leave it to a live worker.")
-    state: State | None = Field(default=None, strict=False, description="clean: which list.")
+    children: bool = Field(
+        default=False,
+        description="remove: also all jobs below it in the flow. This requires the scope bulk.",
+    )
+    other_queues: bool = Field(
+        default=False,
+        description="remove, fail, clean, drain: also change children and parents in other queues.",
+    )
+    directly: bool = Field(default=False, description="fail: fail the job now, without a worker.")
+    state: State | None = Field(default=None, strict=False, description="clean: job state.")
     older_than: int = Field(
-        default=0, ge=0, le=LONGEST_AGE, description="clean: milliseconds since it finished or was added."
+        default=0,
+        ge=0,
+        le=LONGEST_AGE,
+        description="clean: only jobs that finished or were added at least this many milliseconds ago.",
     )
-    limit: int = Field(default=0, ge=0, le=10_000_000, description="clean: at most so many; 0 is all.")
-    delayed: bool = Field(default=False, description="drain: delayed jobs too.")
-    latest: bool = Field(default=False, description="relaunch: with the workflow as it is saved now.")
-    message: str = Field(default="", max_length=MESSAGE_LIMIT, description="fail: written into the job.")
+    limit: int = Field(default=0, ge=0, le=10_000_000, description="clean: limit; 0 = none.")
+    delayed: bool = Field(default=False, description="drain: also delayed jobs.")
+    latest: bool = Field(default=False, description="relaunch: use the currently saved workflow.")
+    message: str = Field(default="", max_length=MESSAGE_LIMIT, description="fail: failedReason of the job.")
 
     def chosen(self) -> acting.Options:
         return acting.Options(**self.dict())
 
 
 class JobWish(Schema):
-    """A job, and how it was when it was decided. Without `seen` the server looks now, and goes by that."""
+    """A job and its state when the action was decided. Without `seen` the server reads the job now and uses that."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -67,7 +90,7 @@ class JobWish(Schema):
 
 
 class ActionOrder(Schema):
-    """One action on jobs of one queue, or on the queue itself when it names none."""
+    """One action on jobs of one queue, or on the queue itself if it names no jobs."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -85,37 +108,60 @@ class ActionOrder(Schema):
     act: Annotated[Act, Field(strict=False)]
     queue: str = Field(max_length=NAME_LIMIT, pattern=QUEUE, description="DEPLOYMENT/ID of the queue.")
     jobs: list[JobWish] = Field(default=[], max_length=runner.AT_ONCE)
-    reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
+    reason: str = Field(default="", max_length=REASON_LIMIT, description="Recorded in the audit log.")
     options: Options = Field(default_factory=Options)
-    dry_run: bool = Field(default=False, description="Judge, and change nothing.")
+    dry_run: bool = Field(default=False, description="Dry run: check and change nothing.")
+
+
+class AffectedJob(Schema):
+    """A child or parent job that also changes."""
+
+    queue: QueueName
+    job: str
+    label: str
+    change: RelativeChange
+
+    @classmethod
+    def of(cls, one: Affected) -> AffectedJob:
+        return cls(queue=QueueName.of(one.job.queue), **_name(one.job.id), change=one.change)
 
 
 class Result(Schema):
-    """What came of one job; of the queue itself when `job` is empty."""
+    """Result for one job, or for the queue itself if `job` is empty."""
 
     job: str
     label: str
     outcome: Outcome
-    why: str = Field(description="Why not; of a dry run also the risk.")
-    audit: int | None = Field(description="Number of the entry that holds the outcome.")
+    why: str = Field(description="Why it was not done; in a dry run also the risk.")
+    audit: int | None = Field(description="Number of the audit entry with the outcome.")
+    affected: list[AffectedJob] = Field(
+        default=[], description=f"Other jobs that also change; the first {AFFECTED_LISTED}."
+    )
+    affected_total: int = Field(default=0, description="How many other jobs also change.")
 
     @classmethod
     def of(cls, result: JobResult) -> Result:
-        return cls(**{**result.as_json(), **_name(result.job), "why": shown(result.why)})
+        return cls(
+            **_name(result.job),
+            outcome=result.outcome,
+            why=shown(result.why),
+            audit=result.audit,
+            **_affected(result.affected),
+        )
 
     @classmethod
     def judged(cls, one: Judgement) -> Result:
         """What would come of it, as the shell foretells it; of what may be done `why` is the risk."""
         outcome, why = (Outcome.DONE, one.risk) if one.is_allowed else (one.outcome, one.why)
-        return cls(**_name(one.id), outcome=outcome, why=shown(why), audit=None)
+        return cls(**_name(one.id), outcome=outcome, why=shown(why), audit=None, **_affected(one.effects.affected))
 
 
 class ActionResults(Schema):
-    """One result a job, in their order."""
+    """One result per job, in the order of the request."""
 
     action: Act
     queue: QueueName | None
-    dry_run: bool = Field(description="The results are foretold; nothing was changed.")
+    dry_run: bool = Field(description="Dry run: results are predicted and nothing was changed.")
     results: list[Result]
 
 
@@ -125,12 +171,12 @@ class ActionEntry(Schema):
     act: Act
     label: str
     effect: str
-    states: list[State] = Field(description="Of the jobs it is for; empty: any.")
+    states: list[State] = Field(description="Job states it applies to; empty: any.")
     is_for_queue: bool
-    scopes: list[Scope] = Field(description="What it takes. More than one job at once takes bulk as well.")
+    scopes: list[Scope] = Field(description="Required scopes. Several jobs at once also require bulk.")
     irreversible: bool
-    restorable: bool = Field(description="For 24 hours.")
-    refused: str | None = Field(description="Why it cannot be done to the queue that was asked about.")
+    restorable: bool = Field(description="Restorable for 24 hours.")
+    refused: str | None = Field(description="Why it is not available for the requested queue.")
 
     @classmethod
     def of(cls, entry: Entry, refused: str | None) -> ActionEntry:
@@ -148,25 +194,25 @@ class ActionEntry(Schema):
 
 
 class Catalog(Schema):
-    """Every action there is."""
+    """All actions."""
 
     actions: list[ActionEntry]
 
 
 class CatalogQuery(Schema):
-    """Perhaps for one queue."""
+    """Filter by queue."""
 
     queue: str = Field(
         default="",
         max_length=NAME_LIMIT,
         pattern=OPTIONAL_QUEUE,
-        description="DEPLOYMENT/ID: with what cannot be done to this one.",
+        description="DEPLOYMENT/ID: also say what is not available for this queue.",
     )
 
 
-@router.get("/actions", **guarded(Scope.READ), response=Catalog, url_name="actions", summary="What can be done")
+@router.get("/actions", **guarded(Scope.READ), response=Catalog, url_name="actions", summary="List actions")
 def catalog(request: HttpRequest, query: Annotated[CatalogQuery, Query()]) -> Catalog:
-    """What each action does, to what, and what it takes."""
+    """What each action does, what it applies to and which scopes it requires."""
     refusals = _refusals(named(query.queue)) if query.queue else {}
     return Catalog(actions=[ActionEntry.of(entry, refusals.get(act)) for act, entry in ENTRIES.items()])
 
@@ -175,7 +221,7 @@ def catalog(request: HttpRequest, query: Annotated[CatalogQuery, Query()]) -> Ca
     "/actions", **guarded(Scope.ACT), response=ActionResults, url_name="actions", summary="Act on jobs, or on a queue"
 )
 def act(request: HttpRequest, order: ActionOrder) -> ActionResults:
-    """With the rules and the audit of every button. A job that moved since it was seen is refused; the others go on."""
+    """Same rules and audit as in the web interface. A job that changed since it was seen is refused, the others not."""
     whole = _order(order, Caller.of(request).actor)
     if order.dry_run:
         results = [Result.judged(one) for one in runner.preview(whole).judgements]
@@ -183,7 +229,7 @@ def act(request: HttpRequest, order: ActionOrder) -> ActionResults:
         runner.insist_on_undo(whole)
         results = [Result.of(one) for one in runner.perform(whole)]
     if not whole.jobs and results[0].outcome == Outcome.REFUSED:
-        raise Refusal(409, "refused", results[0].why, "GET /actions says what can be done.")
+        raise Refusal(409, "refused", results[0].why, "GET /actions lists the actions.")
     return ActionResults(action=order.act, queue=QueueName.of(whole.queue), dry_run=order.dry_run, results=results)
 
 
@@ -202,7 +248,7 @@ def fresh(queue: QueueRef, jobs: list[JobWish]) -> tuple[acting.Seen, ...]:
 
 def _order(order: ActionOrder, actor: acting.Actor) -> Order:
     if order.act is Act.RESTORE:
-        raise Refusal(422, "invalid", "act: restore goes by an entry of the audit.", "POST /audit/{number}/restore")
+        raise Refusal(422, "invalid", "act: restore needs an audit entry.", "POST /audit/{number}/restore")
     queue = named(order.queue)
     jobs = fresh(queue, order.jobs)
     return Order(order.act, queue, actor, order.reason, jobs, order.options.chosen())
@@ -216,11 +262,16 @@ def _whole(id: str, seen: Seen | None) -> acting.Seen:
     try:
         return seen.whole(id) if seen else acting.Seen(id, State.UNKNOWN)
     except ValueError:
-        raise Refusal(422, "invalid", "jobs: a lock's token that no lock can have.") from None
+        raise Refusal(422, "invalid", "jobs: invalid lock token.") from None
 
 
 def _name(job: str) -> dict[str, Any]:
     return {"job": slug(job) if job else "", "label": shown(job)}
+
+
+def _affected(affected: Sequence[Affected]) -> dict[str, Any]:
+    listed = [AffectedJob.of(one) for one in affected[:AFFECTED_LISTED]]
+    return {"affected": listed, "affected_total": len(affected)}
 
 
 def _refusals(ref: QueueRef) -> dict[Act, str]:

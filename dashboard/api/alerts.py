@@ -17,7 +17,7 @@ router = Router(tags=["Alerts"])
 
 
 class Told(Schema):
-    """What one channel was told last of an alert."""
+    """The last notification of one channel about an alert."""
 
     channel: str
     event: str
@@ -25,16 +25,16 @@ class Told(Schema):
 
 
 class Alert(Schema):
-    """One trouble, from when it began until it is over."""
+    """One problem from its start until it is resolved."""
 
     id: int
     kind: AlertKind
-    key: str = Field(description="What it is about; there is one open alert each.")
+    key: str = Field(description="Subject of the alert; each has at most one open alert.")
     words: str
     size: int = Field(description="How many jobs, queues or breakers.")
     since: int
     resolved_at: int | None
-    link: str = Field(description="A page of this site.")
+    link: str = Field(description="Page with details.")
     told: list[Told]
 
     @classmethod
@@ -49,11 +49,11 @@ class Alert(Schema):
 
 
 class Channel(Schema):
-    """Where messages go."""
+    """A notification channel."""
 
     name: str
     medium: str
-    target: str = Field(description="As much of the address as may be seen.")
+    target: str = Field(description="The target, with secrets hidden.")
     told_at: int | None
     failed_at: int | None
     trouble: str | None
@@ -65,12 +65,14 @@ class Alerts(Schema):
     firing: list[Alert]
     over: list[Alert]
     channels: list[Channel]
-    channels_known: bool = Field(description="false: the state store does not answer, so nobody knows how they fare.")
+    channels_known: bool = Field(
+        description="false: the state store does not answer, so the channel states are unknown."
+    )
 
 
 @router.get("/alerts", **guarded(Scope.READ), response=Alerts, url_name="alerts", summary="Alerts")
 def alerts(request: HttpRequest) -> Alerts:
-    """What is wrong now, what was, and whether the channels take what they are told."""
+    """Firing and resolved alerts, and whether the channels deliver notifications."""
     alerting, fares = config.current().alerting, known_outlets()
     return Alerts(
         firing=[Alert.of(one) for one in reads.firing(alerting.terms)],

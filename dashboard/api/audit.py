@@ -25,21 +25,21 @@ Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 class AuditLine(Schema):
-    """One act with what came of it, or one note."""
+    """One action with its outcome, or one note."""
 
     number: int
     at: int
-    actor_kind: str = Field(description="person, token, shell, scanner")
+    actor_kind: str = Field(description="person, token, shell or scanner")
     actor: str
     role: str
     address: str
     act: str
     queue: QueueName | None
-    job: str | None = Field(description="The id of its only job; null: several, or the queue itself.")
+    job: str | None = Field(description="The id of its only job; null: several jobs or the queue itself.")
     reason: str
-    status: str = Field(description="noted, under way, unknown; else the outcome of all its jobs, or mixed.")
-    tally: dict[str, int] = Field(description="Its jobs by outcome.")
-    outcome: int | None = Field(description="Number of the entry that holds the outcome.")
+    status: str = Field(description="noted, under way or unknown; otherwise the outcome of all its jobs, or mixed.")
+    tally: dict[str, int] = Field(description="Number of jobs by outcome.")
+    outcome: int | None = Field(description="Number of the audit entry with the outcome.")
 
     @classmethod
     def facts(cls, line: reads.Line) -> dict[str, Any]:
@@ -64,11 +64,11 @@ class AuditPage(Schema):
     """Newest first."""
 
     entries: list[AuditLine]
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class AuditJob(Schema):
-    """One job of an act: how it was, what came of it, how it was right after."""
+    """One job of an action: state before, outcome, state after."""
 
     job: str
     label: str
@@ -77,10 +77,12 @@ class AuditJob(Schema):
     before: dict[str, Any]
     after: dict[str, Any]
     verdict: dict[str, Any]
+    affected: list[dict[str, Any]] = Field(description="Children and parents that also changed (the first of them).")
+    affected_total: int
 
 
 class AuditWhole(AuditLine):
-    """One act in full, and its place in the chain."""
+    """One action in full, with its hash chain entry."""
 
     options: dict[str, Any]
     jobs: list[AuditJob]
@@ -89,7 +91,7 @@ class AuditWhole(AuditLine):
 
 
 class AuditQuery(Schema):
-    """Which entries; what is left out is any."""
+    """Filter for entries; omitted fields match anything."""
 
     actor: str = Field(default="", max_length=200, pattern=TEXT)
     act: str = Field(default="", max_length=32, pattern=TEXT)
@@ -98,7 +100,9 @@ class AuditQuery(Schema):
     outcome: Outcome | None = None
     since: int | None = Field(default=None, ge=0, le=LARGEST)
     until: int | None = Field(default=None, ge=0, le=LARGEST, description="Not included.")
-    cursor: str = Field(default="", max_length=20, pattern=r"^[0-9]*$", description="What next was on the page before.")
+    cursor: str = Field(
+        default="", max_length=20, pattern=r"^[0-9]*$", description="The value of next from the previous page."
+    )
     size: int = Field(default=50, ge=1, le=max(reads.SIZES))
 
     def chosen(self) -> reads.Filter:
@@ -114,28 +118,30 @@ class AuditQuery(Schema):
 
 
 class RestoreOrder(Schema):
-    """Which jobs of an entry come back; without `jobs` all of them."""
+    """Which jobs of an entry to restore; without `jobs` all of them."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, json_schema_extra={"example": {"reason": "removed by mistake"}}
     )
 
-    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="For whoever reads the audit.")
+    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="Recorded in the audit log.")
     jobs: list[Annotated[str, Field(max_length=NAME_LIMIT, pattern=SLUG)]] = Field(
         default=[], max_length=runner.AT_ONCE
     )
 
 
-@router.get("/audit", **guarded(Scope.AUDIT), response=AuditPage, url_name="audit", summary="What was done")
+@router.get("/audit", **guarded(Scope.AUDIT), response=AuditPage, url_name="audit", summary="List audit entries")
 def audit(request: HttpRequest, query: Annotated[AuditQuery, Query()]) -> AuditPage:
-    """By whom, to which job, with what reason, and what came of it."""
+    """Who changed which job, for what reason and with what outcome."""
     found = reads.entries(query.chosen(), query.cursor, query.size)
     return AuditPage(entries=[AuditLine(**AuditLine.facts(line)) for line in found.lines], next=found.next or None)
 
 
-@router.get("/audit/{number}", **guarded(Scope.AUDIT), response=AuditWhole, url_name="entry", summary="One entry")
+@router.get(
+    "/audit/{number}", **guarded(Scope.AUDIT), response=AuditWhole, url_name="entry", summary="Get an audit entry"
+)
 def entry(request: HttpRequest, number: Number) -> AuditWhole:
-    """Also by the number of its outcome, as an action's result tells it."""
+    """Also by the number of its outcome, as returned by an action."""
     found = reads.entry(number)
     return AuditWhole(
         **AuditLine.facts(found.line),
@@ -151,10 +157,10 @@ def entry(request: HttpRequest, number: Number) -> AuditWhole:
     **guarded(Scope.ACT),
     response=ActionResults,
     url_name="restore",
-    summary="Put back what an entry took away",
+    summary="Restore removed jobs",
 )
 def restore(request: HttpRequest, number: Number, order: RestoreOrder) -> ActionResults:
-    """For 24 hours. An act of its own, with an entry of its own."""
+    """Possible for 24 hours. The restore gets its own audit entry."""
     queue = reads.entry(number).entry.queue
     ids = tuple(map(job_id, order.jobs))
     results = runner.restore(number, Caller.of(request).actor, order.reason, ids)
@@ -175,4 +181,6 @@ def _job(fate: reads.Fate) -> AuditJob:
         before=readable(fate.before),
         after=readable(fate.after),
         verdict=readable(fate.verdict),
+        affected=[readable(one) for one in fate.affected],
+        affected_total=fate.affected_total,
     )

@@ -29,7 +29,7 @@ Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 class BulkOrder(Schema):
-    """One action on jobs by name, or on all of a state or a verdict; a clean or a drain finds its jobs itself."""
+    """One action on listed jobs, or on all jobs of a state or verdict. Clean and drain find their own jobs."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -41,11 +41,11 @@ class BulkOrder(Schema):
 
     act: Annotated[Act, Field(strict=False)]
     queue: str = Field(max_length=NAME_LIMIT, pattern=QUEUE, description="DEPLOYMENT/ID of the queue.")
-    all: str = Field(default="", max_length=32, description="A state or a verdict: every job that is in it now.")
-    name: str = Field(default="", max_length=FILTER_LIMIT, description="With all: jobs of this name only.")
-    error: str = Field(default="", max_length=FILTER_LIMIT, description="With all: failures of this signature only.")
+    all: str = Field(default="", max_length=32, description="A state or a verdict: all jobs in it now.")
+    name: str = Field(default="", max_length=FILTER_LIMIT, description="With all: only jobs with this name.")
+    error: str = Field(default="", max_length=FILTER_LIMIT, description="With all: only failures with this signature.")
     jobs: list[JobWish] = Field(default=[], max_length=JOBS_LIMIT)
-    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="For whoever reads the audit.")
+    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="Recorded in the audit log.")
     options: Options = Field(default_factory=Options)
 
     @property
@@ -54,27 +54,27 @@ class BulkOrder(Schema):
 
 
 class BulkRun(Schema):
-    """How far a run is."""
+    """Progress of a run."""
 
     id: int
     act: Act
     queue: QueueName
     actor: str
     reason: str
-    status: str = Field(description="waiting, gathering, running; stopped, ended, failed.")
+    status: str = Field(description="waiting, gathering, running, stopped, ended or failed.")
     wants_stop: bool
     created_at: int
     started_at: int | None
     ended_at: int | None
-    total: int = Field(description="Jobs it knows of; while it gathers there will be more.")
+    total: int = Field(description="Jobs found; more are added while it is gathering.")
     done: int
     refused: int
     missing: int
     unchanged: int
     unknown: int
-    rate: float | None = Field(description="Jobs a second.")
+    rate: float | None = Field(description="Jobs per second.")
     left_ms: int | None
-    trouble: str | None = Field(description="Why it holds, or why it failed.")
+    trouble: str | None = Field(description="Why it waits or failed.")
     options: dict[str, Any]
     selection: dict[str, Any]
 
@@ -97,29 +97,31 @@ class BulkResult(Schema):
 
     job: str
     label: str
-    outcome: str = Field(description="done, refused, missing, unchanged, unknown; empty: not tried yet.")
+    outcome: str = Field(description="done, refused, missing, unchanged or unknown; empty: pending.")
     why: str
     audit: int | None
 
 
 class BulkResults(Schema):
-    """In the order in which they are done."""
+    """In processing order."""
 
     results: list[BulkResult]
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class ResultQuery(Schema):
-    """Which of a run's jobs."""
+    """Filter for the jobs of a run."""
 
     outcome: Literal["", "done", "refused", "missing", "unchanged", "unknown", "left"] = ""
-    cursor: str = Field(default="", max_length=20, pattern=r"^[0-9]*$", description="What next was on the page before.")
+    cursor: str = Field(
+        default="", max_length=20, pattern=r"^[0-9]*$", description="The value of next from the previous page."
+    )
     size: int = Field(default=100, ge=1, le=max(reads.SIZES))
 
 
-@router.post("/bulk", **guarded(Scope.BULK), response={202: BulkRun}, url_name="bulk", summary="Order a run")
+@router.post("/bulk", **guarded(Scope.BULK), response={202: BulkRun}, url_name="bulk", summary="Start a bulk run")
 def order(request: HttpRequest, wanted: BulkOrder) -> Status[BulkRun]:
-    """The scheduler begins within a second. The run goes on without you, through a restart too."""
+    """The scheduler starts it within a second. The run continues without the client, also after a restart."""
     queue = named(wanted.queue)
     actor, jobs = Caller.of(request).actor, fresh(queue, wanted.jobs)
     whole = Order(wanted.act, queue, actor, wanted.reason, jobs, wanted.options.chosen())
@@ -128,15 +130,15 @@ def order(request: HttpRequest, wanted: BulkOrder) -> Status[BulkRun]:
     return Status(202, _run(run.pk))
 
 
-@router.get("/bulk", **guarded(Scope.BULK), response=BulkRuns, url_name="bulk", summary="The newest runs")
+@router.get("/bulk", **guarded(Scope.BULK), response=BulkRuns, url_name="bulk", summary="List bulk runs")
 def recent(request: HttpRequest) -> BulkRuns:
-    """At most fifty, open ones among them."""
+    """At most fifty, including open runs."""
     return BulkRuns(runs=[BulkRun.of(run) for run in reads.recent(_now(), RECENT)])
 
 
-@router.get("/bulk/{number}", **guarded(Scope.BULK), response=BulkRun, url_name="run", summary="One run")
+@router.get("/bulk/{number}", **guarded(Scope.BULK), response=BulkRun, url_name="run", summary="Get a run")
 def run(request: HttpRequest, number: Number) -> BulkRun:
-    """How far it is, how fast, and how long still."""
+    """Progress, speed and remaining time."""
     return _run(number)
 
 
@@ -145,10 +147,10 @@ def run(request: HttpRequest, number: Number) -> BulkRun:
     **guarded(Scope.BULK),
     response=BulkResults,
     url_name="results",
-    summary="What came of each job of a run",
+    summary="Results of a bulk run",
 )
 def results(request: HttpRequest, number: Number, query: Annotated[ResultQuery, Query()]) -> BulkResults:
-    """Done, or refused and why."""
+    """Outcome of each job, with the reason if it was refused."""
     _run(number)
     found = reads.results(number, outcome=query.outcome, cursor=query.cursor, size=query.size)
     return BulkResults(results=[_result(row) for row in found.rows], next=found.next or None)
@@ -156,7 +158,7 @@ def results(request: HttpRequest, number: Number, query: Annotated[ResultQuery, 
 
 @router.post("/bulk/{number}/stop", **guarded(Scope.BULK), response=BulkRun, url_name="stop", summary="Stop a run")
 def stop(request: HttpRequest, number: Number) -> BulkRun:
-    """After the chunk in hand. What is done stays done; one that is over stays as it is."""
+    """The run stops after its current chunk. Changes already made remain. Stopping an ended run changes nothing."""
     _run(number)
     runs.stop(number, Caller.of(request).actor)
     return _run(number)

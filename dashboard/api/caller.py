@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from ninja.security.http import HttpAuthBase
 
 from dashboard.api.faults import Refusal
-from dashboard.discretion import Discretion
 from dashboard.models import MachineToken
 from dashboard.scopes import Scope, written
 from recovery.domain.acting import Actor
@@ -28,10 +27,6 @@ class Caller:
     @classmethod
     def of(cls, request: HttpRequest) -> Caller:
         return request.caller  # type: ignore[attr-defined,no-any-return]  # put there by the door
-
-    @property
-    def sees(self) -> Discretion:
-        return Discretion(Scope.PAYLOADS in self.token.allowed)
 
     @property
     def actor(self) -> Actor:
@@ -56,10 +51,15 @@ class Token(HttpAuthBase):
         self.scope = scope
 
     def __call__(self, request: HttpRequest) -> Caller:
+        return self.require(request, self.scope)
+
+    @staticmethod
+    def require(request: HttpRequest, scope: Scope) -> Caller:
+        """Who calls, if the token has this scope. Raises Refusal."""
         caller = Caller.of(request)
-        if self.scope not in caller.token.allowed:
+        if scope not in caller.token.allowed:
             has = written(caller.token.allowed) or "none"
-            message = f"This needs a token with the scope {self.scope}."
+            message = f"This requires a token with the scope {scope}."
             raise Refusal(403, "scope_missing", message, f"The scopes of this token: {has}.")
         return caller
 

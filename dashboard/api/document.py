@@ -14,7 +14,7 @@ _TEXT = {"type": "string"}
 _FAILURE = {
     "title": FAILURE,
     "type": "object",
-    "description": "Every answer that is not 2xx.",
+    "description": "Every response that is not 2xx.",
     "required": ["error"],
     "properties": {
         "error": {
@@ -25,7 +25,7 @@ _FAILURE = {
     },
 }
 _REFERENCE = {
-    "description": "It failed; Retry-After says when to ask again, if that can help.",
+    "description": "Error. Retry-After says when to retry, if a retry can help.",
     "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{FAILURE}"}}},
 }
 
@@ -44,7 +44,7 @@ def document() -> dict[str, Any]:
     made["components"]["schemas"][FAILURE] = _FAILURE
     scopes = "\n".join(f"{scope}: {scope.may}" for scope in Scope)
     made["components"]["securitySchemes"] = {
-        "Token": {"type": "http", "scheme": "bearer", "description": f"A machine token. Its scopes:\n{scopes}"}
+        "Token": {"type": "http", "scheme": "bearer", "description": f"An API token. Scopes:\n{scopes}"}
     }
     return made
 

@@ -28,24 +28,24 @@ ROOT = "/api/"
 RETRY_SECONDS = 5  # a store that comes back is seen within this time
 MESSAGE_LIMIT = 2_000  # characters: a refusal, not a page
 PROBLEMS_TOLD = 10  # of a body that does not fit; the first ones explain the others
-_LOOK_FIRST = "Whether the change was made is not known. Look before you repeat it."
-_REFERENCE = "/api describes every call."
-_DOCTOR = "manage.py doctor says what is wrong."
+_LOOK_FIRST = "It is not known whether the change was made. Check before you repeat it."
+_REFERENCE = "See /api for every call."
+_DOCTOR = "manage.py doctor shows the cause."
 # Status, advice, and seconds until it is worth another try; the last one is any other.
 _OF_ENGINE: tuple[tuple[type[UnstallError], int, str, int], ...] = (
     (NotRecorded, 503, "Nothing was done.", RETRY_SECONDS),
     (ConfigError, 503, _DOCTOR, RETRY_SECONDS),
-    (Missing, 404, "It was removed, or its name is another.", 0),
-    (Forbidden, 403, "An admin makes tokens with other scopes under /tokens.", 0),
+    (Missing, 404, "It was removed or renamed.", 0),
+    (Forbidden, 403, "An admin can create a token with other scopes under /tokens.", 0),
     (BadOrder, 422, _REFERENCE, 0),
-    (Unsupported, 409, "Its library or its version cannot do this.", 0),
+    (Unsupported, 409, "The library or version of this queue does not support this.", 0),
     (UnstallError, 409, "", 0),
 )
 _OF_REQUEST: tuple[tuple[type[Exception], int, str, str], ...] = (
     (RequestDataTooBig, 413, "too_large", "The request is too large."),
-    (Http404, 404, "no_such_address", "There is no such address."),
+    (Http404, 404, "no_such_address", "There is no such URL."),
     (PermissionDenied, 403, "forbidden", "This is not allowed."),
-    (SuspiciousOperation, 400, "bad_request", "This request cannot be read."),
+    (SuspiciousOperation, 400, "bad_request", "The request is malformed."),
 )
 _OF_SITE = {
     400: "bad_request",
@@ -54,6 +54,7 @@ _OF_SITE = {
     408: "too_slow",
     413: "too_large",
     414: "too_long",
+    429: "too_many",
     500: "broken",
     503: "database_down",
 }
@@ -111,7 +112,7 @@ def _of_engine(request: HttpRequest, fault: UnstallError) -> Refusal:
         log.warning("%s", fault)
         return _down(f"store_{code}", text, fault.advice, request)
     _, status, advice, retry = next(rule for rule in _OF_ENGINE if isinstance(fault, rule[0]))
-    return Refusal(status, code, text or "It is not there (any more).", advice, retry=retry)
+    return Refusal(status, code, text or "Not found.", advice, retry=retry)
 
 
 def _of_request(fault: Exception) -> Refusal:
@@ -122,8 +123,8 @@ def _of_request(fault: Exception) -> Refusal:
     for kind, status, code, text in _OF_REQUEST:
         if isinstance(fault, kind):
             return Refusal(status, code, text, _REFERENCE)
-    log.error("the API broke", exc_info=fault)
-    return Refusal(500, "broken", "This is a fault in Unstall. It is in the log of the web process.")
+    log.error("an API request failed", exc_info=fault)
+    return Refusal(500, "broken", "This is a bug in Unstall. The log of the web process has the details.")
 
 
 def _down(code: str, text: str, advice: str, request: HttpRequest) -> Refusal:

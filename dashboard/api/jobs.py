@@ -1,24 +1,25 @@
-"""…/jobs: windows of a queue's lists, and one job. Payloads are redacted unless the token may see them."""
+"""…/jobs: windows of a queue's lists, and one job. Payloads are shown by their shape, values only when revealed."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 from pydantic import ConfigDict
 
 from dashboard.api import verdicts
-from dashboard.api.caller import Caller, guarded
+from dashboard.api.caller import Token, guarded
 from dashboard.api.faults import Refusal
 from dashboard.api.names import SLUG, Base, Deployment, JobId, JobName, job_id, queue
 from dashboard.api.verdicts import VerdictOn
-from dashboard.discretion import Discretion
+from dashboard.discretion import MASKED, Discretion, PayloadPart
 from dashboard.scopes import Scope
+from recovery.actions import payload_reveals
 from recovery.backends.base import LIST_LIMIT
 from recovery.domain import acting
 from recovery.domain.jobs import JobRow, State, Text
-from recovery.domain.refs import shown, slug, unslug
+from recovery.domain.refs import QueueRef, shown, slug, unslug
 from recovery.reads import jobs as reads
 from recovery.reads import lists
 
@@ -28,13 +29,13 @@ STACKS = 20  # failures, newest first
 
 
 class Seen(Schema):
-    """A job as it was when it was decided what to do. Hand it back with an action: what moved is then refused."""
+    """A job as it was when the action was decided. Send it with the action: a job that has changed since is refused."""
 
     model_config = ConfigDict(strict=True)
 
     state: Annotated[State, Field(strict=False)]
     token: str | None = Field(
-        default=None, max_length=1_000, pattern=SLUG, description="Of its lock; null: it had none."
+        default=None, max_length=1_000, pattern=SLUG, description="Token of its lock; null: no lock."
     )
     processed_at: int | None = None
     attempts: int = 0
@@ -72,19 +73,21 @@ class JobLine(JobName):
     attempts: int
     attempts_limit: int
     stalls: int
-    worker: str | None = Field(description="The last worker that named itself.")
-    lock_known: bool = Field(description="False: we may not look for its lock.")
+    worker: str | None = Field(description="Name of the last worker that set one.")
+    lock_known: bool = Field(description="false: no permission to read its lock.")
     lock_ttl: int | None = Field(
-        description="Milliseconds left; null: no lock, or one that never ends. Of a row: of its lease or its heartbeat."
+        description="TTL in milliseconds; null: no lock, or it never expires. For a row: of its lease or heartbeat."
     )
     has_lock: bool | None
-    lease_until: int | None = Field(description="Of a row of a job table.")
-    heartbeat_at: int | None = Field(description="Of a row of a job table.")
-    progress: str | None
-    reason: str | None = Field(description="Why it failed, in one line.")
-    missing: bool = Field(description="An id in a list without a job.")
+    lease_until: int | None = Field(description="Only for rows of a job table.")
+    heartbeat_at: int | None = Field(description="Only for rows of a job table.")
+    progress: str | None = Field(description="0 to 100 as it is, else the payload shape: types and sizes.")
+    reason: str | None = Field(description="Why it failed, as one line.")
+    missing: bool = Field(description="Missing job data: the list has the id, but the job does not exist.")
     seen: Seen
-    verdict: VerdictOn | None = Field(description="On an active job, and on one that waits for nobody.")
+    verdict: VerdictOn | None = Field(
+        description="For active jobs, and for jobs that wait for a parent or child that no longer exists."
+    )
 
     @classmethod
     def facts(cls, row: JobRow, see: Discretion, verdict: VerdictOn | None) -> dict[str, Any]:
@@ -106,7 +109,7 @@ class JobLine(JobName):
             "lease_until": row.lease_until,
             "heartbeat_at": row.heartbeat_at,
             "has_lock": row.lock is not None if row.lock_known else None,
-            "progress": plain(see.payload(row.progress)) or None,
+            "progress": plain(see.payload(row.ref.queue, PayloadPart.PROGRESS, row.progress)) or None,
             "reason": plain(see.text(row.reason)) or None,
             "missing": row.missing,
             "seen": Seen.of(row),
@@ -119,26 +122,29 @@ class JobPage(Schema):
 
     jobs: list[JobLine]
     total: int | None
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class Payload(Schema):
-    """A text as far as it was read."""
+    """A payload as far as it was read."""
 
-    text: str
-    size: int = Field(description="Bytes in all.")
+    text: str = Field(
+        description="JSON of the same structure, with descriptions like <number> for values. If revealed: the values."
+    )
+    size: int = Field(description="Total size in bytes.")
     is_cut: bool
 
 
 class JobWhole(JobLine):
-    """One job with what it carries. A payload is cut at 64 KB unless `whole` is asked for."""
+    """One job with its payloads. Payloads are cut at 64 KB unless `whole` is set."""
 
-    is_redacted: bool = Field(description="True: secrets are taken out. A token with read:payloads sees them.")
+    is_redacted: bool = Field(description="true: payload values or secrets in texts are hidden.")
+    revealed: list[RevealedPart] = Field(description="Parts with revealed values.")
     data: Payload
     options: Payload
     result: Payload
     failure: str | None
-    stack: list[str] = Field(description="One an attempt, the newest first.")
+    stack: list[str] = Field(description="One per attempt, newest first.")
     log_count: int | None
 
 
@@ -146,10 +152,21 @@ class JobQuery(Schema):
     """Which window of which list."""
 
     state: Literal["active", "waiting", "prioritized", "delayed", "waiting-children", "completed", "failed", "paused"]
-    cursor: str = Field(default="", max_length=CURSOR_LIMIT, description="What next was on the page before.")
+    cursor: str = Field(default="", max_length=CURSOR_LIMIT, description="The value of next from the previous page.")
     size: int = Field(default=25, ge=1, le=LIST_LIMIT)
 
 
+RevealedPart = Literal[
+    PayloadPart.DATA, PayloadPart.OPTIONS, PayloadPart.RESULT, PayloadPart.PROGRESS, PayloadPart.ERROR
+]
+Reveal = Annotated[
+    list[RevealedPart],
+    Query(
+        default_factory=list,
+        max_length=10,
+        description="Reveal these parts. Also requires read:payloads; each call is recorded in the audit log.",
+    ),
+]
 Whole = Annotated[bool, Query(description="Payloads of up to 8 MB instead of 64 KB.")]
 
 
@@ -158,18 +175,18 @@ Whole = Annotated[bool, Query(description="Payloads of up to 8 MB instead of 64 
     **guarded(Scope.READ),
     response=JobPage,
     url_name="jobs",
-    summary="Jobs of one state",
+    summary="List jobs",
 )
 def jobs(request: HttpRequest, deployment: Deployment, base: Base, query: Annotated[JobQuery, Query()]) -> JobPage:
     """Newest first for finished jobs, oldest first for active ones, next to run first for the others."""
     found, state = queue(deployment, base), State(query.state)
     if state not in found.capabilities.states:
         has = ", ".join(found.capabilities.states)
-        raise Refusal(409, "unsupported", f"Jobs of this queue are never {state}.", f"They are {has}.")
+        raise Refusal(409, "unsupported", f"Jobs of this queue have no state {state}.", f"Its states: {has}.")
     window = lists.window(found, state, cursor=query.cursor, size=query.size)
-    see, said = Caller.of(request).sees, verdicts.of_rows(found, window.rows)
+    said = verdicts.of_rows(found, window.rows)
     return JobPage(
-        jobs=[JobLine(**JobLine.facts(row, see, said.get(row.id))) for row in window.rows],
+        jobs=[JobLine(**JobLine.facts(row, MASKED, said.get(row.id))) for row in window.rows],
         total=window.total,
         next=window.next or None,
     )
@@ -180,20 +197,27 @@ def jobs(request: HttpRequest, deployment: Deployment, base: Base, query: Annota
     **guarded(Scope.READ),
     response=JobWhole,
     url_name="job",
-    summary="One job",
+    summary="Get a job",
 )
-def job(request: HttpRequest, deployment: Deployment, base: Base, id: JobId, whole: Whole = False) -> JobWhole:
-    """Its true state, its payloads, why it failed."""
-    see = Caller.of(request).sees
+def job(  # noqa: PLR0917 -- parameters of the address
+    request: HttpRequest, deployment: Deployment, base: Base, id: JobId, reveal: Reveal, whole: Whole = False
+) -> JobWhole:
+    """State, payload shapes and failure. With reveal: the values of the requested parts."""
+    asked = Token.require(request, Scope.PAYLOADS) if reveal else None
     place = queue(deployment, base)
     found = reads.job(place, job_id(id), whole=whole)
+    parts = [part for part in get_args(RevealedPart) if part in reveal]
+    if asked:
+        payload_reveals.record_of_job(asked.actor, found.row.ref, parts)
+    see = Discretion(frozenset(parts))
     verdict = verdicts.of_rows(place, (found.row,)).get(found.row.id)
     return JobWhole(
         **JobLine.facts(found.row, see, verdict),
-        is_redacted=not see.sees_all,
-        data=_payload(found.data, see),
-        options=_payload(found.options, see),
-        result=_payload(found.result, see),
+        is_redacted=not see.revealed.issuperset(get_args(RevealedPart)),
+        revealed=parts,
+        data=_payload(place.ref, PayloadPart.DATA, found.data, see),
+        options=_payload(place.ref, PayloadPart.OPTIONS, found.options, see),
+        result=_payload(place.ref, PayloadPart.RESULT, found.result, see),
         failure=plain(see.text(found.reason)) or None,
         stack=[plain(see.text(stack)) for stack in reversed(found.stack[-STACKS:])],
         log_count=found.log_count,
@@ -205,5 +229,5 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _payload(text: Text, see: Discretion) -> Payload:
-    return Payload(text=plain(see.payload(text.value)), size=text.size, is_cut=text.is_cut)
+def _payload(queue: QueueRef, part: PayloadPart, text: Text, see: Discretion) -> Payload:
+    return Payload(text=plain(see.payload(queue, part, text.value)), size=text.size, is_cut=text.is_cut)

@@ -23,13 +23,13 @@ SIZE = 100
 
 
 class MismatchOf(Schema):
-    """What contradicts itself, and what puts it right."""
+    """A mismatch and its repair."""
 
     kind: Mismatch
     since: int | None
-    why: str = Field(description="The evidence.")
-    fate: str = Field(description="What n8n does by itself if nobody acts.")
-    repair: Repair = Field(description="Empty: nothing but to wait.")
+    why: str = Field(description="Evidence.")
+    fate: str = Field(description="What n8n does without intervention.")
+    repair: Repair = Field(description="Empty: the only option is to wait.")
 
     @classmethod
     def of(cls, finding: Finding) -> MismatchOf:
@@ -47,8 +47,8 @@ class ClaimOf(Schema):
 
     job: JobName
     state: State
-    is_locked: bool | None = Field(description="Of an active job; null: it is not active, or nobody may look.")
-    holder: str | None = Field(description="Its worker, when the queue has only one.")
+    is_locked: bool | None = Field(description="Lock of an active job; null: not active, or no permission to read it.")
+    holder: str | None = Field(description="Its worker, if the queue has only one.")
 
     @classmethod
     def of(cls, claim: Claim) -> ClaimOf:
@@ -81,7 +81,7 @@ class ExecutionOf(Schema):
 
 
 class PairOf(Schema):
-    """One job beside its execution; either may be missing."""
+    """One job with its execution; either may be missing."""
 
     id: str = Field(description="The execution's.")
     workflow: str
@@ -103,25 +103,25 @@ class PairOf(Schema):
 
 
 class Installation(Schema):
-    """One n8n, with a window of its table: mismatches first, then an excerpt of what is as it should be."""
+    """One n8n with a page of its table: mismatches first, then some rows without a mismatch."""
 
     name: str
     queue: QueueName
     checked_at: int
-    fault: str | None = Field(description="Why nothing could be compared; then all counts say nothing.")
-    release: str = Field(description="Which versions of n8n have such tables.")
+    fault: str | None = Field(description="Why the comparison failed; the counts are then meaningless.")
+    release: str = Field(description="n8n versions that have such tables.")
     took: int
     counts: dict[Mismatch, int]
     jobs: int
-    executions: int = Field(description="That have not ended.")
+    executions: int = Field(description="Executions that have not ended.")
     parked: int
-    elsewhere: int = Field(description="Of them without a job by their mode: manual and the like.")
+    elsewhere: int = Field(description="Running without a job because of their mode (manual etc.).")
     unsure_parents: int = Field(description="Sub-workflows whose parent may be alive.")
-    left_out: int = Field(description="Beyond the limits of a look.")
+    left_out: int = Field(description="Beyond the limit of one check.")
     notes: list[str]
     pairs: list[PairOf]
     matched: int
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
     @classmethod
     def of(cls, truth: Truth, query: TruthQuery) -> Installation:
@@ -143,18 +143,18 @@ class Installation(Schema):
 
 
 class TruthTables(Schema):
-    """One table an installation; none: no n8n is configured, or nobody has looked yet."""
+    """One table per n8n installation; empty: no n8n configured, or not checked yet."""
 
     installations: list[Installation]
 
 
 class TruthQuery(Schema):
-    """Which of them; what is left out is any."""
+    """Filter; omitted fields match anything."""
 
-    n8n: str = Field(default="", max_length=40, description="The name of one installation.")
+    n8n: str = Field(default="", max_length=40, description="Name of one installation.")
     mismatch: Mismatch | None = None
     execution: str = Field(default="", max_length=20)
-    mismatches: bool = Field(default=False, description="Without the excerpt of what is as it should be.")
+    mismatches: bool = Field(default=False, description="Only mismatches.")
     cursor: int = Field(default=0, ge=0, le=MISMATCH_LIMIT + MATCHING_LIMIT)
     size: int = Field(default=SIZE, ge=1, le=SIZE)
 
@@ -170,6 +170,6 @@ class TruthQuery(Schema):
 
 @router.get("/n8n", **guarded(Scope.READ), response=TruthTables, url_name="n8n", summary="n8n: jobs and executions")
 def tables(request: HttpRequest, query: Annotated[TruthQuery, Query()]) -> TruthTables:
-    """Each contradiction with its evidence, what n8n does by itself, and what puts it right."""
+    """Each mismatch with its evidence, what n8n does without intervention, and the repair."""
     found = [truth for truth in truths.newest() if query.n8n in ("", truth.name)]
     return TruthTables(installations=[Installation.of(truth, query) for truth in found])

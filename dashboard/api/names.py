@@ -28,19 +28,21 @@ _Slug = Annotated[str, WithJsonSchema({"type": "string", "pattern": SLUG, "maxLe
 Deployment = Annotated[
     str,
     WithJsonSchema({"type": "string", "pattern": f"^{_DEPLOYMENT}$"}),
-    Path(description="Its name in the configuration."),
+    Path(description="Name in the configuration."),
 ]
-Base = Annotated[_Slug, Path(description="The id of the queue, as it stands in every answer.")]
-JobId = Annotated[_Slug, Path(description="The id of the job, as it stands in every answer.")]
-ServerId = Annotated[_Slug, Path(description="The id of the server, as it stands in every answer.")]
+Base = Annotated[_Slug, Path(description="The id of the queue, as returned by the API.")]
+JobId = Annotated[_Slug, Path(description="The id of the job, as returned by the API.")]
+ServerId = Annotated[_Slug, Path(description="The id of the server, as returned by the API.")]
 
 
 class QueueName(Schema):
     """A queue by its name."""
 
     deployment: str
-    id: str = Field(description="The base as it stands in addresses: every byte but letters, digits and _-.:{} as ~HH.")
-    label: str = Field(description="The base as it can be read.")
+    id: str = Field(
+        description="The base as used in URLs: all bytes except letters, digits and _-.:{} are written as ~HH."
+    )
+    label: str = Field(description="The base in readable form.")
 
     @classmethod
     def of(cls, ref: QueueRef) -> QueueName:
@@ -64,7 +66,7 @@ def queue_ref(deployment: str, base: str) -> QueueRef:
     try:
         return QueueRef(deployment, unslug(base))
     except ValueError:
-        raise QueueMissing(f"There is no queue {base} in the deployment {deployment}.") from None
+        raise QueueMissing(f"Queue {base} not found in the deployment {deployment}.") from None
 
 
 def queue(deployment: str, base: str) -> Queue:
@@ -76,7 +78,7 @@ def job_id(written: str) -> str:
     try:
         return unslug(written)
     except ValueError:
-        raise JobMissing(f"There is no job {written}.") from None
+        raise JobMissing(f"Job {written} not found.") from None
 
 
 def readable(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,18 +25,18 @@ SERVER_LIMIT = 300  # characters; an id from the configuration has 128, a host n
 
 
 class Orphan(JobName):
-    """One job that wants an eye."""
+    """One stuck job."""
 
     name: str
-    since: int = Field(description="Since when it is stuck: without its worker, since that was first seen.")
+    since: int = Field(description="Since when it is stuck. For a lost worker: since the loss was first seen.")
     holder: str | None
-    server: str | None = Field(description="From where its holder is or was connected.")
+    server: str | None = Field(description="Server from which its worker is or was connected.")
     verdict: VerdictOn
     incident: int | None
     execution: str | None = Field(
-        description="n8n's execution that contradicts the job; with none for it, the job's id is ~, that of no name."
+        description="The n8n execution with a mismatch; without a job, the job's id is ~ (the empty name)."
     )
-    seen: Seen | None = Field(description="As it was at that look.")
+    seen: Seen | None = Field(description="State at that check.")
 
     @classmethod
     def of_line(cls, line: Stuck) -> Orphan:
@@ -54,25 +54,27 @@ class Orphan(JobName):
 
 
 class OrphanPage(Schema):
-    """A window of the inbox, which holds the most urgent thousand."""
+    """A page of the most urgent thousand stuck jobs."""
 
-    checked_at: int = Field(description="When the last look was.")
-    people: int = Field(description="Jobs that nothing but a person will put right, in all queues.")
-    stuck: int = Field(description="Jobs that want an eye, in all queues.")
-    faults: list[str] = Field(description="What could not be looked at.")
+    checked_at: int = Field(description="Time of the last check.")
+    people: int = Field(description="Jobs that need manual action, in all queues.")
+    stuck: int = Field(description="Stuck jobs, in all queues.")
+    faults: list[str] = Field(description="What could not be checked.")
     orphans: list[Orphan]
     matched: int
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class OrphanQuery(Schema):
-    """Which of them; what is left out is any."""
+    """Filter; omitted fields match anything."""
 
     queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description="DEPLOYMENT/ID")
     verdict: Kind | None = None
     cause: Cause | None = None
-    server: str = Field(default="", max_length=SERVER_LIMIT, description="From where its holder is or was connected.")
-    cursor: int = Field(default=0, ge=0, le=ROW_LIMIT, description="What next was on the page before.")
+    server: str = Field(
+        default="", max_length=SERVER_LIMIT, description="Server from which its worker is or was connected."
+    )
+    cursor: int = Field(default=0, ge=0, le=ROW_LIMIT, description="The value of next from the previous page.")
     size: int = Field(default=SIZE, ge=1, le=SIZE)
 
     def chosen(self, inbox: Inbox) -> list[Stuck]:
@@ -87,9 +89,9 @@ class OrphanQuery(Schema):
         ]
 
 
-@router.get("/orphans", **guarded(Scope.READ), response=OrphanPage, url_name="orphans", summary="What is stuck")
+@router.get("/orphans", **guarded(Scope.READ), response=OrphanPage, url_name="orphans", summary="List stuck jobs")
 def orphans(request: HttpRequest, query: Annotated[OrphanQuery, Query()]) -> OrphanPage:
-    """With the evidence, what happens if nobody acts, and the action that is suggested. No queue is asked."""
+    """With the evidence, what happens without intervention, and the suggested action. The call reads no queue."""
     inbox = stuck.looked()
     if isinstance(inbox, stuck.InboxUnavailable):
         if inbox.fault:

@@ -30,11 +30,11 @@ _WORDS = "In the words of the TOML file, seconds for times."
 
 
 class PolicyOrigin(Schema):
-    """Where something is said. A deployment of null is any, a queue of null is all."""
+    """Source of a value. deployment null: any; queue null: all."""
 
-    source: str = Field(description="file or page; what nobody said is by default.")
+    source: str = Field(description="file or page; values that are not set are defaults.")
     deployment: str | None
-    queue: QueueName | None = Field(description="Its deployment is empty where the queue is meant in any.")
+    queue: QueueName | None = Field(description="The deployment is empty if the queue name applies to any deployment.")
     by: str | None
     at: int | None
 
@@ -51,13 +51,13 @@ class PolicyOrigin(Schema):
 
 
 class PolicyValue(PolicyOrigin):
-    """One value that somebody set."""
+    """One value that is set."""
 
     path: list[str]
 
 
 class ScannerDuty(Schema):
-    """What one scanner may do there."""
+    """Policy of one scanner there."""
 
     scanner: Scanner
     acts: bool
@@ -65,16 +65,16 @@ class ScannerDuty(Schema):
 
 
 class EffectivePolicy(Schema):
-    """What holds at one place, and what is said anywhere."""
+    """The effective policy of one place, and all edits."""
 
     deployment: str | None
     queue: QueueName | None
     scanners: list[ScannerDuty]
-    policy: dict[str, Any] = Field(description=f"All that holds there. {_WORDS}")
-    origins: list[PolicyValue] = Field(description="Of each value that is not the default.")
-    edited: dict[str, Any] = Field(description="What was edited for this very place: what PUT replaces.")
-    layers: list[PolicyOrigin] = Field(description="Every place for which anything is said.")
-    trouble: list[str] = Field(description="Edits that cannot be read: nothing acts where they count.")
+    policy: dict[str, Any] = Field(description=f"The effective policy. {_WORDS}")
+    origins: list[PolicyValue] = Field(description="Source of each value that is not the default.")
+    edited: dict[str, Any] = Field(description="Edited values of this place: PUT replaces them.")
+    layers: list[PolicyOrigin] = Field(description="All places with settings of their own.")
+    trouble: list[str] = Field(description="Edits that cannot be read: scanners change nothing where they apply.")
 
 
 class PolicyQuery(Schema):
@@ -85,7 +85,7 @@ class PolicyQuery(Schema):
 
 
 class PolicyEdit(Schema):
-    """The whole of what is said for one place; what it leaves out is as the file and the wider places have it."""
+    """All edited values of one place; omitted values are inherited from the file and from wider places."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -94,36 +94,35 @@ class PolicyEdit(Schema):
             "example": {
                 "queue": "main/bull:mail",
                 "policy": {"orphan_watch": {"mode": "act", "after": 10}},
-                "reason": "its jobs may run twice",
+                "reason": "the jobs are idempotent",
             }
         },
     )
 
     queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description=_QUEUE)
     deployment: str = Field(default="", max_length=64, description=_DEPLOYMENT)
-    policy: dict[str, Any] = Field(description=f"{_WORDS} Empty: nothing is said any more.")
-    reason: str = Field(default="", max_length=REASON_LIMIT, description="For whoever reads the audit.")
+    policy: dict[str, Any] = Field(description=f"{_WORDS} Empty: removes the edit.")
+    reason: str = Field(default="", max_length=REASON_LIMIT, description="Recorded in the audit log.")
     seen: dict[str, Any] | None = Field(
-        default=None, description="What `edited` was: then it is refused when somebody edited it meanwhile."
+        default=None,
+        description="The previous value of `edited`: the edit is refused if it was edited in the meantime.",
     )
-    dry_run: bool = Field(default=False, description="Say what would change, and change nothing.")
+    dry_run: bool = Field(default=False, description="Dry run: report the changes and change nothing.")
 
 
 class PolicyChange(Schema):
-    """What an edit changed, or would change."""
+    """The changes of an edit."""
 
     changes: list[str]
-    problems: list[str] = Field(description="Of a dry run: why it would be refused.")
-    notes: list[str] = Field(description="What to know of it: what stays as it is, what is lacking.")
+    problems: list[str] = Field(description="In a dry run: why it would be refused.")
+    notes: list[str] = Field(description="Notes: what stays unchanged, what is missing.")
     dry_run: bool
-    audit: int | None = Field(description="Number of the entry; null when nothing was to be changed.")
+    audit: int | None = Field(description="Number of the audit entry; null if nothing changed.")
 
 
-@router.get(
-    "/policies", **guarded(Scope.READ), response=EffectivePolicy, url_name="policies", summary="What scanners may do"
-)
+@router.get("/policies", **guarded(Scope.READ), response=EffectivePolicy, url_name="policies", summary="Get policies")
 def policies(request: HttpRequest, query: Annotated[PolicyQuery, Query()]) -> EffectivePolicy:
-    """To one queue, to those of a deployment, or to all of which nothing narrower is said."""
+    """For one queue, for all queues of a deployment, or for all queues."""
     place, now = _place(query.queue, query.deployment), shared_clock.now()
     book = Book.open(config.current())
     found = book.of(QueueRef(*place))
@@ -143,7 +142,7 @@ def policies(request: HttpRequest, query: Annotated[PolicyQuery, Query()]) -> Ef
 
 @router.put("/policies", **guarded(Scope.BULK), response=PolicyChange, url_name="policies", summary="Edit a policy")
 def edit(request: HttpRequest, wanted: PolicyEdit) -> PolicyChange:
-    """Replaces what was edited for this place. What is so already is left alone, and nothing is noted."""
+    """Replaces the edit of this place. Without a difference nothing is changed or recorded."""
     actor, place = Caller.of(request).actor, _place(wanted.queue, wanted.deployment)
     preview = actions.preview(actor, *place, wanted.policy)
     audit = None
@@ -161,7 +160,7 @@ def edit(request: HttpRequest, wanted: PolicyEdit) -> PolicyChange:
 def _place(queue: str, deployment: str) -> Place:
     ref = named(queue) if queue else QueueRef(deployment, "")
     if deployment not in ("", ref.deployment):
-        raise QueueMissing(f"There is no queue {queue} in the deployment {shown(deployment)}.")
+        raise QueueMissing(f"Queue {queue} not found in the deployment {shown(deployment)}.")
     if ref.deployment:
         config.current().deployment(ref.deployment)
     return ref.deployment, ref.base

@@ -39,21 +39,23 @@ class Counts(Schema):
 
 
 class QueueRow(QueueName):
-    """One queue as the newest snapshot has it. Times are milliseconds since 1970; null is: not known."""
+    """One queue in the newest snapshot. Times are milliseconds since 1970; null: unknown."""
 
     library: str
     version: str
     counts: Counts
-    ready: int | None = Field(description="Jobs that a worker could take now, or could if the queue were not paused.")
+    ready: int | None = Field(description="Jobs that a worker could take now, ignoring a pause.")
     is_paused: bool | None
     workers: int | None
     oldest_waiting_at: int | None
     oldest_active_at: int | None
-    watchdog_ttl: int | None = Field(description="Milliseconds until the library's own stalled check may run again.")
-    failure_rate: float | None = Field(description="The part of the last hour's finished jobs that failed.")
-    trouble: str | None = Field(description="The gravest: abandoned, unattended, failing, paused, late.")
-    read_at: int | None = Field(description="When these numbers were read; an idle queue is read every other time.")
-    error: str | None = Field(description="Why this queue could not be read; its numbers are old or missing.")
+    watchdog_ttl: int | None = Field(description="Milliseconds until the library's stalled check can run again.")
+    failure_rate: float | None = Field(description="Failed share of the jobs finished in the last hour.")
+    trouble: str | None = Field(description="The most severe of abandoned, unattended, failing, paused, late.")
+    read_at: int | None = Field(
+        description="When these numbers were read; an idle queue is read at every second snapshot."
+    )
+    error: str | None = Field(description="Why this queue could not be read; its numbers are stale or missing.")
 
     @classmethod
     def facts(cls, sample: QueueSample, error: str, now: int) -> dict[str, Any]:
@@ -77,46 +79,46 @@ class QueueRow(QueueName):
 
 
 class QueuePage(Schema):
-    """A hundred queues at most."""
+    """At most a hundred queues."""
 
     taken_at: int = Field(description="When the snapshot was taken.")
-    stale: str | None = Field(description="Why these numbers are old; null while they are not.")
+    stale: str | None = Field(description="Why these numbers are stale; null if they are current.")
     queues: list[QueueRow]
     matched: int
     total: int
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class QueueWhole(QueueRow):
-    """One queue, and what its library can do."""
+    """One queue and the features of its library."""
 
     taken_at: int
     stale: str | None
-    evidence: list[str] = Field(description="What says which library keeps it.")
-    read_only: str | None = Field(description="Why nothing can be done to it; null when something can.")
-    states: list[str] = Field(description="The lists that its jobs can be in.")
+    evidence: list[str] = Field(description="Evidence for the library of the queue.")
+    read_only: str | None = Field(description="Why the queue is read-only; null if it is not.")
+    states: list[str] = Field(description="States that its jobs can have.")
     concurrency: int | None
-    limited_for: int | None = Field(description="Milliseconds left of its rate limit.")
+    limited_for: int | None = Field(description="Remaining milliseconds of its rate limit.")
 
 
 class QueueQuery(Schema):
-    """Which queues, in which order."""
+    """Filter and order of queues."""
 
     q: str = Field(
         default="",
         max_length=FILTER_LIMIT,
-        description="Words, and state:, workers:, deployment:, flavour:; a leading minus turns one round.",
+        description="Words and state:, workers:, deployment:, flavour:; a leading minus excludes a term.",
     )
     deployment: str = Field(default="", max_length=64)
     sort: str = Field(
-        default="-worst", pattern=_SORT, description=f"{', '.join(Column)}; with a leading minus the largest first."
+        default="-worst", pattern=_SORT, description=f"{', '.join(Column)}; a leading minus sorts descending."
     )
-    cursor: int = Field(default=0, ge=0, lt=_START_LIMIT, description="What next was on the page before.")
+    cursor: int = Field(default=0, ge=0, lt=_START_LIMIT, description="The value of next from the previous page.")
 
 
-@router.get("/queues", **guarded(Scope.READ), response=QueuePage, url_name="queues", summary="All queues")
+@router.get("/queues", **guarded(Scope.READ), response=QueuePage, url_name="queues", summary="List queues")
 def queues(request: HttpRequest, query: Annotated[QueueQuery, Query()]) -> QueuePage:
-    """From the newest snapshot: no store is asked, however often this is called."""
+    """From the newest snapshot: this call never reads a store."""
     snapshot = _newest()
     column, falling = Column(query.sort.removeprefix("-")), query.sort.startswith("-")
     asked = overview.Query(query.q.strip(), query.deployment, column, falling, start=query.cursor)
@@ -138,7 +140,7 @@ def queues(request: HttpRequest, query: Annotated[QueueQuery, Query()]) -> Queue
     "/queues/{deployment}/{base}", **guarded(Scope.READ), response=QueueWhole, url_name="queue", summary="One queue"
 )
 def one_queue(request: HttpRequest, deployment: Deployment, base: Base) -> QueueWhole:
-    """From the newest snapshot. A queue that is too new for it is found, but its numbers are null."""
+    """From the newest snapshot. A queue that is not in the snapshot yet has null numbers."""
     found, snapshot = queue(deployment, base), _newest()
     sample = found.sample or QueueSample(found.ref, found.flavour)
     place = snapshot.deployment(found.ref.deployment)
@@ -161,6 +163,6 @@ def _read_only(flavour: Flavour) -> str | None:
 def _newest() -> Snapshot:
     snapshot = mirror.newest()
     if snapshot is None:
-        advice = "Is the scheduler running? manage.py scheduler takes one every few seconds."
-        raise Refusal(503, "no_snapshot", "There is no snapshot yet.", advice, retry=RETRY_SECONDS)
+        advice = "Check that the scheduler is running: manage.py scheduler takes a snapshot every few seconds."
+        raise Refusal(503, "no_snapshot", "No snapshot has been taken yet.", advice, retry=RETRY_SECONDS)
     return snapshot

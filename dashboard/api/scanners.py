@@ -12,7 +12,7 @@ from dashboard.api.actions import REASON_LIMIT, named
 from dashboard.api.bulk import Number
 from dashboard.api.caller import Caller, guarded
 from dashboard.api.names import NAME_LIMIT, OPTIONAL_QUEUE, QueueName
-from dashboard.discretion import Discretion
+from dashboard.discretion import MASKED, Discretion
 from dashboard.scopes import Scope
 from recovery import shared_clock
 from recovery.actions import scans as actions
@@ -22,11 +22,11 @@ from recovery.domain.scans import ScanStatus as RunStatus
 from recovery.reads import scans as reads
 
 router = Router(tags=["Scanners"])
-CURSOR = Field(default="", max_length=20, pattern=r"^[0-9]*$", description="What next was on the page before.")
+CURSOR = Field(default="", max_length=20, pattern=r"^[0-9]*$", description="The value of next from the previous page.")
 
 
 class ScannerPause(Schema):
-    """Who stopped it."""
+    """A pause of a scanner."""
 
     by: str
     at: int
@@ -38,14 +38,14 @@ class ScannerPause(Schema):
 
 
 class ScanRun(Schema):
-    """One run that is kept: asked for, acting, failed, or of a scanner that runs seldom."""
+    """One stored run: requested, changing, failed, or of a scanner that runs rarely."""
 
     id: int
     scanner: Scan
     status: RunStatus
-    observes: bool = Field(description="It was to look only.")
-    queue: QueueName | None = Field(description="Only there; null: everywhere.")
-    actor: str | None = Field(description="Who asked for it; null: it was due.")
+    observes: bool = Field(description="It was a dry run.")
+    queue: QueueName | None = Field(description="Only this queue; null: all queues.")
+    actor: str | None = Field(description="Who requested it; null: scheduled.")
     reason: str
     epoch: int | None
     wanted_at: int
@@ -55,7 +55,7 @@ class ScanRun(Schema):
     found: int
     acted: int
     refused: int
-    holds: list[str] = Field(description="What held something back.")
+    holds: list[str] = Field(description="What limited the run.")
     trouble: str | None
 
     @classmethod
@@ -75,15 +75,15 @@ class ScanRun(Schema):
 
 
 class ScannerStatus(Schema):
-    """How one scanner is. What it may do to which queue is told by /policies."""
+    """Status of one scanner. See /policies for its rights in each queue."""
 
     scanner: Scan
     purpose: str
-    every: float = Field(description="Seconds between two runs.")
-    started_at: int | None = Field(description="Of the last run, also of one that is not kept.")
+    every: float = Field(description="Interval in seconds.")
+    started_at: int | None = Field(description="The last run, also if it is not stored.")
     ended_at: int | None
     succeeded_at: int | None = Field(description="When a run last succeeded.")
-    late: bool = Field(description="It should have succeeded since.")
+    late: bool = Field(description="A run is overdue.")
     next_at: int | None
     looked: int | None
     found: int | None
@@ -91,7 +91,7 @@ class ScannerStatus(Schema):
     refused: int | None
     holds: list[str]
     paused: ScannerPause | None
-    under_way: ScanRun | None = Field(description="The run that goes on, or waits to be started.")
+    under_way: ScanRun | None = Field(description="The run that is running or waiting.")
     trouble: str | None
 
     @classmethod
@@ -114,7 +114,7 @@ class ScannerStatus(Schema):
 
 
 class ScannerList(Schema):
-    """In the order of the page."""
+    """All scanners."""
 
     scanners: list[ScannerStatus]
 
@@ -123,20 +123,20 @@ class ScanRuns(Schema):
     """Newest first."""
 
     runs: list[ScanRun]
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class ScanFind(Schema):
-    """One job that a run stopped at; the queue itself where job is empty."""
+    """One job matched by a run, or the queue itself if job is empty."""
 
     queue: QueueName
     job: str
     label: str
     what: str
-    act: str | None = Field(description="null: it was only looked at.")
+    act: str | None = Field(description="null: checked only.")
     outcome: str | None
     why: str
-    policy: str = Field(description="What allowed it, or what held it.")
+    policy: str = Field(description="The policy that allowed or prevented it.")
     audit: int | None
 
     @classmethod
@@ -155,40 +155,43 @@ class ScanFind(Schema):
 
 
 class ScanFinds(Schema):
-    """What was done comes first; at most a thousand of a run are kept."""
+    """Changed jobs first; at most a thousand per run are stored."""
 
     finds: list[ScanFind]
-    next: str | None = Field(description="The cursor of the following page; null after the last.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class ScanPage(Schema):
-    """Which part."""
+    """Page of a list."""
 
     cursor: str = CURSOR
     size: int = Field(default=reads.SIZES[0], ge=1, le=max(reads.SIZES))
 
 
 class ScanOrder(Schema):
-    """A run now. Every policy and every brake counts as when it is due."""
+    """A run now. All policies and safety limits apply."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, json_schema_extra={"example": {"observes": True, "reason": "before the deploy"}}
     )
 
-    observes: bool = Field(default=False, description="Look only, whatever the policies say.")
+    observes: bool = Field(default=False, description="Dry run, whatever the policies say.")
     queue: str = Field(
-        default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description="DEPLOYMENT/ID of the only queue."
+        default="",
+        max_length=NAME_LIMIT,
+        pattern=OPTIONAL_QUEUE,
+        description="DEPLOYMENT/ID of a queue, to check only this one.",
     )
-    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="For whoever reads the audit.")
+    reason: str = Field(max_length=REASON_LIMIT, pattern=r"\S", description="Recorded in the audit log.")
 
 
-Named = Annotated[Scan, Path(description="Its name.")]
+Named = Annotated[Scan, Path(description="Name of the scanner.")]
 
 
-@router.get("/scanners", **guarded(Scope.READ), response=ScannerList, url_name="scanners", summary="All scanners")
+@router.get("/scanners", **guarded(Scope.READ), response=ScannerList, url_name="scanners", summary="List scanners")
 def scanners(request: HttpRequest) -> ScannerList:
-    """When each last ran and last succeeded, and what stops it."""
-    see = Caller.of(request).sees
+    """Last run, last success and errors of each scanner."""
+    see = MASKED
     return ScannerList(scanners=[ScannerStatus.of(card, see) for card in reads.cards(shared_clock.now())])
 
 
@@ -197,11 +200,11 @@ def scanners(request: HttpRequest) -> ScannerList:
     **guarded(Scope.READ),
     response=ScanRuns,
     url_name="scanner-runs",
-    summary="Runs of a scanner",
+    summary="List runs of a scanner",
 )
 def runs(request: HttpRequest, scanner: Named, query: Annotated[ScanPage, Query()]) -> ScanRuns:
-    """Those that are kept."""
-    found, see = reads.runs(scanner, cursor=query.cursor, size=query.size), Caller.of(request).sees
+    """Stored runs."""
+    found, see = reads.runs(scanner, cursor=query.cursor, size=query.size), MASKED
     return ScanRuns(runs=[ScanRun.of(run, see) for run in found.rows], next=found.next or None)
 
 
@@ -213,16 +216,16 @@ def runs(request: HttpRequest, scanner: Named, query: Annotated[ScanPage, Query(
     summary="Run a scanner now",
 )
 def order(request: HttpRequest, scanner: Named, wanted: ScanOrder) -> Status[ScanRun]:
-    """The scheduler begins within a second."""
+    """The scheduler starts it within a second."""
     caller, queue = Caller.of(request), named(wanted.queue) if wanted.queue else None
     run = actions.order(caller.actor, scanner, wanted.observes, queue, wanted.reason)
-    return Status(202, ScanRun.of(reads.run(run.pk), caller.sees))
+    return Status(202, ScanRun.of(reads.run(run.pk), MASKED))
 
 
-@router.get("/runs/{number}", **guarded(Scope.READ), response=ScanRun, url_name="scan-run", summary="One run")
+@router.get("/runs/{number}", **guarded(Scope.READ), response=ScanRun, url_name="scan-run", summary="Get a run")
 def run(request: HttpRequest, number: Number) -> ScanRun:
-    """What it came to, or how far it is."""
-    return ScanRun.of(reads.run(number), Caller.of(request).sees)
+    """Result or progress."""
+    return ScanRun.of(reads.run(number), MASKED)
 
 
 @router.get(
@@ -230,10 +233,10 @@ def run(request: HttpRequest, number: Number) -> ScanRun:
     **guarded(Scope.READ),
     response=ScanFinds,
     url_name="scan-finds",
-    summary="What a run did to which job",
+    summary="Jobs matched by a run",
 )
 def finds(request: HttpRequest, number: Number, query: Annotated[ScanPage, Query()]) -> ScanFinds:
-    """Done, refused and why, or left alone and why."""
+    """What was done to each job, or why not."""
     reads.run(number)
-    found, see = reads.finds(number, cursor=query.cursor, size=query.size), Caller.of(request).sees
+    found, see = reads.finds(number, cursor=query.cursor, size=query.size), MASKED
     return ScanFinds(finds=[ScanFind.of(find, see) for find in found.rows], next=found.next or None)

@@ -8,9 +8,9 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from dashboard import gate_cells, server_known
-from dashboard.api.caller import Caller, guarded
+from dashboard.api.caller import guarded
 from dashboard.api.names import QueueName, ServerId
-from dashboard.discretion import Discretion
+from dashboard.discretion import MASKED, Discretion
 from dashboard.live import mirror
 from dashboard.scopes import Scope
 from dashboard.server_past import RANGES
@@ -35,8 +35,8 @@ class ServerGate(Schema):
 
     state: GateState
     since: int | None
-    close_at: float = Field(description="Percent of CPU above which it closes.")
-    open_at: float = Field(description="Percent of CPU below which it opens.")
+    close_at: float = Field(description="CPU percentage above which it closes.")
+    open_at: float = Field(description="CPU percentage below which it opens.")
 
     @classmethod
     def of(cls, server: Server, now: int) -> ServerGate:
@@ -45,19 +45,19 @@ class ServerGate(Schema):
 
 
 class ServerRow(Schema):
-    """One server as it told of itself last. CPU is percent of all that it may use."""
+    """The last report of one server. CPU is a percentage of the CPU available to it."""
 
-    id: str = Field(description="As it stands in addresses.")
+    id: str = Field(description="Id as used in URLs.")
     label: str
     host: str
-    origin: Origin = Field(description="Who measured.")
+    origin: Origin = Field(description="Source of the measurement.")
     sampled_at: int
     poll: int = Field(description="Milliseconds between two samples.")
     cpu_raw: float | None
     cpu_ema: float | None = Field(description="Smoothed: it rises fast and falls slowly.")
-    cpu_host: float | None = Field(description="Of all cores of the host, whoever uses them.")
+    cpu_host: float | None = Field(description="Percentage of all cores of the host, by any process.")
     cores: float | None
-    quota: float | None = Field(description="Cores, when a cgroup limits them.")
+    quota: float | None = Field(description="CPU quota in cores, if a cgroup limits it.")
     load1: float | None
     load5: float | None
     load15: float | None
@@ -66,9 +66,9 @@ class ServerRow(Schema):
     disk_used: int | None
     disk_total: int | None
     gate: ServerGate
-    workers: int | None = Field(description="Connections from there that take jobs; null: not all could be listed.")
-    active: int | None = Field(description="Jobs they run; null where that cannot be told of all of them.")
-    strays: int = Field(description="Processes that outlived their worker.")
+    workers: int | None = Field(description="Worker connections from there; null: not all could be listed.")
+    active: int | None = Field(description="Jobs they run; null: unknown for some of them.")
+    strays: int = Field(description="Orphaned processes: they outlived their worker.")
 
     @classmethod
     def facts(cls, server: Server, floor: Floor, now: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class ServerRow(Schema):
 
 
 class ServerGone(Schema):
-    """One that is not there any more."""
+    """A server that no longer reports."""
 
     id: str
     label: str
@@ -95,23 +95,23 @@ class ServerGone(Schema):
 
 
 class ServerList(Schema):
-    """By their ids."""
+    """Sorted by id."""
 
     servers: list[ServerRow]
-    gone: list[ServerGone] = Field(description="The latest first; forgotten after eight days.")
-    error: str | None = Field(description="Why nothing newer is known: the state store does not answer.")
+    gone: list[ServerGone] = Field(description="Newest first; deleted after eight days.")
+    error: str | None = Field(description="Why the data is stale: the state store does not answer.")
 
 
 class WorkerProcess(Schema):
-    """A worker process; without a pid only its connection is known."""
+    """A worker process; without a pid only the connection is known."""
 
     pid: int | None
     name: str
     command: str
     started_at: int | None
-    cpu: float | None = Field(description="Percent of one core.")
+    cpu: float | None = Field(description="Percentage of one core.")
     memory: int | None
-    queues: list[QueueName] = Field(description="Those it takes jobs of.")
+    queues: list[QueueName] = Field(description="Queues from which it takes jobs.")
     active: int | None
 
     @classmethod
@@ -131,12 +131,12 @@ class WorkerProcess(Schema):
 
 
 class StrayProcess(Schema):
-    """A child of a worker that outlived it."""
+    """A child process that outlived its worker."""
 
     pid: int
     name: str
     command: str
-    parent: str = Field(description="The command of the worker it belonged to.")
+    parent: str = Field(description="Command of its former worker.")
     since: int
     started_at: int
     cpu: float | None
@@ -151,7 +151,7 @@ class StrayProcess(Schema):
 
 
 class ServerPoint(Schema):
-    """One point of a chart; all null: nobody measured."""
+    """One point of a chart; all null: no measurement."""
 
     at: int
     cpu_raw: float | None
@@ -174,14 +174,14 @@ class ServerOne(ServerRow):
 
 
 class ServerQuery(Schema):
-    """What of its past."""
+    """Range of the history."""
 
-    range: Range = Field(default="", description="How far back the history goes; without it there is none.")
+    range: Range = Field(default="", description="Range of the history; without it no history is returned.")
 
 
-@router.get("/servers", **guarded(Scope.READ), response=ServerList, url_name="servers", summary="All servers")
+@router.get("/servers", **guarded(Scope.READ), response=ServerList, url_name="servers", summary="List servers")
 def servers(request: HttpRequest) -> ServerList:
-    """As they told of themselves last. No store is asked."""
+    """The last report of each server. The call reads no store."""
     floor, now = server_known.floor(), _now()
     return ServerList(
         servers=[ServerRow(**ServerRow.facts(one, floor, now)) for one in mirror.servers()],
@@ -190,10 +190,10 @@ def servers(request: HttpRequest) -> ServerList:
     )
 
 
-@router.get("/servers/{server}", **guarded(Scope.READ), response=ServerOne, url_name="server", summary="One server")
+@router.get("/servers/{server}", **guarded(Scope.READ), response=ServerOne, url_name="server", summary="Get a server")
 def server(request: HttpRequest, server: ServerId, query: Annotated[ServerQuery, Query()]) -> ServerOne:
-    """With its worker processes, what dead ones left, and how it was. One that is gone is not found."""
-    mine, floor, see, now = _one(server), server_known.floor(), Caller.of(request).sees, _now()
+    """With its worker processes, orphaned processes and history. A server that no longer reports is not found."""
+    mine, floor, see, now = _one(server), server_known.floor(), MASKED, _now()
     hours = RANGES.get(query.range)
     points = past.history(registry(), mine.id, hours, now, origin=mine.origin).points if hours else ()
     return ServerOne(
@@ -211,7 +211,7 @@ def _one(written: str) -> Server:
     except ValueError:
         found = None
     if found is None:
-        raise ServerMissing("There is no such server now.")
+        raise ServerMissing("Server not found.")
     return found
 
 

@@ -19,35 +19,35 @@ OWNER_LIMIT = 300  # characters
 
 
 class WorkerStart(Schema):
-    """Before it takes its first row."""
+    """Sent by a worker before it takes its first row."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, json_schema_extra={"example": {"table": "app/imports", "owner": "importer-1"}}
     )
 
-    table: str = Field(
-        max_length=NAME_LIMIT, pattern=QUEUE, description="DATABASE/ID of the table, as a queue is written."
-    )
+    table: str = Field(max_length=NAME_LIMIT, pattern=QUEUE, description="DATABASE/ID of the table, like a queue.")
     owner: str = Field(
-        default="", max_length=OWNER_LIMIT, description="Only rows of this owner; to be given where several work."
+        default="",
+        max_length=OWNER_LIMIT,
+        description="Only rows of this owner; required if several owners share the table.",
     )
 
 
 class Swept(Schema):
-    """What became of the rows that were left running."""
+    """Result for the rows left running."""
 
     looked: int
     acted: int
     refused: int
-    holds: list[str] = Field(description="What held something back.")
+    holds: list[str] = Field(description="What limited the run.")
     faults: list[str]
 
 
-@router.post("/sweeps", **guarded(Scope.BULK), response=Swept, url_name="sweeps", summary="A worker has started")
+@router.post("/sweeps", **guarded(Scope.BULK), response=Swept, url_name="sweeps", summary="Report a worker start")
 def start(request: HttpRequest, wanted: WorkerStart) -> Swept:
-    """Rows left running by a process that is no more go back to wait, or fail when their attempts are used up.
+    """Requeues rows left running by a dead process, or fails them if their attempts are used up.
 
-    Done when this answers, as far as the policy of the table lets it.
+    It is done when the call returns, as far as the policy of the table allows.
     """
     report = starting(registry(), named(wanted.table), owner=wanted.owner)
     return Swept(

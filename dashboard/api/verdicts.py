@@ -21,16 +21,18 @@ class VerdictOn(Schema):
     """The verdict on one job."""
 
     kind: Kind
-    why: str = Field(description="The evidence.")
-    cause: str | None = Field(description="A hint: crashed, starved, deployed over, Redis restarted; null: unknown.")
-    cause_why: str = Field(description="What it rests on; of an unknown cause, what was seen.")
-    fate: str = Field(description="What happens if nobody acts.")
-    until: int | None = Field(description="When that happens at the latest; null: never, or nobody knows.")
+    why: str = Field(description="Evidence.")
+    cause: str | None = Field(
+        description="Likely cause: crashed, starved, replaced by a deployment, Redis restarted; null: unknown."
+    )
+    cause_why: str = Field(description="Evidence for the cause; for an unknown cause, what was seen.")
+    fate: str = Field(description="What happens without intervention.")
+    until: int | None = Field(description="Latest time of that; null: never or unknown.")
     suggests: Act | None
-    rescuer: Scanner | None = Field(description="The scanner that does it, because its policy lets it.")
+    rescuer: Scanner | None = Field(description="The scanner that will do it according to its policy.")
     needs_a_person: bool
-    orphaned: int = Field(description="How often it was orphaned before, within 72 hours.")
-    is_poison: bool = Field(description="So often that only a person should run it again.")
+    orphaned: int = Field(description="How often it was orphaned in the last 72 hours.")
+    is_poison: bool = Field(description="Quarantined: repeatedly stalled, so scanners do not change it.")
 
     @classmethod
     def of(cls, verdict: Verdict) -> VerdictOn:

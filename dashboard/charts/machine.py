@@ -122,9 +122,9 @@ def _rounded(point: Cell, field: str) -> float | None:
 
 def _marks(drawn: Drawn) -> list[Figure]:
     kinds = (
-        ("let in", drawn.let_in, "triangle-up", "completed"),
+        ("admitted", drawn.let_in, "triangle-up", "completed"),
         ("refused", drawn.refused, "x-thin", "waiting-text"),
-        ("lost here", drawn.lost_here, "diamond", "stuck"),
+        ("lost on this server", drawn.lost_here, "diamond", "stuck"),
         ("lost, server unknown", drawn.lost_elsewhere, "diamond-open", "stuck"),
     )
     return [_points(name, marks, symbol, colour) for name, marks, symbol, colour in kinds if marks]

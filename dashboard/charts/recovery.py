@@ -71,29 +71,31 @@ def _step(longest: float) -> float:
 def _killed(title: str, said: Recovery | None, full: float) -> Lane:
     title = f"Worker killed, {title}"
     if said is None:
-        return Lane(title, "no check runs: the job is never recovered")
+        return Lane(title, "no stalled check runs: the job is never recovered")
     lock = said.stages[0].at_most
     bars = (
         _bar("lock", 0, lock, full),
         _bar("check", lock, said.about, full),
         _bar("late", said.about, said.worst, full),
     )
-    words = f"back after about {spoken(said.about)}; typically {spoken(said.typical)}, at worst {spoken(said.worst)}"
+    words = (
+        f"requeued after about {spoken(said.about)}; typically {spoken(said.typical)}, at worst {spoken(said.worst)}"
+    )
     return Lane(title, words, bars, (Mark("typical", _part(said.typical, full)),))
 
 
 def _stopped(title: str, said: Shutdown | None, full: float) -> Lane:
     title = f"Worker stopped, {title}"
     if said is None:
-        return Lane(title, "not known")
+        return Lane(title, "unknown")
     end = min(said.done, said.killed)
     bars = [_bar("pause", 0, min(said.pre_stop, said.killed), full), _bar("ending", said.pre_stop, end, full)]
     if said.races:
         bars.append(_bar("cut", said.killed, said.done, full))
-        words = f"SIGKILL after {spoken(said.killed)}, and it ends its jobs until {spoken(said.done)}: a race"
+        words = f"SIGKILL after {spoken(said.killed)}, but jobs may run until {spoken(said.done)}: jobs may be killed"
     else:
         bars.append(_bar("spare", said.done, said.killed, full))
-        words = f"done after {spoken(said.done)}, SIGKILL after {spoken(said.killed)}: {spoken(said.margin)} to spare"
+        words = f"done after {spoken(said.done)}, SIGKILL after {spoken(said.killed)}: {spoken(said.margin)} margin"
     return Lane(title, words, tuple(bars), (Mark("kill", _part(said.killed, full)),))
 
 

@@ -12,7 +12,7 @@ from recovery.domain.servers import Origin
 
 DIGITS = 1  # of a percentage
 SOURCE = Origin.MONITOR.value  # where no sample is
-MEASURED = "no monitor tells of this server, so the web process measured by itself"
+MEASURED = "no monitor reports on this server, so the web process measured it"
 
 
 class Reason(StrEnum):

@@ -33,7 +33,7 @@ QUERY_LIMIT = 2_048  # characters: a server's name and a caller's are far shorte
 CALLER_LIMIT = 64
 KNOWN_LIMIT = 100  # names in an answer
 LOOPBACK = "loopback"
-_HOW = "Send a token with the scope gate as the header Authorization: Bearer …; an admin makes one under /tokens."
+_HOW = "Send a token with the scope gate in the header Authorization: Bearer …; an admin can create one under /tokens."
 _CHALLENGE: Headers = [(b"www-authenticate", b'Bearer realm="Unstall"')]
 _LATER: Headers = [(b"retry-after", b"5")]
 _SOON: Headers = [(b"retry-after", b"1")]
@@ -90,7 +90,7 @@ class CpuGate:
             place = self._keeper.place(wanted, now)
         except Unknown:
             known = [shown(name) for name in sorted(self._keeper.known)[:KNOWN_LIMIT]]
-            why = f"No server named {shown(wanted)!r} ever told of itself."
+            why = f"No server named {shown(wanted)!r} has ever reported."
             raise Refused(404, "unknown_server", why, servers=known) from None
         answer = self._keeper.judge(place, now)
         if answer.ready:
@@ -124,9 +124,9 @@ class CpuGate:
         elif self._opens_on_loopback and is_local(scope):
             token = ""
         else:
-            raise Refused(401, "token_missing", f"This needs a token. {_HOW}", _CHALLENGE)
+            raise Refused(401, "token_missing", f"This requires a token. {_HOW}", _CHALLENGE)
         if not self._rate.allows(token, self._clock()):
-            raise Refused(429, "too_many", f"More than {self._rate.most} questions within a second.", _SOON)
+            raise Refused(429, "too_many", f"More than {self._rate.most} requests within a second.", _SOON)
         return Asker(shown(caller)[:CALLER_LIMIT] or token or LOOPBACK, token)
 
     async def _token(self, written: str) -> str:
@@ -134,30 +134,30 @@ class CpuGate:
         try:
             bearer = await self._bearers.bearer(written)
         except tokens.TokenUnknown:
-            raise Refused(401, "token_unknown", "There is no such token.", _CHALLENGE) from None
+            raise Refused(401, "token_unknown", "Unknown token.", _CHALLENGE) from None
         except tokens.TokenSpent as spent:
             raise Refused(401, "token_spent", str(spent), _CHALLENGE) from None
         except Busy:
-            raise Refused(503, "busy", "Too many tokens are being looked up.", _LATER) from None
+            raise Refused(503, "busy", "Too many token lookups at once.", _LATER) from None
         except DatabaseError as error:
-            log.warning("a token for %s cannot be looked up: %s", PATH, error)
-            why = "The database does not answer, so no token can be looked up."
+            log.warning("a token for %s cannot be checked: %s", PATH, error)
+            why = "The database does not answer, so the token cannot be checked."
             raise Refused(503, "database_away", why, _LATER) from None
         if Right.GATE not in bearer.allowed:
-            raise Refused(403, "scope_missing", "This needs a token with the scope gate.")
+            raise Refused(403, "scope_missing", "This requires a token with the scope gate.")
         return bearer.name
 
 
 def _asked(scope: Scope) -> dict[str, str]:
     """The first of each parameter. Raises Refused."""
     if scope["method"] != "GET":
-        raise Refused(405, "method_not_allowed", "The gate is asked with GET.", _GET)
+        raise Refused(405, "method_not_allowed", "The gate accepts GET only.", _GET)
     query = scope.get("query_string", b"").decode("latin-1")
     if tokens.LIKE_A_TOKEN.search(query):
-        why = f"A token must not stand in an address. {_HOW} Revoke this one: addresses are kept in logs."
+        why = f"A token must not be part of a URL. {_HOW} Revoke this one: URLs end up in logs."
         raise Refused(400, "token_in_address", why)
     if len(query) > QUERY_LIMIT:
-        raise Refused(414, "too_long", f"The address has more than {QUERY_LIMIT:,} characters.")
+        raise Refused(414, "too_long", f"The URL has more than {QUERY_LIMIT:,} characters.")
     found = parse_qs(query, errors="surrogateescape", separator="&")
     return {name: values[0] for name, values in found.items()}
 
@@ -167,7 +167,6 @@ async def _send(send: Send, status: int, body: bytes, more: Headers) -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
         *more,
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})

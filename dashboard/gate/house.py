@@ -62,7 +62,7 @@ class GateHouse:
             async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 await self._notes.flush(self._store, _now())
         except Exception:
-            log.info("the last notes of the gate could not be written", exc_info=True)
+            log.info("the last gate decisions could not be recorded", exc_info=True)
         if self._client:
             await self._client.aclose()
             self._client = None
@@ -78,7 +78,7 @@ class GateHouse:
             try:
                 await self._notes.flush(self._store, _now())
             except Exception:  # whatever it is, the next turn tries again
-                log.exception("what the gate told cannot be noted")
+                log.exception("gate decisions cannot be recorded")
 
 
 def _now() -> int:

@@ -30,7 +30,7 @@ class Place:
 
 
 class Unknown(Exception):
-    """No such server ever told of itself."""
+    """No such server has ever reported."""
 
 
 class Keeper:

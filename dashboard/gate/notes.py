@@ -98,7 +98,7 @@ class Notes:
         try:
             await _write(store(), notes, marks, now)
         except StoreError as error:
-            log.debug("what the gate told is noted later: %s", error)
+            log.debug("gate decisions will be recorded later: %s", error)
             self._pending = deque((*notes, *self._pending), maxlen=PENDING)
             self._marks = marks | self._marks
 

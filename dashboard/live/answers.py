@@ -8,11 +8,13 @@ import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from dashboard.fair_semaphore import FairSemaphore, NoFreeSlot
 from dashboard.live import asking, notes
 from dashboard.live.asking import Fields, Refused
-from dashboard.live.feeds import Feeds
+from dashboard.live.feeds import Feeds, PersonFeeds
 from dashboard.live.hub import Full
 from dashboard.live.packing import body, fitting, packed
+from dashboard.live.session import Visitor
 from dashboard.live.stream import Scope, Send, refuse
 from recovery.domain.lines import Query
 from recovery.errors import Missing, TimedOut
@@ -20,6 +22,7 @@ from recovery.logs.base import PLACE_LIMIT, Labels, Page, Source
 
 ANSWER_SECONDS = 15.0
 AT_ONCE = 32  # in this process; each may hold a page of lines
+EACH = 8  # of one person
 ANSWER_BYTES = 1024 * 1024
 OLDER_LINES = 500  # when nobody says how many
 OLDER_MOST = 1000
@@ -43,27 +46,33 @@ class Failed(Exception):
 class Answers:
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
-        self._pending = 0
+        self._places = FairSemaphore(AT_ONCE, EACH, queue=0)
 
-    async def __call__(self, name: str, scope: Scope, send: Send) -> None:
+    async def __call__(self, name: str, visitor: Visitor, scope: Scope, send: Send) -> None:
         fields = Fields(scope["query_string"])
         if name not in ("older", "around", "labels"):
-            return await refuse(send, 404, "There is no such stream.")
+            return await refuse(send, 404, "Unknown stream.")
         source = asking.source(fields.one("source"), self._feeds.sources)
-        if self._pending >= AT_ONCE:
-            raise Full(f"This process looks for logs in {AT_ONCE} places, its limit. Ask again in a moment.")
-        self._pending += 1
         try:
-            told = await self._told(name, source, fields)
+            async with self._places.one(f"user {visitor.id}", waiting=0):
+                told = await AnswerSearch(self._feeds.of(visitor.id)).told(name, source, fields)
+        except NoFreeSlot as none:
+            whose = "You search" if none.is_own else "This process searches"
+            raise Full(f"{whose} logs as often at once as is allowed. Ask again in a moment.") from None
         except Failed as failed:
             words = json.dumps({"error": failed.note.text, "advice": failed.note.advice})
             return await refuse(send, failed.status, words, kind=JSON)
-        finally:
-            self._pending -= 1
         await refuse(send, 200, told, kind=JSON)
         return None
 
-    async def _told(self, name: str, source: Source, fields: Fields) -> str:
+
+class AnswerSearch:
+    """One question of one person."""
+
+    def __init__(self, feeds: PersonFeeds) -> None:
+        self._feeds = feeds
+
+    async def told(self, name: str, source: Source, fields: Fields) -> str:
         if name == "older":
             return await self._older(source, fields)
         return await (self._around(source, fields) if name == "around" else self._labels(source, fields))
@@ -102,7 +111,7 @@ class Answers:
 def place(fields: Fields, name: str) -> str:
     given = fields.one(name)
     if len(given) > PLACE_LIMIT or not given.isascii() or " " in given or not (given.isprintable()):
-        raise Refused(f"{name}: this is no place of ours.")
+        raise Refused(f"{name}: not a valid path.")
     return given
 
 

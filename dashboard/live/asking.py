@@ -54,11 +54,11 @@ class Fields:
 
     def __init__(self, query: bytes) -> None:
         if len(query) > ADDRESS_BYTES:
-            raise Refused(f"An address has at most {ADDRESS_BYTES // 1024} KB.")
+            raise Refused(f"A URL has at most {ADDRESS_BYTES // 1024} KB.")
         try:
             given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=FIELDS)
         except ValueError as error:
-            raise Refused(f"An address has at most {FIELDS} fields.") from error
+            raise Refused(f"A URL has at most {FIELDS} parameters.") from error
         self._given: dict[str, list[str]] = {}
         for name, text in given:
             self._given.setdefault(name, []).append(text)
@@ -74,7 +74,7 @@ class Fields:
         if not text:
             return None
         if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)) or int(text) > most:
-            raise Refused(f"{name}: {text[:40]!r} is no number from 0 to {most}.")
+            raise Refused(f"{name}: {text[:40]!r} is not a number from 0 to {most}.")
         return int(text)
 
 
@@ -108,7 +108,7 @@ def source(name: str, known: Mapping[str, Source]) -> Source:
 def question(fields: Fields) -> Query:
     start, end = fields.number("from", LATEST_MS), fields.number("to", LATEST_MS)
     if start is not None and end is not None and start >= end:
-        raise Refused("from: it must lie before to.")
+        raise Refused("from: must be before to.")
     return Query(
         labels=labels(fields),
         include=_terms(fields, "include"),

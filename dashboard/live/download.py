@@ -19,10 +19,12 @@ from recovery.logs.base import Source
 
 PATH = "/live/logs/download"
 AT_ONCE = 4  # in this process: each may hold some MB of lines
+EACH = 2  # of one person
 CHUNK_BYTES = 64 * 1024
 _WHY = {
-    Ending.RESTARTING: "Cut: the server is restarted. Download it again.",
-    Ending.SIGNED_OUT: "Cut: you are signed out.",
+    Ending.RESTARTING: "Cut: the server restarted. Download again.",
+    Ending.SIGNED_OUT: "Cut: you are logged out.",
+    Ending.ROLE_CHANGED: "Cut: your role was changed. Download again.",
 }
 
 
@@ -64,7 +66,9 @@ class Download(hub.Stream):
 
     async def _found(self) -> Sequence[Gathered]:
         """Nothing when it is over before the search is."""
-        self._search = asyncio.create_task(gathered.gathered(self._sources, self._query, self._feeds))
+        self._search = asyncio.create_task(
+            gathered.gathered(self._sources, self._query, self._feeds.of(self.visitor.id))
+        )
         try:
             await asyncio.wait((self._search,))
         finally:
@@ -118,7 +122,6 @@ def _headers() -> Headers:
         (b"content-type", PLAIN),
         (b"content-disposition", f'attachment; filename="{name}"'.encode("ascii")),
         (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
         (b"x-accel-buffering", b"no"),
         (b"connection", b"close"),  # so that a stop need not wait for it
     ]

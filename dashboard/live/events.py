@@ -23,6 +23,7 @@ class Ending(StrEnum):
 
     RESTARTING = "restarting"
     SIGNED_OUT = "signed-out"
+    ROLE_CHANGED = "role-changed"  # it comes back with what the new role may see
 
 
 def event(kind: str, values: dict[str, Any], *, id: str = "") -> bytes:
@@ -65,7 +66,7 @@ def _problems(snapshot: Snapshot) -> list[str]:
 
 def _held(image: Image) -> list[str]:
     """Without the time that is left: a page asks anew when this changes."""
-    return [f"{name}: scanners hold" for name in image.held]
+    return [f"{name}: auto-recovery paused" for name in image.held]
 
 
 def _consoles(image: Image) -> list[str]:

@@ -28,7 +28,7 @@ READ_SECONDS = 20.0  # a source has limits of its own, far below; this one is fo
 HASTE = 4  # while lines come, and for some paces after, a source is read so many times as often as its pace says
 LIVELY = 8  # paces
 EASE = 0.5  # of the time that an event for all readers took, before the next: for a thousand it is 80 ms of work
-LOST = Gap("Where this source was read cannot be told any more. It goes on from now; lines in between may be missing.")
+LOST = Gap("The read position of this source was lost. Reading continues from now; lines in between may be missing.")
 WARM = 16  # batches whose pieces are kept, because their readers are on the way
 
 

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 
+from dashboard.fair_semaphore import FairSemaphore
 from dashboard.live.feed import Feed
 from dashboard.live.hub import Full
 from recovery.domain.lines import Query
 from recovery.logs.base import Source
 
 FEEDS_LIMIT = 64  # each may hold 4 MB
+FEEDS_EACH = 16  # of one person: a quarter, so that others can follow something too
 IDLE_SECONDS = 10.0  # a page that is loaded anew finds its feed still there
 SEARCHES_AT_ONCE = 4  # of one source: more of them would only make each other slow
+SEARCHES_EACH = 2  # of one person
 
 Key = tuple[str, Query]
+
+
+class PersonFeeds:
+    """The feeds and the searches as one person may have them."""
+
+    def __init__(self, feeds: Feeds, person: int) -> None:
+        self.sources = feeds.sources
+        self._feeds = feeds
+        self._person = person
+
+    def turn(self, source: Source) -> AbstractAsyncContextManager[None]:
+        """To be held while a source is searched."""
+        return self._feeds.turn(source, self._person)
+
+    def claim(self, source: Source, query: Query) -> Feed:
+        """The feed that lets through what this query wants; give it back with `release`. Raises Full."""
+        return self._feeds.claim(source, query, self._person)
+
+    def release(self, feed: Feed) -> None:
+        self._feeds.release(feed, self._person)
 
 
 class Feeds:
@@ -25,27 +50,35 @@ class Feeds:
         self._feeds: dict[Key, Feed] = {}
         self._idle: dict[Key, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._turns = {name: asyncio.Semaphore(SEARCHES_AT_ONCE) for name in sources}
+        self._claims: Counter[tuple[int, Key]] = Counter()
+        self._turns = {name: FairSemaphore(SEARCHES_AT_ONCE, SEARCHES_EACH) for name in sources}
 
     def __len__(self) -> int:
         return len(self._feeds)
 
-    def turn(self, source: Source) -> asyncio.Semaphore:
-        """To be held while a source is searched."""
-        return self._turns[source.name]
+    def of(self, person: int) -> PersonFeeds:
+        return PersonFeeds(self, person)
 
-    def claim(self, source: Source, query: Query) -> Feed:
-        """The feed that lets through what this query wants; give it back with `release`. Raises Full."""
+    def turn(self, source: Source, person: int) -> AbstractAsyncContextManager[None]:
+        return self._turns[source.name].one(f"user {person}")
+
+    def claim(self, source: Source, query: Query, person: int) -> Feed:
         key = (source.name, source.tap(query))
+        if (person, key) not in self._claims and sum(who == person for who, _ in self._claims) >= FEEDS_EACH:
+            raise Full(f"You follow {FEEDS_EACH} log selections, the limit for one user. Close some tabs.")
         feed = self._feeds.get(key) or self._begin(key)
         feed.claims += 1
+        self._claims[person, key] += 1
         if timer := self._idle.pop(key, None):
             timer.cancel()
         return feed
 
-    def release(self, feed: Feed) -> None:
+    def release(self, feed: Feed, person: int) -> None:
         feed.claims -= 1
         key = (feed.source.name, feed.tap)
+        self._claims[person, key] -= 1
+        if not self._claims[person, key]:
+            del self._claims[person, key]
         if not feed.claims and self._feeds.get(key) is feed:
             self._idle[key] = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end, key)
 
@@ -61,7 +94,7 @@ class Feeds:
         if len(self._feeds) >= FEEDS_LIMIT and self._idle:
             self._end(next(iter(self._idle)))
         if len(self._feeds) >= FEEDS_LIMIT:
-            raise Full(f"This process follows {FEEDS_LIMIT} selections of logs, its limit. Run one more web process.")
+            raise Full(f"This process follows {FEEDS_LIMIT} log selections, its limit. Run one more web process.")
         feed = self._feeds[key] = Feed(self.sources[key[0]], key[1])
         feed.start()
         return feed

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from dashboard.live import notes
-from dashboard.live.feeds import Feeds
+from dashboard.live.feeds import PersonFeeds
 from recovery.domain.lines import Line, Query
 from recovery.logs.base import Page, Source
 
@@ -47,7 +47,7 @@ class Gathered:
         self._size = 0
         self._is_begun = False
 
-    async def gather(self, query: Query, feeds: Feeds, budget: Budget) -> None:
+    async def gather(self, query: Query, feeds: PersonFeeds, budget: Budget) -> None:
         """Never raises for what the source does: what goes wrong is remarked, and what was found stays."""
         page = Page()
         try:
@@ -71,9 +71,9 @@ class Gathered:
 
     def _is_used_up(self, budget: Budget) -> bool:
         if self.count >= budget.lines or self._size >= budget.bytes:
-            self._remark(f"Cut: a file has room for the newest {self.count:,} lines of this source.")
+            self._remark(f"Cut: a file contains only the newest {self.count:,} lines of this source.")
         elif asyncio.get_running_loop().time() >= budget.until:
-            self._remark("Cut: the search took too long; older lines were not looked at.")
+            self._remark("Cut: the search took too long; older lines were not searched.")
         else:
             return False
         return True
@@ -93,7 +93,7 @@ class Gathered:
         self.remarks.append(f"{self.source.label}: {text}".rstrip())
 
 
-async def gathered(sources: Sequence[Source], query: Query, feeds: Feeds) -> Sequence[Gathered]:
+async def gathered(sources: Sequence[Source], query: Query, feeds: PersonFeeds) -> Sequence[Gathered]:
     """All sources at the same time, each with its share of what there is room for."""
     until = asyncio.get_running_loop().time() + SEARCH_SECONDS
     share = max(1, len(sources))
@@ -119,7 +119,7 @@ def moment(at: int) -> str:
 def _written(line: Line) -> bytes:
     """Time, level, labels and text, with tabs in between; the text comes last because it may hold tabs itself."""
     labels = " ".join(f"{name}={value}" for name, value in sorted(line.labels.items()))
-    more = f" … {line.left_out:,} more bytes are left out" if line.left_out else ""
+    more = f" … {line.left_out:,} more bytes omitted" if line.left_out else ""
     row = f"{moment(line.at)}\t{line.level or '-'}\t{labels.translate(_BREAKS)}\t{line.text}{more}"
     return row.replace("\n", " ").encode("utf-8", "replace")
 

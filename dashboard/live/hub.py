@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,7 @@ from typing import TypeVar
 from dashboard.live import events, session
 from dashboard.live.events import Ending
 from dashboard.live.session import Visitor
-from recovery.domain.secrets import is_secret_key
+from recovery.domain.secret_names import kind_of
 from recovery.logs import threads
 from recovery.logs.places import mark_of
 from recovery.logs.shipped import labels_of
@@ -35,12 +34,12 @@ PERSON_LIMIT = 40  # tabs of one person: more than anybody reads, less than fill
 BEAT_SECONDS = 15.0  # below the idle limit of common proxies (nginx 60 s, some balancers 30 s)
 SEND_SECONDS = 30.0  # a reader that takes nothing for so long is dropped, with what is buffered for it
 WATCH_TURN = 1.0  # one clock for all streams: two timers for each event were a quarter of its cost
-RECHECK_SECONDS = 60.0  # a right that was taken away ends its streams within this time
-RECHECK_TURN = 5.0  # rights are asked in batches, one batch a turn
+RECHECK_TURN = 2.0  # a right that was taken away ends its streams within this time and that of the question
+RECHECK_PAUSE = 10.0  # after the database did not answer
 LOOKUP_THREADS = 2  # sessions are looked up in these; one database connection each, closed after use
+TIDY_TURNS = 8  # until then: what many shared ends some seconds after the last of them (feeds.py)
 MANY = 100  # streams that leave within a turn: their memory is given back, a while later
-TIDY_TURNS = 3  # until then: what many shared ends some seconds after the last of them (feeds.py)
-KNOWN = (is_secret_key, mark_of, labels_of)  # what is remembered of lines; each of it holds a page of memory
+KNOWN = (kind_of, mark_of, labels_of)  # what is remembered of lines; each of it holds a page of memory
 PARTING_SECONDS = 1.0  # for a stream to take its farewell before it is cut
 
 
@@ -61,7 +60,6 @@ class Stream:
         "cut",
         "ending",
         "limit",
-        "recheck_at",
         "visitor",
     )
 
@@ -70,7 +68,6 @@ class Stream:
         self.cut = cut  # drops the connection at once, for a reader that takes nothing
         self.ending: Ending | None = None
         self.limit = asyncio.timeout(None)  # to be held while it is written to: it ends what is never taken
-        self.recheck_at = _next_check()
         self._slot: bytes | None = None
         self._departed = False
         self._beats = False
@@ -129,6 +126,7 @@ class Hub:
         self._people: Counter[int] = Counter()
         self._newest: bytes | None = None
         self._lookups: ThreadPoolExecutor | None = None
+        self._rechecks: ThreadPoolExecutor | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._left = 0  # in this turn
         self._tidy_in = 0  # turns; 0: there is nothing to tidy
@@ -140,6 +138,8 @@ class Hub:
     def start(self) -> None:
         self._closed = False
         self._lookups = threads.started(LOOKUP_THREADS, "live-session")
+        # Anybody can have sessions looked up: a right that was taken away must not wait behind them.
+        self._rechecks = threads.started(1, "live-rights")
         turns = {"live-rights": self._check_for_ever(), "live-watch": self._watch_for_ever()}
         self._tasks = tuple(asyncio.create_task(turn, name=name) for name, turn in turns.items())
 
@@ -155,8 +155,9 @@ class Hub:
             await asyncio.sleep(0.02)
         for stream in tuple(self._streams):
             stream.cut()
-        if self._lookups:
-            self._lookups.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._lookups, self._rechecks):
+            if pool:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def publish(self, event: bytes) -> None:
         self._newest = event
@@ -168,7 +169,7 @@ class Hub:
         key = session.key(cookies)
         if not key or self._closed:
             return None
-        return await self._ask(session.visitor, key)
+        return await _asked(self._lookups, session.visitor, key)
 
     def open(self, visitor: Visitor, cut: Callable[[], None]) -> Stream:
         """A new stream with the newest event in its slot. Raises Full."""
@@ -197,7 +198,7 @@ class Hub:
         if len(self._streams) >= PROCESS_LIMIT:
             raise Full(f"This process has {PROCESS_LIMIT} live pages open, its limit. Run one more web process.")
         if self._people[visitor.id] >= PERSON_LIMIT:
-            raise Full(f"You have {PERSON_LIMIT} live pages open, the limit for one person. Close some tabs.")
+            raise Full(f"You have {PERSON_LIMIT} live pages open, the limit for one user. Close some tabs.")
 
     async def _watch_for_ever(self) -> None:
         while True:
@@ -213,9 +214,10 @@ class Hub:
             await asyncio.sleep(RECHECK_TURN)
             self._tidy()
             try:
-                await self._check(time.monotonic())
+                await self._check()
             except Exception:  # any failure of the database or the session store; the next turn asks again
-                log.exception("cannot re-check who may watch")
+                log.exception("cannot re-check the sessions of live pages")
+                await asyncio.sleep(RECHECK_PAUSE)
 
     def _tidy(self) -> None:
         left, self._left = self._left, 0
@@ -228,21 +230,16 @@ class Hub:
                     known.cache_clear()
                 memory.give_back()
 
-    async def _check(self, now: float) -> None:
+    async def _check(self) -> None:
         """End the streams whose right is gone."""
-        due = [stream for stream in self._streams if stream.recheck_at <= now]
-        if not due:
+        if not self._streams:
             return
-        gone = await self._ask(session.gone, frozenset(stream.visitor.session for stream in due))
-        for stream in due:
-            stream.recheck_at = _next_check()
-            if stream.visitor.session in gone:
-                stream.end(Ending.SIGNED_OUT)
-
-    async def _ask(self, question: Callable[[Key], Answer], key: Key) -> Answer:
-        return await asyncio.get_running_loop().run_in_executor(self._lookups, question, key)
+        visitors = frozenset(stream.visitor for stream in self._streams)
+        ended = await _asked(self._rechecks, session.ended, visitors)
+        for stream in tuple(self._streams):
+            if ending := ended.get(stream.visitor):
+                stream.end(ending)
 
 
-def _next_check() -> float:
-    """Jittered, so that a thousand streams of one restart are not asked in one batch."""
-    return time.monotonic() + RECHECK_SECONDS * random.uniform(0.7, 1.0) - RECHECK_TURN  # noqa: S311 -- jitter
+async def _asked(pool: ThreadPoolExecutor | None, question: Callable[[Key], Answer], key: Key) -> Answer:
+    return await asyncio.get_running_loop().run_in_executor(pool, question, key)

@@ -11,7 +11,7 @@ import redis
 from dashboard.live.folding import Seen, folded
 from recovery import shared_clock
 from recovery.config.gate import Gating
-from recovery.connections import faults, state
+from recovery.connections import faults, server_hashes, state, state_limits
 from recovery.domain import nodes, refs, servers
 from recovery.domain.counts import Snapshot
 from recovery.domain.gate import Gate
@@ -27,7 +27,7 @@ MISSED_COLLECTS = 3  # one late snapshot is no news, three are
 LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second
 PROBE_MS = 10_000
 SERVERS_LIMIT = 500  # on one page; those beyond told of themselves longer ago
-UNLED = "No scheduler leads: the database cannot be reached by it. Numbers are live; nothing is recorded or recovered."
+UNLED = "No scheduler leads, because it cannot reach the database. Numbers are live; nothing is recorded or recovered."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,11 @@ class Health:
             return self.error or self.refuses
         if self.scheduler_alive is False:
             return "The scheduler is not running."
-        return "No snapshot was taken yet." if self.snapshot_age_ms is None else "The scheduler takes no snapshots."
+        return (
+            "No snapshot has been taken yet."
+            if self.snapshot_age_ms is None
+            else "The scheduler has stopped taking snapshots."
+        )
 
     @property
     def lack(self) -> str:
@@ -105,20 +109,21 @@ class Image:
         """
         pipeline.set(state.PROBE, b"1", px=PROBE_MS)
         leading.ask_time(pipeline)
-        for name in (state.SNAPSHOT, state.SCHEDULER, state.HELD):
-            pipeline.get(name)
-        pipeline.hgetall(state.SCANNERS)
+        state_limits.ask_string(pipeline, state.SNAPSHOT)
+        state_limits.ask_string(pipeline, state.SCHEDULER, state_limits.SMALL_LIMIT)
+        state_limits.ask_string(pipeline, state.HELD, state_limits.SMALL_LIMIT)
+        state_limits.ask_hash(pipeline, state.SCANNERS)
         pipeline.zrange(state.SERVERS, 0, SERVERS_LIMIT - 1, desc=True)
-        pipeline.get(state.INBOX)
-        pipeline.get(state.TALLIES)
+        state_limits.ask_string(pipeline, state.INBOX)
+        state_limits.ask_string(pipeline, state.TALLIES, state_limits.TALLIES_LIMIT)
         pipeline.hgetall(state.TOTALS)
-        pipeline.hgetall(state.GATES)
-        pipeline.hgetall(state.NODES)
-        pipeline.hgetall(state.ONCE_COUNTS)
+        for name in (state.GATES, state.NODES, state.ONCE_COUNTS):
+            state_limits.ask_hash(pipeline, name)
         pipeline.hlen(state.ONCE_RECORDS)
         pipeline.execute_command("PUBSUB", "NUMSUB", state.SNAPSHOT_CHANNEL)  # each mirror listens there
+        server_hashes.prepare(pipeline)
         for server in self._asked:
-            pipeline.hgetall(state.server_metrics(server))
+            server_hashes.ask(pipeline, server)
             pipeline.pttl(state.server_metrics(server))
             pipeline.pttl(state.gate_settling(server))
 
@@ -129,11 +134,13 @@ class Image:
         self._refuses = _refusal(probe)
         clock, ahead, snapshot, scheduler, brakes, scanners, names, *rest = answers
         shared_clock.ours.follow(leading.time_of(clock, ahead))
-        inbox, tallies, totals, stored, unread, once, once_keys, mirrors, *told = rest
-        self.take(snapshot, scheduler, brakes, scanners)
-        self.packed = Packed(inbox, tallies, totals, once, int(once_keys))
-        self.unread = tuple(trouble for packed in unread.values() for trouble in nodes.decode(packed))
-        self._follow(told, gates.decoded(stored), now_ms)
+        inbox, tallies, totals, stored, unread, once, once_keys, mirrors, _, *told = rest
+        scheduler, brakes = (state_limits.string_of(one, state_limits.SMALL_LIMIT) for one in (scheduler, brakes))
+        self.take(state_limits.string_of(snapshot), scheduler, brakes, state_limits.hash_of(scanners))
+        tallies = state_limits.string_of(tallies, state_limits.TALLIES_LIMIT)
+        self.packed = Packed(state_limits.string_of(inbox), tallies, totals, state_limits.hash_of(once), int(once_keys))
+        self.unread = tuple(one for packed in state_limits.hash_of(unread).values() for one in nodes.decode(packed))
+        self._follow(told, gates.decoded(state_limits.hash_of(stored)), now_ms)
         self._asked = tuple(refs.text(name) for name in names)
         self.known = frozenset(self._asked)
         self.mirrors, self.looked_at = int(mirrors[1]), now_ms
@@ -141,7 +148,8 @@ class Image:
     def _follow(self, told: Sequence[Any], stored: Mapping[str, Gate], now_ms: int) -> None:
         """The servers that were asked for, three answers each, and their gates."""
         rows = zip(self._asked, told[::3], told[1::3], told[2::3], strict=True)
-        found = [Seen(server, *ttls) for id, row, *ttls in rows if (server := servers.decode(id, row))]
+        decoded = ((servers.decode(id, server_hashes.fields_of(row)), ttls) for id, row, *ttls in rows)
+        found = [Seen(server, *ttls) for server, ttls in decoded if server]
         self.servers = tuple(sorted((one.server for one in found), key=lambda server: server.id))
         self.gates = folded(self.gates, stored, found, self._gating, now_ms)
 
@@ -192,12 +200,12 @@ def _refusal(probe: object) -> str:
     if not isinstance(probe, redis.RedisError):
         return ""
     reason = faults.from_redis(probe, "").reason
-    return f"The state store takes no writes: {reason}. Nothing newer can be shown. Orphans are recovered all the same."
+    return f"The state store refuses writes: {reason}. Pages show no newer data. Orphaned jobs are still recovered."
 
 
 def _sentence(failure: Exception) -> str:
     if isinstance(failure, StoreError):
         return f"The state store does not answer: {failure}"
     if isinstance(failure, snapshots.OtherVersion):
-        return "The scheduler is of another version than this web process. Update and restart both."
+        return "The scheduler and this web process have different versions. Update and restart both."
     return f"The newest snapshot cannot be read: {failure}"

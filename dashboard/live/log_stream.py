@@ -29,7 +29,7 @@ class LogStream(hub.Stream):
         self._tails: deque[Tail] = deque()
         try:
             for source in wish.sources.values():
-                self._tails.append(Tail(source, wish, feeds, self._bell.set))
+                self._tails.append(Tail(source, wish, feeds.of(visitor.id), self._bell.set))
         except hub.Full:
             self.close()
             raise

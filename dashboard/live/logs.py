@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from dashboard.fair_semaphore import FairSemaphore, NoFreeSlot
 from dashboard.live import asking, download, stream
 from dashboard.live.answers import Answers
 from dashboard.live.asking import Refused, Wish
@@ -33,7 +34,7 @@ class Logs:
         self._hub = hub
         self._tabs: dict[Tab, LogStream] = {}
         self._feeds = Feeds({})
-        self._downloads = 0
+        self._downloads = FairSemaphore(download.AT_ONCE, download.EACH, queue=0)
 
     def start(self, config: Config) -> None:
         self._client = aio.state_client(config)
@@ -53,7 +54,7 @@ class Logs:
             elif scope["path"] == download.PATH:
                 await self._download(visitor, scope, receive, send)
             else:
-                await self._answers(scope["path"].removeprefix(f"{PATH}/"), scope, send)
+                await self._answers(scope["path"].removeprefix(f"{PATH}/"), visitor, scope, send)
         except Refused as refused:
             await refuse(send, 400, str(refused))
         except Full as full:
@@ -63,7 +64,7 @@ class Logs:
         wish = asking.wish(scope["query_string"], _last(scope), self._feeds.sources, time.time_ns())
         tab = (visitor.id, wish.tab)
         if not self._gives_way(tab, wish):
-            return await refuse(send, 409, "This page has asked for something newer.")
+            return await refuse(send, 409, "This page requested something newer.")
         self._hub.make_sure_of_room(visitor)
         opened = LogStream(visitor, stream.cut_of(scope), wish, self._feeds)
         self._tabs[tab] = opened
@@ -80,14 +81,13 @@ class Logs:
     async def _download(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> None:
         opened = download.opened(visitor, stream.cut_of(scope), scope["query_string"], self._feeds)
         self._hub.make_sure_of_room(visitor)
-        if self._downloads >= download.AT_ONCE:
-            raise Full(f"This process writes {download.AT_ONCE} files of logs, its limit. Ask again in a moment.")
-        self._downloads += 1
-        self._hub.admit(opened)
         try:
-            await stream.run(self._hub, opened, receive, send, Download.write)
-        finally:
-            self._downloads -= 1
+            async with self._downloads.one(f"user {visitor.id}", waiting=0):
+                self._hub.admit(opened)
+                await stream.run(self._hub, opened, receive, send, Download.write)
+        except NoFreeSlot as none:
+            whose = "You load" if none.is_own else "This process writes"
+            raise Full(f"{whose} as many files of logs as is allowed at once. Ask again in a moment.") from None
 
     def _gives_way(self, tab: Tab, wish: Wish) -> bool:
         """The stream that this tab has, if it has one and says which."""

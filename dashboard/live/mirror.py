@@ -151,7 +151,7 @@ class Mirror:
 
     def _failed(self, failure: Exception) -> None:
         if not isinstance(failure, UnstallError | OtherVersion):
-            log.error("the mirror stumbled", exc_info=failure)
+            log.error("reading the newest snapshot failed", exc_info=failure)
         self.image.fail(failure, _now_ms())
         self._tell()
 

@@ -55,23 +55,23 @@ def gap(found: Gap) -> Note:
 
 def dropped(count: int) -> Note:
     text = (
-        f"{count:,} {'line was' if count == 1 else 'lines were'} left out: they came faster than this page took them."
+        f"{count:,} {'line was' if count == 1 else 'lines were'} skipped: they arrived faster than the page shows them."
     )
-    return Note("dropped", text, "Narrow the filter. What was left out is found by its time.", count)
+    return Note("dropped", text, "Narrow the filter. To see skipped lines, select their time range.", count)
 
 
 def lost_place() -> Note:
-    text = "Where this page was cannot be told any more. It begins anew; lines in between may be missing."
+    text = "The position of this page was lost. It starts again; lines in between may be missing."
     return Note("gap", text)
 
 
 def searching(reached: int | None) -> Note:
-    return Note("searching", f"Nothing was found {_back(reached)}; the search goes on.")
+    return Note("searching", f"No lines found {_back(reached)}; the search continues.")
 
 
 def unfinished(reached: int | None) -> Note:
-    text = f"Nothing was found {_back(reached)}; older lines were not looked at."
-    return Note("limit", text, "Go on with older lines, or narrow the time.")
+    text = f"No lines found {_back(reached)}; older lines were not searched."
+    return Note("limit", text, "Load older lines or narrow the time range.")
 
 
 def no_match(query: Query, known: Labels) -> Note | None:
@@ -81,8 +81,8 @@ def no_match(query: Query, known: Labels) -> Note | None:
         return None
     first = list(known.values.items())[:LABELS_SHOWN]
     shown = {name: list(values)[:LABELS_SHOWN] for name, values in first}
-    text = f"No line has what was chosen for {', '.join(absent)}."
-    return Note("no-match", text, "These exist." if shown else "There are no lines yet.", labels=shown)
+    text = f"No line has the selected value of {', '.join(absent)}."
+    return Note("no-match", text, "Existing values:" if shown else "There are no lines yet.", labels=shown)
 
 
 def _back(reached: int | None) -> str:
@@ -102,7 +102,7 @@ class Troubles:
     def failed(self, failure: Exception) -> Note | None:
         """What is to be told of it: nothing when it is what went wrong before."""
         if not isinstance(failure, UnstallError | TimeoutError):
-            log.error("a source of logs stumbled", exc_info=failure)
+            log.error("a log source failed", exc_info=failure)
         self._failures += 1
         note = of(failure)
         if note.is_as(self.note):
@@ -115,7 +115,7 @@ class Troubles:
         if self.note is None:
             return None
         self.note = None
-        return Note("recovered", "The source answers again.")
+        return Note("recovered", "The source is available again.")
 
     def pause(self) -> float:
         """Seconds until it is asked again, spread."""
@@ -129,6 +129,6 @@ def of(failure: Exception) -> Note:
     if isinstance(failure, UnstallError):
         return Note("trouble", str(failure))
     if isinstance(failure, TimeoutError):
-        return Note("trouble", "The source does not answer in time.", "It is asked again by itself.")
+        return Note("trouble", "The source does not answer in time.", "It is retried automatically.")
     text = f"The source cannot be read: unexpected {type(failure).__name__}."
-    return Note("trouble", text, "The log of the web process says more.")
+    return Note("trouble", text, "See the log of the web process.")

@@ -21,6 +21,7 @@ import uvicorn
 from django.http import HttpResponse
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dashboard import security_headers
 from dashboard.api import faults
 from dashboard.live.hub import Hub
 from dashboard.live.stream import ABORT, Receive, Scope, Send
@@ -90,13 +91,15 @@ class Connection(HttpToolsProtocol):
     def send_400_response(self, msg: str, status: int = 400) -> None:
         """Answers a request that cannot be parsed, below /api/ in the shape of its failures, and closes."""
         if len(self.url) > ADDRESS_LIMIT:
-            status, msg = 414, f"The address has more than {ADDRESS_LIMIT:,} bytes."
+            status, msg = 414, f"The URL has more than {ADDRESS_LIMIT:,} bytes."
         answer = HttpResponse(msg, status=status, content_type="text/plain; charset=utf-8")
         if self.url.startswith(faults.ROOT.encode()):
             answer = faults.of_site(status, msg)
         answer["Content-Length"], answer["Connection"] = str(len(answer.content)), "close"
-        head = f"HTTP/1.1 {status} {answer.reason_phrase}\r\n".encode()
-        self.transport.write(head + answer.serialize_headers() + b"\r\n\r\n" + answer.content)
+        own = [(name.encode(), value.encode("latin-1")) for name, value in answer.items()]
+        lines = [b"HTTP/1.1 %d %s" % (status, answer.reason_phrase.encode())]
+        lines += [b"%s: %s" % header for header in security_headers.completed(own)]
+        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + answer.content)
         self.transport.close()
 
     def _begin_head(self) -> None:

@@ -37,7 +37,6 @@ STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store, no-transform"),  # no-transform: nothing on the way may compress it
     (b"x-accel-buffering", b"no"),
-    (b"x-content-type-options", b"nosniff"),
     (b"connection", b"close"),  # once the stream is over nothing else comes on it, and a stop need not wait for it
 ]
 
@@ -50,7 +49,7 @@ class Streams:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != PATH:
-            return await refuse(send, 404, "There is no such stream.")
+            return await refuse(send, 404, "Unknown stream.")
         if (visitor := await admitted(self.hub, scope, send)) is None:
             return None
         try:
@@ -65,13 +64,13 @@ async def admitted(hub: Hub, scope: Scope, send: Send) -> Visitor | None:
     """Who asks; None when that was refused already."""
     try:
         if scope["method"] != "GET":
-            await refuse(send, 405, "A stream is read with GET.", [(b"allow", b"GET")])
-        elif visitor := await hub.visitor(_cookies(scope)):
+            await refuse(send, 405, "Streams accept GET only.", [(b"allow", b"GET")])
+        elif visitor := await hub.visitor(cookies_of(scope)):
             return visitor
         else:
-            await refuse(send, 401, "Sign in first.")
+            await refuse(send, 401, "Log in first.")
     except DatabaseError:
-        log.exception("cannot look up who asks for a stream")
+        log.exception("cannot check the session of a stream request")
         await refuse(send, 503, "The database does not answer.", come_back())
     return None
 
@@ -116,7 +115,6 @@ async def refuse(send: Send, status: int, why: str, headers: Headers | None = No
         (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
     ]
     await send({"type": "http.response.start", "status": status, "headers": plain + (headers or [])})
     await send({"type": "http.response.body", "body": body})
@@ -126,7 +124,7 @@ def come_back() -> Headers:
     return [(b"retry-after", str(random.randint(*COME_BACK_SECONDS)).encode())]  # noqa: S311 -- jitter
 
 
-def _cookies(scope: Scope) -> str:
+def cookies_of(scope: Scope) -> str:
     return "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
 
 

@@ -18,7 +18,7 @@ from dashboard.live import cursor, notes
 from dashboard.live.asking import Wish
 from dashboard.live.cursor import Spot
 from dashboard.live.feed import Feed
-from dashboard.live.feeds import Feeds
+from dashboard.live.feeds import PersonFeeds
 from dashboard.live.notes import Note, Troubles
 from dashboard.live.packing import BATCH_BYTES, Batch, Piece, beginning, fitting, packed, pieces
 from recovery.errors import Missing
@@ -70,7 +70,7 @@ class Step:
 class Tail:
     """`rouse` is called whenever there is something to `take`."""
 
-    def __init__(self, source: Source, wish: Wish, feeds: Feeds, rouse: Callable[[], None]) -> None:
+    def __init__(self, source: Source, wish: Wish, feeds: PersonFeeds, rouse: Callable[[], None]) -> None:
         """Raises Full."""
         self.source = source
         self._wish = wish

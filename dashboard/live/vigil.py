@@ -28,9 +28,11 @@ log = logging.getLogger(__name__)
 EVERY = 5.0  # seconds
 CLAIM_MS = 20_000  # several looks; whoever claimed it may have ended
 KINDS = frozenset((AlertKind.SCHEDULER,))
-_NONE = "No scheduler runs: nothing is read, recovered, or told of anything else."
-_UNLED = "A scheduler runs but cannot lead, because the database does not answer it: nothing is recorded or recovered."
-_BLIND = "The state store does not answer, so nobody can tell whether a scheduler runs:"
+_NONE = "No scheduler is running: queues are not read, jobs are not recovered and no other alert is sent."
+_UNLED = (
+    "A scheduler runs but cannot become leader, because the database does not answer: nothing is recorded or recovered."
+)
+_BLIND = "The state store does not answer, so it is unknown whether a scheduler is running:"
 
 
 class Vigil:
@@ -66,7 +68,7 @@ class Vigil:
             try:
                 await asyncio.to_thread(self.look, now, self._image.health(now))
             except Exception:  # whatever it is, the next look goes on
-                log.exception("whether somebody leads cannot be told")
+                log.exception("cannot determine whether a scheduler is the leader")
 
     def look(self, now: int, health: Health) -> int:
         """How many messages were taken."""

@@ -31,7 +31,9 @@ KEPT_SECONDS = 1.0  # below any sensible interval; who asks oftener, or with oth
 _GZIP = 16 + zlib.MAX_WBITS  # of zlib: with the header that gzip has
 SQUEEZE = 1  # of gzip: three times as fast as the default, and the text becomes a fifteenth anyway
 COME_BACK_SECONDS = b"5"
-_HOW = "Send a token with the scope metrics as the header Authorization: Bearer …; an admin makes one under /tokens."
+_HOW = (
+    "Send a token with the scope metrics in the header Authorization: Bearer …; an admin can create one under /tokens."
+)
 _CHALLENGE: Headers = [(b"www-authenticate", b'Bearer realm="Unstall"')]
 _LATER: Headers = [(b"retry-after", COME_BACK_SECONDS)]
 
@@ -63,31 +65,29 @@ class Metrics:
     async def _admit(self, scope: Scope) -> None:
         """Raises Refused."""
         if scope["method"] not in ("GET", "HEAD"):
-            raise Refused(405, "Metrics are read with GET.", [(b"allow", b"GET, HEAD")])
+            raise Refused(405, "Metrics accept GET only.", [(b"allow", b"GET, HEAD")])
         if tokens.LIKE_A_TOKEN.search(scope.get("query_string", b"").decode("latin-1")):
-            raise Refused(
-                400, f"A token must not stand in an address. {_HOW} Revoke this one: addresses are kept in logs."
-            )
+            raise Refused(400, f"A token must not be part of a URL. {_HOW} Revoke this one: URLs end up in logs.")
         written = bearers.of_headers(scope["headers"])
         if written:
             await self._admit_token(written)
         elif not (config.current().metrics.open_on_loopback and is_local(scope)):
-            raise Refused(401, f"This needs a token. {_HOW}", _CHALLENGE)
+            raise Refused(401, f"This requires a token. {_HOW}", _CHALLENGE)
 
     async def _admit_token(self, written: str) -> None:
         try:
             allowed = await self._bearers.allowed(written)
         except tokens.TokenUnknown:
-            raise Refused(401, "There is no such token.", _CHALLENGE) from None
+            raise Refused(401, "Unknown token.", _CHALLENGE) from None
         except tokens.TokenSpent as spent:
             raise Refused(401, str(spent), _CHALLENGE) from None
         except Busy:
-            raise Refused(503, "Too many tokens are being looked up.", _LATER) from None
+            raise Refused(503, "Too many token lookups at once.", _LATER) from None
         except DatabaseError as error:
-            log.warning("a token for /metrics cannot be looked up: %s", error)
-            raise Refused(503, "The database does not answer, so no token can be looked up.", _LATER) from None
+            log.warning("a token for /metrics cannot be checked: %s", error)
+            raise Refused(503, "The database does not answer, so the token cannot be checked.", _LATER) from None
         if Right.METRICS not in allowed:
-            raise Refused(403, "This needs a token with the scope metrics.")
+            raise Refused(403, "This requires a token with the scope metrics.")
 
     async def _answer(self, scope: Scope, send: Send) -> None:
         asked = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -99,7 +99,6 @@ class Metrics:
             (b"content-length", str(len(body)).encode()),
             (b"cache-control", b"no-store"),
             (b"vary", b"Accept, Accept-Encoding"),
-            (b"x-content-type-options", b"nosniff"),
             *([(b"content-encoding", b"gzip")] if squeezed else []),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -17,19 +17,17 @@ NOBODY = "unknown"  # who resolved what nobody saw
 
 TOOK = Family(
     "unstall_incident_duration_seconds",
-    "From the first sight of a proven orphan to its resolution, by who resolved it.",
+    "Time from the detection of an orphaned job to its resolution, by what resolved it.",
     "histogram",
     unit="seconds",
 )
-ACTIONS = Family(
-    "unstall_actions", "What was done to jobs and queues: the act, what came of it, who did it.", "counter"
-)
-OPEN = Family("unstall_incidents_open", "Proven orphans that nobody has put right yet.")
-HELD = Family("unstall_store_brake_holding", "1 while the scanners hold because the store may be what is wrong.")
-SPENT = Family("unstall_budget_spent", "Relaunches of a queue that count against its budget of a minute.")
-LIMIT = Family("unstall_budget_limit", "Relaunches of a queue that are allowed in a minute.")
-BREAKERS = Family("unstall_breakers", "Breakers of a queue by stage, one for each error that was relaunched.")
-POISON = Family("unstall_poison_jobs", "Jobs that were orphaned so often that only a person touches them.")
+ACTIONS = Family("unstall_actions", "Actions on jobs and queues, by action, outcome and actor kind.", "counter")
+OPEN = Family("unstall_incidents_open", "Orphaned jobs that are not resolved yet.")
+HELD = Family("unstall_store_brake_holding", "1 while auto-recovery is paused because of a Redis problem.")
+SPENT = Family("unstall_budget_spent", "Auto-retries of a queue that count against its budget per minute.")
+LIMIT = Family("unstall_budget_limit", "Auto-retries of a queue that are allowed per minute.")
+BREAKERS = Family("unstall_breakers", "Breakers of a queue by stage, one for each auto-retried error.")
+POISON = Family("unstall_poison_jobs", "Quarantined jobs: repeatedly stalled, so scanners do not change them.")
 
 
 def families(picture: Picture) -> Iterator[Lines]:

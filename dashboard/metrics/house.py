@@ -15,37 +15,42 @@ from recovery.reads.pulses import Pulse
 from recovery.reads.scans import every
 from recovery.version import VERSION
 
-BUILD = Family("unstall_build_info", "Always 1; the label says which version this process is.")
+BUILD = Family("unstall_build_info", "Always 1; the label has the version of this process.")
 STATE_STORE = Family("unstall_state_store_up", "1 while the state store answers this process.")
 WRITABLE = Family("unstall_state_store_writable", "1 while the state store takes writes.")
 TAKEN = Family(
     "unstall_snapshot_timestamp_seconds",
-    "When the newest snapshot was taken. One that grows old: the collector has not run.",
+    "Time of the newest snapshot. If it gets old, the collector is not running.",
     unit="seconds",
 )
-STALE = Family("unstall_snapshot_stale", "1 when the newest snapshot is too old to be shown as current.")
-SCHEDULER = Family("unstall_scheduler_up", "1 while a scheduler tells that it lives.")
-LEADS = Family("unstall_scheduler_leads", "1 when a scheduler leads, 0 when it only reads.")
-EPOCH = Family("unstall_scheduler_epoch", "The number of the leader's term; it changes with each leader.")
-CONSOLES = Family("unstall_other_consoles", "Other consoles whose scheduler leads on the Redis of this deployment.")
-HELD = Family("unstall_held_by_other_console", "1 while another console acts on this deployment, and ours holds.")
+STALE = Family("unstall_snapshot_stale", "1 if the newest snapshot is stale.")
+SCHEDULER = Family("unstall_scheduler_up", "1 while a scheduler sends its heartbeat.")
+LEADS = Family("unstall_scheduler_leads", "1 if a scheduler is the leader, 0 if it only reads.")
+EPOCH = Family("unstall_scheduler_epoch", "Term of the leader; it changes with each leader.")
+CONSOLES = Family(
+    "unstall_other_consoles", "Other Unstall installations whose scheduler leads on the Redis of this deployment."
+)
+HELD = Family(
+    "unstall_held_by_other_console",
+    "1 while another Unstall installation acts on this deployment and this one is paused.",
+)
 QUEUES = Family("unstall_queues", "Queues in the newest snapshot.")
-LEFT_OUT = Family("unstall_queues_left_out", "Queues that have no lines here, because there are more than configured.")
+LEFT_OUT = Family("unstall_queues_left_out", "Queues without metrics because there are more than the configured limit.")
 UP = Family("unstall_deployment_up", "1 when the deployment answered the last snapshot.")
 DURATION = Family(
     "unstall_snapshot_duration_seconds", "How long the last snapshot of a deployment took.", unit="seconds"
 )
 COMMANDS = Family("unstall_snapshot_commands", "Commands that the last snapshot of a deployment sent to its store.")
 SUCCEEDED = Family(
-    "unstall_scanner_last_success_timestamp_seconds", "When a scanner last came to a good end.", unit="seconds"
+    "unstall_scanner_last_success_timestamp_seconds", "Time of the last successful run of a scanner.", unit="seconds"
 )
-INTERVAL = Family("unstall_scanner_interval_seconds", "How often a scanner is to run.", unit="seconds")
+INTERVAL = Family("unstall_scanner_interval_seconds", "Configured interval of a scanner.", unit="seconds")
 TOOK = Family("unstall_scanner_last_duration_seconds", "How long a scanner's last run took.", unit="seconds")
 FAILING = Family(
     "unstall_scanner_failing",
-    "1 when a scanner's last run did not come to a good end, or when its store did not let it act.",
+    "1 if the last run of a scanner failed or its store refused the changes.",
 )
-STREAMS = Family("unstall_streams", "Pages that are open and live, in this process.")
+STREAMS = Family("unstall_streams", "Open pages with live updates, in this process.")
 
 
 def families(picture: Picture, streams: int) -> Iterator[Lines]:

@@ -10,13 +10,15 @@ from dashboard.metrics.text import Family, Lines
 
 OUTCOMES = ("won", "refused", "renewed", "completed", "released", "late", "full", "forgotten")
 
+_DIGITS = 19  # of a number that we have written
+
 CALLS = Family(
-    "unstall_once_steps", "Steps of the ledger by what came of them; refused, late and full changed nothing.", "counter"
+    "unstall_once_steps", "Idempotency key operations by outcome; refused, late and full changed nothing.", "counter"
 )
-REPLACED = Family("unstall_once_replaced", "Claims that lapsed, and were won by the next claimer.", "counter")
-KEYS = Family("unstall_once_keys", "Keys in the ledger.")
-MOST = Family("unstall_once_keys_limit", "Keys that it may have; with as many, claims are refused.")
-BYTES = Family("unstall_once_results_bytes", "Results that are kept.", unit="bytes")
+REPLACED = Family("unstall_once_replaced", "Expired claims that another client has taken over.", "counter")
+KEYS = Family("unstall_once_keys", "Idempotency keys stored.")
+MOST = Family("unstall_once_keys_limit", "Limit of idempotency keys; at the limit claims are refused.")
+BYTES = Family("unstall_once_results_bytes", "Stored results of idempotency keys.", unit="bytes")
 
 
 def families(picture: Picture) -> Iterator[Lines]:
@@ -24,7 +26,8 @@ def families(picture: Picture) -> Iterator[Lines]:
     packed = picture.image.packed
     if not packed.once:
         return
-    told = {name.decode("ascii", "replace"): value for name, value in packed.once.items() if value.isdigit()}
+    written = ((name.decode("ascii", "replace"), value) for name, value in packed.once.items())
+    told = {name: value for name, value in written if value.isdigit() and len(value) <= _DIGITS}
     yield CALLS, [CALLS.of(labelled(outcome=name), int(told.get(name, 0))) for name in OUTCOMES]
     yield REPLACED, (REPLACED.of("", int(told.get("replaced", 0))),)
     if not picture.health.error:

@@ -24,7 +24,7 @@ _UNLOCKED = (Kind.UNLOCKED, Kind.ORPHAN, Kind.ABANDONED)
 _ORPHANED = (Kind.ORPHAN, Kind.ABANDONED)
 
 JOBS = Family("unstall_jobs", "Jobs of a queue in each state.")
-STUCK = Family("unstall_stuck_jobs", "Active jobs by verdict, of queues with something active at the last look.")
+STUCK = Family("unstall_stuck_jobs", "Active jobs by verdict, of queues with active jobs at the last check.")
 COMPATIBLE = Family(
     "bullmq_job_count",
     "Number of jobs in the queue by state, as the library's own exporter names it.",
@@ -38,12 +38,12 @@ OLDEST_WAITING = Family(
 OLDEST_ACTIVE = Family(
     "unstall_oldest_active_seconds", "How long the oldest active job runs; 0 when none does.", unit="seconds"
 )
-ORPHANED = Family("unstall_orphaned_jobs", "Active jobs whose holder is gone for good, proven.")
+ORPHANED = Family("unstall_orphaned_jobs", "Active jobs whose worker is proven lost.")
 UNLOCKED = Family("unstall_unlocked_active_jobs", "Active jobs without a lock, the orphaned among them.")
-FOR_A_PERSON = Family("unstall_person_needed_jobs", "Active jobs that nothing but a person will put right.")
+FOR_A_PERSON = Family("unstall_person_needed_jobs", "Active jobs that need manual action.")
 WATCHDOG = Family(
     "unstall_watchdog_age_seconds",
-    "Since when no worker has run the library's stalled check, by the configured stalled interval.",
+    "Time since a worker last ran the library's stalled check, by the configured stalled interval.",
     unit="seconds",
 )
 WORKERS = Family("unstall_workers", "Connected workers of a queue.")
@@ -51,7 +51,7 @@ COMPLETED = Family("unstall_jobs_completed", "Jobs seen to complete, by closed m
 FAILED = Family("unstall_jobs_failed", "Jobs seen to fail for good, by closed minutes.", "counter")
 LEFT = Family(
     "unstall_jobs_left",
-    "Jobs that went away, finished or removed: what there is to count where they are removed as soon as they finish.",
+    "Jobs that left the queue, finished or removed; the only count where finished jobs are removed at once.",
     "counter",
 )
 

@@ -37,24 +37,24 @@ def _ratio(percent: float | None) -> float | None:
 
 _OF_SERVERS: Mapping[Family, Callable[[Server], float | None]] = {
     Family(
-        "unstall_server_sample_timestamp_seconds", "When a server was measured last.", unit="seconds"
+        "unstall_server_sample_timestamp_seconds", "Time of the last measurement of a server.", unit="seconds"
     ): lambda server: server.sampled_at / 1000,
     Family(
-        "unstall_server_cpu_raw_ratio", "CPU in use, of what the server may use, as measured last.", unit="ratio"
+        "unstall_server_cpu_raw_ratio", "CPU in use, as a share of the CPU available to the server.", unit="ratio"
     ): lambda server: _ratio(server.cpu_raw),
     Family(
-        "unstall_server_cpu_smoothed_ratio", "The same smoothed: it rises fast and falls slowly.", unit="ratio"
+        "unstall_server_cpu_smoothed_ratio", "CPU in use, smoothed: it rises fast and falls slowly.", unit="ratio"
     ): lambda server: _ratio(server.cpu_ema),
     Family("unstall_server_cores", "Cores that a server may use."): lambda server: server.cores,
     Family("unstall_server_load1", "Load of the last minute."): lambda server: server.load1,
     Family("unstall_server_memory_used_bytes", "Memory in use.", unit="bytes"): lambda server: server.mem_used,
-    Family("unstall_server_memory_total_bytes", "Memory there is.", unit="bytes"): lambda server: server.mem_total,
+    Family("unstall_server_memory_total_bytes", "Total memory.", unit="bytes"): lambda server: server.mem_total,
     Family("unstall_server_disk_used_bytes", "Disk in use.", unit="bytes"): lambda server: server.disk_used,
-    Family("unstall_server_disk_total_bytes", "Disk there is.", unit="bytes"): lambda server: server.disk_total,
+    Family("unstall_server_disk_total_bytes", "Total disk.", unit="bytes"): lambda server: server.disk_total,
     Family("unstall_server_worker_processes", "Worker processes on a server."): lambda server: (
         len(server.processes) + server.left_out
     ),
     Family(
-        "unstall_server_stray_processes", "Processes on a server that outlived the worker they belonged to."
+        "unstall_server_stray_processes", "Orphaned processes on a server: they outlived their worker."
     ): lambda server: len(server.strays),
 }

@@ -22,7 +22,10 @@ class Dialect(StrEnum):
     @classmethod
     def of(cls, accept: str) -> tuple[Dialect, str]:
         """What the one who asks understands best, and its Content-Type."""
-        _, content_type = choose_encoder(accept)
+        try:
+            _, content_type = choose_encoder(accept)
+        except TypeError:  # it compares a version that is no number
+            _, content_type = choose_encoder("")
         return (cls.OPEN if "openmetrics" in content_type else cls.TEXT), content_type
 
 

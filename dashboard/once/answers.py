@@ -14,18 +14,18 @@ from recovery.domain.refs import shown
 RETRY_MOST = 3_600  # seconds: a claim that lasts longer is asked for again all the same
 FULL_RETRY = 60
 _ADVICE = {
-    Word.CLAIMED: "Wait until it is completed or lapses; Retry-After says when it does.",
-    Word.COMPLETED: "It was done. Take its result and do nothing.",
-    Word.LATE: "Another claim is newer: what you did since may have been done twice. Do not complete it.",
-    Word.FREE: "It lapsed long ago, or was released. Claim it anew before you go on.",
-    Word.FULL: "Raise keys in [once], or complete with a shorter keep.",
+    Word.CLAIMED: "Wait until it is completed or expires; see Retry-After.",
+    Word.COMPLETED: "The work is done. Use the result and do nothing.",
+    Word.LATE: "There is a newer claim: the work may have been done twice. Do not complete the key.",
+    Word.FREE: "The claim expired long ago or was released. Claim the key again before you continue.",
+    Word.FULL: "Raise keys in [once], or complete keys with a shorter keep.",
 }
 _MESSAGES = {
-    Word.CLAIMED: "It is claimed.",
-    Word.COMPLETED: "It is completed.",
-    Word.LATE: "This token is not the newest one of its key.",
-    Word.FREE: "Nobody has claimed it.",
-    Word.FULL: "The ledger has as many keys as it may have, so nothing was claimed.",
+    Word.CLAIMED: "The key is claimed.",
+    Word.COMPLETED: "The key is completed.",
+    Word.LATE: "This token is not the newest token of the key.",
+    Word.FREE: "The key is not claimed.",
+    Word.FULL: "The store is full, or this token exceeds its share. Nothing was claimed.",
 }
 
 
@@ -72,7 +72,7 @@ def _refused(status: int, key: str, answer: Answer, retry: int) -> Reply:
 
 def _message(answer: Answer) -> str:
     owner = answer.claim.owner if answer.claim else ""
-    by = f" The newest is {shown(owner)!r}'s." if owner and answer.word is Word.LATE else ""
+    by = f" The newest claim belongs to {shown(owner)!r}." if owner and answer.word is Word.LATE else ""
     return _MESSAGES[answer.word] + by
 
 

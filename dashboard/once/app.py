@@ -6,7 +6,6 @@ no place of queues, 6. the ledger. Whatever goes wrong is an error: nobody takes
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs
@@ -17,6 +16,7 @@ from dashboard import bearers, intake, tokens
 from dashboard.api import faults
 from dashboard.api.faults import RETRY_SECONDS, Refusal
 from dashboard.bearers import Bearers, Busy
+from dashboard.fair_semaphore import FairSemaphore, NoFreeSlot
 from dashboard.gate.rate import Rate
 from dashboard.live.stream import Headers, Receive, Scope, Send
 from dashboard.once import answers, bodies
@@ -32,15 +32,15 @@ PATH = "/api/v1/once"
 STEPS = {f"{PATH}/{step}": kind for step, kind in BODIES.items()}
 MOST = 1_000  # calls of one token within a second, in one process
 PLACES = 16  # connections to the state store; beyond them calls wait here, where waiting costs nothing
+PLACES_EACH = 8  # of one token: half, so that others are always served
 WAIT_SECONDS = 4.0  # for a place: whoever has not had one by then is told so, before they give up by themselves
 QUERY_LIMIT = 4_096  # characters: a key of 512 bytes, each of them escaped, and then some
-_HOW = "Send it as the header Authorization: Bearer …"
-_MAKE = "An admin makes one with the scope once under /tokens."
+_HOW = "Send it in the header Authorization: Bearer …"
+_MAKE = "An admin can create one with the scope once under /tokens."
 _KEPT = ("Retry-After", "WWW-Authenticate")
 _PLAIN: Headers = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
 ]
 
 
@@ -52,7 +52,7 @@ class Once:
         self._apart = apart
         self._bearers = Bearers()
         self._rate = Rate(MOST)
-        self._places = asyncio.Semaphore(PLACES)
+        self._places = FairSemaphore(PLACES, PLACES_EACH, seconds=WAIT_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -77,37 +77,36 @@ class Once:
         """Raises Refusal, NotApart, ConfigError, StoreError."""
         await self._apart()
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await self._places.acquire()
-        except TimeoutError:
-            why = "Too many calls wait for the state store. Nothing was done."
+            async with self._places.one(f"token {order.by}"):
+                return await self._do(order)
+        except NoFreeSlot as none:
+            if none.is_own:
+                why = f"This token has {PLACES_EACH} running calls and more waiting calls. Nothing was changed."
+                raise Refusal(429, "too_many", why, retry=1) from None
+            why = "Too many calls are waiting for the state store. Nothing was changed."
             raise Refusal(503, "busy", why, retry=RETRY_SECONDS) from None
-        try:
-            return await self._do(order)
-        finally:
-            self._places.release()
 
     async def _caller(self, scope: Scope) -> str:
         """The name of its token. Raises Refusal."""
         written = bearers.of_headers(scope["headers"])
         if not written:
-            raise Refusal(401, "token_missing", "This needs a token.", f"{_HOW} {_MAKE}")
+            raise Refusal(401, "token_missing", "This requires a token.", f"{_HOW} {_MAKE}")
         try:
             bearer = await self._bearers.bearer(written)
         except tokens.TokenUnknown:
-            raise Refusal(401, "token_unknown", "There is no such token.", _MAKE) from None
+            raise Refusal(401, "token_unknown", "Unknown token.", _MAKE) from None
         except tokens.TokenSpent as spent:
             raise Refusal(401, "token_spent", str(spent), _MAKE) from None
         except Busy:
-            raise Refusal(503, "busy", "Too many tokens are being looked up.", retry=RETRY_SECONDS) from None
+            raise Refusal(503, "busy", "Too many token lookups at once.", retry=RETRY_SECONDS) from None
         except DatabaseError as error:
-            log.warning("a token for %s cannot be looked up: %s", PATH, error)
-            why = "The database does not answer, so no token can be looked up. Nothing was done."
+            log.warning("a token for %s cannot be checked: %s", PATH, error)
+            why = "The database does not answer, so the token cannot be checked. Nothing was changed."
             raise Refusal(503, "database_down", why, retry=RETRY_SECONDS) from None
         if Right.ONCE not in bearer.allowed:
-            raise Refusal(403, "scope_missing", "This needs a token with the scope once.", _MAKE)
+            raise Refusal(403, "scope_missing", "This requires a token with the scope once.", _MAKE)
         if not self._rate.allows(bearer.name, shared_clock.now()):
-            why = f"This token has called more than {MOST:,} times within a second. Nothing was done."
+            why = f"This token has called more than {MOST:,} times within a second. Nothing was changed."
             raise Refusal(429, "too_many", why, retry=1)
         _refuse_method(scope)
         return bearer.name
@@ -117,10 +116,10 @@ def _query(scope: Scope) -> str:
     """Raises Refusal. Addresses end up in logs, so a token that was in one is burnt."""
     query: str = scope.get("query_string", b"").decode("latin-1")
     if tokens.LIKE_A_TOKEN.search(query) or tokens.LIKE_A_TOKEN.search(scope["path"]):
-        advice = f"{_HOW} Revoke this token under /tokens: addresses are kept in logs."
-        raise Refusal(400, "token_in_address", "A token must not stand in an address.", advice)
+        advice = f"{_HOW} Revoke this token under /tokens: URLs end up in logs."
+        raise Refusal(400, "token_in_address", "A token must not be part of a URL.", advice)
     if len(query) > QUERY_LIMIT:
-        raise Refusal(414, "too_long", f"The address has more than {QUERY_LIMIT:,} characters.")
+        raise Refusal(414, "too_long", f"The URL has more than {QUERY_LIMIT:,} characters.")
     return query
 
 
@@ -128,7 +127,7 @@ def _refuse_method(scope: Scope) -> None:
     """Raises Refusal."""
     path = scope["path"]
     if path != PATH and path not in STEPS:
-        raise Refusal(404, "no_such_address", "There is no such address.", "/api describes every call.")
+        raise Refusal(404, "no_such_address", "There is no such URL.", "See /api for every call.")
     allowed = "GET" if path == PATH else "POST"
     if scope["method"] != allowed:
         raise _WrongMethod(allowed)
@@ -136,7 +135,7 @@ def _refuse_method(scope: Scope) -> None:
 
 class _WrongMethod(Refusal):
     def __init__(self, allowed: str) -> None:
-        super().__init__(405, "method_not_allowed", f"Only {allowed} here.", "/api describes every call.")
+        super().__init__(405, "method_not_allowed", f"Allowed here: {allowed}.", "See /api for every call.")
         self.allowed = allowed
 
 
@@ -168,16 +167,16 @@ def _refusal(fault: Exception) -> Refusal:
     if isinstance(fault, intake.Refused):
         return Refusal(fault.status, "too_large" if fault.status == 413 else "too_slow", str(fault))
     if isinstance(fault, NotApart):
-        return Refusal(503, "not_apart", str(fault), "Give UNSTALL_STATE_URL a place of its own.", retry=RETRY_SECONDS)
+        return Refusal(503, "not_apart", str(fault), "Use a separate Redis for UNSTALL_STATE_URL.", retry=RETRY_SECONDS)
     if isinstance(fault, StoreError):
         return _of_store(fault)
     if isinstance(fault, ConfigError):
-        return Refusal(503, "config_error", str(fault), "manage.py doctor says what is wrong.", retry=RETRY_SECONDS)
-    log.error("the ledger broke", exc_info=fault)
-    return Refusal(500, "broken", "This is a fault in Unstall. It is in the log of the web process.")
+        return Refusal(503, "config_error", str(fault), "manage.py doctor shows the cause.", retry=RETRY_SECONDS)
+    log.error("an idempotency key request failed", exc_info=fault)
+    return Refusal(500, "broken", "This is a bug in Unstall. The log of the web process has the details.")
 
 
 def _of_store(fault: StoreError) -> Refusal:
-    log.warning("the ledger cannot be reached: %s", fault)
-    why = f"{str(fault).rstrip('.')}. Whether it was done is not known: ask again, and look at the owner."
+    log.warning("the idempotency keys cannot be reached: %s", fault)
+    why = f"{str(fault).rstrip('.')}. It is not known whether it was done: call again and check the owner."
     return Refusal(503, "store_down", why, fault.advice, retry=RETRY_SECONDS)

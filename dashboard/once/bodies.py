@@ -11,32 +11,32 @@ from dashboard.api.faults import PROBLEMS_TOLD, Refusal
 from recovery.domain.once import KEEP, KEY_LIMIT, OWNER_LIMIT, RESULT_LIMIT, TTL, Order, Step
 
 _TOKEN_LIMIT = 2**53 - 1  # what every language's number can hold
-_REFERENCE = "/api describes every call."
+_REFERENCE = "See /api for every call."
 
 
 def _named(key: str) -> str:
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise ValueError("half of a surrogate pair is no character") from None
+        raise ValueError("a lone surrogate is not a valid character") from None
     if size > KEY_LIMIT:
-        raise ValueError(f"{size:,} bytes as UTF-8, and at most {KEY_LIMIT:,} are taken")
+        raise ValueError(f"{size:,} bytes as UTF-8; the limit is {KEY_LIMIT:,}")
     return key
 
 
 def _on_one_line(owner: str) -> str:
     if not owner.isprintable():
-        raise ValueError("write printable characters on one line")
+        raise ValueError("use printable characters on one line")
     return owner
 
 
 Key = Annotated[
     str,
-    Field(min_length=1, max_length=KEY_LIMIT, description=f"What must not run twice; any text of {KEY_LIMIT} bytes."),
+    Field(min_length=1, max_length=KEY_LIMIT, description=f"Idempotency key: any text of up to {KEY_LIMIT} bytes."),
     AfterValidator(_named),
 ]
-Token = Annotated[int, Field(ge=1, le=_TOKEN_LIMIT, description="As the claim was answered with.")]
-Ttl = Annotated[int, Field(ge=TTL[0], le=TTL[1], description="Milliseconds until the claim lapses, unless renewed.")]
+Token = Annotated[int, Field(ge=1, le=_TOKEN_LIMIT, description="Fencing token from the response to the claim.")]
+Ttl = Annotated[int, Field(ge=TTL[0], le=TTL[1], description="Milliseconds until the claim expires unless renewed.")]
 
 
 class Body(BaseModel):
@@ -54,13 +54,14 @@ class Body(BaseModel):
 
 
 class OnceClaim(Body):
-    """Work that is about to begin."""
+    """Claim of a key, before the work starts."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"key": "charge:order-17", "ttl": 60000, "owner": "w-3"}})
     step = Step.CLAIM
     ttl: Ttl
     owner: Annotated[str, Field(max_length=OWNER_LIMIT), AfterValidator(_on_one_line)] = Field(
-        default="", description="Who does it, for people; and for yourself, when an answer was lost: make it unique."
+        default="",
+        description="Client name for humans, and to recognize your own claim after a lost response: make it unique.",
     )
 
     def _told(self) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class OnceClaim(Body):
 
 
 class OnceComplete(Body):
-    """Work that is done."""
+    """Completion of a key, after the work is done."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -78,10 +79,10 @@ class OnceComplete(Body):
     step = Step.COMPLETE
     token: Token
     result: Any = Field(
-        default=None, description=f"Any JSON of {RESULT_LIMIT:,} bytes; whoever claims the key later gets it."
+        default=None, description=f"Any JSON of up to {RESULT_LIMIT:,} bytes; later claims of the key get it."
     )
     keep: int | None = Field(
-        default=None, ge=KEEP[0], le=KEEP[1], description="Milliseconds until the key is free again; null: keep_days."
+        default=None, ge=KEEP[0], le=KEEP[1], description="Milliseconds until the key is deleted; null: keep_days."
     )
 
     def _told(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class OnceComplete(Body):
 
 
 class OnceRelease(Body):
-    """Work that was not done: the next may claim it at once."""
+    """Release of a key whose work was not done."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"key": "charge:order-17", "token": 1800000000000123}})
     step = Step.RELEASE
@@ -130,7 +131,7 @@ def read(kind: type[Body], written: bytes) -> Body:
     try:
         told = json.loads(written, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise Refusal(400, "bad_request", "The body is no JSON that can be read.", _REFERENCE) from None
+        raise Refusal(400, "bad_request", "The body is not valid JSON.", _REFERENCE) from None
     return checked(kind, told)
 
 
@@ -151,8 +152,8 @@ def _packed(result: Any) -> bytes:
     except UnicodeEncodeError:
         return json.dumps(result, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, RecursionError):
-        raise Refusal(422, "invalid", "result: a number in it is too large for JSON.", _REFERENCE) from None
+        raise Refusal(422, "invalid", "result: it contains a number that is too large for JSON.", _REFERENCE) from None
 
 
 def _no_number(written: str) -> NoReturn:
-    raise ValueError(f"{written} is no JSON")
+    raise ValueError(f"{written} is not JSON")

@@ -16,44 +16,52 @@ _TEMPLATE = "#/components/schemas/{model}"
 
 
 class OnceKey(BaseModel):
-    """One key as it is now. Of a refusal it stands beside the member error."""
+    """Current state of a key. A refusal has it beside the member error."""
 
     key: str
     state: IdempotencyState
-    now: int = Field(description="The clock of the ledger; all its times are told by it.")
-    token: int | None = Field(description="Of the newest claim. It rises with each claim, and never comes again.")
-    owner: str | None = Field(description="What the claimer said.")
-    by: str | None = Field(description="The name of its machine token.")
+    now: int = Field(description="Clock of the store; all times of keys use it.")
+    token: int | None = Field(
+        description="Fencing token of the newest claim. It increases with each claim and is never reused."
+    )
+    owner: str | None = Field(description="Client name given by the claim.")
+    by: str | None = Field(description="Name of its API token.")
     since: int | None = Field(description="When it was claimed.")
-    until: int | None = Field(description="When the claim lapses, or did.")
+    until: int | None = Field(description="When the claim expires or expired.")
     completed_at: int | None
-    kept_until: int | None = Field(description="When the key is forgotten.")
-    dropped: int | None = Field(description="Bytes of its result, when that was too large to be kept.")
-    result: Any = Field(description="What it was completed with.")
+    kept_until: int | None = Field(description="When the key is deleted.")
+    dropped: int | None = Field(description="Bytes of its result, when that was too large to store.")
+    result: Any = Field(description="Result stored on completion.")
 
 
 _CALLS: tuple[tuple[type[Body], str, str, str, str], ...] = (
     (
         OnceClaim,
         "201",
-        "Claim work",
-        "201: it is yours until it lapses. 409: somebody has it, or it was done, with its result. Else it is no claim.",
-        "It is yours.",
+        "Claim a key",
+        "201: you hold it until it expires. 409: another client holds it, or it is completed. Else: no claim.",
+        "You hold the key.",
     ),
-    (OnceRenew, "200", "Renew a claim", "409 when it is not yours any more: stop the work.", "It lapses later."),
+    (
+        OnceRenew,
+        "200",
+        "Renew a claim",
+        "409 if you no longer hold the key: stop the work.",
+        "The claim expires later.",
+    ),
     (
         OnceComplete,
         "200",
-        "Complete work",
-        "With its result. The same again is answered the same. 409 when somebody has claimed it since.",
-        "It is kept.",
+        "Complete a key",
+        "Stores the result. A repeated call gets the same response. 409 if another client has claimed the key since.",
+        "The result is stored.",
     ),
     (
         OnceRelease,
         "200",
         "Release a claim",
-        "For work that was not done and has no effect: the next may claim it at once.",
-        "It is free.",
+        "For work that was not done and had no effect: another client may claim the key at once.",
+        "The key is free.",
     ),
 )
 
@@ -76,21 +84,21 @@ def _post(kind: type[Body], status: str, summary: str, text: str, answered: str)
     return _call(f"once_{kind.step}", summary, text) | {
         "parameters": [],
         "requestBody": {"content": _json(name), "required": True},
-        "responses": {status: _answer(answered), "409": _answer("Refused, with the key as it is.")},
+        "responses": {status: _answer(answered), "409": _answer("Refused, with the current state of the key.")},
     }
 
 
 def _get() -> dict[str, Any]:
     key = {"type": "string", "maxLength": KEY_LIMIT, "minLength": 1}
     place = {"in": "query", "name": "key", "required": True, "schema": key, "description": "Percent-encoded."}
-    return _call("once_show", "One key", "As it is now; a key that nobody has claimed is free.") | {
+    return _call("once_show", "Get a key", "Current state; an unclaimed key is free.") | {
         "parameters": [place],
         "responses": {"200": _answer("OK")},
     }
 
 
 def _call(id: str, summary: str, text: str) -> dict[str, Any]:
-    told = {"operationId": id, "summary": summary, "description": text, "tags": ["Once"]}
+    told = {"operationId": id, "summary": summary, "description": text, "tags": ["Idempotency keys"]}
     return told | {"x-scope": Scope.ONCE.value}
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import HASH_SESSION_KEY, update_session_auth_hash
 from django.contrib.auth import login as log_in
-from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth import logout as log_out
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
@@ -16,20 +19,28 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.crypto import constant_time_compare
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard import actors, invitations
+from dashboard import actors, invitations, login_limits, people, reauthentication, two_factor
 from dashboard.access import Role
 from dashboard.context import THEME_COOKIE
-from dashboard.forms import LoginForm, OwnPasswordForm, ThemeForm, WelcomeForm
+from dashboard.failed_logins import failed_logins
+from dashboard.forms import CodeForm, ConfirmPasswordForm, LoginForm, OwnPasswordForm, ThemeForm, WelcomeForm
+from dashboard.login_limits import LoginFailureBucket, LoginFailureKind
 from dashboard.models import User
-from dashboard.views.errors import Fault, answer
+from dashboard.page_concurrency import hashes_password
 from recovery.actions import audit
+from recovery.errors import NotRecorded
+
+log = logging.getLogger(__name__)
 
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 _THEME_AGE = timedelta(days=365)
+_PENDING = "signing_in"  # in the session: whose password was right, while the code is awaited
+PENDING_SECONDS = 300
 
 
 class Login(LoginView):
@@ -42,27 +53,26 @@ class Login(LoginView):
         return super().get_context_data(**kwargs, nobody=nobody)
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Both or neither: nobody comes in whom the audit does not know of."""
-        with transaction.atomic():
-            response = super().form_valid(form)
-            audit.note(actors.person(self.request), "sign in")
-        return response
+        return _sign_in(self.request, form.get_user(), self.get_success_url())
 
 
-login = Login.as_view()
-logout = LogoutView.as_view()
+login = hashes_password(Login.as_view())
 
 
-def locked_out(request: HttpRequest, credentials: object, *args: object, **kwargs: object) -> HttpResponse:
-    """The page after too many wrong passwords; the right one is refused as well until the pause is over."""
-    minutes = int(settings.AXES_COOLOFF_TIME.total_seconds() // 60)
-    text = f"Too many wrong passwords for this name from your address. Try again in {minutes} minutes."
-    advice = "Forgotten? An admin can make you a one-time link under Users."
-    response = answer(request, Fault(429, "A pause for this name", text, advice=advice))
-    response["Retry-After"] = str(minutes * 60)
-    return response
+class Logout(LogoutView):
+    def post(self, request: HttpRequest, *args: str, **kwargs: Any) -> HttpResponse:
+        """Nobody is kept in because the audit cannot be written."""
+        try:
+            audit.note(actors.person(request), "sign out")
+        except NotRecorded as error:
+            log.warning("a log-out is not in the audit: %s", error)
+        return super().post(request, *args, **kwargs)
 
 
+logout = Logout.as_view()
+
+
+@hashes_password
 @login_not_required
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "POST"])
@@ -77,22 +87,122 @@ def welcome(request: HttpRequest, token: str) -> HttpResponse:
         user = invitations.accept(token, **form.cleaned_data)
     except invitations.LinkSpent:
         return render(request, "access/spent.html", status=404)
-    log_in(request, user, backend=_BACKEND)
-    audit.note(actors.person(request), "sign in", "By a one-time link.")
-    return redirect(settings.LOGIN_REDIRECT_URL)
+    return _sign_in(request, user, reverse(settings.LOGIN_REDIRECT_URL), "By a one-time link.")
 
 
+def _sign_in(request: HttpRequest, user: User, to: str, how: str = "") -> HttpResponse:
+    """Logs somebody in whose password is right; who has a second factor is asked for its code first."""
+    if not two_factor.is_on(user):
+        return _signed_in(request, user, to, how)
+    request.session.cycle_key()
+    known = {"user": user.pk, "hash": user.get_session_auth_hash()}
+    request.session[_PENDING] = {**known, "at": int(time.time()), "how": how}
+    return redirect(f"{reverse('login-code')}?{urlencode({'next': to})}")
+
+
+def _signed_in(request: HttpRequest, user: User, to: str, how: str) -> HttpResponse:
+    """Both or neither: nobody comes in whom the audit does not know of."""
+    with transaction.atomic():
+        log_in(request, user, backend=_BACKEND)
+        audit.note(actors.person(request), "sign in", how)
+    login_limits.forget(login_limits.of_login(request, user.username))
+    response = HttpResponseRedirect(to)
+    login_limits.remember_browser(response, user)
+    return response
+
+
+@login_not_required
+@sensitive_post_parameters("code")
+@require_http_methods(["GET", "POST"])
+def code(request: HttpRequest) -> HttpResponse:
+    """The second step of a log-in: a code of the authenticator, or a recovery code."""
+    user = _pending(request)
+    if user is None:
+        return redirect("login")
+    form, bucket = CodeForm(request.POST or None), LoginFailureBucket(LoginFailureKind.CODE, str(user.pk))
+    login_limits.check([bucket])
+    if form.is_valid():
+        if taken := two_factor.accept(user, form.cleaned_data["code"]):
+            login_limits.forget([bucket])
+            how = f"{request.session.pop(_PENDING)['how']} With a {taken}.".strip()
+            return _signed_in(request, user, _place(request), how)
+        begun = tuple(one.kind for one in login_limits.count([bucket]))
+        failed_logins.add(login_limits.address_of(request), user.username, "code", begun)
+        form.add_error("code", "This code is wrong or was already used.")
+    return render(request, "access/code.html", {"form": form}, status=422 if form.is_bound else 200)
+
+
+def _pending(request: HttpRequest) -> User | None:
+    """Whose password was right a moment ago, and is still the same."""
+    kept = request.session.get(_PENDING)
+    if not kept or time.time() - kept["at"] > PENDING_SECONDS:
+        return None
+    user = User.objects.filter(pk=kept["user"], is_active=True).exclude(two_factor_seed="").first()
+    return user if user and constant_time_compare(user.get_session_auth_hash(), kept["hash"]) else None
+
+
+@hashes_password
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def password(request: HttpRequest) -> HttpResponse:
     """One's own password. Every other session of this person ends with it."""
     form = OwnPasswordForm(request.user, request.POST or None)
-    if form.is_valid():
-        update_session_auth_hash(request, form.save())
+    if _checked(request, form):
+        user = form.save()
+        update_session_auth_hash(request, user)
+        reauthentication.note(request)
+        people.end_sessions(user, but=request.session.session_key)
         audit.note(actors.person(request), "own password")
-        messages.success(request, "Your password is changed. Other browsers are logged out.")
+        messages.success(request, "Your password was changed. Your sessions in other browsers were ended.")
         return redirect("password")
+    if not request.user.is_authenticated:
+        return redirect("login")
     return render(request, "access/password.html", {"form": form}, status=422 if form.is_bound else 200)
+
+
+@hashes_password
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def password_again(request: HttpRequest) -> HttpResponse:
+    """The password again, before what a stolen session must not do."""
+    form = ConfirmPasswordForm(request.user, request.POST or None)
+    if _checked(request, form):
+        # Checking it may have renewed its hash, as newer versions of Django make them, which would end this session.
+        request.session[HASH_SESSION_KEY] = cast(User, request.user).get_session_auth_hash()
+        reauthentication.note(request)
+        audit.note(actors.person(request), "confirm password")
+        return HttpResponseRedirect(_place(request))
+    if not request.user.is_authenticated:
+        return redirect("login")
+    minutes = reauthentication.RECENT_SECONDS // 60
+    context = {"form": form, "next": _place(request), "minutes": minutes}
+    return render(request, "access/password-again.html", context, status=422 if form.is_bound else 200)
+
+
+def _checked(request: HttpRequest, form: ConfirmPasswordForm | OwnPasswordForm) -> bool:
+    """Whether the form is right. A session with too many wrong passwords ends: it may be a stolen one.
+
+    Raises TooManyFailures.
+    """
+    bucket = LoginFailureBucket(LoginFailureKind.SESSION, request.session.session_key or "")
+    login_limits.check([bucket])
+    if form.is_valid():
+        login_limits.forget([bucket])
+        return True
+    if form.is_bound and form.has_error("old_password", "password_incorrect"):
+        actor = actors.person(request)
+        failed_logins.add(actor.address, actor.name, "password", ())
+        if login_limits.count([bucket]):
+            audit.note(actor, "end session", "Too many wrong passwords in it.")
+            log_out(request)
+    return False
+
+
+def _place(request: HttpRequest) -> str:
+    """Where to go on: a place of this site."""
+    to = request.POST.get("next") or request.GET.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(to, {request.get_host()}, require_https=request.is_secure())
+    return to if is_ours else reverse(settings.LOGIN_REDIRECT_URL)
 
 
 @require_POST

@@ -14,8 +14,9 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.http import require_http_methods
 
-from dashboard import actors, choices, confirmation, outcomes, proposals, wishes
+from dashboard import actors, choices, confirmation, outcomes, proposals, reauthentication, wishes
 from dashboard.access import Role, needs
 from dashboard.confirmation import Stale
 from dashboard.proposals import Proposal
@@ -24,10 +25,12 @@ from dashboard.wishes import NotUnderstood, Wish
 from recovery import shared_clock
 
 MOVED_SHOWN = 5
+ADDRESS_LIMIT = 8_000  # characters of a dialog's address that the page for the password leads back to
 REASON_LIMIT = 500  # characters, as the audit keeps them
-_NO_REASON = "Say why. It is what the audit tells whoever asks later."
+_NO_REASON = "Enter a reason. It is recorded in the audit log."
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def act(request: HttpRequest) -> HttpResponse:
     try:
@@ -41,24 +44,37 @@ def act(request: HttpRequest) -> HttpResponse:
         return proposals.propose(wish, actor, options, reason, now, among=among)
 
     if request.method != "POST" or request.POST.get("step") != "confirm":
-        return _ask(request, look())
-    return _confirmed(request, look)
+        proposal = look()
+        return _password(request, wish) if _needs_password(request, proposal) else _ask(request, proposal)
+    return _confirmed(request, wish, look)
 
 
-def _confirmed(request: HttpRequest, look: Callable[..., Proposal]) -> HttpResponse:
+def _needs_password(request: HttpRequest, proposal: Proposal) -> bool:
+    """Before many jobs are deleted, failed or stopped; what puts jobs back in line never waits for it."""
+    return bool(proposal.word) and proposal.entry.tone == "danger" and not reauthentication.is_recent(request)
+
+
+def _password(request: HttpRequest, wish: Wish) -> HttpResponse:
+    here = request.get_full_path()
+    return reauthentication.ask(request, here if len(here) < ADDRESS_LIMIT else back(wish))
+
+
+def _confirmed(request: HttpRequest, wish: Wish, look: Callable[..., Proposal]) -> HttpResponse:
     """What was shown is what is: then it is done."""
     try:
         shown = confirmation.read(request.user, request.POST.get("token", ""))
     except Stale as stale:
-        return _ask(request, look(), f"{stale} Look at it again; nothing was done.")
+        return _ask(request, look(), f"{stale} Check it again; nothing was changed.")
     proposal = look(shown.jobs)
     now = proposal.shown
     if shown.order != now.order:
-        return _ask(request, look(), "You have changed what is to be done. Look at it once more; nothing was done.")
+        return _ask(request, look(), "You changed the options. Check the result again; nothing was changed.")
     if moved := shown.moved(now):
-        return _ask(request, look(), "Something moved since this was shown. This is how it is now.", moved)
+        return _ask(request, look(), "Jobs changed since this was shown. This is the current state.", moved)
     if wrong := _wrong(request, proposal):
         return _ask(request, proposal, errors=wrong)
+    if _needs_password(request, proposal):
+        return _password(request, wish)
     outcome = outcomes.carry_out(proposal, shown.at)
     return _told(request, proposal, outcome)
 
@@ -66,7 +82,7 @@ def _confirmed(request: HttpRequest, look: Callable[..., Proposal]) -> HttpRespo
 def _wrong(request: HttpRequest, proposal: Proposal) -> dict[str, str]:
     wrong = {} if _reason(request) else {"reason": _NO_REASON}
     if proposal.word and request.POST.get("word", "").strip() != proposal.word:
-        wrong["word"] = f"That is not “{proposal.word}”."
+        wrong["word"] = f"The text does not match “{proposal.word}”."
     return wrong
 
 

@@ -38,13 +38,13 @@ def test(request: HttpRequest, channel: str) -> HttpResponse:
     """Takes as long as an attempt may."""
     current = config.current()
     if current.alerting.channel(channel) is None:
-        raise Http404("There is no such channel.")
+        raise Http404("Unknown channel.")
     try:
         remark = acts.try_out(actors.person(request), channel, current)
     except NotDelivered as error:
-        messages.error(request, f"{channel} was not told: {error}")
+        messages.error(request, f"{channel} could not be notified: {error}")
     else:
-        messages.success(request, f"{channel} has taken the test. {remark}".rstrip())
+        messages.success(request, f"Test delivered to {channel}. {remark}".rstrip())
     _shown.forget()
     return redirect("alerts")
 

@@ -13,9 +13,10 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import buttons, entries
+from dashboard import buttons, entries, failed_logins
 from dashboard.access import Role, allows, needs
 from dashboard.live import mirror
+from dashboard.page_concurrency import heavy
 from dashboard.rows import Cells
 from recovery import shared_clock
 from recovery.actions import keep
@@ -74,12 +75,19 @@ def entry(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _cells(request: HttpRequest, line: Line, now: int, kept: Mapping[int, int]) -> Cells:
-    """What is kept can be restored by whoever may bring so many jobs back."""
+    """Builds one row. *Restore* needs the right for so many jobs.
+
+    Addresses of people are not for viewers, nor what was typed as a name where a log-in failed: it may be a password.
+    """
     may = buttons.may(request.user, line.queue.deployment if line.queue else "")
     count = kept.get(line.number, 0)
-    return entries.cells(line, now, {line.number: count} if may.do(Act.RESTORE, many=count > 1) else {})
+    cells = entries.cells(line, now, {line.number: count} if may.do(Act.RESTORE, many=count > 1) else {})
+    if allows(request.user, Role.OPERATOR):
+        return cells
+    return {**cells, "address": "", **({"reason": ""} if line.act == failed_logins.ACT else {})}
 
 
+@heavy()
 @require_POST
 @needs(Role.ADMIN)
 def check(request: HttpRequest) -> HttpResponse:
@@ -87,6 +95,7 @@ def check(request: HttpRequest) -> HttpResponse:
     return _page(request, verify.verify())
 
 
+@heavy()
 @require_safe
 @needs(Role.ADMIN)
 def download(request: HttpRequest) -> HttpResponseBase:

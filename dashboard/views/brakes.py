@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.views.decorators.http import require_http_methods
 
 from dashboard import actors, brake_cells, dialogs
 from dashboard.access import Role, needs
@@ -17,9 +18,10 @@ from recovery.actions import brakes as acts
 from recovery.errors import BadOrder, Missing
 from recovery.reads import brakes
 
-_GONE = "There is no such brake (any more): it went by itself, or somebody released it."
+_GONE = "This safety limit is no longer active: it ended automatically or a user released it."
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def release(request: HttpRequest) -> HttpResponse:
     try:

@@ -53,7 +53,7 @@ def numbers(request: HttpRequest, pk: int) -> HttpResponse:
 def stop(request: HttpRequest, pk: int) -> HttpResponse:
     runs.progress(pk, _now())
     if not bulk.stop(pk, actors.person(request)):
-        messages.warning(request, "It was over already, or is being stopped.")
+        messages.warning(request, "It has already ended or is being stopped.")
     return redirect("bulk", pk)
 
 
@@ -62,7 +62,7 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 def go_on(request: HttpRequest, pk: int) -> HttpResponse:
     runs.progress(pk, _now())
     if not bulk.go_on(pk, actors.person(request)):
-        messages.warning(request, "Only a run that was stopped can go on.")
+        messages.warning(request, "Only a stopped run can be resumed.")
     return redirect("bulk", pk)
 
 
@@ -97,7 +97,7 @@ def _numbers(run: Progress) -> dict[str, Any]:
 
 def _outcomes(run: Progress, chosen: str) -> list[Cells]:
     """Those that there are; "left" are the jobs that were not tried yet."""
-    counts = [("", "All", run.total), (_LEFT, "not tried yet", run.total - run.settled)]
+    counts = [("", "All", run.total), (_LEFT, "pending", run.total - run.settled)]
     counts += [(outcome.value, outcome.value, getattr(run, outcome.value)) for outcome in Outcome]
     return [
         {"name": name, "title": title, "count": count, "is_chosen": name == chosen, "url": _link(name)}

@@ -19,5 +19,5 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     try:
         blocks = documents.document(name)
     except KeyError:
-        raise Http404("There is no such document.") from None
+        raise Http404("Document not found.") from None
     return render(request, "documents/page.html", {"name": name, "blocks": blocks})

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import actors, dialogs, drill_cells
 from dashboard.access import Role, allows, needs
@@ -23,7 +23,7 @@ from recovery.reads.drills import Offer
 from recovery.reads.shared import Shared
 
 _shown = Shared(kept=4)
-_NOBODY = "Nobody says which libraries there are: no scheduler leads, or the state store does not answer."
+_NOBODY = "The installed libraries are unknown: no scheduler is the leader, or the state store does not answer."
 
 
 @require_safe
@@ -46,6 +46,7 @@ def run_now(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "tuning/_drill_run.html", _run(request, pk))
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def order(request: HttpRequest) -> HttpResponse:
     offers = _shown.get("offers", _offers)
@@ -67,7 +68,7 @@ def order(request: HttpRequest) -> HttpResponse:
 @needs(Role.ADMIN)
 def stop(request: HttpRequest, pk: int) -> HttpResponse:
     if not orders.stop(actors.person(request), pk):
-        messages.warning(request, "It was over already, or is being stopped.")
+        messages.warning(request, "It has already ended or is being stopped.")
     _shown.forget()
     return redirect("drill", pk)
 
@@ -112,4 +113,4 @@ def _ask(request: HttpRequest, form: DrillForm, wrong: dict[str, str] | None = N
         "can_order": bool(_installed(offers)),
         "wrong": wrong or {},
     }
-    return dialogs.ask(request, "tuning/_drill_order.html", "Order a fire drill", told)
+    return dialogs.ask(request, "tuning/_drill_order.html", "Start a fire drill", told)

@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from dashboard.api import faults
+from dashboard.login_limits import TooManyFailures
 from recovery.domain.refs import shown
 from recovery.errors import (
     DeploymentMissing,
@@ -29,18 +30,18 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5  # a store that comes back is seen within this time
 _TARGET = "#trouble"
-_ASKED_AGAIN = "It is asked again by itself."
+_ASKED_AGAIN = "The page retries automatically."
 _MISSING_IN_SQLITE = ("no such table", "no such column")
 _UNDEFINED = ("42P01", "42703")  # of PostgreSQL: a table, a column
 _DATABASE_SILENT = (
     "The database does not answer",
-    "Is it running, and is DATABASE_URL right? manage.py doctor says what is wrong with it.",
+    "Check that it is running and that DATABASE_URL is correct. manage.py doctor shows the cause.",
 )
 _DATABASE_UNMIGRATED = (
     "The database is not migrated",
     "Its tables are missing or outdated. Run manage.py migrate, and check DATABASE_URL.",
 )
-_PERHAPS_DONE = "Whether the change was made is not known. Look before you repeat it."
+_PERHAPS_DONE = "It is not known whether the change was made. Check before you repeat it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +63,31 @@ def missing(request: HttpRequest, fault: Missing) -> HttpResponse:
     kwargs = request.resolver_match.kwargs if request.resolver_match else {}
     deployment, base = kwargs.get("deployment", ""), kwargs.get("base", "")
     if isinstance(fault, JobMissing) and base:
-        link, link_text = reverse("queue", args=[deployment, base]), f"Its queue: {shown(base)}"
-        title, text = "This job is gone", "It finished and was removed, or somebody removed it."
+        link, link_text = reverse("queue", args=[deployment, base]), f"Queue: {shown(base)}"
+        title, text = "Job not found", "It finished and was removed, or a user removed it."
     elif isinstance(fault, QueueMissing | DeploymentMissing):
         link, link_text = reverse("overview"), "All queues"
-        what = "queue" if isinstance(fault, QueueMissing) else "deployment"
-        title, text = f"There is no such {what}", "It was removed, it was renamed, or nobody has used it yet."
+        what = "Queue" if isinstance(fault, QueueMissing) else "Deployment"
+        title, text = f"{what} not found", "It was removed or renamed, or it has no jobs yet."
     elif isinstance(fault, ServerMissing):
         link, link_text = reverse("servers"), "All servers"
-        title, text = "There is no such server", "Nothing has told of it within a week, or its name is another."
+        title, text = "Server not found", "It has not reported within a week, or it has another name."
     else:
-        link, link_text, title, text = reverse("overview"), "All queues", "This is gone", str(fault)
+        link, link_text, title, text = reverse("overview"), "All queues", "Not found", str(fault)
     return answer(request, Fault(404, title, text, link=link, link_text=link_text))
+
+
+def logins_paused(request: HttpRequest, fault: TooManyFailures) -> HttpResponse:
+    """429 after too many failures; the right password is refused as well until the pause is over."""
+    minutes = max(1, round(fault.seconds / 60))
+    text = f"Too many failed logins for this user or from your IP address. Try again in {minutes} minutes."
+    advice = (
+        "Browsers you have logged in from before have their own limit. "
+        "An admin can create a one-time link for you under Users."
+    )
+    response = answer(request, Fault(429, "Logins are paused", text, advice=advice))
+    response["Retry-After"] = str(fault.seconds)
+    return response
 
 
 def store_down(request: HttpRequest, fault: StoreError) -> HttpResponse:
@@ -83,7 +97,7 @@ def store_down(request: HttpRequest, fault: StoreError) -> HttpResponse:
     if fault.command:
         facts.append(("Command", fault.command))
     retry = RETRY_SECONDS if request.method == "GET" else 0  # a change is never repeated by itself
-    text = f"This page needs it right now. {_ASKED_AGAIN}" if retry else _PERHAPS_DONE
+    text = f"This page needs the store. {_ASKED_AGAIN}" if retry else _PERHAPS_DONE
     told = Fault(503, "A store does not answer", text, tuple(facts), fault.advice, retry=retry)
     response = answer(request, told)
     response["Retry-After"] = str(RETRY_SECONDS)
@@ -109,7 +123,7 @@ def database_down(request: HttpRequest, fault: BaseException) -> HttpResponse:
     if is_unmigrated(fault):
         title, advice = _DATABASE_UNMIGRATED
     retry = RETRY_SECONDS if request.method == "GET" else 0
-    text = f"People and their sessions are kept in it. {_ASKED_AGAIN if retry else _PERHAPS_DONE}"
+    text = f"Users and sessions are stored in it. {_ASKED_AGAIN if retry else _PERHAPS_DONE}"
     response = answer(request, Fault(503, title, text, advice=advice, retry=retry), bare=True)
     response["Retry-After"] = str(RETRY_SECONDS)
     return response
@@ -117,34 +131,34 @@ def database_down(request: HttpRequest, fault: BaseException) -> HttpResponse:
 
 def refused(request: HttpRequest, fault: UnstallError) -> HttpResponse:
     if isinstance(fault, Forbidden):
-        return answer(request, Fault(403, "Not for your role", str(fault)))
+        return answer(request, Fault(403, "Permission denied", str(fault)))
     if isinstance(fault, NotRecorded):
-        advice = "Without its entry in the audit nothing is ever done. Is the database's disk full?"
+        advice = "Unstall changes nothing without an audit entry. Check whether the database's disk is full."
         return answer(request, Fault(503, "Nothing was done", str(fault), advice=advice))
     return answer(request, Fault(409, "This cannot be done here", str(fault)))
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    text = "The address leads nowhere. Perhaps it was cut when it was copied."
-    return answer(request, Fault(404, "There is no such page", text, link=reverse("overview"), link_text="All queues"))
+    text = "This URL does not exist. Check that the URL is complete."
+    return answer(request, Fault(404, "Page not found", text, link=reverse("overview"), link_text="All queues"))
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     reason = str(exception) or "Your role does not allow this."
-    told = Fault(403, "Not for your role", reason, advice="An admin can change your role under Users.")
+    told = Fault(403, "Permission denied", reason, advice="An admin can change your role under Users.")
     return answer(request, told)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    advice = "If the address in your browser is right, an admin adds it to UNSTALL_ALLOWED_HOSTS."
-    return answer(request, Fault(400, "This request cannot be read", advice=advice), bare=True)
+    advice = "If the host name in your browser is correct, ask an admin to add it to UNSTALL_ALLOWED_HOSTS."
+    return answer(request, Fault(400, "Bad request", advice=advice), bare=True)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    text = "The form is older than your session, or it did not come from a page of ours. Nothing was changed."
+    text = "The form is older than your session, or another site sent it. Nothing was changed."
     advice = (
-        "Load the page again and repeat it. If that does not help, cookies are blocked, "
-        "or UNSTALL_TRUSTED_ORIGINS lacks this address."
+        "Reload the page and try again. If that does not help, your browser blocks cookies, "
+        "or UNSTALL_TRUSTED_ORIGINS does not list this address."
     )
     return answer(request, Fault(403, "The form was not accepted", text, (("Reason", reason),), advice))
 
@@ -157,8 +171,8 @@ def broken(request: HttpRequest) -> HttpResponse:
     fault = sys.exc_info()[1]
     if fault and is_of_the_database(fault):
         return database_down(request, fault)
-    text = "This is a fault in Unstall, not in your queues. It is in the log of the web process."
-    told = Fault(500, "Something broke here", text, link="/", link_text="All queues")
+    text = "This is a bug in Unstall, not in your queues. The log of the web process has the details."
+    told = Fault(500, "Internal error", text, link="/", link_text="All queues")
     return answer(request, told, bare=True)
 
 

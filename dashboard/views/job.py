@@ -9,19 +9,24 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import buttons, job_log, n8n_buttons, n8n_cells, past, rows, server_logs, verdicts
-from dashboard.discretion import Discretion
+from dashboard import actors, buttons, job_log, n8n_buttons, n8n_cells, past, rows, server_logs, verdicts
+from dashboard.access import Role, may_see_payloads, needs
+from dashboard.discretion import MASKED, Discretion, PayloadPart
 from dashboard.live import mirror
+from dashboard.page_concurrency import heavy
 from dashboard.tree import Tree, tree
 from recovery import shared_clock
+from recovery.actions import payload_reveals
 from recovery.backends.base import LOAD_LIMIT
 from recovery.domain.counts import Library
 from recovery.domain.jobs import Job, State, Text
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.timeline import timeline
 from recovery.domain.verdicts import Verdict
-from recovery.errors import WrongType
+from recovery.errors import Missing, WrongType
 from recovery.reads import audit, incidents, jobs, lists, stuck
 from recovery.reads.lists import Queue
 from recovery.reads.n8n import single as n8n
@@ -61,6 +66,8 @@ STACKS_SHOWN = 20  # failures; the field has the older ones
 RAW_FIELD_LIMIT = 4_096  # characters of one field in the table of all fields, and of all of them
 RAW_LIMIT = 65_536
 SERVER_LOGS = "server-logs"
+_REVEALED = {part.value: part for part in PayloadPart}  # tabs that hold something to reveal, by name
+_KEPT = ("whole", "from")  # of the address: what of a tab is looked at
 _PAYLOADS: dict[str, Callable[[Job], Text]] = {
     "data": lambda job: job.data,
     "options": lambda job: job.options,
@@ -68,22 +75,42 @@ _PAYLOADS: dict[str, Callable[[Job], Text]] = {
 }
 
 
+@require_safe
+@heavy("whole")
 def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     if elsewhere := n8n_buttons.place(QueueRef(deployment, base), id):
         return redirect(elsewhere)
-    return render(request, "job/page.html", _context(request, deployment, base, id))
+    return render(request, "job/page.html", _context(request, *_found(request, deployment, base, id)))
 
 
+@require_safe
 def life(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     """The head and the timeline again, while the job lives."""
     context = _life(request, *_found(request, deployment, base, id))
     return render(request, "job/_life.html", context | {"is_swap": True})
 
 
+@require_safe
+@heavy("whole")
 def tab(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
-    return render(request, "job/_tab.html", _context(request, deployment, base, id))
+    return render(request, "job/_tab.html", _context(request, *_found(request, deployment, base, id)))
 
 
+@heavy("whole")
+@require_POST
+@needs(Role.OPERATOR)
+def reveal(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
+    """One tab as it is, once the audit has who asked for it. Raises Missing, NotRecorded."""
+    part = _REVEALED.get(request.GET.get("tab", ""))
+    if part is None:
+        raise Missing("This tab has nothing to reveal.")
+    queue, job = _found(request, deployment, base, id)
+    number = payload_reveals.record_of_job(actors.person(request), job.row.ref, [part])
+    context = _context(request, queue, job, Discretion(frozenset({part}))) | {"revealed": number}
+    return render(request, f"job/{'_tab' if 'HX-Request' in request.headers else 'page'}.html", context)
+
+
+@require_safe
 def log(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     """The lines behind the last one on a page, or the whole tab anew when that is not where it was any more."""
     queue, job = _found(request, deployment, base, id)
@@ -91,8 +118,7 @@ def log(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespon
     if not (after or job.log_count or is_over):
         return HttpResponse(status=204)
     is_near = 0 < after <= first + job_log.SHOWN_MOST
-    see, mark = Discretion.of(request), request.GET.get("mark", "")
-    found = job_log.behind(queue, job, see, after, mark) if is_near else None
+    found = job_log.behind(queue, job, MASKED, after, request.GET.get("mark", "")) if is_near else None
     if found is None:
         answer = tab(request, deployment, base, id)
         answer["HX-Retarget"], answer["HX-Reswap"] = "#tab", "outerHTML"
@@ -113,17 +139,19 @@ def _found(request: HttpRequest, deployment: str, base: str, id: str) -> tuple[Q
     return queue, jobs.job(queue, id, whole="whole" in request.GET)
 
 
-def _context(request: HttpRequest, deployment: str, base: str, id: str) -> dict[str, Any]:
-    queue, job = _found(request, deployment, base, id)
+def _context(request: HttpRequest, queue: Queue, job: Job, see: Discretion = MASKED) -> dict[str, Any]:
     tabs = _tabs(queue, job)
     chosen = next((tab for tab in tabs if tab.name == request.GET.get("tab")), tabs[0])
-    see = Discretion.of(request)
     return {
         **_life(request, queue, job),
         **_of_n8n(request, job),
         "tabs": tabs,
         "tab": chosen,
-        "is_redacted": not see.sees_all,
+        "is_masked": chosen.name in _REVEALED and not see.revealed,
+        "may_reveal": may_see_payloads(request.user),
+        "tab_query": urlencode(
+            {"tab": chosen.name} | {name: request.GET[name] for name in _KEPT if name in request.GET}
+        ),
         **_contents(request, queue, job, chosen, see),
     }
 
@@ -135,7 +163,7 @@ def _of_n8n(request: HttpRequest, job: Job) -> dict[str, Any]:
 
 
 def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
-    now, see = shared_clock.now(), Discretion.of(request)
+    now, see = shared_clock.now(), MASKED
     verdict = stuck.of_rows(queue, (job.row,), mirror.newest(), now).get(job.row.id)
     lock = rows.lock_bar(job.row, stuck.longest_lock(queue.ref)) if job.row.state is State.ACTIVE else None
     is_table = queue.flavour.library is Library.TABLE
@@ -150,7 +178,7 @@ def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
         "name": shown(job.row.name),
         "events": past.woven(told, audit.of_job(job.row.ref), found, now),
         "lock": verdicts.lock(lock, verdict) if lock else None,
-        "progress": see.payload(job.row.progress),
+        "progress": see.payload(queue.ref, PayloadPart.PROGRESS, job.row.progress),
         "is_table": is_table,
     }
 
@@ -188,32 +216,34 @@ def _contents(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discr
 
 def _of_tab(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discretion) -> dict[str, Any]:
     if tab.name in _PAYLOADS:
-        return {"payload": _payload(_PAYLOADS[tab.name](job), see)}
+        return {"payload": _payload(queue, PayloadPart(tab.name), _PAYLOADS[tab.name](job), see)}
     if tab.name == "error":
         return _error(job, see)
     if tab.name == "logs":
         found = job_log.window(queue, job, see, request.GET.get("from", ""))
-        follows = found.later is None and not job.row.state.is_finished
+        follows = found.later is None and not job.row.state.is_finished and not see.revealed
         return {"log": found, "first": found.lines[0][0] if found.lines else 0, "follows": follows}
     if tab.name == SERVER_LOGS:
         now = shared_clock.now()
         return dict(server_logs.context(queue, job.row, incidents.of_job(job.row.ref), now))
     if tab.name == "family":
         return {"family": jobs.family(queue, job.row.id)}
-    return {"fields": list(_fields(job, see, is_whole="whole" in request.GET))}
+    return {"fields": list(_fields(queue, job, see, is_whole="whole" in request.GET))}
 
 
-def _payload(text: Text, see: Discretion) -> Payload:
-    return Payload(tree(see.payload(text.value), is_cut=text.is_cut), text.size, text.is_cut)
+def _payload(queue: Queue, part: PayloadPart, text: Text, see: Discretion) -> Payload:
+    is_shape = part not in see.revealed
+    shown_text = see.payload(queue.ref, part, text.value)
+    return Payload(tree(shown_text, is_cut=text.is_cut and not is_shape, is_shape=is_shape), text.size, text.is_cut)
 
 
-def _fields(job: Job, see: Discretion, *, is_whole: bool) -> Iterator[Field]:
+def _fields(queue: Queue, job: Job, see: Discretion, *, is_whole: bool) -> Iterator[Field]:
     left = LOAD_LIMIT if is_whole else RAW_LIMIT
-    for name, text in job.fields:
-        value = see.field(name, text.value)
+    for number, (name, text) in enumerate(job.fields):
+        value = see.field(queue.ref, name, text.value)
         fitting = value[: left if is_whole else min(left, RAW_FIELD_LIMIT)]
         left -= len(fitting)
-        yield Field(shown(name), fitting, text.size, text.is_cut or len(fitting) < len(value))
+        yield Field(shown(see.name(name, number)), fitting, text.size, text.is_cut or len(fitting) < len(value))
 
 
 def _error(job: Job, see: Discretion) -> dict[str, Any]:

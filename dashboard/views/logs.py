@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import log_lines
-from dashboard.live import download
+from dashboard import actors, log_lines
+from dashboard.access import Role, may_see_payloads, needs
+from dashboard.live import asking, download
+from dashboard.live.answers import place
+from dashboard.live.asking import Fields, Refused
 from dashboard.log_query import RANGES, SOURCES, Asked
 from recovery import config, shared_clock
-from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level
+from recovery.actions import payload_reveals
+from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level, Query
 from recovery.reads import shipping
 
 PLAIN = "plain"  # of who has no scripts: the newest lines stand in the page
@@ -37,19 +41,34 @@ def page(request: HttpRequest) -> HttpResponse:
             "usual": " ".join(usual),
             "ranges": RANGES,
             "levels": list(Level),
-            "texts": (("include", "Has", asked.include or ("",)), ("exclude", "Has not", asked.exclude or ("",))),
+            "texts": (("include", "Contains", asked.include or ("",)), ("exclude", "Excludes", asked.exclude or ("",))),
             "limits": {"term": TERM_LIMIT, "terms": TERMS_LIMIT},
             "choices": _choices(asked, found.labels if found else ()),
             "is_filtered": bool(asked.address()),
             "is_live": asked.is_live,
             "is_plain": is_plain,
             "is_shipping": shipping.is_known(),
+            "may_reveal": may_see_payloads(request.user),
             "found": found,
             "plain": f"{address}?{urlencode([*_pairs(request), (PLAIN, '1')])}",
             "live": f"{address}?{asked.address(with_line=False)}",
             "download": _download(asked, asked.sources or tuple(usual), now),
         },
     )
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def reveal(request: HttpRequest) -> JsonResponse:
+    """One line as it is, once the audit has who asked for it. Raises Missing, StoreError, NotRecorded."""
+    try:
+        fields = Fields(request.META.get("QUERY_STRING", "").encode())
+        source, id, query = fields.one("source"), place(fields, "id"), Query(labels=asking.labels(fields))
+    except Refused as wrong:
+        return JsonResponse({"error": str(wrong), "advice": ""}, status=400)
+    line = log_lines.revealed(config.current(), source, id, query)
+    number = payload_reveals.record_of_line(actors.person(request), source, id)
+    return JsonResponse({"text": line.text, "audit": number})
 
 
 def _pairs(request: HttpRequest) -> list[tuple[str, str]]:

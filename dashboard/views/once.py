@@ -8,17 +8,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import actors, dialogs, once_cells
-from dashboard.access import Role, allows, needs
-from dashboard.discretion import Discretion
+from dashboard.access import Role, allows, may_see_payloads, needs
+from dashboard.discretion import MASKED, Discretion, PayloadPart
+from dashboard.reauthentication import needs_recent_password
 from dashboard.rows import brief
 from dashboard.tree import tree
 from recovery import config
 from recovery.actions import once as acts
+from recovery.actions import payload_reveals
 from recovery.connections.registry import registry
-from recovery.domain.once import Claim, IdempotencyState
+from recovery.domain.once import Answer, Claim, IdempotencyState
 from recovery.domain.refs import shown
 from recovery.errors import BadOrder, ConfigError, Missing, NotApart, StoreError
 from recovery.reads import durability, once
@@ -27,7 +29,7 @@ from recovery.reads.once import Counts, Listing, Place, Row, Wanted
 from recovery.reads.shared import Shared
 
 MATCH_LIMIT = 512  # characters of a search: no key is longer
-_GONE = "There is no such claim (any more): it was completed, released, or claimed anew."
+_GONE = "This claim no longer exists: it was completed, released or claimed again."
 _SHOWN_FOR = 64  # different questions of the last second
 _shown = Shared(kept=_SHOWN_FOR)
 
@@ -47,15 +49,37 @@ def key(request: HttpRequest, key: str) -> HttpResponse:
     """One of them, with its result in whole. Raises Missing, NotApart, StoreError."""
     answer = acts.show(key)
     if answer.claim is None:
-        raise Missing("Nobody has claimed this key, or its time is over.")
-    see = Discretion.of(request)
-    result = see.payload(answer.result.decode("utf-8", "replace")) if answer.result else ""
-    row = Row(answer.claim, len(answer.result or b""), None)
-    context = {"line": once_cells.line(row, answer.now, see, **_may(request)), "whole": shown(key)}
-    payload = {"size": row.size, "tree": tree(result), "is_cut": False}
-    return render(request, "once/key.html", context | {"payload": payload, "here": request.path})
+        raise Missing("This key is not claimed, or it was deleted after its retention period.")
+    return _key(request, answer.claim, answer)
 
 
+@require_POST
+@needs(Role.OPERATOR)
+def reveal(request: HttpRequest, key: str) -> HttpResponse:
+    """Its result as it is, once the audit has who asked for it. Raises Missing, NotApart, StoreError, NotRecorded."""
+    answer = acts.show(key)
+    if answer.claim is None or not answer.result:
+        raise Missing(_GONE)
+    number = payload_reveals.record_of_key(actors.person(request), key)
+    return _key(request, answer.claim, answer, revealed=number)
+
+
+def _key(request: HttpRequest, claim: Claim, answer: Answer, revealed: int | None = None) -> HttpResponse:
+    see = MASKED if revealed is None else Discretion(frozenset({PayloadPart.RESULT}))
+    result = see.payload(None, PayloadPart.RESULT, answer.result.decode("utf-8", "replace")) if answer.result else ""
+    row = Row(claim, len(answer.result or b""), None)
+    told = {
+        "line": once_cells.line(row, answer.now, MASKED, **_may(request)),
+        "whole": shown(claim.key),
+        "payload": {"size": row.size, "tree": tree(result, is_shape=revealed is None), "is_cut": False},
+        "here": reverse("once-key", args=[claim.key]),
+        "may_reveal": bool(answer.result) and may_see_payloads(request.user),
+        "revealed": revealed,
+    }
+    return render(request, "once/key.html", told)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def release(request: HttpRequest, key: str) -> HttpResponse:
     claim = _meant(request, key)
@@ -64,12 +88,14 @@ def release(request: HttpRequest, key: str) -> HttpResponse:
     return _change(request, claim, "Release the claim of")
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
+@needs_recent_password()
 def forget(request: HttpRequest, key: str) -> HttpResponse:
     claim = _meant(request, key)
     if not claim.is_completed:
-        raise Missing("It is not completed, so there is nothing to forget.")
-    return _change(request, claim, "Forget that it was done:")
+        raise Missing("The key is not completed, so there is nothing to forget.")
+    return _change(request, claim, "Forget the completed key")
 
 
 def _change(request: HttpRequest, claim: Claim, title: str) -> HttpResponse:
@@ -119,7 +145,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         return told | {"trouble": f"The state store does not answer: {error}. {error.advice}"}
     except (NotApart, ConfigError) as error:
         return told | {"trouble": str(error)}
-    see, most = Discretion.of(request), config.current().once.keys
+    see, most = MASKED, config.current().once.keys
     lines = [once_cells.line(row, listing.now, see, **_may(request)) for row in listing.rows]
     return told | {
         "lines": lines,

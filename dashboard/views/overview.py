@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
 
 from dashboard.cells import cells
 from dashboard.live import mirror
@@ -29,7 +30,7 @@ _HEADS = (
     (Column.STUCK, "Stuck", "right"),
     (Column.OLDEST, "Oldest wait", "right"),
     (Column.WORKERS, "Workers", "right"),
-    (Column.WATCHDOG, "Watchdog", "right"),
+    (Column.WATCHDOG, "Stalled check", "right"),
     (Column.RATE, "Per minute", "wide"),
     (Column.FAILING, "Failing", "right"),
 )
@@ -37,6 +38,7 @@ _HEADS = (
 _fragments = Shared(life=FRAGMENT_LIFE, kept=FRAGMENTS_KEPT)
 
 
+@require_safe
 def page(request: HttpRequest) -> HttpResponse:
     query = Query.parse(request.GET)
     snapshot, stale = _newest()
@@ -53,6 +55,7 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(request, "overview/page.html", context)
 
 
+@require_safe
 def rows(request: HttpRequest) -> HttpResponse:
     """One chunk of the table; with the first one comes what stands above the table."""
     query = Query.parse(request.GET)

@@ -70,4 +70,6 @@ def _pages(request: HttpRequest, query: str) -> list[Hit]:
 def _job(query: str) -> list[Hit]:
     if not query:
         return []
-    return [Hit(f"{reverse('search')}?{urlencode({'id': query})}", query, "job", "look for this id in every queue")]
+    return [
+        Hit(f"{reverse('search')}?{urlencode({'id': query})}", query, "job", "search for this job ID in all queues")
+    ]

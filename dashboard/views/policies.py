@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard import actors, dialogs, policy_form, policy_table
 from dashboard.access import Role, allows, needs
@@ -35,7 +35,7 @@ TERM_LIMIT = 200  # characters of a filter
 LIFE_SECONDS = 1800  # to think about a policy takes longer than about one job
 _SALT = "unstall.policy"
 _DIGITS = 6  # of the row that a page begins with
-_CHANGED = "This is not what was shown. Look at it once more; nothing was changed."
+_CHANGED = "The preview is out of date. Check the changes again; nothing was changed."
 
 
 @require_safe
@@ -67,6 +67,7 @@ def _asked(request: HttpRequest) -> tuple[str, int]:
     return term, int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS else 0
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def edit(request: HttpRequest) -> HttpResponse:
     """GET: the form. POST: what it would change, and once that was seen, the change."""

@@ -9,11 +9,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
 
 from dashboard import addresses, buttons, n8n_buttons, policy, policy_table, rows, verdicts
 from dashboard.access import may_see_payloads, role_of
 from dashboard.charts import throughput
-from dashboard.discretion import Discretion
+from dashboard.discretion import MASKED
 from dashboard.live import mirror
 from recovery import config, shared_clock
 from recovery.domain.counts import Library
@@ -54,17 +55,20 @@ class Tab:
         return _FRAGMENTS.get(self.state, "queue/_waiting.html")
 
 
+@require_safe
 def page(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
     if elsewhere := n8n_buttons.place(QueueRef(deployment, base)):
         return redirect(elsewhere)
     return render(request, "queue/page.html", _context(request, deployment, base))
 
 
+@require_safe
 def tab(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
     """The tab again, and with it the head of the page."""
     return render(request, "queue/_tab.html", _context(request, deployment, base) | {"is_swap": True})
 
 
+@require_safe
 def chart(request: HttpRequest, deployment: str, base: str) -> JsonResponse:
     """Completed and failed as a plotly figure; the same for all who look."""
     queue = lists.locate(QueueRef(deployment, base), mirror.newest())
@@ -178,7 +182,7 @@ def _lines(request: HttpRequest, queue: Queue, state: State, found: tuple[JobRow
     longest = stuck.longest_lock(queue.ref) if is_active else 0
     judged = stuck.of_rows(queue, found, mirror.newest(), now) if is_active else {}
     may, back = buttons.may(request.user, queue.ref.deployment), _back(queue, state.value)
-    lines = rows.cells(found, now, Discretion.of(request), longest)
+    lines = rows.cells(found, now, MASKED, longest)
     for row, line in zip(found, lines, strict=True):
         verdict = judged.get(row.id)
         if verdict:
@@ -221,7 +225,7 @@ def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
         "ranges": [(choice, f"{choice} h" if choice <= 24 else f"{choice // 24} d") for choice in HOURS],
         "durations": rows.durations(runs.lately(queue)),
         "window": window,
-        "rows": rows.cells(window.rows, now, Discretion.of(request)),
+        "rows": rows.cells(window.rows, now, MASKED),
         "size": size,
         "sizes": lists.SIZES,
     }

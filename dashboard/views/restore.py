@@ -7,10 +7,11 @@ import json
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.views.decorators.http import require_http_methods
 
 from dashboard import actors, outcomes
 from dashboard.access import Role, needs
-from recovery.actions import keep, runner
+from recovery.actions import runner, undo
 from recovery.actions.audit import REASON_LIMIT
 from recovery.domain.acting import Act, Order
 from recovery.errors import Missing
@@ -19,16 +20,17 @@ from recovery.reads import audit as book
 NAMED = 10  # jobs named in the dialog
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def restore(request: HttpRequest, number: int) -> HttpResponse:
     """Nothing here can change meanwhile: what is kept is kept, and an id in use again is refused by the script."""
     entry = book.plain(number)
     reason = request.POST.get("reason", "").strip()[:REASON_LIMIT]
     if request.method != "POST" or not reason:
-        return _ask(request, number, wrong="Say why." if request.method == "POST" else "")
+        return _ask(request, number, wrong="Enter a reason." if request.method == "POST" else "")
     results = runner.restore(number, actors.person(request), reason)
     if entry.queue is None:
-        raise Missing("This entry took nothing away.")
+        raise Missing("This entry removed no jobs.")
     order = Order(Act.RESTORE, entry.queue, actors.person(request), reason)
     told = outcomes.told(Act.RESTORE, [(order, result) for result in results])
     back = reverse("audit-entry", args=[number])
@@ -42,16 +44,13 @@ def restore(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _ask(request: HttpRequest, number: int, wrong: str = "") -> HttpResponse:
-    entry = book.plain(number)
-    jobs = keep.kept(entry.intent or number)
-    if not jobs or entry.queue is None:
-        raise Missing("Nothing of this is kept any more: it was restored, it is older than a day, or it had to go.")
+    found = undo.kept(number)
     context = {
         "number": number,
-        "queue": entry.queue,
-        "jobs": jobs[:NAMED],
-        "count": len(jobs),
-        "more": max(0, len(jobs) - NAMED),
+        "queue": found.queue,
+        "jobs": found.jobs[::-1][:NAMED],
+        "count": len(found.jobs),
+        "more": max(0, len(found.jobs) - NAMED),
         "wrong": wrong,
         "back": reverse("audit-entry", args=[number]),
     }

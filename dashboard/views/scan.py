@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.views.decorators.http import require_http_methods
 
 from dashboard import actors, dialogs, scanner_cells
 from dashboard.access import Role, allows, needs
@@ -22,10 +23,11 @@ from recovery.errors import BadOrder, DeploymentMissing
 from recovery.reads import scans as seen
 
 QUEUES_LISTED = 200  # names that a field proposes; another one can be written
-_NO_QUEUE = "No snapshot has such a queue. Write it as DEPLOYMENT/BASE."
-_AS_IT_IS = {True: "It is paused already.", False: "It is not paused any more."}
+_NO_QUEUE = "No snapshot contains this queue. Write it as DEPLOYMENT/BASE."
+_AS_IT_IS = {True: "It is already paused.", False: "It is no longer paused."}
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def order(request: HttpRequest, scanner: str) -> HttpResponse:
     """An operator has it look; to have it act takes the role that may act in bulk."""
@@ -50,6 +52,7 @@ def order(request: HttpRequest, scanner: str) -> HttpResponse:
     return dialogs.go(request, reverse("scan-run", args=[run.pk]))
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def pause(request: HttpRequest, scanner: str) -> HttpResponse:
     """Stops it, or lets it go on, whichever was shown."""
@@ -66,7 +69,7 @@ def pause(request: HttpRequest, scanner: str) -> HttpResponse:
     scanners.forget()
     if not changed:
         return _ask_pause(request, scan, notice=_AS_IT_IS[not goes_on])
-    words = f"{scan.value} goes on." if goes_on else f"{scan.value} is paused."
+    words = f"{scan.value} is resumed." if goes_on else f"{scan.value} is paused."
     return dialogs.done(request, words.capitalize(), _back(request, scan))
 
 
@@ -105,7 +108,7 @@ def _ask_pause(
         "wrong": wrong or {},
         "notice": notice,
     }
-    title = "Let go on" if stands else "Pause"
+    title = "Resume" if stands else "Pause"
     return dialogs.ask(request, "scanners/_pause.html", title, told, about=scan.value)
 
 

@@ -9,11 +9,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
 
 from dashboard import rows
 from dashboard.access import Role, allows
-from dashboard.discretion import Discretion
+from dashboard.discretion import MASKED
 from dashboard.live import mirror
+from dashboard.page_concurrency import heavy
 from recovery import shared_clock
 from recovery.domain.counts import Snapshot
 from recovery.domain.jobs import State
@@ -52,6 +54,8 @@ class Asked:
         return "?" + urlencode({key: value for key, value in parts.items() if value})
 
 
+@require_safe
+@heavy("q")
 def page(request: HttpRequest) -> HttpResponse:
     asked = Asked.of(request)
     snapshot = mirror.newest()
@@ -68,6 +72,8 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(request, "search/page.html", context)
 
 
+@require_safe
+@heavy("q")
 def part(request: HttpRequest) -> HttpResponse:
     """The next slice of a search by name or data: its rows, and the request for the slice after it."""
     asked = Asked.of(request)
@@ -103,12 +109,12 @@ def _choices(snapshot: Snapshot | None) -> list[tuple[str, str]]:
 
 def _results(request: HttpRequest, asked: Asked, snapshot: Snapshot | None) -> dict[str, Any]:
     if asked.way == "data" and not _may_search_data(request):
-        raise PermissionDenied("To search in payloads you must be allowed to read them: this needs the role operator.")
+        raise PermissionDenied("Searching in payloads requires the role operator.")
     if asked.way == "id":
         return _by_id(request, asked, snapshot)
     if asked.queue is None:
         return {
-            "advice": f"A search by {asked.way} reads jobs one by one, so it needs one queue to read. Choose it above."
+            "advice": f"A search by {asked.way} reads jobs one by one, so it needs a single queue. Select one above."
         }
     return _slice(request, asked, lists.locate(asked.queue, snapshot))
 
@@ -120,7 +126,7 @@ def _by_id(request: HttpRequest, asked: Asked, snapshot: Snapshot | None) -> dic
         queues = [Queue(sample.ref, sample.flavour, sample) for sample in snapshot.queues] if snapshot else []
     hits = search.by_id(asked.term, queues)
     now = shared_clock.now()
-    return {"hits": hits, "rows": rows.cells(hits.rows, now, Discretion.of(request))}
+    return {"hits": hits, "rows": rows.cells(hits.rows, now, MASKED)}
 
 
 def _slice(request: HttpRequest, asked: Asked, queue: Queue) -> dict[str, Any]:
@@ -135,7 +141,7 @@ def _slice(request: HttpRequest, asked: Asked, queue: Queue) -> dict[str, Any]:
     following = urlencode({"cursor": found.next, "progress": found.progress})
     return {
         "found": found,
-        "rows": rows.cells(found.rows, shared_clock.now(), Discretion.of(request)),
+        "rows": rows.cells(found.rows, shared_clock.now(), MASKED),
         "following": f"{asked.address}&{following}" if found.next else "",
         "limit": min(search.EXAMINED_LIMIT, search.total(queue, terms) or search.EXAMINED_LIMIT),
     }

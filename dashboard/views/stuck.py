@@ -148,7 +148,7 @@ def _tallies(found: Inbox | None) -> list[dict[str, Any]]:
         if kind.urgency and count
     ]
     if poison := sum(line.verdict.is_poison for line in found.rows):
-        told.insert(0, {"state": inbox.POISON, "count": poison, "words": "of them poison"})
+        told.insert(0, {"state": inbox.POISON, "count": poison, "words": "of them quarantined"})
     return told
 
 

@@ -14,6 +14,7 @@ from dashboard import tokens as kept
 from dashboard.access import Role, needs
 from dashboard.forms import TAKEN, TokenForm
 from dashboard.models import MachineToken, User
+from dashboard.reauthentication import needs_recent_password
 from dashboard.scopes import Scope
 from recovery.actions import audit
 
@@ -22,12 +23,14 @@ LIMIT = 500  # a list that a person still can read
 
 @require_safe
 @needs(Role.ADMIN)
+@needs_recent_password()
 def tokens(request: HttpRequest) -> HttpResponse:
     return _page(request)
 
 
 @require_POST
 @needs(Role.ADMIN)
+@needs_recent_password("tokens")
 def make(request: HttpRequest) -> HttpResponse:
     """Shows the token, once: only its hash is kept."""
     form = TokenForm(request.POST)
@@ -43,12 +46,13 @@ def make(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @needs(Role.ADMIN)
+@needs_recent_password("tokens")
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(MachineToken, pk=pk)
     with transaction.atomic():
         if kept.revoke(token):
-            _note(request, "token revoked", token)
-    messages.success(request, f"{token.name} is revoked.")
+            _note(request, "revoke token", token)
+    messages.success(request, f"Token {token.name} was revoked.")
     return redirect("tokens")
 
 
@@ -58,7 +62,7 @@ def _make(request: HttpRequest, form: TokenForm) -> tuple[MachineToken, str]:
     maker = request.user if isinstance(request.user, User) else None
     with transaction.atomic():
         token, written = kept.make(form.cleaned_data["name"], allowed, form.cleaned_data["days"], maker)
-        _note(request, "token made", token)
+        _note(request, "create token", token)
     return token, written
 
 

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboard import tuning_cells
 from dashboard.live import mirror
+from dashboard.page_concurrency import heavy
 from dashboard.tuning_form import LIBRARIES, TIMES, Asked, TooLarge, files
 from dashboard.views import drill
 from recovery import config, shared_clock
@@ -27,6 +28,7 @@ from recovery.reads.tuning.texts import ALL_LIMIT, FILE_LIMIT
 _shown = Shared(life=5.0, kept=2)  # settings do not change from one second to the next
 
 
+@heavy()
 @sensitive_post_parameters()  # whatever is pasted may hold passwords: no report of a fault of ours shows it
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest) -> HttpResponse:

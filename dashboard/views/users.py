@@ -8,24 +8,27 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import actors, invitations, people
+from dashboard import actors, invitations, people, two_factor
 from dashboard.access import Role, needs
 from dashboard.forms import ActiveForm, PersonForm, RoleForm
 from dashboard.models import User
+from dashboard.reauthentication import needs_recent_password
 from recovery.actions import audit
 
 LIMIT = 500  # a list that a person still can read
-_LAST = "This is the last active admin. Make somebody else an admin first."
+_LAST = "This is the last active admin. Give another user the admin role first."
 
 
 @require_safe
 @needs(Role.ADMIN)
+@needs_recent_password()
 def users(request: HttpRequest) -> HttpResponse:
     return _page(request)
 
 
 @require_POST
 @needs(Role.ADMIN)
+@needs_recent_password("users")
 def add(request: HttpRequest) -> HttpResponse:
     """Makes the person and shows their link, once: only its hash is kept."""
     form = PersonForm(request.POST)
@@ -35,18 +38,20 @@ def add(request: HttpRequest) -> HttpResponse:
     person.set_unusable_password()
     with transaction.atomic():
         person.save()
-        _note(request, "add person", person, role=person.role)
+        _note(request, "invite user", person, role=person.role)
     return _with_link(request, person)
 
 
 @require_POST
 @needs(Role.ADMIN)
+@needs_recent_password("users")
 def link(request: HttpRequest, pk: int) -> HttpResponse:
     return _with_link(request, get_object_or_404(User, pk=pk, is_active=True))
 
 
 @require_POST
 @needs(Role.ADMIN)
+@needs_recent_password("users")
 def role(request: HttpRequest, pk: int) -> HttpResponse:
     form, person = RoleForm(request.POST), get_object_or_404(User, pk=pk)
     if not form.is_valid():
@@ -58,31 +63,43 @@ def role(request: HttpRequest, pk: int) -> HttpResponse:
             _note(request, "change role", person, role=chosen, before=person.role)
     except people.LastAdmin:
         return _page(request, refusal=_LAST, status=409)
-    messages.success(request, f"{person.username} is {chosen} from now on.")
+    messages.success(request, f"{person.username} now has the role {chosen}.")
     return redirect("users")
 
 
 @require_POST
 @needs(Role.ADMIN)
+@needs_recent_password("users")
 def active(request: HttpRequest, pk: int) -> HttpResponse:
     form, person = ActiveForm(request.POST), get_object_or_404(User, pk=pk)
     wanted = form.is_valid() and form.cleaned_data["active"]
     try:
         with transaction.atomic():
             people.set_active(person, active=wanted)
-            _note(request, "let in" if wanted else "lock out", person)
+            _note(request, "activate user" if wanted else "deactivate user", person)
     except people.LastAdmin:
         return _page(request, refusal=_LAST, status=409)
-    messages.success(
-        request, f"{person.username} may come in again." if wanted else f"{person.username} is locked out."
-    )
+    messages.success(request, f"{person.username} was activated." if wanted else f"{person.username} was deactivated.")
+    return redirect("users")
+
+
+@require_POST
+@needs(Role.ADMIN)
+@needs_recent_password("users")
+def two_factor_off(request: HttpRequest, pk: int) -> HttpResponse:
+    """For somebody who has lost the authenticator and the recovery codes."""
+    person = get_object_or_404(User, pk=pk)
+    with transaction.atomic():
+        if two_factor.turn_off(person):
+            _note(request, "two-factor off", person)
+    messages.success(request, f"Two-factor authentication is off for {person.username}.")
     return redirect("users")
 
 
 def _with_link(request: HttpRequest, person: User) -> HttpResponse:
     with transaction.atomic():
         path = invitations.link_for(person)
-        _note(request, "give link", person)
+        _note(request, "create invite link", person)
     return _page(request, person=person, link=request.build_absolute_uri(path), status=201)
 
 

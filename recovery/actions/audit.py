@@ -1,7 +1,8 @@
 """The audit is written here and nowhere else: an intent before anything is done, its outcome after, and notes.
 
-Each entry carries the hash of the one before it. Whoever appends holds the one row of AuditHead until the commit, so
-numbers have no gaps and no two entries follow the same one, in however many processes.
+Each entry carries the hash of the one before it, and a seal: its own hash signed with our key. Whoever appends holds
+the one row of AuditHead until the commit, so numbers have no gaps and no two entries follow the same one, in however
+many processes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from recovery.domain.chain import FIELDS, Link, canonical, job_key
 from recovery.domain.refs import QueueRef, shown
 from recovery.errors import NotRecorded
 from recovery.models import AuditEntry, AuditHead, AuditJob
+from recovery.reads import seals
 
 INTENT, OUTCOME, NOTE = "intent", "outcome", "note"
 REASON_LIMIT = 500  # characters: a sentence and a ticket's number
 _HEAD = 1  # primary key of the one row
 _WIDTHS = {"actor_kind": 16, "actor": 200, "role": 16, "address": 64, "act": 32}  # of the columns
-NOTHING_DONE = "The audit cannot be written, so nothing was done."
+NOTHING_DONE = "The audit cannot be written, so nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +80,36 @@ def write_outcome(
                 also(number)
             return number
     except Error as error:
-        raise NotRecorded(f"What was done is not known to the audit: {_plain(error)}") from error
+        raise NotRecorded(f"The result could not be recorded in the audit: {_plain(error)}") from error
 
 
-def note(
-    actor: Actor, act: str, reason: str = "", body: Mapping[str, Any] | None = None, queue: QueueRef | None = None
+def note(  # noqa: PLR0917 -- the columns of an entry
+    actor: Actor,
+    act: str,
+    reason: str = "",
+    body: Mapping[str, Any] | None = None,
+    queue: QueueRef | None = None,
+    jobs: Iterable[str] = (),
 ) -> int:
-    """Something that is no act on a job: a sign-in, a role changed. Part of the caller's transaction, if there is one.
+    """Something that changes no job: a sign-in, a role changed, a payload revealed.
 
-    Then both happen or neither. Raises NotRecorded.
+    Part of the caller's transaction, if there is one: then both happen or neither. Raises NotRecorded.
     """
-    return _write(_Draft(NOTE, actor, act, queue, reason, body or {}), durable=False)
+    return _write(_Draft(NOTE, actor, act, queue, reason, body or {}, jobs=tuple(jobs)), durable=False)
+
+
+def reseal(actor: Actor, number: int, hash: str, reason: str, body: Mapping[str, Any]) -> int:
+    """Moves the mark to this entry, which has been verified: it and those before it no longer need a former key.
+
+    Raises NotRecorded.
+    """
+    try:
+        with transaction.atomic(durable=True):
+            mark = seals.AuditMark.of(number, hash)
+            AuditHead.objects.select_for_update().filter(pk=_HEAD).update(marked=mark.number, mark=mark.seal)
+            return note(actor, "reseal audit", reason, {**body, "up to": number})
+    except Error as error:
+        raise NotRecorded(f"{NOTHING_DONE} {_plain(error)}") from error
 
 
 def _write(draft: _Draft, *, durable: bool, also: Also | None = None) -> int:
@@ -108,17 +129,19 @@ def _append(draft: _Draft) -> int:
     """Inside a transaction: 1. take the head, 2. link behind it, 3. move it on."""
     head = _head()
     link = _link(draft, head)
-    AuditEntry(**dict(zip(FIELDS, astuple(link), strict=True)), hash=link.hash).save(force_insert=True)
-    moved = AuditHead.objects.filter(pk=_HEAD, number=head.number).update(number=link.number, hash=link.hash)
+    written = dict(zip(FIELDS, astuple(link), strict=True)) | {"hash": link.hash}
+    AuditEntry(**written, seal=seals.seal_of(link.number, written["hash"])).save(force_insert=True)
+    moved = AuditHead.objects.filter(pk=_HEAD, number=head.number).update(number=link.number, hash=written["hash"])
     if not moved:
-        raise NotRecorded("Somebody else appended to the audit at the same moment. Nothing was done; try again.")
+        raise NotRecorded("Another process appended to the audit at the same moment. Nothing was changed; try again.")
     return link.number
 
 
 def _head() -> AuditHead:
     head = AuditHead.objects.select_for_update().filter(pk=_HEAD).first()
     if head is None:
-        AuditHead.objects.get_or_create(pk=_HEAD)
+        mark = seals.AuditMark.of(seals.START, "")
+        AuditHead.objects.get_or_create(pk=_HEAD, defaults={"marked": mark.number, "mark": mark.seal})
         head = AuditHead.objects.select_for_update().get(pk=_HEAD)
     return head
 
@@ -166,4 +189,4 @@ def _text(given: str) -> str:
 
 def _plain(error: Exception) -> str:
     """The driver's text may name hosts and files: only its kind is told."""
-    return f"The database said {type(error).__name__}."
+    return f"The database answered {type(error).__name__}."

@@ -29,8 +29,8 @@ from recovery.domain.refs import slug, unslug
 from recovery.errors import Fenced
 from recovery.models import AuditEntry, AuditJob, BulkItem, BulkRun
 
-CUT_OFF = "It was tried in #{number}, which was cut off; it is {state} now. It may have been this run."
-NOT_DONE = "It was cut off, and looked at again: nothing was done to this job."
+CUT_OFF = "It was tried in #{number}, which was interrupted; it is {state} now. This run may have caused that."
+NOT_DONE = "It was interrupted and checked again: this job was not changed."
 # Kept in an item's `why` while it has no outcome: a job is tried twice at most, or a script that fails would fail
 # for ever, each time with two more entries in the audit.
 _SECOND = "second try"
@@ -38,6 +38,10 @@ _SECOND = "second try"
 
 class Held(Exception):
     """It cannot go on for now; the text says why."""
+
+
+class HeldByConsole(Held):
+    """Another console acts there. Its end is known without asking the store, so it may be looked for often."""
 
 
 @dataclass(slots=True)
@@ -76,7 +80,7 @@ def work(
     order = runs.order_of(run)
     if mandate:
         if rival := mandate.rival(order.queue.deployment):
-            raise Held(rival)
+            raise HeldByConsole(rival)
         order = replace(order, epoch=mandate.epoch, installation=mandate.installation)
     scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
     scene.operator.fence(scene.target)  # what one before us may still send comes too late, so what we see stays true

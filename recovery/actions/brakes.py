@@ -236,4 +236,6 @@ def _read() -> Iterator[None]:
     try:
         yield
     except Error as error:
-        raise NotRecorded(f"The brakes cannot be read, so nothing was done: {type(error).__name__}.") from error
+        raise NotRecorded(
+            f"The safety limits cannot be read, so nothing was changed: {type(error).__name__}."
+        ) from error

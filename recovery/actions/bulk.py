@@ -16,7 +16,7 @@ from typing import Any
 from django.db import Error, transaction
 
 from recovery.actions import audit, runner, sight
-from recovery.actions.batch import FoundJobs, Held, work
+from recovery.actions.batch import FoundJobs, Held, HeldByConsole, work
 from recovery.actions.catalog import ENTRIES
 from recovery.actions.claims import Claim, Lost
 from recovery.actions.gather import ONE_BY_ONE, Selection
@@ -58,9 +58,9 @@ def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
     wanted = runner.ordered(wanted)
     entry = ENTRIES[wanted.act]
     if entry.is_for_queue and not entry.in_steps:
-        raise BadOrder(f"{entry.label} is done at once, not in bulk.")
+        raise BadOrder(f"{entry.label} runs immediately, not in bulk.")
     if entry.in_steps == (bool(wanted.jobs) or selection is not None):
-        raise BadOrder("Name the jobs, or say which are meant." if not entry.in_steps else "It finds its jobs itself.")
+        raise BadOrder("List the jobs, or give a selection." if not entry.in_steps else "It selects its jobs itself.")
     if selection is not None:
         wanted = replace(wanted, options=selection.implied(wanted.options))
     scene = sight.scene(wanted.queue, wanted.act)
@@ -73,7 +73,9 @@ def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
             audit.note(wanted.actor, NOTE, wanted.reason, _told(run, selection), wanted.queue)
             return run
     except Error as error:
-        raise NotRecorded(f"The database took no run, so nothing was done: {type(error).__name__}.") from error
+        raise NotRecorded(
+            f"The database could not store the run, so nothing was changed: {type(error).__name__}."
+        ) from error
 
 
 def stop(run: int, actor: Actor) -> bool:
@@ -91,7 +93,7 @@ def go_on(run: int, actor: Actor) -> bool:
     stopped = BulkRun.objects.filter(pk=run, status=STOPPED)
     asked = stopped.update(status=WAITING, wants_stop=False, ended_at=None, trouble="")
     if asked:
-        audit.note(actor, NOTE, f"Go on with run {run}.", {"run": run})
+        audit.note(actor, NOTE, f"Resume run {run}.", {"run": run})
     return bool(asked)
 
 
@@ -110,7 +112,7 @@ def _written(wanted: Order, selection: Selection | None) -> BulkRun:
         base=wanted.queue.slug,
         actor=canonical(asdict(wanted.actor)),
         reason=wanted.reason,
-        options=canonical(asdict(replace(wanted.options, is_late=False))),
+        options=canonical(asdict(replace(wanted.options, is_late=False, affected=None))),
         selection=canonical(selection.as_json() if selection else {}),
         total=len(wanted.jobs),
     )
@@ -166,7 +168,7 @@ class Runner:
         try:
             self._work(claim)
         except Lost:
-            log.warning("bulk run %d is run by somebody else now", id)
+            log.warning("bulk run %d is now owned by another process", id)
             self._later(id)
         except Fenced as error:
             self._give_up(claim, error)
@@ -181,6 +183,8 @@ class Runner:
                 self._mandate,
                 self._found.pop(run.pk, None),
             )
+        except HeldByConsole as error:
+            self._hold(claim, str(error), longest=HOLD)
         except (Held, StoreError, NotRecorded) as error:
             self._hold(claim, str(error))
         except (Unsupported, BadOrder, Forbidden, QueueMissing, DeploymentMissing) as error:
@@ -206,14 +210,16 @@ class Runner:
         with suppress(Lost):
             self._hold(claim, str(fenced))
 
-    def _hold(self, claim: Claim, why: str) -> None:
-        """Says why, and tries again later."""
-        self._later(claim.run.pk)
+    def _hold(self, claim: Claim, why: str, longest: float = LONGEST_HOLD) -> None:
+        """Says why, into the log once, and tries again later."""
+        self._later(claim.run.pk, longest)
+        is_known = claim.run.trouble == why
         claim.beat(sight.now(), trouble=why)
-        log.warning("bulk run %d is held: %s", claim.run.pk, why)
+        if not is_known:
+            log.warning("bulk run %d is paused: %s", claim.run.pk, why)
 
-    def _later(self, id: int) -> None:
-        """After longer and longer."""
+    def _later(self, id: int, longest: float = LONGEST_HOLD) -> None:
+        """After longer and longer, up to this."""
         _, last = self._held.get(id, (0.0, 0.0))
-        span = min(LONGEST_HOLD, last * 2 or HOLD)
+        span = min(longest, last * 2 or HOLD)
         self._held[id] = (time.monotonic() + span, span)

@@ -32,7 +32,7 @@ def order(actor: Actor, plan: Plan, reason: str) -> DrillRun:
     if wrong := problems(plan):
         raise BadOrder(" ".join(f"{name.replace('_', ' ').capitalize()}: {words}" for name, words in wrong.items()))
     if plan.rounds * plan.patience > LONGEST:
-        raise BadOrder("It might take more than four hours. Ask for fewer rounds.")
+        raise BadOrder("It could take more than four hours. Reduce the number of rounds.")
     return _recorded(lambda: _ordered(actor, plan, said))
 
 
@@ -58,7 +58,9 @@ def _ordered(actor: Actor, plan: Plan, reason: str) -> DrillRun:
     )
     audit.note(actor, NOTE, reason, {"drill": run.pk, "plan": plan.as_json()})
     if DrillRun.objects.filter(status__in=OPEN).count() > 1:
-        raise BadOrder("Another fire drill is under way. One at a time: they would disturb each other's times.")
+        raise BadOrder(
+            "Another fire drill is running. Only one can run at a time: they would distort each other's times."
+        )
     _forget()
     return run
 
@@ -81,12 +83,14 @@ def _recorded(change: Callable[[], T]) -> T:
         with transaction.atomic():
             return change()
     except Error as error:
-        raise NotRecorded(f"The database did not take it, so nothing was done: {type(error).__name__}.") from error
+        raise NotRecorded(
+            f"The database could not store it, so nothing was changed: {type(error).__name__}."
+        ) from error
 
 
 def _allowed(actor: Actor) -> None:
     if not actor.may_bulk:
-        raise Forbidden("This takes the right to act in bulk.")
+        raise Forbidden("This needs the permission to act in bulk.")
 
 
 def _now() -> int:

@@ -15,12 +15,12 @@ from recovery.backends.shared import cursors
 from recovery.domain.acting import Options, Seen
 from recovery.domain.counts import Library
 from recovery.domain.jobs import JobRow, State
-from recovery.domain.signatures import signature
+from recovery.domain.signatures import safe_signature, signature
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.errors import BadOrder, Unsupported
 from recovery.reads import stuck
 
-ONE_BY_ONE = "Executions of n8n are named one by one: there is no list of them here."
+ONE_BY_ONE = "n8n executions must be listed one by one: they cannot be selected here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Selection:
             return cls(State(written), until, name, error)
         if written in set(Kind) - {Kind.UNKNOWN}:
             return cls(State.ACTIVE, until, name, error, Kind(written))
-        raise BadOrder(f"{written!r} is neither a state nor a verdict.")
+        raise BadOrder(f"{written!r} is not a state or a verdict.")
 
     def implied(self, options: Options) -> Options:
         """Who names completed jobs means them: a retry of all of them needs no second word."""
@@ -85,7 +85,9 @@ def part(
     queue = scene.queue
     if queue.flavour.library is Library.N8N:
         raise Unsupported(ONE_BY_ONE)
-    page = queue.reader.page(queue.wire, queue.ref, selection.state, cursor=cursor, size=size, oldest_first=True)
+    page = queue.reader.page(
+        queue.wire, queue.ref, selection.state, cursor=cursor, size=size, oldest_first=True, by_script=insists
+    )
     verdicts = _verdicts(scene, selection, page.rows, insists=insists)
     rows = tuple(row for row in page.rows if _is_meant(selection, row, verdicts.get(row.id)))
     return Part(rows, page.next, page.total, verdicts, tuple(row.id for row in page.rows), cursor)
@@ -121,12 +123,17 @@ def _verdicts(
     return dict(stuck.of_rows(scene.queue, tuple(rows), scene.snapshot, sight.now(), insists=insists))
 
 
+def _has_error(row: JobRow, wanted: str) -> bool:
+    """Tells whether the job failed with this signature, as pages show it or as the library wrote it."""
+    return signature(row.reason) == wanted or safe_signature(row.reason) == wanted
+
+
 def _is_meant(selection: Selection, row: JobRow, verdict: Verdict | None) -> bool:
     if _since(row) > selection.until:
         return False
     if selection.name and row.name != selection.name:
         return False
-    if selection.error and signature(row.reason) != selection.error:
+    if selection.error and not _has_error(row, selection.error):
         return False
     return selection.verdict is None or _has(selection.verdict, verdict)
 

@@ -76,7 +76,7 @@ def _rows(hooks: Iterable[Hook], queue: Queue, ids: Sequence[str]) -> dict[str, 
     try:
         found = payloads.data_of(queue, ids)
     except UnstallError as error:
-        log.info("what hooks follow is not known: %s", error)
+        log.info("the jobs that hooks follow cannot be read: %s", error)
         return {}
     return {
         id: {hook.name: row for hook in asking if hook.follow and (row := row_id(hook.follow, id, data)) is not None}
@@ -112,7 +112,7 @@ def _write(
     try:
         HookCall.objects.bulk_create(calls, batch_size=_BATCH)
     except Error as error:
-        log.error("%d calls of hooks are lost: the database said %s", len(calls), type(error).__name__)  # noqa: TRY400 -- told, not traced
+        log.error("%d hook calls are lost: the database answered %s", len(calls), type(error).__name__)  # noqa: TRY400 -- told, not traced
 
 
 def _told(act: str, row: str | int | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 LOOKED_AFTER = 10  # jobs looked at again afterwards; of more, the entry holds the state that the script left them in
 PERHAPS = "It may or may not have happened: {error}"
-UNTOLD = "What came of it could not be written into the audit."
+UNTOLD = "Its result could not be written to the audit."
 _IN_SCRIPT = "script"  # Redis says of an error inside of one where it was
 _NO_RIGHT = "no permissions to"  # and of a command that its user may not call, also inside of one
 _NOT_TRIED = "Not tried: {error}"
@@ -122,7 +122,7 @@ class _Chunk:
 
     def _concluded(self, intent: int, done: Sequence[Done], after: dict[str, JobRow]) -> Results:
         taken = [one.kept for one in done if one.kept]
-        holding = keep.keep(intent, taken, sight.now()) if taken else Holding()
+        holding = keep.keep(intent, self.order.queue, taken, sight.now()) if taken else Holding()
 
         def results(number: int | None) -> Results:
             return self.results({one.id: _result(one, number, holding) for one in done})
@@ -179,13 +179,13 @@ def conclude(  # noqa: PLR0917
     also: Told | None = None,
 ) -> int | None:
     """Writes the outcome; its number. None when the audit takes it no more: it is done all the same."""
-    body = record.outcome(done, holding.ids, after or {})
+    body = record.outcome(done, holding.digests, after or {})
     if holding.trouble:
         body["undo"] = holding.trouble
     try:
         return audit.write_outcome(intent, order, body, {one.id: one.outcome for one in done}, also)
     except NotRecorded as error:
-        log.error("the outcome of #%d is not in the audit: %s", intent, error)  # noqa: TRY400 -- told, not traced
+        log.error("the outcome of #%d could not be written to the audit: %s", intent, error)  # noqa: TRY400 -- told, not traced
         return None
 
 
@@ -217,7 +217,7 @@ def _refusal(one: Judged) -> JobResult:
 def _result(done: Done, number: int | None, holding: Holding) -> JobResult:
     can_restore = done.id in holding.ids
     why = " ".join(_remarks(done, number, holding))
-    return JobResult(done.id, done.outcome, why, number, can_restore, done.is_untried)
+    return JobResult(done.id, done.outcome, why, number, can_restore, done.is_untried, done.affected)
 
 
 def _remarks(done: Done, number: int | None, holding: Holding) -> Iterator[str]:

@@ -6,12 +6,23 @@ holder is connected, whether an orphan is proven, poison, malformed data, and n8
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery.actions import n8n_rules
 from recovery.actions.catalog import ENTRIES
-from recovery.domain.acting import Act, Judgement, Options, Outcome, Seen
+from recovery.domain.acting import (
+    NO_EFFECTS,
+    Act,
+    ActionEffects,
+    Affected,
+    Judgement,
+    Options,
+    Outcome,
+    RelativeChange,
+    Right,
+    Seen,
+)
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.n8n import is_n8n
@@ -21,30 +32,39 @@ from recovery.domain.verdicts import Kind, Verdict
 from recovery.reads.surroundings import has_window
 
 GONE = "There is no such job (any more)."
-CONNECTED = "The holder is still connected: if it is only slow, this job will run twice."
-ENDLESS = "This lock never ends by itself. If its holder still works, this job will run twice."
-POISON = "It was orphaned {count} times within 72 hours: running it again may kill the next worker too."
-MALFORMED = "Its data breaks the queue's schema: the handler will crash on it."
-N8N_TWICE = "n8n runs the workflow again from its start: whatever it did already, it does twice."
+CONNECTED = "The worker is still connected: if it is only slow, this job will run twice."
+ENDLESS = "This lock never expires. If its worker is still running the job, the job will run twice."
+POISON = "It was orphaned {count} times within 72 hours: running it again may crash the next worker too."
+MALFORMED = "Its data violates the queue's schema: the handler will probably fail on it."
+N8N_TWICE = "n8n runs the workflow again from its start: every step that already ran will run twice."
 N8N_PAUSE = (
     "This is n8n's queue. While it is paused, n8n marks the executions that wait in it as crashed. "
     "Stop its workers instead."
 )
 N8N_ABORT = (
-    "n8n's worker aborts the run at once, as n8n itself aborts one: the execution becomes canceled, what it did stays "
-    "done, and its job goes when the step that was under way lets go."
+    "n8n's worker aborts the run immediately, as n8n's own Stop does: the execution becomes canceled, completed steps "
+    "are "
+    "not undone, and its job is removed when the running step returns."
 )
-UNHEARD = "Only a worker that listens for this stops; otherwise the job runs on."
+UNHEARD = "Only a worker that listens for cancellation stops; otherwise the job keeps running."
 UNPROVEN = (
-    "It has no lock, and that is not yet proof: this library takes a job first and locks it a moment later. "
-    "Look again after the next stalled check."
+    "It has no lock, but that is not yet proof: this library takes a job first and locks it a moment later. "
+    "Try again after the next stalled check."
 )
-UNPROVEN_REMOVE = "It is active without a lock, and it is not proven that its worker is gone."
-AT_WORK = "Its row says that somebody works on it: if its worker is only slow, it will run twice."
-UNTOLD = "Nothing in its row tells whether somebody works on it: if somebody does, it will run twice."
-COMPLETED = "It has completed: retried, it does its work a second time."
-STRAY = "Its parent failed or is gone: it runs on for nobody."
-CHILDREN = "Its own children are removed with it."
+UNPROVEN_REMOVE = "It is active without a lock, but it is not proven that its worker is gone."
+AT_WORK = "Its row shows that a worker is running it: if that worker is only slow, it will run twice."
+UNTOLD = "Its row does not show whether a worker is running it: if one is, it will run twice."
+COMPLETED = "It has completed: a retry does its work a second time."
+STRAY = "Its parent failed or is gone: no parent waits for its result."
+OTHER_QUEUES = "It would change jobs of other queues ({jobs})."
+NO_RIGHT = "It would also change {count} other job{s} ({jobs}), which needs the permission to {right}."
+STAYING = "{count} of its children stay, as they are in other queues."
+_CHANGES = {
+    RelativeChange.REMOVED: "{count} of its children and their children {are} removed with it ({jobs}) permanently.",
+    RelativeChange.FAILED: "{count} parent{s} fail{es} with it ({jobs}).",
+    RelativeChange.RELEASED: "Its parent no longer waits for it ({jobs}).",
+}
+_NAMED = 3  # jobs in one sentence
 
 
 class _Refused(Exception):
@@ -60,6 +80,8 @@ class Case:
     verdict: Verdict | None = None
     seen: Seen | None = None
     standing: Standing | None = None  # of its execution in n8n
+    effects: ActionEffects = NO_EFFECTS  # on other jobs
+    right: Right | None = None  # that whoever acts lacks, and that it takes to act on more than one job
 
 
 def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: Case) -> Judgement:
@@ -73,10 +95,11 @@ def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: C
             risks = n8n_rules.on_execution(act, case.standing or Standing(case.id), options)
         else:
             risks = _rule(act, flavour)(_Look(queue, flavour, options, row, case.verdict))
+            risks += _on_others(queue, options, case)
             risks += n8n_rules.on_job(act, case.standing, options) if case.standing else []
     except (_Refused, n8n_rules.Against) as refused:
-        return Judgement(case.id, is_allowed=False, why=str(refused), seen=seen, name=row.name)
-    return Judgement(case.id, is_allowed=True, risk=" ".join(risks), seen=seen, name=row.name)
+        return Judgement(case.id, is_allowed=False, why=str(refused), seen=seen, name=row.name, effects=case.effects)
+    return Judgement(case.id, is_allowed=True, risk=" ".join(risks), seen=seen, name=row.name, effects=case.effects)
 
 
 def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -> Judgement:
@@ -84,7 +107,7 @@ def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -
     if act is Act.PAUSE and is_n8n(queue, flavour):
         return Judgement("", is_allowed=False, why=N8N_PAUSE)
     if act is Act.CLEAN and options.state is None:
-        return Judgement("", is_allowed=False, why="Say which state is to be cleaned.")
+        return Judgement("", is_allowed=False, why="Give the state to clean.")
     return Judgement("", is_allowed=True)
 
 
@@ -120,7 +143,40 @@ def _same(act: Act, seen: Seen, row: JobRow) -> None:
     if (row.processed_at, row.starts) != (seen.processed_at, seen.starts):
         raise _Refused("A worker has started it again since it was shown.")
     if row.lock and seen.token and row.lock.token != seen.token:
-        raise _Refused("Another holder has its lock since it was shown.")
+        raise _Refused("Another worker has taken its lock since it was shown.")
+
+
+def _on_others(queue: QueueRef, options: Options, case: Case) -> list[str]:
+    """What it does to children and parents; each is named in the dialog as well."""
+    effects = case.effects
+    if effects.refusal:
+        raise _Refused(effects.refusal)
+    taken = [one for one in effects.affected if one.change is not RelativeChange.RELEASED]
+    if taken and case.right is not None:
+        told = {"count": len(taken), "s": "s" * (len(taken) != 1), "jobs": _named(taken), "right": case.right.words}
+        raise _Refused(NO_RIGHT.format(**told))
+    elsewhere = [one for one in effects.affected if one.job.queue != queue]
+    risks = []
+    if elsewhere:
+        risks.append(_unless(options.other_queues, OTHER_QUEUES.format(jobs=_named(elsewhere)), "other_queues"))
+    risks += [_changed(change, those) for change in RelativeChange if (those := _of(effects, change))]
+    return [*risks, STAYING.format(count=f"{effects.staying:,}")] if effects.staying else risks
+
+
+def _of(effects: ActionEffects, change: RelativeChange) -> list[Affected]:
+    return [one for one in effects.affected if one.change is change]
+
+
+def _changed(change: RelativeChange, those: Sequence[Affected]) -> str:
+    one = len(those) == 1
+    words = {"s": "" if one else "s", "es": "s" if one else "", "are": "is" if one else "are"}
+    return _CHANGES[change].format(count=f"{len(those):,}", jobs=_named(those), **words)
+
+
+def _named(those: Sequence[Affected]) -> str:
+    """A few of them, and how many more there are."""
+    names = ", ".join(f"{one.job.queue.label} {one.job.label}" for one in those[:_NAMED])
+    return names + (f" and {len(those) - _NAMED:,} more" if len(those) > _NAMED else "")
 
 
 def _place(state: State) -> str:
@@ -131,9 +187,9 @@ def _recover(look: _Look) -> list[str]:
     """Requeue and fail: only a job that nobody holds, and of which that is proven."""
     row = look.row
     if row.missing:
-        raise _Refused("It is an id without a job: there is nothing to run or to fail. Remove it.")
+        raise _Refused("Its job data is missing: there is nothing to run or to fail. Remove it.")
     if not row.lock_known:
-        raise _Refused("We may not look at its lock (the ACL hides it).")
+        raise _Refused("Its lock cannot be read (the ACL denies it).")
     if row.lock is not None:
         raise _Refused("A worker holds its lock. Release it first, if that worker is gone.")
     if not look.of_lock.is_orphaned and not _is_bare(look):
@@ -156,7 +212,7 @@ def _fail(look: _Look) -> list[str]:
 
 def _spared(look: _Look) -> list[str]:
     is_poison = look.verdict is not None and look.verdict.is_poison
-    return ["It is poison; failing it keeps it from the next worker."] if is_poison else []
+    return ["It stalled repeatedly and is quarantined; failing it keeps it from the next worker."] if is_poison else []
 
 
 def _recover_row(look: _Look) -> list[str]:
@@ -199,7 +255,7 @@ def _unless(is_given: bool, risk: str, needed: str) -> str:
 def _release(look: _Look) -> list[str]:
     lock = look.row.lock
     if not look.row.lock_known:
-        raise _Refused("We may not look at its lock (the ACL hides it).")
+        raise _Refused("Its lock cannot be read (the ACL denies it).")
     if lock is None:
         raise _Refused("It has no lock (any more): requeue it or fail it.")
     risks = [ENDLESS] if lock.ttl is None else []
@@ -210,7 +266,7 @@ def _release(look: _Look) -> list[str]:
 
 def _retry(look: _Look) -> list[str]:
     if look.row.missing:
-        raise _Refused("It is an id without a job: there is nothing to run. Remove it.")
+        raise _Refused("Its job data is missing: there is nothing to run. Remove it.")
     is_over = look.row.state is State.COMPLETED
     risks = [_unless(look.options.rerun_completed, COMPLETED, "rerun_completed")] if is_over else []
     return [*risks, *_again(look)]
@@ -218,24 +274,23 @@ def _retry(look: _Look) -> list[str]:
 
 def _promote(look: _Look) -> list[str]:
     if look.row.missing:
-        raise _Refused("It is an id without a job: there is nothing to run. Remove it.")
+        raise _Refused("Its job data is missing: there is nothing to run. Remove it.")
     return []
 
 
 def _remove(look: _Look) -> list[str]:
     row = look.row
     if row.lock is not None:
-        raise _Refused("A worker holds its lock: a job that runs is not removed.")
+        raise _Refused("A worker holds its lock: a running job is not removed.")
     if not row.lock_known:
-        raise _Refused("We may not look at its lock (the ACL hides it): it may be running.")
-    risks = [CHILDREN] if row.state is State.WAITING_CHILDREN and look.options.children else []
+        raise _Refused("Its lock cannot be read (the ACL denies it): it may be running.")
     is_safe = row.state is not State.ACTIVE or row.missing or look.of_lock.is_orphaned or _is_bare(look)
-    return risks if is_safe else [*risks, _unless(look.options.force, UNPROVEN_REMOVE, "force")]
+    return [] if is_safe else [_unless(look.options.force, UNPROVEN_REMOVE, "force")]
 
 
 def _cancel(look: _Look) -> list[str]:
     if look.row.lock is None:
-        raise _Refused("Nobody holds it, so nobody can be asked to stop it: requeue it or fail it.")
+        raise _Refused("No worker holds it, so no worker can be asked to stop it: requeue it or fail it.")
     return [N8N_ABORT if is_n8n(look.queue, look.flavour) else UNHEARD]
 
 

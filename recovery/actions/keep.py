@@ -1,40 +1,65 @@
 """Undo: what was taken away is kept for a day in the state store, within a budget, by the number of its audit entry.
 
-Losing it loses no job of a queue: only the way back of one that somebody removed on purpose.
+Losing it loses no job of a queue: only the way back of one that somebody removed on purpose. The state store is not
+trusted: each copy is signed for its entry, queue and job, and the entry's outcome holds its digest. What fails either
+check is never sent to a queue.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import redis
 
+from recovery import signing
 from recovery.connections import faults, state
 from recovery.connections.registry import registry
 from recovery.domain.acting import Kept
 from recovery.domain.chain import canonical
 from recovery.domain.jobs import State
-from recovery.domain.refs import raw
+from recovery.domain.refs import QueueRef, raw, shown
 from recovery.errors import ConfigError, StoreError
 
 LIFE_MS = 24 * 3600 * 1000
 # The state store is small and holds what is live too: a clean of 50,000 jobs of a kilobyte fits, a million do not.
 BUDGET = 64 * 1024 * 1024
+COPY_LIMIT = 2 * 1024 * 1024  # bytes of one copy: a job of 1 MB in base 64, with its names
+SUFFIXES = frozenset({"", ":logs", ":dependencies", ":processed", ":failed", ":unsuccessful"})  # keys of one job
 _PROBE_MS = 10_000
 _PART = 100  # jobs written by one command
+_READ = 8 * 1024 * 1024  # bytes read by one command
+_NUMBER_DIGITS = 18  # of an entry
+_DIGEST = 32  # hexadecimal digits
+_PURPOSE = "undo copy"
+_UNSIGNED = "The undo copy of {job} is not signed. An earlier version or another program wrote it: it is not restored."
+_FORGED = "The undo copy of {job} was not made by this installation: it is not restored."
+_GARBLED = "The undo copy of {job} cannot be read by this version: it is not restored."
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What became of the jobs that were to be kept. `trouble` says why some or all of them are not."""
 
-    ids: frozenset[str] = frozenset()
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the copies, by job: the outcome holds them
     trouble: str = ""
     forgotten: tuple[int, ...] = ()  # older entries that had to make room
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(self.digests)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoCopies:
+    """The copies of one entry that can be restored, in the order in which the jobs were taken away."""
+
+    jobs: tuple[Kept, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)  # job → why its copy is not used
 
 
 def is_ready() -> bool:
@@ -47,11 +72,11 @@ def is_ready() -> bool:
         return False
 
 
-def keep(number: int, jobs: Sequence[Kept], now: int, budget: int = BUDGET) -> Holding:
+def keep(number: int, queue: QueueRef, jobs: Sequence[Kept], now: int, budget: int = BUDGET) -> Holding:
     """Never raises: the jobs are gone already, and what cannot be kept is said."""
-    packed = [(job.id, pack(job, place)) for place, job in enumerate(jobs)]
+    packed = [(job.id, pack(number, queue, job, place)) for place, job in enumerate(jobs)]
     fitting, size = _fitting(packed, budget)
-    trouble = "" if len(fitting) == len(packed) else f"More than {budget // 2**20} MB at once are not kept."
+    trouble = "" if len(fitting) == len(packed) else f"More than {budget // 2**20} MB cannot be kept at once."
     if not fitting:
         return Holding(trouble=trouble)
     try:
@@ -60,17 +85,28 @@ def keep(number: int, jobs: Sequence[Kept], now: int, budget: int = BUDGET) -> H
             _write(store, number, fitting, size, now)
             forgotten = _make_room(store, now, budget)
     except (ConfigError, StoreError) as error:
-        return Holding(trouble=f"The state store did not take it: {error}")
-    return Holding(frozenset(id for id, _ in fitting), trouble, forgotten)
+        return Holding(trouble=f"The state store refused it: {error}")
+    return Holding({id: digest(value) for id, value in fitting}, trouble, forgotten)
 
 
-def kept(number: int) -> tuple[Kept, ...]:
-    """What is left of it, in the order in which it was taken away; raises StoreError."""
-    store = registry().state()
-    with faults.guarded(store):
-        found = store.hvals(state.kept(number))
-    read = sorted((unpack(value) for value in found if isinstance(value, bytes)), key=lambda pair: pair[0])
-    return tuple(job for _, job in read)
+def copies(number: int, queue: QueueRef, digests: Mapping[str, str]) -> UndoCopies:
+    """Reads the copies of these jobs, which the entry's outcome names with their digests; raises StoreError.
+
+    A digest may be "": the outcome was not written, so the signature alone is checked. At most `BUDGET` bytes are
+    read, and no copy above `COPY_LIMIT`.
+    """
+    found: list[tuple[int, Kept]] = []
+    refused: dict[str, str] = {}
+    for id, packed in _packed(number, list(digests), refused):
+        try:
+            found.append(unpack(number, queue, id, packed, digests[id]))
+        except UnusableCopy as error:
+            refused[id] = str(error)
+    return UndoCopies(tuple(job for _, job in sorted(found, key=lambda pair: pair[0])), refused)
+
+
+class UnusableCopy(Exception):
+    """Says why a copy is not restored."""
 
 
 def counts(numbers: Iterable[int]) -> dict[int, int]:
@@ -98,16 +134,72 @@ def forget(number: int, ids: Sequence[str]) -> None:
             _drop(store, [number])
 
 
-def pack(job: Kept, place: int = 0) -> bytes:
-    """JSON; names as escapes, dumps in base 64."""
+def pack(number: int, queue: QueueRef, job: Kept, place: int = 0) -> bytes:
+    """Returns one copy, signed for this entry, queue and job. JSON; names as escapes, dumps in base 64."""
     dumps = [[suffix, base64.b64encode(dump).decode("ascii")] for suffix, dump in job.dumps]
-    return canonical([place, job.id, job.state, dumps, job.score, job.before, job.size, job.parent]).encode("ascii")
+    written = canonical([place, job.id, job.state, dumps, job.score, job.before, job.size, job.parent]).encode("ascii")
+    return signing.seal(_PURPOSE, written, *_bound(number, queue, job.id))
 
 
-def unpack(packed: bytes) -> tuple[int, Kept]:
-    place, id, where, dumps, score, before, size, parent = json.loads(packed)
-    restored = tuple((suffix, base64.b64decode(dump)) for suffix, dump in dumps)
-    return place, Kept(id, State(where), restored, score, before, size, parent)
+def unpack(number: int, queue: QueueRef, id: str, packed: bytes, expected: str = "") -> tuple[int, Kept]:
+    """The inverse of `pack`; raises UnusableCopy for what was not signed for this entry, queue and job."""
+    if packed.startswith(b"["):
+        raise UnusableCopy(_UNSIGNED.format(job=shown(id)))
+    content = signing.unseal(_PURPOSE, packed, *_bound(number, queue, id))
+    if content is None or (expected and expected != digest(packed)):
+        raise UnusableCopy(_FORGED.format(job=shown(id)))
+    try:
+        place, job, where, dumps, score, before, size, parent = json.loads(content)
+        restored = tuple((suffix, base64.b64decode(dump)) for suffix, dump in dumps)
+        found = Kept(job, State(where), restored, score, before, size, parent)
+    except (ValueError, TypeError) as error:
+        raise UnusableCopy(_GARBLED.format(job=shown(id))) from error
+    if job != id or not SUFFIXES.issuperset(suffix for suffix, _ in restored):
+        raise UnusableCopy(_GARBLED.format(job=shown(id)))
+    return place, found
+
+
+def digest(packed: bytes) -> str:
+    """Names one copy in the outcome of its entry."""
+    return hashlib.sha256(packed).hexdigest()[:_DIGEST]
+
+
+def _bound(number: int, queue: QueueRef, id: str) -> tuple[signing.Bound, ...]:
+    return number, queue.deployment, queue.base, id
+
+
+def _packed(number: int, ids: Sequence[str], refused: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    """UndoCopies that are there, some at a time. Their sizes are asked first; one that is too large is refused."""
+    store, key = registry().state(), state.kept(number)
+    part: list[str] = []
+    total = read = 0
+    for id, size in _sizes(store, key, ids):
+        total += size
+        if size > COPY_LIMIT or total > BUDGET:
+            refused[id] = _FORGED.format(job=shown(id))
+            continue
+        if part and read + size > _READ:
+            yield from _values(store, key, part)
+            part, read = [], 0
+        part.append(id)
+        read += size
+    yield from _values(store, key, part)
+
+
+def _sizes(store: redis.Redis, key: bytes, ids: Sequence[str]) -> list[tuple[str, int]]:
+    with faults.guarded(store):
+        pipeline = store.pipeline(transaction=False)
+        for id in ids:
+            pipeline.hstrlen(key, cast("Any", raw(id)))
+        return [(id, size) for id, size in zip(ids, pipeline.execute(), strict=True) if size]
+
+
+def _values(store: redis.Redis, key: bytes, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    if not ids:
+        return
+    with faults.guarded(store):
+        found = cast("list[bytes | None]", store.hmget(key, [raw(id) for id in ids]))
+    yield from ((id, value) for id, value in zip(ids, found, strict=True) if value)
 
 
 def _fitting(packed: Sequence[tuple[str, bytes]], budget: int) -> tuple[list[tuple[str, bytes]], int]:
@@ -135,7 +227,8 @@ def _write(store: redis.Redis, number: int, jobs: Sequence[tuple[str, bytes]], s
 def _make_room(store: redis.Redis, now: int, budget: int) -> tuple[int, ...]:
     """What is a day old is gone by itself; then the oldest go until the rest fits. Two at once drop the same ones."""
     _drop(store, _numbers(store.zrangebyscore(state.KEPT, "-inf", now - LIFE_MS)))
-    sizes = {int(number): int(size) for number, size in store.hgetall(state.KEPT_SIZES).items()}
+    told = cast("Mapping[bytes, bytes]", store.hgetall(state.KEPT_SIZES))
+    sizes = {int(number): int(size) for number, size in told.items() if number.isdigit() and size.isdigit()}
     total = sum(sizes.values())
     forgotten: list[int] = []
     for number in _numbers(store.zrange(state.KEPT, 0, -1)):
@@ -148,7 +241,7 @@ def _make_room(store: redis.Redis, now: int, budget: int) -> tuple[int, ...]:
 
 
 def _numbers(members: Any) -> list[int]:
-    return [int(member) for member in members]
+    return [int(member) for member in members if member.isdigit() and len(member) <= _NUMBER_DIGITS]
 
 
 def _drop(store: redis.Redis, numbers: Sequence[int]) -> None:

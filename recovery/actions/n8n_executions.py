@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from recovery.backends.base import Target
 from recovery.connections.registry import registry
 from recovery.connections.sql import SqlWire
-from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Removed, Seen
+from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Outcome, Removed, Seen
 from recovery.domain.counts import Flavour
 from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.standing import state_of
@@ -21,12 +21,12 @@ from recovery.reads.n8n import targets
 OWN = frozenset({Act.RELAUNCH, Act.MARK})
 _CHUNKS = {Act.RELAUNCH: 5, Act.MARK: 100}  # a retry may take as long as n8n needs to answer
 _PAUSE = 0.1  # seconds between two looks for the new execution
-_REFUSED = "That is done to jobs: an execution of n8n is relaunched, or marked as crashed."
+_REFUSED = "That action is for jobs: an n8n execution can be relaunched or marked as crashed."
 _GONE = "There is no such execution (any more)."
 _MOVED = "It is {status} now."
 _STARTED = "It was started again since it was shown."
-_LATE = "n8n has neither answered nor made a new execution within {seconds:g} s. Look for a retry of it in n8n."
-_PERHAPS = "{trouble} Whether it began all the same is not known: look for a retry of it in n8n."
+_LATE = "n8n neither answered nor created a new execution within {seconds:g} s. Check n8n for a retry of it."
+_PERHAPS = "{trouble} It may have started anyway: check n8n for a retry of it."
 
 
 class ExecutionOperator:
@@ -37,6 +37,9 @@ class ExecutionOperator:
 
     def chunk(self, act: Act) -> int:
         return _CHUNKS.get(act, 1)
+
+    def effects(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options) -> Mapping[str, ActionEffects]:
+        return {}
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         if act not in OWN:
@@ -86,7 +89,7 @@ def _mark(wire: SqlWire, known: Tables, execution: Execution) -> Done:
     except StatementRefused as error:
         return _refused(execution.id, execution, f"The database refused it: {error.reason}")
     if now is None:
-        return Done(execution.id, Outcome.DONE, "Its row says crashed now.")
+        return Done(execution.id, Outcome.DONE, "Its row is now marked as crashed.")
     if not now.is_there:
         return Done(execution.id, Outcome.MISSING, _GONE)
     return _refused(execution.id, now, _MOVED.format(status=now.status))

@@ -19,7 +19,7 @@ from recovery.config import N8n
 from recovery.connections.cluster import ClusterWire
 from recovery.connections.registry import registry
 from recovery.connections.sql import SqlWire
-from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Removed, Seen
+from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Outcome, Removed, Seen
 from recovery.domain.counts import Flavour
 from recovery.domain.n8n.executions import Execution
 from recovery.errors import StoreError, Unsupported
@@ -31,13 +31,14 @@ FOLLOWED = 5.0  # seconds that we look for what n8n makes of a failure: its main
 _FOLLOWED_JOBS = 10  # of more at once nobody reads each answer
 _PAUSE = 0.1  # seconds between two looks
 _GUARDED = frozenset({Act.FAIL, Act.REQUEUE, Act.RETRY})
-_SILENT = "n8n's database does not say how its execution stands: {why}"
+_SILENT = "The status of its execution cannot be read from n8n's database: {why}"
 _DEAF = (
-    "Nobody waits for it: n8n's main was restarted since it gave the job out. Its execution stays as it is until it is "
-    "marked as crashed."
+    "n8n no longer waits for it: its main process was restarted after it added the job. Its execution stays as it is "
+    "until it "
+    "is marked as crashed."
 )
-_UNHEARD = "n8n has not taken note of it within {seconds:g} s: when its execution stays as it is, mark it as crashed."
-_HEARD = "n8n was told, and makes its execution an error."
+_UNHEARD = "n8n did not react within {seconds:g} s: if its execution stays as it is, mark it as crashed."
+_HEARD = "n8n was notified, and sets its execution to error."
 
 
 class GuardedOperator:
@@ -52,6 +53,9 @@ class GuardedOperator:
 
     def chunk(self, act: Act) -> int:
         return self._inner.chunk(act)
+
+    def effects(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options) -> Mapping[str, ActionEffects]:
+        return self._inner.effects(act, target, jobs, options)
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         is_rerun = act is Act.RELEASE and options.requeue

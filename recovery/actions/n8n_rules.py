@@ -14,18 +14,21 @@ from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.standing import Standing
 
 _SUCCEEDED = (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING)
-_SILENT = "n8n's database does not say how its execution stands ({why}): one that has ended would be {done}."
-_UNCONFIGURED = "n8n's database is not configured, so whether its execution has ended is not known."
+_SILENT = (
+    "The status of its execution cannot be read from n8n's database ({why}): an execution that has ended would be "
+    "{done}."
+)
+_UNCONFIGURED = "n8n's database is not configured, so it is unknown whether its execution has ended."
 _OVERWRITES = (
-    "n8n's main hears of it and makes the execution an error. It writes that over what it kept of the run, so that "
-    "nothing is left to retry: if it is to run again, relaunch the execution first."
+    "n8n's main process is notified and sets the execution to error. That overwrites the saved run data, so "
+    "that nothing is left to retry: to run it again, relaunch the execution first."
 )
 _AGAIN = (
-    "n8n runs it as a new execution, from where what it kept of this one begins, which is its start unless n8n saves "
-    "progress: whatever it did already, it does twice."
+    "n8n runs it as a new execution from the saved run data, which means from its start unless n8n saves progress: "
+    "every step that already ran will run twice."
 )
-_NEXT_OF_RETRY = "n8n makes a new execution that begins where this one failed."
-_MARKED = "n8n leaves the row as it is then: nobody is told, no error workflow runs, and it can be retried."
+_NEXT_OF_RETRY = "n8n creates a new execution that begins where this one failed."
+_MARKED = "n8n then leaves the row as it is: n8n sends no notification, no error workflow runs, and it can be retried."
 _DOES: Mapping[Act, str] = {Act.FAIL: "failed", Act.REQUEUE: "run again", Act.RETRY: "run again"}
 
 
@@ -43,7 +46,9 @@ def on_job(act: Act, standing: Standing, options: Options) -> list[str]:
     if act in _DOES:
         return _on_lost(act, standing, options)
     if act is Act.REMOVE and standing.is_there and standing.status.is_going:
-        return [f"Its execution {standing.id} stays {standing.status} in n8n: nobody is told that its job is gone."]
+        return [
+            f"Its execution {standing.id} stays {standing.status} in n8n: n8n is not notified that its job is gone."
+        ]
     return []
 
 
@@ -63,9 +68,9 @@ def against(act: Act, id: str, execution: Execution | None) -> str:
         return f"Its execution {id} was deleted in n8n: remove the job."
     status = execution.status
     if status is ExecutionStatus.STRANGE:
-        return f"Its execution {id} has a status that no n8n known here has: nothing is done to its job."
+        return f"Its execution {id} has a status of no supported n8n version: its job is not changed."
     if status is ExecutionStatus.WAITING:
-        return f"Its execution {id} is put aside until a time or a call, and goes on with a new job: remove this one."
+        return f"Its execution {id} waits for a time or a webhook call, and resumes with a new job: remove this one."
     if status.is_terminal:
         instead = "relaunch the execution, and remove the job" if _is_rerun(act, status) else "remove the job"
         return f"Its execution {id} has ended ({status}): {instead}."
@@ -84,12 +89,12 @@ def _relaunch(standing: Standing, options: Options) -> list[str]:
         raise Against(standing.no_api)
     status = standing.status
     if status in _SUCCEEDED:
-        raise Against(f"It has ended well ({status}): n8n retries nothing that succeeded.")
+        raise Against(f"It succeeded ({status}): n8n does not retry a successful execution.")
     if status in (ExecutionStatus.NEW, ExecutionStatus.WAITING, ExecutionStatus.STRANGE):
-        raise Against(f"It is {status}: n8n retries an execution that has begun and does not go on.")
+        raise Against(f"It is {status}: n8n retries only an execution that has started and is not running any more.")
     if standing.has_start is False:
-        raise Against("n8n has kept nothing of it that could run: a retry would end at once and have done nothing.")
-    risks = [] if standing.has_start else ["Whether n8n has kept anything of it that can run is not known."]
+        raise Against("n8n has no saved run data for it: a retry would end immediately without doing anything.")
+    risks = [] if standing.has_start else ["It is unknown whether n8n has saved run data for it."]
     if status.is_going:
         risks += _unheld(standing, options)
     if status is ExecutionStatus.ERROR:
@@ -101,10 +106,10 @@ def _mark(standing: Standing, options: Options) -> list[str]:
     if standing.fixed:
         raise Against(standing.fixed)
     if not standing.status.is_going:
-        raise Against(f"It is {standing.status}: only what is new or running is marked.")
+        raise Against(f"It is {standing.status}: only a new or running execution can be marked.")
     if standing.claims:
         job = standing.claims[0].job
-        raise Against(f"The job {job.label} of {job.queue.label} is there for it: fail or remove that one.")
+        raise Against(f"The job {job.label} of {job.queue.label} exists for it: fail or remove that job.")
     return [*_alone(standing, options), _MARKED]
 
 
@@ -120,25 +125,25 @@ def _unheld(standing: Standing, options: Options) -> list[str]:
     if any(claim.is_locked for claim in standing.claims):
         raise Against("A worker runs it: cancel its job first.")
     if not standing.is_proven:
-        raise Against("Its job has no lock, and that is not yet proof: look again after the next stalled check.")
-    return ["This execution stays as it is: fail its job afterwards, before a watchdog puts it back."]
+        raise Against("Its job has no lock, but that is not yet proof: try again after the next stalled check.")
+    return ["This execution stays as it is: fail its job afterwards, before a worker's stalled check requeues it."]
 
 
 def _alone(standing: Standing, options: Options) -> list[str]:
     """Without a job: for long enough, and nobody runs it without one."""
     if standing.claims is None:
-        return [_unless(options.force, "Not all of n8n's jobs could be looked at: one may be there for it.", "force")]
+        return [_unless(options.force, "Not all of n8n's jobs could be checked: one may exist for it.", "force")]
     seen_for = standing.alone_for
     if seen_for < GRACE:
         left = -(-(GRACE - seen_for) // 1000)
         raise Against(
-            f"It was seen without a job for {seen_for // 1000} s. A worker may still be writing how it "
-            f"ended: n8n itself waits {GRACE // 1000} s. Look again in {left} s."
+            f"It was seen without a job for {seen_for // 1000} s. A worker may still be writing its "
+            f"result: n8n itself waits {GRACE // 1000} s. Try again in {left} s."
         )
     execution = standing.execution
     if execution is None or execution.has_a_job or standing.is_listed:
         return []
-    where = "beside its parent" if execution.is_sub_workflow else "in its main process"
+    where = "in its parent's process" if execution.is_sub_workflow else "in its main process"
     risk = f"It is of the mode {execution.mode}, which n8n runs without a job, {where}: it may be running there."
     return [_unless(options.force, risk, "force")]
 

@@ -15,8 +15,8 @@ RELEASE, FORGET, NOT_DONE = "release claim", "forget completed", "ledger not cha
 KEY_TOLD = 600  # characters of a key in the audit: all of nearly any
 guard = Guard(registry)
 _MOVED = {
-    Word.LATE: "Somebody else has claimed it meanwhile, under another token.",
-    Word.FREE: "Nobody has claimed it any more.",
+    Word.LATE: "It was claimed meanwhile with another token.",
+    Word.FREE: "It is no longer claimed.",
     Word.CLAIMED: "It is claimed, and not completed.",
     Word.COMPLETED: "It was completed meanwhile.",
 }
@@ -39,14 +39,14 @@ def release(actor: Actor, claim: Claim, reason: str) -> int:
     The number of its note. Raises Forbidden, BadOrder, NotRecorded, and as `ledger` does, each with nothing done.
     """
     if not actor.may_act:
-        raise Forbidden("Releasing a claim takes the right to act.")
+        raise Forbidden("Releasing a claim needs the permission to act.")
     return _changed(actor, RELEASE, Order(Step.RELEASE, claim.key, claim.token), claim, reason)
 
 
 def forget(actor: Actor, claim: Claim, reason: str) -> int:
     """So that it may be claimed, and done, once more. Raises as `release` does."""
     if not actor.may_bulk:
-        raise Forbidden("Forgetting completed work takes the right to act in bulk.")
+        raise Forbidden("Forgetting completed work needs the permission to act in bulk.")
     return _changed(actor, FORGET, Order(Step.FORGET, claim.key, claim.token), claim, reason)
 
 

@@ -12,7 +12,7 @@ from recovery.domain.counts import Flavour, Library
 from recovery.domain.refs import QueueRef
 
 _EXECUTIONS = ExecutionOperator()
-_NOT_HERE = "That is for executions of n8n."
+_NOT_HERE = "That action is for n8n executions."
 
 
 def operator(flavour: Flavour) -> QueueOperator:

@@ -10,7 +10,7 @@ from recovery.config.databases import Database
 from recovery.connections.registry import open_wire
 from recovery.connections.wire import Wire
 
-REST = 0.002  # seconds between two chunks: whoever waits for the store gets in between
+REST = 0.0005  # seconds between two chunks: whoever waits for the store gets in between
 SLOW_MS = 5.0  # a PING that takes so much longer than the best one: others wait too, and it may be because of us
 JITTER = 0.25  # of the best one: over a long way the times differ by more
 BASELINE = 100  # looks among which the best one is sought: what is slow in all of them is far away, or not our doing

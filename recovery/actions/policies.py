@@ -28,9 +28,9 @@ WRITTEN_LIMIT = 64 * 1024  # characters of one edit as JSON: a longer one belong
 _NAME_LIMIT = 1024  # characters of a queue's slug, as the table holds it
 _BY_LIMIT = 200  # characters, of the column
 _LISTED = 5  # places that are named
-_SAME = "That is what is written there already: nothing would change."
-_MEANWHILE = "Somebody edited this policy meanwhile. Look at it again."
-_NOT_WRITTEN = "The database did not take it, so nothing was changed."
+_SAME = "This is already the current value: nothing would change."
+_MEANWHILE = "This policy was edited meanwhile. Reload it."
+_NOT_WRITTEN = "The database could not store it, so nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def edit(
     except IntegrityError as error:
         raise BadOrder(_MEANWHILE) from error
     except Error as error:
-        raise NotRecorded(f"{_NOT_WRITTEN} It said {type(error).__name__}.") from error
+        raise NotRecorded(f"{_NOT_WRITTEN} It answered {type(error).__name__}.") from error
 
 
 def clear(actor: Actor, deployment: str, base: str, reason: str, *, seen: Mapping[str, Any] | None = None) -> int:
@@ -144,7 +144,7 @@ def said(place: Place) -> str:
 
 def _permitted(actor: Actor, config: Config, place: Place) -> None:
     if not actor.may_bulk:
-        raise Forbidden("A policy takes the right to act in bulk: scanners do what it says to many jobs.")
+        raise Forbidden("Editing a policy needs the permission to act in bulk: scanners apply it to many jobs.")
     if place[0]:
         config.deployment(place[0])
     if len(column(place[1])) > _NAME_LIMIT:
@@ -154,7 +154,7 @@ def _permitted(actor: Actor, config: Config, place: Place) -> None:
 def _read(written: Mapping[str, Any]) -> tuple[Mapping[Path, Any], tuple[Problem, ...]]:
     values, problems = policy_text.read(written)
     if not problems and len(canonical(dict(written))) > WRITTEN_LIMIT:
-        limit = f"Write at most {WRITTEN_LIMIT:,} characters; a longer one belongs into the file."
+        limit = f"Write at most {WRITTEN_LIMIT:,} characters; put a longer one in the file."
         problems = (Problem("policy", "is too long.", limit),)
     return values, problems
 
@@ -190,7 +190,7 @@ def _narrower(config: Config, rows: tuple[Edited, ...], place: Place, values: Ma
     if not found:
         return ()
     more = f" and {len(found) - _LISTED:,} more" if len(found) > _LISTED else ""
-    return (f"Something else is said, and stays, for {', '.join(list(found)[:_LISTED])}{more}.",)
+    return (f"Other policies stay in effect for {', '.join(list(found)[:_LISTED])}{more}.",)
 
 
 def _overlap(one: Origin, other: Origin) -> bool:

@@ -71,7 +71,7 @@ def _of_all(taken: Sequence[Step]) -> JobResult:
     outcome = Outcome.DONE if removed else Outcome.UNCHANGED
     can_restore = any(step.kept for step in taken)
     why = told(removed, skipped, removed - sum(step.kept for step in taken))
-    rest = "" if last.is_finished else " There is more: do it again, or in bulk."
+    rest = "" if last.is_finished else " There are more jobs: repeat it, or run it in bulk."
     rest = rest if last.fenced is None else f" {Fenced(last.fenced)}"
     return JobResult("", outcome, why + rest, last.result.audit, can_restore)
 
@@ -119,7 +119,7 @@ def _steps(order: Order, scene: Scene, most: int) -> Iterator[Step]:
         except (StoreError, NotRecorded) as error:
             if not number:
                 raise
-            yield Step(JobResult("", Outcome.REFUSED, f"Not gone on with: {error}"))
+            yield Step(JobResult("", Outcome.REFUSED, f"Stopped: {error}"))
             return
         yield done
         is_spent = order.options.limit and done.removed >= order.options.limit
@@ -143,7 +143,7 @@ def _ended(order: Order, intent: int, done: Done) -> Step:
 
 def _taken(order: Order, intent: int, removed: Removed) -> Step:
     """What was taken away is kept, listed by job, and counted; also when another scheduler leads by now."""
-    holding = keep.keep(intent, removed.jobs, sight.now()) if removed.jobs else Holding()
+    holding = keep.keep(intent, order.queue, removed.jobs, sight.now()) if removed.jobs else Holding()
     jobs = [Done(job.id, Outcome.DONE) for job in removed.jobs]
     outcome, why = Outcome.DONE, told(removed.removed, removed.skipped, removed.removed - len(holding.ids))
     if removed.fenced is not None:

@@ -10,7 +10,7 @@ def given(reason: str) -> str:
     """On one line. Raises BadOrder."""
     reason = " ".join(reason.split())
     if not reason:
-        raise BadOrder("Give a reason: whoever reads the audit will want to know.")
+        raise BadOrder("Give a reason: it is recorded in the audit log.")
     if len(reason) > REASON_LIMIT:
         raise BadOrder(f"The reason is too long: at most {REASON_LIMIT} characters.")
     return reason

@@ -9,7 +9,7 @@ from typing import Any
 
 from recovery.actions.sight import Judged
 from recovery.domain import redact
-from recovery.domain.acting import Done, Options, Order, Seen
+from recovery.domain.acting import Done, Options, Order, Seen, affected_json
 from recovery.domain.jobs import JobRow
 from recovery.domain.verdicts import Verdict
 
@@ -37,15 +37,15 @@ def of_queue(order: Order, options: Options) -> dict[str, Any]:
     return {"options": chosen(options)} | ({} if order.epoch is None else {"epoch": order.epoch})
 
 
-def outcome(done: Iterable[Done], kept: frozenset[str], after: Mapping[str, JobRow]) -> dict[str, Any]:
-    """The body of an outcome: what came of each, and how it is now."""
+def outcome(done: Iterable[Done], kept: Mapping[str, str], after: Mapping[str, JobRow]) -> dict[str, Any]:
+    """The body of an outcome: what came of each, how it is now, and the digest of what is kept of it."""
     return {"jobs": [_after(one, kept, after.get(one.id)) for one in done]}
 
 
 def chosen(options: Options) -> dict[str, Any]:
     """The options that are not as they always are."""
     usual = asdict(Options())
-    return {name: value for name, value in asdict(options).items() if value != usual[name]}
+    return {name: value for name, value in asdict(options).items() if value != usual[name] and name != "affected"}
 
 
 def of_row(row: JobRow) -> dict[str, Any]:
@@ -72,6 +72,7 @@ def _before(one: Judged) -> dict[str, Any]:
         told["seen"] = of_seen(one.judgement.seen)
     if one.standing:
         told["n8n"] = one.standing.as_record()
+    told |= affected_json(one.judgement.effects.affected)
     return told | ({"verdict": _verdict(one.verdict)} if one.verdict else {})
 
 
@@ -80,7 +81,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return told | ({"poison": True} if verdict.is_poison else {})
 
 
-def _after(done: Done, kept: frozenset[str], row: JobRow | None) -> dict[str, Any]:
+def _after(done: Done, kept: Mapping[str, str], row: JobRow | None) -> dict[str, Any]:
     told: dict[str, Any] = {"job": done.id, "outcome": done.outcome}
     if done.why:
         told["why"] = done.why
@@ -89,5 +90,5 @@ def _after(done: Done, kept: frozenset[str], row: JobRow | None) -> dict[str, An
     elif done.state is not None:
         told["after"] = {"state": done.state}
     if done.id in kept:
-        told["kept"] = True
-    return told
+        told["kept"] = kept[done.id]
+    return told | affected_json(done.affected)

@@ -21,7 +21,7 @@ from recovery.reads.brake_rows import BREAKER, PARDON, PAST, STORE, Kind, Place,
 NOTE = "release brake"  # the act of the audit's notes
 POISON = "poison"
 KINDS = (STORE.name, BREAKER.name, PAST.name, POISON)
-_GONE = "There is no such brake (any more): somebody may have released it already."
+_GONE = "There is no such safety limit (any more): it may have been released already."
 _BY_LIMIT = 200  # characters
 
 
@@ -31,10 +31,10 @@ def release(actor: Actor, kind: str, deployment: str, base: str, key: str, reaso
     Raises Forbidden, BadOrder, Missing and NotRecorded, each with nothing done.
     """
     if not actor.may_bulk:
-        raise Forbidden("Releasing a brake takes the right to act in bulk.")
+        raise Forbidden("Releasing a safety limit needs the permission to act in bulk.")
     reason = reasons.given(reason)
     if kind not in KINDS:
-        raise BadOrder(f"There is no brake of the kind {shown(kind)}. There are: {', '.join(KINDS)}.")
+        raise BadOrder(f"There is no safety limit of the kind {shown(kind)}. There are: {', '.join(KINDS)}.")
     queue = QueueRef(deployment, base)
     try:
         with transaction.atomic():
@@ -42,7 +42,7 @@ def release(actor: Actor, kind: str, deployment: str, base: str, key: str, reaso
             told = {"kind": kind, "deployment": deployment, "key": key, "was": redact.text(was)}
             return audit.note(actor, NOTE, reason, told, queue if base else None)
     except Error as error:
-        raise NotRecorded(f"The brake cannot be released now: {type(error).__name__}.") from error
+        raise NotRecorded(f"The safety limit cannot be released now: {type(error).__name__}.") from error
 
 
 def _store(by: str, queue: QueueRef, _key: str) -> str:
@@ -57,7 +57,7 @@ def _breaker(_by: str, queue: QueueRef, key: str) -> str:
 
 def _past(_by: str, queue: QueueRef, key: str) -> str:
     row = _let_go(PAST, Place.of(queue), key, lambda past, _: Past())
-    return f"Relaunched {row.value.made:,} times."
+    return f"Auto-retried {row.value.made:,} times."
 
 
 def _poison(by: str, queue: QueueRef, key: str) -> str:
@@ -65,7 +65,7 @@ def _poison(by: str, queue: QueueRef, key: str) -> str:
     at = clock.now()
     count = incidents.suffered(queue, [key], at).get(key, 0)
     if not count:
-        raise Missing("It was not orphaned lately, or was released already.")
+        raise Missing("It was not orphaned recently, or was released already.")
     swap_one(PARDON, Place.of(queue), lambda _, __: Pardon(at, by), key)
     return f"Orphaned {count:,} times."
 

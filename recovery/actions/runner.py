@@ -24,7 +24,7 @@ from recovery.reads.lists import count_of
 
 AT_ONCE = 1000  # jobs of one order: what a request can see through; more is for a bulk run
 NAMED_FROM = 100  # jobs from which on the queue's name is to be typed
-_UNKEPT = "The state store does not answer or takes no writes, so this cannot be undone."
+_UNKEPT = "The state store does not answer or refuses writes, so this cannot be undone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def ordered(order: Order) -> Order:
 def require(actor: Actor, what: str, right: Right) -> None:
     """Raises Forbidden."""
     if not actor.may(right):
-        raise Forbidden(f"{what} takes the right to {right.words}.")
+        raise Forbidden(f"{what} needs the permission to {right.words}.")
 
 
 def _once(order: Order) -> Order:
@@ -131,7 +131,7 @@ def _permitted(order: Order) -> Order:
     entry, actor = ENTRIES[order.act], order.actor
     order = _once(order)
     if order.act is Act.RESTORE and not order.jobs:
-        raise BadOrder("What was taken away is restored by the number of its entry in the audit.")
+        raise BadOrder("Removed jobs are restored by the number of their audit entry.")
     require(actor, entry.label, entry.right(many=False))
     if len(order.jobs) > 1:
         require(actor, f"{entry.label} of more than one job", entry.right(many=True))
@@ -140,7 +140,7 @@ def _permitted(order: Order) -> Order:
     if not entry.is_for_queue and not order.jobs:
         raise BadOrder("Name at least one job.")
     if len(order.jobs) > AT_ONCE:
-        raise BadOrder(f"At most {AT_ONCE:,} jobs at once; order more of them in bulk.")
+        raise BadOrder(f"At most {AT_ONCE:,} jobs at once; run more of them in bulk.")
     return order
 
 
@@ -151,7 +151,7 @@ def _reasoned(order: Order) -> Order:
 def insist_on_undo(order: Order) -> None:
     """For callers that are shown no preview: nothing is taken away for good unless they say so. Raises BadOrder."""
     if ENTRIES[order.act].restorable and not order.options.force and not keep.is_ready():
-        raise BadOrder(f"{_UNKEPT} Nothing was done; with `force` it is done all the same.")
+        raise BadOrder(f"{_UNKEPT} Nothing was changed; use `force` to do it anyway.")
 
 
 def _preview(order: Order, entry: Entry, scene: Scene, judgements: tuple[Judgement, ...]) -> Preview:

@@ -34,21 +34,21 @@ def order(actor: Actor, scan: Scan, observes: bool = False, queue: QueueRef | No
     _allowed(actor, observes=observes)
     wanted = given(reason)
     if not scan.can_be_ordered:
-        raise BadOrder(f"{scan.value.capitalize()} runs all the time anyway.")
+        raise BadOrder(f"{scan.value.capitalize()} always runs.")
     if queue is not None:
         if not scan.may_act:
             raise BadOrder(f"{scan.value.capitalize()} is for all queues.")
         registry().config.deployment(queue.deployment)
     if not observes and ScannerPause.objects.filter(pk=scan.value).exists():
-        raise BadOrder(f"{scan.value.capitalize()} is paused. Let it go on first, or have it look only.")
+        raise BadOrder(f"{scan.value.capitalize()} is paused. Resume it first, or start a dry run.")
     if ScanRun.objects.filter(scanner=scan.value, status=ScanStatus.WAITING).count() >= WAITING_AT_ONCE:
-        raise BadOrder(f"{WAITING_AT_ONCE} runs of {scan.value} wait to be started already.")
+        raise BadOrder(f"{WAITING_AT_ONCE} runs of {scan.value} are already waiting to start.")
     return _recorded(lambda: _ordered(actor, scan, observes, queue, wanted))
 
 
 def by_hand(actor: Actor, scan: Scan, observes: bool, queue: QueueRef | None, epoch: int | None) -> ScanRun:
     """Somebody at the shell runs it themselves, under the epoch of whoever leads. Raises NotRecorded."""
-    reason = "By hand, from the shell."
+    reason = "Started from the shell."
 
     def begun() -> ScanRun:
         run = _ordered(actor, scan, observes, queue, reason)
@@ -111,13 +111,15 @@ def _recorded(change: Callable[[], T]) -> T:
         with transaction.atomic():
             return change()
     except Error as error:
-        raise NotRecorded(f"The database did not take it, so nothing was done: {type(error).__name__}.") from error
+        raise NotRecorded(
+            f"The database could not store it, so nothing was changed: {type(error).__name__}."
+        ) from error
 
 
 def _allowed(actor: Actor, *, observes: bool) -> None:
     if not (actor.may_bulk or (observes and actor.may_act)):
         right = "to act on jobs" if observes else "to act in bulk"
-        raise Forbidden(f"This takes the right {right}.")
+        raise Forbidden(f"This needs the permission {right}.")
 
 
 def _now() -> int:

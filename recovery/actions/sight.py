@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from recovery import shared_clock
+from recovery.actions.catalog import ENTRIES
 from recovery.actions.judge import Case, is_proven, judge
 from recovery.actions.operators import guarded, operator, refusals
 from recovery.backends.base import QueueOperator, Target
 from recovery.connections.registry import registry
-from recovery.domain.acting import Act, Judgement, Options, Order, Seen
+from recovery.domain.acting import NO_EFFECTS, Act, ActionEffects, Judgement, Options, Order, Right, Seen
 from recovery.domain.counts import Library, Snapshot
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.n8n import is_n8n
@@ -32,6 +33,7 @@ LOOKED_UP = 50  # jobs looked for at once of which it is not known where they ar
 # A verdict is about who holds a job, and whether it can run: other acts do not ask for it.
 _JUDGED = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL, Act.REMOVE, Act.RETRY, Act.PROMOTE})
 
+_ON_OTHERS = frozenset({Act.REMOVE, Act.FAIL})  # acts that change children and parents
 
 # Where an act most likely leaves a job: searched first.
 _PUT = {
@@ -72,7 +74,7 @@ def scene(ref: QueueRef, act: Act, epoch: int | None = None, installation: str =
     if deployment.read_only:
         raise Unsupported(f"The deployment {shown(deployment.name)} is configured to be read only.")
     snapshot = _newest(now())
-    queue = lists.locate(ref, snapshot)
+    queue = lists.identified(lists.locate(ref, snapshot), snapshot)
     if reason := refusals(queue.flavour).get(act):
         raise Unsupported(reason)
     able = guarded(operator(queue.flavour), ref, queue.flavour, registry().config)
@@ -105,8 +107,10 @@ def judged_rows(
 ) -> tuple[Judged, ...]:
     """The same of rows that were read just now."""
     standings = _standings(scene, rows)
+    effects = _effects(order, scene, rows)
+    right = _lacking(order)
     cases = (
-        Case(seen.id, row, verdicts.get(seen.id), seen, standings.get(seen.id))
+        Case(seen.id, row, verdicts.get(seen.id), seen, standings.get(seen.id), effects.get(seen.id, NO_EFFECTS), right)
         for seen, row in zip(jobs, rows, strict=True)
     )
     return tuple(_judged(order, scene, case) for case in cases)
@@ -128,7 +132,29 @@ def followed(order: Order, scene: Scene, jobs: Sequence[Seen]) -> Scene:
 def options(order: Order, judged: Sequence[Judged]) -> Options:
     """As ordered, and with what only a look tells: that these orphans were proven by two sightings."""
     allowed = [one for one in judged if one.judgement.is_allowed]
-    return replace(order.options, is_late=bool(allowed) and all(is_proven(one.verdict) for one in allowed))
+    is_late = bool(allowed) and all(is_proven(one.verdict) for one in allowed)
+    affected = {str(other.job) for one in allowed for other in one.judgement.effects.affected}
+    shown = order.options.affected
+    return replace(order.options, is_late=is_late, affected=frozenset(affected if shown is None else affected & shown))
+
+
+def _effects(order: Order, scene: Scene, rows: Sequence[JobRow | None]) -> Mapping[str, ActionEffects]:
+    """Asked of jobs that have a family: most have none, and that their row says."""
+    if order.act not in _ON_OTHERS:
+        return {}
+    related = [row for row in rows if row is not None and (row.parent or order.options.children)]
+    found: dict[str, ActionEffects] = {}
+    size = scene.operator.chunk(order.act)
+    for start in range(0, len(related), size):
+        part = [Seen.of(row) for row in related[start : start + size]]
+        found |= scene.operator.effects(order.act, scene.target, part, order.options)
+    return found
+
+
+def _lacking(order: Order) -> Right | None:
+    """The right to act on more than one job, where whoever acts has it not."""
+    right = ENTRIES[order.act].right(many=True)
+    return None if order.actor.may(right) else right
 
 
 def seen(ref: QueueRef, ids: Sequence[str]) -> tuple[Seen, ...]:

@@ -52,8 +52,10 @@ def swap_together(
                 continue
             return news
     except Error as error:
-        raise NotRecorded(f"The brakes cannot be kept, so nothing was done: {type(error).__name__}.") from error
-    raise NotRecorded("Too many others change the brakes at the same moment, so nothing was done.")
+        raise NotRecorded(
+            f"The safety limits cannot be stored, so nothing was changed: {type(error).__name__}."
+        ) from error
+    raise NotRecorded("Too many processes change the safety limits at the same moment, so nothing was changed.")
 
 
 def swap_one(kind: Kind[T], place: Place, change: Change[T], key: str = "", now: int | None = None) -> T:

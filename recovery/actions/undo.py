@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import redis
 
@@ -20,6 +22,9 @@ from recovery.reads import audit as book
 log = logging.getLogger(__name__)
 
 
+_NOTHING = "There is no undo copy any more: it was restored, it is older than a day, or it was evicted."
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What is still kept of one entry, in the order in which it is put back."""
@@ -27,23 +32,42 @@ class Found:
     number: int
     queue: QueueRef
     jobs: tuple[Kept, ...]
+    refused: Mapping[str, str]  # job → why its copy is not used
 
 
 def kept(number: int, ids: tuple[str, ...] = ()) -> Found:
-    """Of the intent of this number, or of the intent of the outcome of this number."""
-    entry = book.plain(number)
-    intent = entry.intent or number
-    if entry.queue is None:
-        raise Missing("This entry took nothing away.")
-    jobs = [job for job in reversed(keep.kept(intent)) if not ids or job.id in ids]
-    if not jobs:
-        raise Missing("Nothing of this is kept any more: it was restored, it is older than a day, or it had to go.")
-    return Found(intent, entry.queue, tuple(jobs))
+    """Of the intent of this number, or of the intent of the outcome of this number.
+
+    Raises Missing when nothing is kept, and Unsupported when no copy of what is kept can be used.
+    """
+    detail = book.entry(number)
+    intent, queue = detail.entry.number, detail.entry.queue
+    if queue is None:
+        raise Missing("This entry removed nothing.")
+    digests = {id: digest for id, digest in _digests(detail).items() if not ids or id in ids}
+    found = keep.copies(intent, queue, digests)
+    if not found.jobs and not found.refused:
+        raise Missing(_NOTHING)
+    if not found.jobs:
+        raise Unsupported(next(iter(found.refused.values())))
+    return Found(intent, queue, tuple(reversed(found.jobs)), found.refused)
+
+
+def _digests(detail: book.Detail) -> dict[str, str]:
+    """The jobs that were kept, with the digests of their copies; "" where no outcome was written."""
+    if detail.outcome is None:
+        return {fate.id: "" for fate in detail.jobs if fate.id}
+    return {fate.id: fate.digest for fate in detail.jobs if fate.was_kept}
 
 
 def put_back(order: Order, scene: Scene, found: Found) -> tuple[JobResult, ...]:
     """One script a job. What comes back is kept no longer."""
-    body = {"restores": found.number, "jobs": [{"job": seen.id, "seen": of_seen(seen)} for seen in order.jobs]}
+    body: dict[str, Any] = {
+        "restores": found.number,
+        "jobs": [{"job": seen.id, "seen": of_seen(seen)} for seen in order.jobs],
+    }
+    if found.refused:
+        body["refused"] = dict(found.refused)
     intent = audit.write_intent(order, body, [seen.id for seen in order.jobs])
     done: list[Done] = []
     try:
@@ -53,7 +77,8 @@ def put_back(order: Order, scene: Scene, found: Found) -> tuple[JobResult, ...]:
         number = conclude(order, intent, [*done, *untried])
     with suppress(StoreError):  # then it ends by itself within the day
         keep.forget(found.number, [one.id for one in done if one.outcome is Outcome.DONE])
-    return tuple(JobResult(one.id, one.outcome, one.why if number else UNTOLD, number) for one in done)
+    refused = (JobResult(id, Outcome.REFUSED, why) for id, why in found.refused.items())
+    return (*(JobResult(one.id, one.outcome, one.why if number else UNTOLD, number) for one in done), *refused)
 
 
 def _one(scene: Scene, job: Kept) -> Done:

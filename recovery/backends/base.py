@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from recovery.domain.acting import Act, Done, Kept, Options, Removed, Seen
+from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Removed, Seen
 from recovery.domain.counts import Flavour, QueueSample
 from recovery.domain.jobs import Family, Found, Job, JobRow, LogPage, Page, SchedulerRow, State
 from recovery.domain.refs import QueueRef
@@ -76,11 +76,13 @@ class QueueReader(Protocol):
         cursor: str = "",
         size: int = 25,
         oldest_first: bool | None = None,
+        by_script: bool = False,
     ) -> Page:
         """A window of one state. `oldest_first` None: the order a person expects of that state.
 
         That is newest first for finished jobs, oldest first for active ones, next to run first for the others.
-        Raises StoreError when the store refuses the list: it is not known to be empty.
+        `by_script`: for who acts, and so may run scripts; each job is then read at one moment. Raises StoreError when
+        the store refuses the list: it is not known to be empty.
         """
 
     def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> FollowUpRead | None:
@@ -164,6 +166,13 @@ class QueueOperator(Protocol):
 
     def chunk(self, act: Act) -> int:
         """How many jobs one call of `on_jobs` takes at most."""
+
+    def effects(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options) -> Mapping[str, ActionEffects]:
+        """What the act would do to other jobs, children and parents, by the id of the job that it is done to.
+
+        Only those that point back count: a child that names the job as its parent and is written down with it. Reads
+        only; raises StoreError.
+        """
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         """Requeue, fail, release, retry, promote, remove or cancel these jobs; one answer a job, in their order.

@@ -12,6 +12,7 @@ from recovery.backends.bull.keys import BullKeys
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.shared import decode
 from recovery.backends.signs import JOB_FIELDS, Sign, Weight
+from recovery.connections.reply_limits import OversizedReply, UnreadReply
 from recovery.domain.counts import Flavour, Library, Worker
 from recovery.domain.refs import shown
 
@@ -33,6 +34,8 @@ _NAMES = (
 _HEADS = ("oldest_active", "last_failed", "last_completed", "tail", "first_delayed")
 
 PRO = "BullMQ Pro keeps grouped jobs in keys that are not public, so nothing here is changed."
+OVERSIZED = "Its content cannot be read, so nothing here is changed: {}."
+UNREAD = Flavour(read_only="Its library was not detected: too many answers of other queues were too long.")
 HIDDEN = "The ACL hides the keys that tell Bull from BullMQ, so nothing here is changed."
 
 
@@ -80,6 +83,9 @@ def identify(wire: Wire, bases: Sequence[str], workers: Mapping[str, Sequence[Wo
 
 def detect(replies: Replies, workers: Sequence[Worker], *, jobs: Replies = (), base: str = "") -> Flavour | None:
     """What the answers to `detect_plan` (and `closer_plan`) say; None: this is not a queue."""
+    if oversized := [reply for reply in (*replies, *jobs) if isinstance(reply, OversizedReply)]:
+        is_unread = all(isinstance(reply, UnreadReply) for reply in oversized)
+        return UNREAD if is_unread else Flavour(evidence=(str(oversized[0]),), read_only=OVERSIZED.format(oversized[0]))
     seen = _seen(replies)
     if not _is_queue(seen, workers, base):
         return None
@@ -120,7 +126,11 @@ def _is_queue(seen: Mapping[str, Any], workers: Sequence[Worker], base: str) -> 
 
 def _foreign(written: str, found: Sequence[Sign]) -> Flavour:
     is_pro = written.startswith("bullmq-pro")
-    reason = PRO if is_pro else f"meta.version is {shown(written)[:80]}, not a BullMQ we know: nothing here is changed."
+    reason = (
+        PRO
+        if is_pro
+        else f"meta.version is {shown(written)[:80]}, which is not a known BullMQ: nothing here is changed."
+    )
     evidence = (f"meta.version = {shown(written)[:80]}", *(sign.text for sign in found))
     return Flavour(Library.PRO if is_pro else Library.UNKNOWN, None, "", evidence, reason)
 
@@ -156,7 +166,7 @@ def _bullmq(found: Sequence[Sign], version: str) -> Flavour:
         None if (low, newest) == (signs.OLDEST, signs.NEWEST) else low,
         version,
         tuple(sign.text for sign in ordered),
-        f"BullMQ {low} is newer than what is known here: nothing is changed." if low > signs.NEWEST else "",
+        f"BullMQ {low} is newer than the supported versions: nothing is changed." if low > signs.NEWEST else "",
         is_mixed,
         newest if newest > low else None,
     )

@@ -20,6 +20,7 @@ from recovery.domain.refs import QueueRef, raw, text
 
 _NAMED = b":w:"
 _EVENTS = b":qe"
+_LINE_BYTES = 4096  # of one connection; a longer one bears a name that is no queue's
 # What the last command of a connection tells of it, without a container's subcommand (`client|setname`).
 _WAITS = frozenset({b"bzpopmin", b"brpoplpush", b"blmove", b"brpop", b"blpop", b"bzmpop"})
 _STARTS = frozenset({b"info", b"client", b"hello", b"auth", b"select", b"ping", b"null", b""})
@@ -69,7 +70,7 @@ def bases(listing: bytes, *, db: int | None = None) -> set[str]:
 def _connections(listing: bytes, db: int | None) -> Iterator[_Connection]:
     """Only named ones: of thousands of clients most are producers, and those have no name."""
     for line in listing.splitlines():
-        if b" name= " in line or b" name=" not in line:
+        if b" name= " in line or b" name=" not in line or len(line) > _LINE_BYTES:
             continue
         fields = dict(_FIELD.findall(line))
         if not fields.get(b"name") or (db is not None and fields.get(b"db") != b"%d" % db):

@@ -10,6 +10,7 @@ from recovery.config.loading import load, load_described
 from recovery.config.n8n import N8n
 from recovery.config.urls import hidden
 from recovery.config.values import Address, Config, Deployment, Login, Mode, Thresholds, Tls
+from recovery.domain import redact
 
 __all__ = [
     "Address",
@@ -34,5 +35,10 @@ __all__ = [
 
 @cache
 def current() -> Config:
-    """The configuration of this process; `current.cache_clear()` makes the next call read it again."""
-    return load(os.environ)
+    """The configuration of this process, whose patterns redaction uses from then on.
+
+    `current.cache_clear()` makes the next call read it again.
+    """
+    loaded = load(os.environ)
+    redact.use(loaded.redaction.rules)
+    return loaded

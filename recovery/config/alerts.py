@@ -49,19 +49,19 @@ def _webhook(
     written: Mapping[str, Any], kinds: frozenset[AlertKind], where: str, folder: Path, problems: Problems
 ) -> Webhook | None:
     values = read_table(written, WEBHOOK, where, folder, problems)
-    name, url = values["name"], _secret(values, "url", where, problems)
+    name, url = values["name"], read_secret(values, "url", where, problems)
     if not _NAME.fullmatch(name):
         problems.add(f"{where}name", f"is {name!r}." if name else "is missing.", "Write up to 40 of a–z, 0–9, - and _.")
-    trouble = _url_trouble(url)
+    trouble = url_trouble(url)
     if trouble and not ("url_file" in written and not url):  # what is wrong with the file was said
         problems.add(f"{where}url", trouble, "Write http://… or https://…, or url_file.")
     if not _HEADER.fullmatch(values["header"]) or values["header"].lower() in _TAKEN:
-        problems.add(f"{where}header", "is no name for it.", "Write letters, digits and -, like X-Signature.")
+        problems.add(f"{where}header", "is not a valid header name.", "Write letters, digits and -, like X-Signature.")
     formats = {one.value: one for one in Format}
     if values["format"] not in formats:
         problems.add(f"{where}format", f"is {values['format']!r}.", 'Write "json" or "slack".')
     if values["tls_ca"] and not url.startswith("https://"):
-        problems.add(f"{where}tls_ca", "is set, but the URL asks for no TLS.", "Write https:// in the URL.")
+        problems.add(f"{where}tls_ca", "is set, but the URL does not use TLS.", "Write https:// in the URL.")
     if trouble:
         return None
     return Webhook(
@@ -69,7 +69,7 @@ def _webhook(
         url=url,
         format=formats.get(values["format"], Format.JSON),
         header=values["header"],
-        secret=_secret(values, "secret", where, problems),
+        secret=read_secret(values, "secret", where, problems),
         ca=values["tls_ca"],
         kinds=_kinds(values["kinds"], kinds, f"{where}kinds", problems),
     )
@@ -82,18 +82,20 @@ def _mail(written: Any, kinds: frozenset[AlertKind], folder: Path, problems: Pro
     values = read_table(written, EMAIL, where, folder, problems)
     if not _HOST.fullmatch(values["host"]):
         problems.add(
-            f"{where}host", "is no host." if values["host"] else "is missing.", "Write the mail server's name."
+            f"{where}host", "is not a host." if values["host"] else "is missing.", "Write the mail server's name."
         )
     for key in ("from", "to"):
         given = (values[key],) if key == "from" else values[key]
         if not given or not all(map(_is_address, given)):
-            problems.add(f"{where}{key}", "is no address." if any(given) else "is missing.", "Write name@example.com.")
+            problems.add(
+                f"{where}{key}", "is not a valid address." if any(given) else "is missing.", "Write name@example.com."
+            )
     encryptions = {one.value: one for one in Encryption}
     encryption = encryptions.get(values["encryption"])
     if encryption is None:
         problems.add(f"{where}encryption", f"is {values['encryption']!r}.", 'Write "starttls", "tls" or "none".')
         encryption = Encryption.STARTTLS
-    password = _secret(values, "password", where, problems)
+    password = read_secret(values, "password", where, problems)
     _check_login(values, password, encryption, where, problems)
     return Mail(
         host=values["host"],
@@ -113,19 +115,21 @@ def _check_login(
 ) -> None:
     if bool(values["username"]) != bool(password) and not values["password_file"]:
         missing = "password_file" if values["username"] else "username"
-        problems.add(f"{where}{missing}", "is missing.", "A login needs both.")
+        problems.add(f"{where}{missing}", "is missing.", "A login needs both values.")
     if encryption is not Encryption.NONE:
         return
     if values["tls_ca"]:
         problems.add(f"{where}tls_ca", "is set, but encryption is none.", "Remove one of the two.")
     if values["username"] and values["host"] not in _LOOPBACK:
-        problems.add(f"{where}encryption", "is none, and the password would be readable.", 'Write "starttls" or "tls".')
+        problems.add(
+            f"{where}encryption", "is none, and the password would be sent unencrypted.", 'Write "starttls" or "tls".'
+        )
 
 
 def _check_names(found: list[Channel], problems: Problems) -> None:
     names = [channel.name for channel in found]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.add("alerts.webhooks", f"has {name!r} twice.", "Give each a name of its own.")
+        problems.add("alerts.webhooks", f"has {name!r} twice.", "Give each a unique name.")
     if channels.EMAIL in names:
         problems.add("alerts.webhooks", f"has one named {channels.EMAIL!r}.", "That is the name of [alerts.email].")
 
@@ -141,14 +145,14 @@ def _kinds(
     return frozenset(known[name] for name in written if name in known) or otherwise
 
 
-def _secret(values: Mapping[str, Any], name: str, where: str, problems: Problems) -> str:
+def read_secret(values: Mapping[str, Any], name: str, where: str, problems: Problems) -> str:
     value, path = str(values[name]), str(values[f"{name}_file"])
     if value and path:
         problems.add(f"{where}{name}_file", f"is set, and {name} too.", "Set one of the two.")
     return value if value or not path else secret_file(path, f"{where}{name}_file", problems)
 
 
-def _url_trouble(url: str) -> str:
+def url_trouble(url: str) -> str:
     """What is wrong with it. It is never quoted: the path of some is the secret."""
     if not url:
         return "is missing."
@@ -157,7 +161,7 @@ def _url_trouble(url: str) -> str:
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return "cannot be read."
-    return "" if is_good and url.isascii() and url.isprintable() and " " not in url else "is no address of a webhook."
+    return "" if is_good and url.isascii() and url.isprintable() and " " not in url else "is not a webhook address."
 
 
 def _is_address(written: str) -> bool:

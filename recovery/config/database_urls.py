@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from recovery.config.databases import Engine
 
 FORMS = "Write postgresql://USER:PASSWORD@HOST:PORT/NAME, mysql://… for MySQL and MariaDB, or sqlite:////PATH."
+_ESCAPE = "Percent-encode what is special in its password: / is %2F, ? is %3F, # is %23, @ is %40."
 ENGINES = {
     "postgresql": Engine.POSTGRESQL,
     "postgres": Engine.POSTGRESQL,
@@ -43,6 +44,8 @@ def parse(url: str, folder: Path) -> dict[str, Any]:
     engine = ENGINES.get(parts.scheme)
     if engine is None or "://" not in url or any(character.isspace() for character in url):
         raise BadDatabaseUrl("is not the URL of a database that can be used here.")
+    if engine is not Engine.SQLITE and "@" in parts.path + parts.query + parts.fragment:
+        raise BadDatabaseUrl("has an @ after its host.", _ESCAPE)  # the rest of a password that was not encoded
     found = {"engine": engine, "options": _options(engine, parts.query)}
     if engine is Engine.SQLITE:
         return found | {"path": _file(parts.netloc, unquote(parts.path), folder)}
@@ -65,6 +68,6 @@ def _options(engine: Engine, query: str) -> dict[str, str]:
     known = OPTIONS[engine]
     if unknown := sorted(found.keys() - set(known)):
         raise BadDatabaseUrl(
-            f"has the unknown option {unknown[0]!r}.", f"Known here: {', '.join(known) or 'none'}; timeout is a key."
+            f"has the unknown option {unknown[0]!r}.", f"Known: {', '.join(known) or 'none'}; timeout is a key."
         )
     return found

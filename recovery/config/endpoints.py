@@ -41,14 +41,14 @@ def read_endpoint(
     token, password = secrets["token_file"], secrets["password_file"]
     _check_login(written, where, problems)
     if written["tls_ca"] and url.startswith("http://"):
-        problems.add(f"{where}tls_ca", "is set, but the URL asks for no TLS.", "Write https:// in the URL.")
+        problems.add(f"{where}tls_ca", "is set, but the URL does not use TLS.", "Write https:// in the URL.")
     return None if trouble else Endpoint(url, token, str(written["username"]), password, str(written["tls_ca"]))
 
 
 def _check_login(written: Mapping[str, Any], where: str, problems: Problems) -> None:
     if bool(written["username"]) != bool(written["password_file"]):
         missing = "password_file" if written["username"] else "username"
-        problems.add(f"{where}{missing}", "is missing.", "A login needs both.")
+        problems.add(f"{where}{missing}", "is missing.", "A login needs both values.")
     if written["token_file"] and written["username"]:
         problems.add(f"{where}token_file", "is set, and username too.", "Set one of the two.")
 
@@ -66,12 +66,12 @@ def _trouble(url: str, *, query: bool) -> tuple[str, str] | None:
         port = parts.port
     except ValueError:
         return "has a host or a port that cannot be read.", FORM
-    if "@" in parts.netloc:
+    if "@" in url.partition("?")[0] + parts.fragment:  # also behind the host: a password that was not encoded
         return "holds a login.", "Write username and password_file, or token_file."
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not _is_plain(url):
-        return "is no address of a page.", FORM
+        return "is not a valid address.", FORM
     if parts.fragment or (parts.query and not query):
-        return "has something behind its path.", FORM
+        return "has characters after its path.", FORM
     return None
 
 

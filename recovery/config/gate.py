@@ -65,7 +65,7 @@ def read_gate(written: Mapping[str, Any], tables: list[Mapping[str, Any]], folde
 def _id(id: str, named: Mapping[str, Named], where: str, problems: Problems) -> str:
     if not ID.fullmatch(id):
         problem = f"is {id!r}." if id else "is missing."
-        problems.add(f"{where}id", problem, "Write what UNSTALL_SERVER_ID is there, or the id of a node.")
+        problems.add(f"{where}id", problem, "Write the UNSTALL_SERVER_ID of that server, or the id of a node.")
     elif id in named:
         problems.add(f"{where}id", f"is {id!r} a second time.", "Write one table for each server.")
     return id
@@ -75,7 +75,9 @@ def _named(values: Mapping[str, Any], common: Terms, where: str, problems: Probl
     """What a table leaves out is as it is for all."""
     label = values["label"]
     if len(label) > _LABEL_LIMIT or not label.isprintable():
-        problems.add(f"{where}label", "does not fit a card.", f"Write at most {_LABEL_LIMIT} printable characters.")
+        problems.add(
+            f"{where}label", "is too long or not printable.", f"Write at most {_LABEL_LIMIT} printable characters."
+        )
     terms = Terms(
         values["close_at"] or common.close_at,
         values["open_at"] or common.open_at,
@@ -88,7 +90,9 @@ def _named(values: Mapping[str, Any], common: Terms, where: str, problems: Probl
 def _check(terms: Terms, where: str, problems: Problems) -> None:
     if terms.close_at - terms.open_at < GAP:
         problem = f"is {terms.open_at:g}, and close_at {terms.close_at:g}."
-        remedy = f"Let {GAP:g} lie between them: with less the noise of a CPU would open and close it all the time."
+        remedy = (
+            f"Keep a gap of {GAP:g} between them: with less, normal CPU variation would open and close it constantly."
+        )
         problems.add(f"{where}open_at", problem, remedy)
 
 

@@ -29,7 +29,7 @@ def read_hooks(
         source = _Source(f"hooks[{number}].", databases, folder)
         hook = _hook(table, source, problems)
         if any(one.name == hook.name for one in found):
-            problems.add(f"{source.where}name", f"is {hook.name!r} a second time.", "Give each hook a name of its own.")
+            problems.add(f"{source.where}name", f"is {hook.name!r} a second time.", "Give each hook a unique name.")
         found.append(hook)
     return tuple(found)
 
@@ -57,7 +57,7 @@ def _hook(written: Mapping[str, Any], source: _Source, problems: Problems) -> Ho
         if key in written:
             problems.add(f"{where}{key}", "is set, and call too.", "A hook calls a function or updates a row.")
     if call and not _CALL.fullmatch(call):
-        problems.add(f"{where}call", "is no function.", 'Write "module:function", like "shop.recovery:job_lost".')
+        problems.add(f"{where}call", "is not a function.", 'Write "module:function", like "shop.recovery:job_lost".')
     follow = None if call else _follow(values, source, problems)
     return Hook(name, deployment, base, _events(values, where, problems), call, follow)
 
@@ -86,7 +86,9 @@ def _follow(values: Mapping[str, Any], source: _Source, problems: Problems) -> F
     active = values["from"]
     if not active:
         problems.add(
-            f"{where}from", "is missing.", "Write the stages of a row whose job runs: it is changed from those."
+            f"{where}from",
+            "is missing.",
+            "Write the stages of a row whose job runs: only rows in these stages are changed.",
         )
     choices = tuple(
         _choice(table, f"{where}choose[{number}].", source.folder, problems)
@@ -94,10 +96,10 @@ def _follow(values: Mapping[str, Any], source: _Source, problems: Problems) -> F
     )
     for stage in (values["to"], values["failed"], *(choice.to for choice in choices)):
         if stage and stage in active:
-            problems.add(f"{where}from", f"holds {stage!r}, which rows are set to.", "Take it out of one of the two.")
+            problems.add(f"{where}from", f"holds {stage!r}, which rows are set to.", "Remove it from one of the two.")
     path = tuple(values["path"].split(".")) if values["path"] else ()
     if not all(path):
-        problems.add(f"{where}path", "has an empty step.", 'Write names with dots between them, like "import.id".')
+        problems.add(f"{where}path", "has an empty part.", 'Write names with dots between them, like "import.id".')
     place = {name: values[name] for name in ("database", "table", "id", "stage", "to", "failed")}
     return Follow(path=path, active=active, choices=choices, **place)
 
@@ -106,7 +108,7 @@ def _choice(table: Mapping[str, Any], where: str, folder: Path, problems: Proble
     values = read_table(table, CHOICE, where, folder, problems)
     for key in ("column", "to"):
         if not values[key]:
-            problems.add(f"{where}{key}", "is missing.", "A choice needs a column, what it is, and the stage.")
+            problems.add(f"{where}{key}", "is missing.", "A choice needs a column, a condition, and the stage.")
     _check_name(values["column"], f"{where}column", problems)
     has_value = "equals" in table
     if values["is"] not in ("", _SET, _EMPTY) or bool(values["is"]) == has_value:
@@ -119,4 +121,4 @@ def _check_name(name: str, where: str, problems: Problems, *, parts: int = 1) ->
     """Of a table or a column: what could end a quote is in none."""
     found = name.split(".")
     if name and (len(found) > parts or not all(map(IDENTIFIER.fullmatch, found))):
-        problems.add(where, "is no name of a table or a column.", "Write it as it is, without quotes.")
+        problems.add(where, "is not the name of a table or a column.", "Write the plain name, without quotes.")

@@ -16,6 +16,7 @@ from typing import Any
 
 from recovery.config import rules
 from recovery.config.alerts import read_alerting
+from recovery.config.audit import read_audit
 from recovery.config.gate import read_gate
 from recovery.config.hooks import read_hooks
 from recovery.config.limits import read_queues, read_thresholds
@@ -27,6 +28,7 @@ from recovery.config.once import read_once
 from recovery.config.policies import read_policies
 from recovery.config.public import read_public_url
 from recovery.config.readers import Problems, flag, read_table, refuse_misspelled, secret
+from recovery.config.redaction import read_redaction
 from recovery.config.schema import INTERVALS, ROOT
 from recovery.config.stores import Source, read_deployment, read_state
 from recovery.config.tables import read_databases, read_tables
@@ -79,7 +81,9 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         gate=read_gate(root["gate"] or {}, root["servers"] or [], folder, problems),
         metrics=read_metrics(root["metrics"] or {}, folder, problems),
         once=read_once(root["once"] or {}, folder, problems),
+        redaction=read_redaction(root["redaction"] or {}, folder, problems),
         alerting=read_alerting(root["alerts"] or {}, folder, problems),
+        audit=read_audit(root["audit"] or {}, folder, problems),
         public_url=read_public_url(environ, problems),
         nodes=nodes,
         prometheus=read_prometheus(root["prometheus"], nodes, folder, problems),
@@ -114,7 +118,7 @@ def _file(environ: Mapping[str, str], directory: Path, problems: Problems) -> tu
             "UNSTALL_CONFIG", f"names {path}, which cannot be read: {error.strerror}.", "Write the path of a file."
         )
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        problems.add(str(path), f"is not TOML: {error}.", "Mend that line; texts stand in quotes.")
+        problems.add(str(path), f"is not TOML: {error}.", "Fix that line; strings need quotes.")
     return path.parent, {}
 
 
@@ -148,7 +152,7 @@ def _environment(environ: Mapping[str, str], root: Mapping[str, Any], problems: 
     name: str = in_environ or root["environment"]
     if len(name) > ENVIRONMENT_LIMIT or not name.isprintable():
         key = "UNSTALL_ENVIRONMENT" if in_environ else "environment"
-        problems.add(key, "does not fit the page's frame.", f"Write at most {ENVIRONMENT_LIMIT} printable characters.")
+        problems.add(key, "is too long or not printable.", f"Write at most {ENVIRONMENT_LIMIT} printable characters.")
     return name
 
 
@@ -162,5 +166,5 @@ def _operators_may(environ: Mapping[str, str], root: Mapping[str, Any], problems
         key = "UNSTALL_OPERATORS_MAY" if in_environ else "operators_may"
         words = " and ".join(GRANTED)
         remedy = f"Write {words}, one of them, or {NOTHING if in_environ else 'none: []'}."
-        problems.add(key, f"names {unknown[0]!r}, which is no right of operators.", remedy)
+        problems.add(key, f"names {unknown[0]!r}, which is not a right of operators.", remedy)
     return frozenset(right for right in GRANTED if right in named)

@@ -50,7 +50,7 @@ def read_logs(tables: list[Mapping[str, Any]], folder: Path, problems: Problems)
         where = f"logs[{number}]."
         source = _source(table, where, folder, problems)
         if any(other.name == source.name for other in found):
-            problems.add(f"{where}name", f"is {source.name!r} a second time.", "Give each source its own.")
+            problems.add(f"{where}name", f"is {source.name!r} a second time.", "Give each source a unique name.")
         found.append(source)
     if len(found) > LIMIT:
         problems.add("logs", f"has {len(tables)}.", f"Write at most {LIMIT - 1}.")
@@ -77,18 +77,20 @@ def _source(table: Mapping[str, Any], where: str, folder: Path, problems: Proble
 def _refuse(table: Mapping[str, Any], keys: tuple[str, ...], kind: str, where: str, problems: Problems) -> None:
     for key in keys:
         if key in table:
-            problems.add(f"{where}{key}", f"means nothing for {kind}.", "Remove it.")
+            problems.add(f"{where}{key}", f"does not apply to {kind}.", "Remove it.")
 
 
 def _loki(values: Mapping[str, Any], where: str, problems: Problems) -> dict[str, Any]:
     endpoint = read_endpoint(values, "url", where, problems)
     if values["match"] and not _MATCHERS.fullmatch(values["match"]):
-        problems.add(f"{where}match", "is no list of matchers.", "Write them as in a query: 'env=\"production\"'.")
+        problems.add(f"{where}match", "is not a list of matchers.", "Write them as in a query: 'env=\"production\"'.")
     if values["server_label"] and not _LABEL.fullmatch(values["server_label"]):
-        problems.add(f"{where}server_label", "is no name of a label.", 'Write it as it is, like "host".')
+        problems.add(f"{where}server_label", "is not a label name.", 'Write the plain name, like "host".')
     tenant = values["tenant"]
     if not tenant.isascii() or not (tenant.isprintable() or not tenant):
-        problems.add(f"{where}tenant", "has characters that no header takes.", "Write it as in X-Scope-OrgID.")
+        problems.add(
+            f"{where}tenant", "has characters that a header cannot contain.", "Write it as in the header X-Scope-OrgID."
+        )
     kept = {key: values[key] for key in ("tenant", "match", "timeout", "server_label")}
     return {"endpoint": endpoint, **kept}
 
@@ -99,7 +101,9 @@ def _files(values: Mapping[str, Any], where: str, problems: Problems) -> dict[st
         problems.add(f"{where}roots", "is missing.", 'Write the folders that may be read: ["/var/log/app"].')
     for root in roots:
         if not Path(root).is_absolute() or root == "/":
-            problems.add(f"{where}roots", f"has {root!r}.", "Write folders with their whole path, and not the root.")
+            problems.add(
+                f"{where}roots", f"has {root!r}.", "Write folders with their absolute path, not the root folder."
+            )
     for pattern in values["patterns"]:
         if not pattern or "/" in pattern:
             problems.add(f"{where}patterns", f"has {pattern!r}.", 'Write names of files, like "*.log".')

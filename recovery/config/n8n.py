@@ -92,7 +92,7 @@ def _with_variable(
         return [{**tables[0], "database": DATABASE}]
     named = any(table.get("database") == DATABASE for table in tables)
     if not named:
-        problems.add(_VARIABLE, "is set, and [[n8n]] names a database of its own.", "Set one of the two.")
+        problems.add(_VARIABLE, "is set, but [[n8n]] also names a database.", "Set one of the two.")
     return tables
 
 
@@ -125,7 +125,7 @@ def _queue(written: str, where: str, around: Surroundings, problems: Problems) -
             f"{where}queue", "names no deployment, and there are several.", f"Write one of {known}, / and {BASE}."
         )
     if ref.deployment and ref.deployment not in around.deployments:
-        problems.add(f"{where}queue", f"is in {ref.deployment!r}, which is no deployment in Redis.", f"Known: {known}.")
+        problems.add(f"{where}queue", f"is in {ref.deployment!r}, which is not a Redis deployment.", f"Known: {known}.")
     if not ref.base:
         problems.add(f"{where}queue", "names no queue.", f'Write DEPLOYMENT/BASE or BASE, like "{BASE}".')
     # UNSTALL_REDIS_URL makes the deployment main; `up` sets it for its children when nothing is configured.
@@ -147,17 +147,17 @@ def _check_database(name: str, where: str, around: Surroundings, problems: Probl
 
 def _check_table_names(values: Mapping[str, Any], where: str, problems: Problems) -> None:
     if not IDENTIFIER.fullmatch(values["schema"]):
-        problems.add(
-            f"{where}schema", "is no name of a schema.", "Write it as in DB_POSTGRESDB_SCHEMA, without quotes."
-        )
+        problems.add(f"{where}schema", "is not a schema name.", "Write it as in DB_POSTGRESDB_SCHEMA, without quotes.")
     if values["table_prefix"] and not IDENTIFIER.fullmatch(values["table_prefix"]):
-        problems.add(f"{where}table_prefix", "is no beginning of a name.", "Write it as in DB_TABLE_PREFIX.")
+        problems.add(f"{where}table_prefix", "is not a valid table prefix.", "Write it as in DB_TABLE_PREFIX.")
 
 
 def _address(written: str, where: str, problems: Problems) -> str:
     """Of pages, or of an API: without what a link must not carry."""
     if written and not _is_address(written):
-        problems.add(where, "is no address.", "Write https://n8n.example.com, without a password and without ?.")
+        problems.add(
+            where, "is not a valid address.", "Write https://n8n.example.com, without a password and without ?."
+        )
         return ""
     return written.rstrip("/")
 
@@ -165,7 +165,7 @@ def _address(written: str, where: str, problems: Problems) -> str:
 def _is_address(written: str) -> bool:
     try:
         parts = urlsplit(written)
-        has_rest = bool(parts.query or parts.fragment or parts.username or parts.password)
+        has_rest = bool(parts.query or parts.fragment) or "@" in written
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not has_rest
     except ValueError:
         return False
@@ -177,7 +177,7 @@ def _api_key(values: Mapping[str, Any], where: str, problems: Problems) -> str:
         problems.add(f"{where}api_key_file", "is set, and api_key too.", "Set one of the two.")
     key = key or (secret_file(path, f"{where}api_key_file", problems) if path else "")
     if not key.isascii() or (key and not key.isprintable()):
-        problems.add(f"{where}api_key", "has characters that no header takes.", "Write it as n8n shows it.")
+        problems.add(f"{where}api_key", "has characters that a header cannot contain.", "Write it as n8n shows it.")
     if key and not (values["api"] or values["editor"]):
         problems.add(f"{where}api_key", "is set without api.", "Write the address of n8n: editor, or api.")
     return key
@@ -185,4 +185,4 @@ def _api_key(values: Mapping[str, Any], where: str, problems: Problems) -> str:
 
 def _refuse_twice(names: list[str], key: str, problems: Problems) -> None:
     for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.add("n8n", f"has the {key} {name!r} twice.", "Give each its own.")
+        problems.add("n8n", f"has the {key} {name!r} twice.", "Give each a unique one.")

@@ -48,7 +48,7 @@ def read_nodes(tables: list[Mapping[str, Any]], folder: Path, problems: Problems
         for key, told in (("id", "id"), ("instance", "instance")):
             own = getattr(node, told)
             if own and any(getattr(other, told) == own for other in found):
-                problems.add(f"{where}{key}", f"is {own!r} a second time.", "Give each node its own.")
+                problems.add(f"{where}{key}", f"is {own!r} a second time.", "Give each node a unique id.")
         found.append(node)
     if len(found) > LIMIT:
         problems.add("nodes", f"has {len(found)}.", f"Write at most {LIMIT}; [prometheus] takes as many as it has.")
@@ -69,9 +69,9 @@ def read_prometheus(
     values = read_table(written, PROMETHEUS, "prometheus.", folder, problems)
     endpoint = read_endpoint(values, "url", "prometheus.", problems)
     if not _LABEL.fullmatch(values["label"]):
-        problems.add("prometheus.label", "is no name of a label.", 'Write it as it is, like "instance".')
+        problems.add("prometheus.label", "is not a label name.", 'Write the plain name, like "instance".')
     if values["match"] and not _MATCHERS.fullmatch(values["match"]):
-        problems.add("prometheus.match", "is no list of matchers.", "Write them as in a query: 'job=\"node\"'.")
+        problems.add("prometheus.match", "is not a list of matchers.", "Write them as in a query: 'job=\"node\"'.")
     _check_disk(values["disk"], "prometheus.", problems)
     return Prometheus(endpoint, values["label"], values["match"], values["disk"]) if endpoint else None
 
@@ -97,4 +97,4 @@ def _node(table: Mapping[str, Any], where: str, folder: Path, problems: Problems
 
 def _check_disk(disk: str, where: str, problems: Problems) -> None:
     if not disk.startswith("/") or not disk.isprintable():
-        problems.add(f"{where}disk", f"is {disk!r}.", 'Write where the disk is mounted, like "/" or "/data".')
+        problems.add(f"{where}disk", f"is {disk!r}.", 'Write the mount point of the disk, like "/" or "/data".')

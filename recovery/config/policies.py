@@ -20,7 +20,11 @@ def read_policies(common: Mapping[str, Any], tables: list[Mapping[str, Any]], pr
         where = f"policies[{number}]."
         origin = _origin(table, where, problems)
         if origin and (origin.deployment, origin.base) in places:
-            problems.add(where.rstrip("."), "is for a place that has one already.", "Write one table for each place.")
+            problems.add(
+                where.rstrip("."),
+                "is a second one for the same queue or deployment.",
+                "Write one table for each queue or deployment.",
+            )
         if origin:
             places.add((origin.deployment, origin.base))
         said = {name: value for name, value in table.items() if name not in _PLACE}
@@ -47,7 +51,7 @@ def _origin(table: Mapping[str, Any], where: str, problems: Problems) -> Origin 
         return Origin(Source.FILE, named["deployment"])
     deployment, slash, base = named["queue"].partition("/")
     if slash and not (deployment and base):
-        problems.add(f"{where}queue", "is half a name.", 'Write DEPLOYMENT/BASE or BASE, like "shop/bull:mail".')
+        problems.add(f"{where}queue", "is incomplete.", 'Write DEPLOYMENT/BASE or BASE, like "shop/bull:mail".')
         return None
     return Origin(Source.FILE, deployment, base) if slash else Origin(Source.FILE, base=deployment)
 
@@ -60,4 +64,4 @@ def _names(table: Mapping[str, Any], where: str, problems: Problems) -> Iterator
         if isinstance(written, str) and written:
             yield key.name, written
         else:
-            problems.add(f"{where}{key.name}", "is no name.", f"Write {key.kind}.")
+            problems.add(f"{where}{key.name}", "is not a name.", f"Write {key.kind}.")

@@ -12,7 +12,7 @@ def read_public_url(environ: Mapping[str, str], problems: Problems) -> str:
     """UNSTALL_PUBLIC_URL, else the first of the trusted origins; "" when neither is set."""
     written = environ.get("UNSTALL_PUBLIC_URL", "").strip()
     if written and not _is_good(written):
-        problems.add("UNSTALL_PUBLIC_URL", "is no address of pages.", "Write https://unstall.example.com")
+        problems.add("UNSTALL_PUBLIC_URL", "is not a web address.", "Write https://unstall.example.com")
         return ""
     first = environ.get("UNSTALL_TRUSTED_ORIGINS", "").partition(",")[0].strip()
     return (written or (first if _is_good(first) else "")).rstrip("/")

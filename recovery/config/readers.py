@@ -76,7 +76,7 @@ def _fits(kind: Kind, written: Any) -> bool:  # noqa: PLR0911 -- a table
 
 def _described(written: Any) -> str:
     """The kind of what was written, never the value: it may be a secret in the wrong place."""
-    names = {str: "a text", bool: "a true or false", int: "a number", float: "a number", dict: "a table"}
+    names = {str: "a string", bool: "a boolean", int: "a number", float: "a number", dict: "a table"}
     if isinstance(written, list):
         return "a list of something else"
     return names.get(type(written), "a date or a time")
@@ -109,7 +109,9 @@ def secret_file(path: str, where: str, problems: Problems) -> str:
         return ""
     secret = content.decode("utf-8", "replace").strip("\r\n")
     if not secret or len(content) > SECRET_LIMIT or "\n" in secret:
-        problems.add(where, f"names {path}, which does not hold one line.", "Put the secret alone into the file.")
+        problems.add(
+            where, f"names {path}, which does not have exactly one line.", "Write only the secret into the file."
+        )
         return ""
     return secret
 
@@ -128,7 +130,7 @@ def flag(environ: Mapping[str, str], name: str, problems: Problems) -> bool:
     """The variable; False when it is not set."""
     value = environ.get(name, "").strip().lower()
     if value not in _FLAGS:
-        problems.add(name, "is neither yes nor no.", "Write 1, or leave it out.")
+        problems.add(name, "is not a yes or no.", "Write 1, or leave it out.")
     return _FLAGS.get(value, False)
 
 
@@ -146,4 +148,4 @@ def refuse_misspelled(environ: Mapping[str, str], problems: Problems) -> None:
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
     known = tuple(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"Did you mean {close[0]}?" if close else f"Known here: {', '.join(known)}."
+    return f"Did you mean {close[0]}?" if close else f"Known: {', '.join(known)}."

@@ -12,7 +12,7 @@ from recovery.config.values import Address, Config, Deployment
 from recovery.errors import DeploymentMissing
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "localhost.localdomain"})
-_OURS = ("auth_", "axes_", "dashboard_", "django_", "recovery_")
+_OURS = ("auth_", "dashboard_", "django_", "recovery_")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 
@@ -27,8 +27,8 @@ def check(config: Config, environ: Mapping[str, str], problems: Problems) -> Non
     if config.environment_is_production and environ.get("UNSTALL_DEBUG", "").lower() in _TRUE:
         problems.add(
             "UNSTALL_DEBUG",
-            f"is on in the environment {config.environment!r}: its error pages show settings to anybody.",
-            "Remove it, or name the environment otherwise.",
+            f"is on in the environment {config.environment!r}: its error pages show settings to everyone.",
+            "Remove it, or change the name of the environment.",
         )
 
 
@@ -36,9 +36,7 @@ def _names(config: Config, problems: Problems) -> None:
     names = _places_by_name(config)
     for name in sorted({name for name in names if name and names.count(name) > 1}):
         by_variable = " UNSTALL_REDIS_URL makes one named main." if name == "main" else ""
-        problems.add(
-            "deployments", f"has {names.count(name)} named {name!r}.{by_variable}", "Give each a name of its own."
-        )
+        problems.add("deployments", f"has {names.count(name)} named {name!r}.{by_variable}", "Give each a unique name.")
 
 
 def _places_by_name(config: Config) -> list[str]:
@@ -52,7 +50,7 @@ def _places(config: Config, problems: Problems) -> None:
         if one.name != other.name and _overlap(one, other) and one.prefixes == other.prefixes:
             problems.add(
                 "deployments",
-                f"has {one.name!r} and {other.name!r} at the same place, {one.target}.",
+                f"has {one.name!r} and {other.name!r} at the same target, {one.target}.",
                 "Remove one, or give them different prefixes.",
             )
 
@@ -64,8 +62,8 @@ def _state_apart(config: Config, problems: Problems) -> None:
         if _overlap(config.state, deployment):
             problems.add(
                 "UNSTALL_STATE_URL",
-                f"is the place of the queues of {deployment.name!r}, {deployment.target}.",
-                "Use another server, or another database number of it: nothing is written beside queues.",
+                f"is the database of the queues of {deployment.name!r}, {deployment.target}.",
+                "Use another server, or another database number of it: Unstall writes nothing next to queues.",
             )
 
 
@@ -76,8 +74,8 @@ def _queues(config: Config, problems: Problems) -> None:
         if name and name not in known:
             problems.add(
                 "queues",
-                f"has {name + '/' + base!r}, and no deployment is named {name!r}.",
-                f"Known here: {', '.join(sorted(known)) or 'none'}.",
+                f"has {name + '/' + base!r}, but no deployment is named {name!r}.",
+                f"Known: {', '.join(sorted(known)) or 'none'}.",
             )
 
 
@@ -95,8 +93,8 @@ def _hooks(config: Config, problems: Problems) -> None:
     known = {place.name for place in config.places}
     for hook in config.hooks:
         if hook.deployment and hook.deployment not in known:
-            problem = f"has {hook.name!r} for a queue in {hook.deployment!r}, and no deployment is named so."
-            problems.add("hooks", problem, f"Known here: {', '.join(sorted(known)) or 'none'}.")
+            problem = f"has {hook.name!r} for a queue in {hook.deployment!r}, but no deployment has that name."
+            problems.add("hooks", problem, f"Known: {', '.join(sorted(known)) or 'none'}.")
 
 
 def _own_tables(config: Config, environ: Mapping[str, str], problems: Problems) -> None:
@@ -115,7 +113,9 @@ def _own_tables(config: Config, environ: Mapping[str, str], problems: Problems) 
     }
     for table in config.tables:
         if table.database in ours and table.table.rpartition(".")[2].startswith(_OURS):
-            problems.add("tables", f"has {table.table!r}, which is one of our own.", "Name a table of an application.")
+            problems.add(
+                "tables", f"has {table.table!r}, which is a table of Unstall.", "Name a table of an application."
+            )
 
 
 def _overlap(one: Deployment, other: Deployment) -> bool:

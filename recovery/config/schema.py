@@ -9,11 +9,11 @@ from enum import StrEnum
 class Kind(StrEnum):
     """What may stand behind a key, in the words of the error message."""
 
-    TEXT = "a text in quotes"
+    TEXT = "a string in quotes"
     NUMBER = "a number"
     FLAG = "true or false"
-    NAMES = 'a list of texts, like ["a", "b"]'
-    VALUES = 'a text, a whole number, or a list of these, like ["a", "b"] or [0]'
+    NAMES = 'a list of strings, like ["a", "b"]'
+    VALUES = 'a string, an integer, or a list of these, like ["a", "b"] or [0]'
     FILE = "the path of a file that can be read"
     TABLE = "a table"
     TABLES = "a list of tables, each beginning with [[name]]"
@@ -234,6 +234,19 @@ ONCE = (
     Key("keys", Kind.NUMBER, 100_000.0, low=100.0, high=999_999.0),
     Key("megabytes", Kind.NUMBER, 256.0, low=1.0, high=65_536.0),
 )
+AUDIT = (
+    # Oftener than every ten seconds it is no sample of the chain any more; a day is what an attacker has.
+    Key("head_every", Kind.NUMBER, 600.0, low=10.0, high=86_400.0),
+    Key("file"),
+    Key("syslog"),
+    Key("url"),
+    Key("url_file", Kind.FILE),
+    Key("secret"),
+    Key("secret_file", Kind.FILE),
+    Key("tls_ca", Kind.FILE),
+)
+REDACTION = (Key("hide", Kind.NAMES, ()), Key("keep", Kind.NAMES, ()), Key("show", Kind.TABLES))
+SHOWN_VALUES = (Key("queues", Kind.NAMES, ("*",)), Key("paths", Kind.NAMES, ()))
 # Where a policy counts; what it says is read by domain/policy_text.py.
 POLICIES = (Key("queue"), Key("deployment"))
 ROOT = (
@@ -253,7 +266,9 @@ ROOT = (
     Key("servers", Kind.TABLES),
     Key("metrics", Kind.TABLE),
     Key("once", Kind.TABLE),
+    Key("redaction", Kind.TABLE),
     Key("alerts", Kind.TABLE),
+    Key("audit", Kind.TABLE),
     Key("nodes", Kind.TABLES),
     Key("prometheus", Kind.TABLE),
     Key("logs", Kind.TABLES),
@@ -275,7 +290,10 @@ TABLES = {
     "servers": SERVER,
     "metrics": METRICS,
     "once": ONCE,
+    "redaction": REDACTION,
+    "redaction.show": SHOWN_VALUES,
     "alerts": ALERTS,
+    "audit": AUDIT,
     "alerts.webhooks": WEBHOOK,
     "alerts.email": EMAIL,
     "nodes": NODE,
@@ -295,6 +313,7 @@ VARIABLES = (
     "UNSTALL_ENVIRONMENT",
     "UNSTALL_OPERATORS_MAY",
     "UNSTALL_SECRET_KEY",
+    "UNSTALL_SECRET_KEY_FALLBACKS",
     "UNSTALL_DATA_DIR",
     "UNSTALL_BIND",
     "UNSTALL_ALLOWED_HOSTS",
@@ -302,6 +321,7 @@ VARIABLES = (
     "UNSTALL_TRUSTED_PROXIES",
     "UNSTALL_PUBLIC_URL",
     "UNSTALL_SESSION_DAYS",
+    "UNSTALL_SESSION_IDLE_HOURS",
     "UNSTALL_STATIC_DIR",
     "UNSTALL_DEBUG",
     "UNSTALL_LOG_LEVEL",
@@ -322,5 +342,6 @@ SECRETS = (
     "UNSTALL_STATE_URL",
     "UNSTALL_N8N_DATABASE_URL",
     "UNSTALL_SECRET_KEY",
+    "UNSTALL_SECRET_KEY_FALLBACKS",
     "DATABASE_URL",
 )

@@ -59,11 +59,11 @@ def _content(path: str) -> Any:
 
 def _compiled(written: Any) -> Callable[[Any], object]:
     if not isinstance(written, dict):
-        raise _BadSchema("which is no JSON object.")
+        raise _BadSchema("which is not a JSON object.")
     draft = written.get("$schema")
     if draft is not None and not any(known in str(draft) for known in _DRAFTS):
         # Of a draft that it does not know the compiler would leave out what is new in it, and say nothing.
-        raise _BadSchema("whose $schema is a draft that is not known here.")
+        raise _BadSchema("whose $schema is an unsupported draft.")
     # Not above: a monitor reads the configuration too, and its server need not have this package.
     import fastjsonschema  # noqa: PLC0415
 
@@ -74,12 +74,12 @@ def _compiled(written: Any) -> Callable[[Any], object]:
     except _BadSchema:
         raise
     except Exception as error:  # a wrong schema makes the compiler stumble in every way there is
-        raise _BadSchema(f"which is no JSON Schema: {str(error)[:_SAID] or type(error).__name__}.") from error
+        raise _BadSchema(f"which is not a JSON Schema: {str(error)[:_SAID] or type(error).__name__}.") from error
     return compiled
 
 
 def _refused(uri: str) -> Any:
-    raise _BadSchema(f"which refers to {uri[:_SAID]}: only what stands in the same file can be referred to.")
+    raise _BadSchema(f"which refers to {uri[:_SAID]}: only references within the same file are supported.")
 
 
 class _Nowhere(dict[str, Callable[[str], Any]]):

@@ -40,7 +40,7 @@ def read_deployment(source: Source, problems: Problems) -> Deployment | None:
         return None
     if store.mode is not Mode.SENTINEL and (values["sentinel_username"] or sentinel_password):
         problems.add(
-            source.key("sentinel_password"), "is set, but the URL names no Sentinel.", "Remove it, or mend the URL."
+            source.key("sentinel_password"), "is set, but the URL names no Sentinel.", "Remove it, or fix the URL."
         )
     return _replaced(
         store,
@@ -59,8 +59,8 @@ def read_state(source: Source, problems: Problems) -> Deployment | None:
     if store is not None and store.mode is not Mode.SINGLE:
         problems.add(
             source.key("url"),
-            f"is a {store.mode.value.title()}, but what we keep lives in one server.",
-            "Write redis://, rediss:// or unix://; losing it loses no job and no audit entry.",
+            f"is a {store.mode.value.title()}, but the state store must be a single server.",
+            "Write redis://, rediss:// or unix://; if its data is lost, no job and no audit entry is lost.",
         )
     return store
 
@@ -117,7 +117,7 @@ def _secret(source: Source, values: Mapping[str, Any], name: str, problems: Prob
 def _login(source: Source, values: Mapping[str, Any], place: Place, password: str, problems: Problems) -> Login:
     username = values["username"]
     if place.login and (username or password):
-        problems.add(source.key("password"), "is set, but the URL has a login too.", "Keep it in one of the two.")
+        problems.add(source.key("password"), "is set, but the URL has a login too.", "Set it in one of the two.")
     if username and not password and not place.login:
         problems.add(source.key("username"), "is set without a password.", "Add password or password_file.")
     return Login(username, password) if password else place.login
@@ -128,7 +128,7 @@ def _tls(source: Source, values: Mapping[str, Any], place: Place, problems: Prob
     if not place.encrypted:
         for key in (*_TLS_KEYS, "tls_verify"):
             if key in source.written:
-                problems.add(source.key(key), "is set, but the URL asks for no TLS.", "Write rediss:// in the URL.")
+                problems.add(source.key(key), "is set, but the URL does not use TLS.", "Write rediss:// in the URL.")
         return None
     if bool(tls.certificate) != bool(tls.key):
         missing = "tls_key" if tls.certificate else "tls_certificate"

@@ -32,7 +32,7 @@ def read_tables(
     found = [_table(table, f"tables[{at}].", databases, folder, problems) for at, table in enumerate(tables, 1)]
     queues = [(table.database, table.name) for table in found]
     for database, name in sorted({queue for queue in queues if queues.count(queue) > 1}):
-        problems.add("tables", f"has {database + '/' + name!r} twice.", "Give each a name of its own.")
+        problems.add("tables", f"has {database + '/' + name!r} twice.", "Give each a unique name.")
     return tuple(found)
 
 
@@ -92,20 +92,18 @@ def _check_names(values: Mapping[str, Any], where: str, problems: Problems) -> N
     if not values["table"]:
         problems.add(f"{where}table", "is missing.", 'Write its name, like "jobs" or "app.jobs".')
     elif len(parts) > 2 or not all(map(IDENTIFIER.fullmatch, parts)):
-        problems.add(f"{where}table", "is no name of a table.", "Write TABLE or SCHEMA.TABLE, without quotes.")
+        problems.add(f"{where}table", "is not a table name.", "Write TABLE or SCHEMA.TABLE, without quotes.")
     elif not _BASE.fullmatch(values["name"] or values["table"]):
-        problems.add(f"{where}name", "cannot stand in an address.", "Write up to 60 letters, digits, and _ . : -")
+        problems.add(f"{where}name", "cannot be used in a URL.", "Write up to 60 letters, digits, and _ . : -")
     for role in Columns.__slots__:
         key = _KEYS.get(role, role)
         if values[key] and not IDENTIFIER.fullmatch(values[key]):
-            problems.add(f"{where}{key}", "is no name of a column.", "Write it as it is, without quotes.")
+            problems.add(f"{where}{key}", "is not a column name.", "Write the plain name, without quotes.")
     for key in ("id", "state"):
         if not values[key]:
-            problems.add(f"{where}{key}", "is empty.", "Every job table has one: write the column's name.")
+            problems.add(f"{where}{key}", "is empty.", "Every job table needs it: write the column's name.")
     if values["age_limit"] and not values["started_at"]:
-        problems.add(
-            f"{where}age_limit", "is set without started_at.", "Name the column that says since when a row runs."
-        )
+        problems.add(f"{where}age_limit", "is set without started_at.", "Give the column with the start time of a row.")
 
 
 def _values(written: Any, where: str, problems: Problems) -> tuple[Value, ...]:
@@ -121,7 +119,9 @@ def _check_states(states: States, where: str, problems: Problems) -> None:
     for value in _twice(value for _, value in said):
         names = [name for name, one in said if one == value]
         problems.add(
-            f"{where}{names[-1]}", f"holds {value!r}, which stands in {names[0]} too.", "A value has one meaning."
+            f"{where}{names[-1]}",
+            f"holds {value!r}, which is also in {names[0]}.",
+            "Each value can have only one meaning.",
         )
 
 

@@ -95,9 +95,9 @@ def _unix(found: re.Match[str]) -> Place:
 def _network(found: re.Match[str]) -> Place:
     scheme = found["scheme"].lower()
     if scheme not in _SCHEMES:
-        raise BadUrl(f"begins with {scheme}://, which is no store.", FORMS)
+        raise BadUrl(f"begins with {scheme}://, which is not a supported store.", FORMS)
     if "@" in found["path"] + (found["query"] or ""):
-        raise BadUrl("has an @ behind its host.", ESCAPE)
+        raise BadUrl("has an @ after its host.", ESCAPE)
     mode, encrypted = _SCHEMES[scheme]
     login, _, hosts = found["place"].rpartition("@")
     nodes = _nodes(hosts, mode)
@@ -121,7 +121,7 @@ def _nodes(hosts: str, mode: Mode) -> tuple[Address, ...]:
 def _address(host: str, default_port: int) -> Address:
     found = _HOST.fullmatch(host)
     if not found:
-        raise BadUrl("has a part that is no HOST:PORT.", f"{ESCAPE} An IPv6 address stands in [brackets].")
+        raise BadUrl("has a part that is not HOST:PORT.", f"{ESCAPE} Write an IPv6 address in [brackets].")
     name = found["v6"] or unquote(found["name"] or "")
     if not name:
         raise BadUrl("names no host.", FORMS)
@@ -134,7 +134,7 @@ def _port(written: str | None, default: int) -> int:
     if written.isascii() and written.isdigit() and 0 < int(written) < 65536:
         return int(written)
     # What stands here may be the tail of a password with a bare / or #: it is not quoted.
-    raise BadUrl("has a port that is no number from 1 to 65535.", f"Write HOST:PORT. {ESCAPE}")
+    raise BadUrl("has a port that is not a number from 1 to 65535.", f"Write HOST:PORT. {ESCAPE}")
 
 
 def _path(path: str, mode: Mode) -> tuple[str, int]:
@@ -147,24 +147,24 @@ def _path(path: str, mode: Mode) -> tuple[str, int]:
         raise BadUrl("has more than a database number after the host.", FORMS)
     database = _database(parts[0] if parts else "0")
     if mode is Mode.CLUSTER and database:
-        raise BadUrl("names a database, but a cluster has only number 0.", "Leave the number away.")
+        raise BadUrl("names a database, but a cluster only has database 0.", "Remove the number.")
     return "", database
 
 
 def _database(written: str) -> int:
     if written.isascii() and written.isdigit() and int(written) < _DATABASE_LIMIT:
         return int(written)
-    raise BadUrl(f"has the database {written!r}, which is no number.", "Write the number, as in redis://HOST:6379/0.")
+    raise BadUrl(
+        f"has the database {written!r}, which is not a number.", "Write the number, as in redis://HOST:6379/0."
+    )
 
 
 def _options(query: str | None, known: set[str]) -> dict[str, str]:
     options = {key: values[-1] for key, values in parse_qs(query or "", keep_blank_values=True).items()}
     unknown = sorted(options.keys() - known)
     if unknown:
-        allowed = f"Only {', '.join(sorted(known))} is known here" if known else "None is known here"
-        raise BadUrl(
-            f"has the unknown option {unknown[0]!r}.", f"{allowed}; timeouts and TLS are set in [[deployments]]."
-        )
+        allowed = f"Only {', '.join(sorted(known))} is supported" if known else "No option is supported"
+        raise BadUrl(f"has the unknown option {unknown[0]!r}.", f"{allowed}; set timeouts and TLS in [[deployments]].")
     return options
 
 

@@ -12,8 +12,10 @@ from recovery.config.logs import SHIPPED, LogSource
 from recovery.config.metrics import Metrics
 from recovery.config.n8n import N8n
 from recovery.config.nodes import Node, Prometheus
+from recovery.config.redaction import Redaction
 from recovery.config.schemas import Schema
 from recovery.domain.acting import Right
+from recovery.domain.audit_head_targets import AuditHeadTargets
 from recovery.domain.channels import Alerting
 from recovery.domain.hooks import Hook
 from recovery.domain.once import Terms
@@ -148,7 +150,9 @@ class Config:
     logs: tuple[LogSource, ...] = (SHIPPED,)
     metrics: Metrics = field(default_factory=Metrics)
     once: Terms = field(default_factory=Terms)  # of the ledger
+    redaction: Redaction = field(default_factory=Redaction)
     alerting: Alerting = field(default_factory=Alerting)
+    audit: AuditHeadTargets = field(default_factory=AuditHeadTargets)  # where heads of its chain are sent
     public_url: str = ""  # where people reach the pages, without a slash at its end; "": nobody said
     nodes: tuple[Node, ...] = ()  # servers without a monitor, measured by others
     prometheus: Prometheus | None = None

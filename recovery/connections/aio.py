@@ -8,6 +8,7 @@ from redis.backoff import NoBackoff
 
 from recovery.config import Config
 from recovery.connections.redispy import options, state_of
+from recovery.connections.state_limits import AsyncBoundedParser
 
 
 def state_client(config: Config) -> redis.asyncio.Redis:
@@ -15,6 +16,7 @@ def state_client(config: Config) -> redis.asyncio.Redis:
     state = state_of(config)
     pool = redis.asyncio.ConnectionPool(
         connection_class=_connection_class(bool(state.nodes[0].path), bool(state.tls)),
+        parser_class=AsyncBoundedParser,
         retry=Retry(NoBackoff(), 0),
         **options(state),
     )

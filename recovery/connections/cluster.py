@@ -70,7 +70,7 @@ class ClusterWire(Wire):
         for master in self._mapped(None).masters:
             if str(master) == node:
                 return self._exchange(master, Encoded(commands))
-        raise Unreachable(f"{self.target} ({node})", "it is no master of this cluster any more")
+        raise Unreachable(f"{self.target} ({node})", "it is no longer a master of this cluster")
 
     def close(self) -> None:
         with self._lock:
@@ -166,7 +166,7 @@ class ClusterWire(Wire):
             raise _refused(reply, self._target_of(node))
         found = read(reply, node)
         if found is None:
-            raise NotReady(self._target_of(node), "the cluster has given its slots to nobody yet")
+            raise NotReady(self._target_of(node), "the cluster has no slots assigned yet")
         return found
 
     def _keep_pools_of(self, topology: Topology) -> None:
@@ -181,12 +181,12 @@ class ClusterWire(Wire):
 def _refused(reply: redis.ResponseError, target: str) -> StoreError:
     if "cluster support disabled" in str(reply):
         return Garbled(target, "it is not part of a cluster: write redis:// in the URL")
-    return StoreError(target, f"it does not tell who owns which slots: {reply}", command="CLUSTER SLOTS")
+    return StoreError(target, f"CLUSTER SLOTS gave an unusable answer: {reply}", command="CLUSTER SLOTS")
 
 
 def _all_failed(target: str, faults: Sequence[StoreError]) -> StoreError:
     reasons = "; ".join(f"{fault.target.rpartition('/')[2]} {fault.reason}" for fault in faults)
-    return type(faults[0])(target, f"no node draws the map: {reasons}")
+    return type(faults[0])(target, f"no node returned the slot map: {reasons}")
 
 
 def _gather(part: Part, line: Line, attempt: _Round) -> None:

@@ -11,6 +11,7 @@ import redis
 import redis.asyncio
 
 from recovery.config.urls import hidden
+from recovery.domain.refs import visible
 from recovery.errors import (
     AccessDenied,
     Garbled,
@@ -40,20 +41,25 @@ _REDIRECTS: dict[str, type[redis.exceptions.AskError]] = {
 }
 # Codes that speak of the whole store or the whole connection: the other commands fare no better.
 _STORE_WIDE: dict[str, tuple[type[StoreError], str]] = {
-    "NOAUTH": (AccessDenied, "it asks for a password, and none is configured"),
-    "WRONGPASS": (AccessDenied, "user or password is wrong, or the user is switched off"),
-    "DENIED": (AccessDenied, "it runs in protected mode and lets in only its own machine"),
+    "NOAUTH": (AccessDenied, "it requires a password, but none is configured"),
+    "WRONGPASS": (AccessDenied, "user or password is wrong, or the user is disabled"),
+    "DENIED": (AccessDenied, "it runs in protected mode and accepts only local connections"),
     "LOADING": (NotReady, "it is loading its data from disk"),
     "MASTERDOWN": (NotReady, "it is a replica that has lost its master"),
-    "CLUSTERDOWN": (NotReady, "the cluster is down: some slots have no server"),
-    "READONLY": (ReadOnlyStore, "it is a replica and takes no writes"),
-    "BUSY": (TimedOut, "it is busy with a long script and answers nobody"),
+    "CLUSTERDOWN": (NotReady, "the cluster is down: some slots have no node"),
+    "READONLY": (ReadOnlyStore, "it is a read-only replica"),
+    "BUSY": (TimedOut, "it is busy with a long script"),
 }
 _FULL = "max number of clients"
 
 
+class ReplyTooLarge(redis.ConnectionError):
+    """An answer was larger than any of ours; the rest of it was not read (state_limits.py)."""
+
+
 def refusal(message: str) -> redis.ResponseError:
     """The exception that stands for an error reply; `status_code` is its first word."""
+    message = visible(message)  # it is printed and logged, and the store's owner chose it
     code, _, rest = message.partition(" ")
     if code in _REDIRECTS:
         return _REDIRECTS[code](rest, status_code=code)
@@ -63,7 +69,7 @@ def refusal(message: str) -> redis.ResponseError:
 def store_wide(error: redis.ResponseError, target: str) -> StoreError | None:
     """The StoreError, when this reply condemns more than its own command."""
     if _FULL in str(error):
-        return Unreachable(target, "it has as many clients as it allows (maxclients)")
+        return Unreachable(target, "it has reached its client limit (maxclients)")
     found = _STORE_WIDE.get(error.status_code or "")
     return found[0](target, found[1]) if found else None
 
@@ -72,7 +78,7 @@ def from_system(error: Exception, target: str, *, limit: float | None = None) ->
     """An error of a socket, of TLS or of name resolution."""
     match error:
         case ssl.SSLCertVerificationError():
-            return TlsMismatch(target, f"its certificate is refused: {error.verify_message or error.reason}")
+            return TlsMismatch(target, f"its certificate was rejected: {error.verify_message or error.reason}")
         case ssl.SSLEOFError() | ssl.SSLZeroReturnError() | ConnectionResetError() | BrokenPipeError():
             return Unreachable(target, "it closed the connection")
         case ssl.SSLError():
@@ -82,7 +88,7 @@ def from_system(error: Exception, target: str, *, limit: float | None = None) ->
             return TimedOut(target, f"no answer{within}")
         case socket.gaierror():
             known = error.errno in (socket.EAI_NONAME, socket.EAI_NODATA, None)
-            return Unreachable(target, "no such host" if known else "no name server tells where this host is")
+            return Unreachable(target, "no such host" if known else "the host name cannot be resolved now")
         case ConnectionRefusedError():
             return Unreachable(target, "connection refused")
         case FileNotFoundError():
@@ -97,16 +103,16 @@ def _tls_reason(error: ssl.SSLError) -> str:
     if "wrong version number" in reason or "record layer" in reason:
         return "it does not speak TLS here"
     if "certificate required" in reason or "handshake failure" in reason:
-        return f"it refused the handshake ({reason}): it may ask for a client certificate"
+        return f"it refused the TLS handshake ({reason}): it may require a client certificate"
     return f"TLS failed: {reason or 'no reason given'}"
 
 
-def from_redis(error: redis.RedisError, target: str) -> StoreError:  # noqa: PLR0911 - a table
+def from_redis(error: redis.RedisError, target: str) -> StoreError:  # noqa: C901, PLR0911 - a table
     """An error of redis-py, as our own state store raises it."""
     cause = error.__cause__ or error.__context__
     match error:
         case redis.exceptions.NoPermissionError():
-            return AccessDenied(target, str(error))
+            return AccessDenied(target, visible(str(error)))
         case redis.AuthenticationError():
             return AccessDenied(target, _STORE_WIDE["WRONGPASS"][1])
         case redis.exceptions.BusyLoadingError():
@@ -118,9 +124,11 @@ def from_redis(error: redis.RedisError, target: str) -> StoreError:  # noqa: PLR
         case redis.ResponseError() if str(error).startswith("MISCONF"):
             return WritesRefused(target, "it cannot save to its disk (MISCONF)")
         case redis.ResponseError():
-            return store_wide(error, target) or StoreError(target, str(error))
+            return store_wide(error, target) or StoreError(target, visible(str(error)))
         case redis.TimeoutError():
             return TimedOut(target, "no answer in time")
+        case ReplyTooLarge():
+            return Garbled(target, f"{error}: another program uses one of our keys")
         case redis.ConnectionError():
             return from_system(cause, target) if isinstance(cause, OSError) else Unreachable(target, "hung up")
     return Garbled(target, f"unexpected {type(error).__name__}")

@@ -219,7 +219,7 @@ async def _answer(pool: httpcore.AsyncConnectionPool, question: Question, larges
         found = response.extensions["network_stream"].get_extra_info("server_addr")  # gone once all of it is read
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         if headers.get("content-encoding", "identity") != "identity":
-            raise Garbled(target, "it sends a compressed page though none was asked for", advice=LOOK)
+            raise Garbled(target, "it sends a compressed response that was not requested", advice=LOOK)
         body = await _body(response, target, largest)
         if response.status != HTTPStatus.OK:
             raise refusal(target, response.status, headers, body)

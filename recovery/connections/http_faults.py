@@ -12,12 +12,13 @@ from typing import Any
 import httpcore
 
 from recovery.connections.faults import from_system
+from recovery.domain.refs import visible
 from recovery.errors import AccessDenied, Garbled, NotReady, StoreError, TimedOut, TlsMismatch, Unreachable
 
-LOOK = "Open that address in a browser from this machine: what is there?"
+LOOK = "Open that address from this machine and check what answers."
 _LOGIN = "Check token_file, or username and password_file."
-_TLS = "Use https:// where it speaks TLS, http:// where it does not; tls_ca names who signed its certificate."
-_SILENT = "It accepts connections but does not answer, or the network on the way swallows everything."
+_TLS = "Use https:// where it uses TLS, http:// where it does not; tls_ca names its certificate authority."
+_SILENT = "It accepts connections but does not answer, or the network drops the packets."
 _ADVICE: dict[type[StoreError], str] = {TimedOut: _SILENT, TlsMismatch: _TLS}
 _SAID = 200  # characters of what the other side says of its own failure
 _HUNG_UP = ("disconnected", "closed connection")  # as the library words it, in an error of the protocol
@@ -38,10 +39,12 @@ def refused(target: str, status: int, headers: Mapping[str, str], body: bytes) -
         return AccessDenied(target, reason, advice=_LOGIN)
     if location := headers.get("location"):
         leads = " ".join(location.partition("?")[0].split())[:_SAID]
-        return Garbled(target, f"{reason}, which is not followed", advice=f"Write the address it leads to: {leads}")
+        return Garbled(
+            target, f"{reason}, which is not followed", advice=f"Write the address that it redirects to: {leads}"
+        )
     said = f"{reason}: {told}" if (told := _told(body)) else reason
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return NotReady(target, said, advice="Look at its own log.")
+        return NotReady(target, said, advice="Check its own log.")
     return Garbled(target, said, advice=LOOK)
 
 
@@ -56,7 +59,7 @@ def translated(error: Exception, target: str, seconds: float) -> StoreError:
         return found
     if isinstance(error, (httpcore.ReadError, httpcore.WriteError)) or any(word in str(error) for word in _HUNG_UP):
         return Unreachable(target, "it closed the connection")
-    return Garbled(target, "it does not speak HTTP as it should", advice=LOOK)
+    return Garbled(target, "it does not speak HTTP correctly", advice=LOOK)
 
 
 def _phrase(status: int) -> str:
@@ -70,7 +73,7 @@ def _told(body: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     said = found.get("error") if isinstance(found, dict) else ""
-    return " ".join(str(said or "").encode("utf-8", "replace").decode().split())[:_SAID]
+    return visible(" ".join(str(said or "").encode("utf-8", "replace").decode().split())[:_SAID])
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -18,16 +19,29 @@ import hiredis
 import redis
 
 from recovery.config import Address, Login
-from recovery.connections import dialing, faults
+from recovery.connections import dialing, faults, reply_limits
 from recovery.connections.encoded import Chunk, Command, chunked
-from recovery.errors import AccessDenied, Garbled, StoreError, TimedOut, TlsMismatch, Unreachable
+from recovery.connections.reply_limits import MIB, ReplyReader
+from recovery.errors import (
+    AccessDenied,
+    Garbled,
+    OversizedAnswer,
+    StoreError,
+    TimedOut,
+    TlsMismatch,
+    Unreachable,
+)
 
 RECEIVE = 128 * 1024  # bytes a receive: a chunk of small replies fits, and hiredis copies it once
 PACE = 1024 * 1024  # bytes that earn another `timeout`: a big answer may take longer, a dripping one may not
-REPLY_LIMIT = 256 * 1024 * 1024  # bytes a flight: beyond that something asks for what it should not
+RECEIVED_LIMIT = 256 * 1024 * 1024  # bytes a flight, with what is dropped: beyond that nothing good comes any more
+# Seconds in which a flight may begin anew, each time because of one reply that is too long. What is asked behind those
+# is not read any more: the server copies every such reply in full before it sends the first byte.
+REOPENING = 1.0
 GLANCE = 0.001  # seconds for what has come already, when the time is up before anybody looked
 CHUNK_SECONDS = 0.001  # what a chunk of small reads costs both sides: a longer way is filled with more of them
 FLIGHT_LIMIT = 16  # chunks: the server keeps the replies to them in its memory until they are read
+_NOTHING = Chunk(b"", 0)
 _OTHER = {False: "it does not speak TLS here", True: "it speaks TLS here"}  # by: did we speak plainly?
 
 
@@ -51,17 +65,23 @@ class Line:
         "_buffer",
         "_deadline",
         "_flight",
+        "_posted",
         "_posted_at",
         "_reader",
         "_refused",
+        "_reopen",
         "_round_trip",
         "_socket",
         "_timeout",
         "target",
     )
 
-    def __init__(self, connected: socket.socket, target: str, timeout: float) -> None:
+    def __init__(
+        self, connected: socket.socket, target: str, timeout: float, reopen: Callable[[], Line] | None = None
+    ) -> None:
         self._socket = connected
+        self._reopen = reopen
+        self._posted = _NOTHING
         self._timeout = timeout
         self._deadline = 0.0
         self._posted_at = 0.0
@@ -82,7 +102,7 @@ class Line:
         except OSError as error:
             plain.close()
             raise _diagnosed(error, address, terms, target) from error
-        line = cls(connected, target, terms.timeout)
+        line = cls(connected, target, terms.timeout, partial(cls.open, address, terms, target))
         try:
             line._greet(terms, deadline)
         except BaseException as error:
@@ -102,7 +122,7 @@ class Line:
             if isinstance(reply, redis.ResponseError):
                 _judge_greeting(command, reply, self.target)
             elif command[0] == "ROLE" and reply[0] != b"master":
-                raise Unreachable(self.target, "it was the master and is one no longer")
+                raise Unreachable(self.target, "it is no longer the master")
 
     def _introduce(self, commands: list[Command], deadline: float) -> None:
         """With TLS 1.3 we are done before the server has judged our certificate: its refusal is still to be read."""
@@ -160,36 +180,84 @@ class Line:
     def _send(self, chunk: Chunk, deadline: float) -> None:
         # A list's header before the replies: hiredis then collects them all in C and hands out one list.
         self._reader.feed(b"*%d\r\n" % chunk.replies)
+        self._posted = chunk
+        self._transmit(chunk.sent, deadline)
+
+    def _transmit(self, sent: bytes, deadline: float) -> None:
         try:
             self._socket.settimeout(_left(deadline))
-            self._socket.sendall(chunk.sent)
+            self._socket.sendall(sent)
         except OSError as error:
             raise faults.from_system(error, self.target, limit=self._timeout) from error
 
     def _replies(self, deadline: float) -> list[Any]:
-        received, was_late = 0, False
+        """One for each command. As long as no string and no flight is long, hiredis makes them all in one go."""
+        incoming = _Incoming(deadline, self._timeout)
+        pieces: list[bytearray] = []
         try:
             while (replies := self._reader.gets()) is False:
-                left = deadline + received / PACE * self._timeout - time.monotonic()
-                if left <= 0:
-                    # It may have come while this process stood still: a script that ran would pass for a lost one.
-                    if was_late:
-                        raise TimeoutError
-                    was_late, left = True, GLANCE
-                self._socket.settimeout(left if self._flight == 1 else min(left, self._timeout))
-                size = self._socket.recv_into(self._buffer)
-                if not size:
-                    raise Unreachable(self.target, "it closed the connection")
-                received += size
-                if received > REPLY_LIMIT:
-                    raise Garbled(self.target, f"more than {REPLY_LIMIT // PACE} MiB in one answer")
+                if self._reader.len() > reply_limits.EASY_STRING or incoming.received > reply_limits.EASY_FLIGHT:
+                    return self._measured(pieces, incoming)
+                size = self._receive(incoming)
                 self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type] # any buffer will do
+                pieces.append(self._buffer[:size])
         except OSError as error:
             raise faults.from_system(error, self.target, limit=self._timeout) from error
         except hiredis.ProtocolError as error:
-            raise Garbled(self.target, "the answer is not Redis's protocol") from error
+            raise Garbled(self.target, "the answer is not in the Redis protocol") from error
+        self._posted = _NOTHING
         found: list[Any] = replies
         return found
+
+    def _measured(self, pieces: list[bytearray], incoming: _Incoming) -> list[Any]:
+        """The same, reply by reply, from what has come and what is still to come: none is longer than its limit."""
+        self._reader = hiredis.Reader(replyError=self._refuse)
+        asked = list(reply_limits.commands(self._posted.sent))
+        replies = ReplyReader(asked, self._refuse)
+        for piece in _taken(pieces):
+            replies.feed(piece)
+        until: float | None = None
+        while not replies.is_complete:
+            if replies.has_given_up:
+                until = until or time.monotonic() + REOPENING
+                self._start_over(asked, replies, incoming, is_last=time.monotonic() > until)
+                continue
+            size = self._receive(incoming)
+            replies.feed(self._buffer[:size])
+        self._posted = _NOTHING
+        return replies.found
+
+    def _start_over(
+        self, asked: list[reply_limits.SentCommand], replies: ReplyReader, incoming: _Incoming, *, is_last: bool
+    ) -> None:
+        """Asks the commands behind this one again on a new connection: what it answers is too long to be read.
+
+        `is_last`: they are not asked any more. Raises OversizedAnswer where asking again may do something twice.
+        """
+        at = len(replies.found)
+        culprit, rest = asked[at], asked[at + 1 :]
+        if self._reopen is None or not all(one.is_read for one in rest):
+            raise OversizedAnswer(self.target, str(culprit.refusal), command=culprit.verb.decode("ascii", "replace"))
+        self._socket.close()
+        self._socket = self._reopen()._socket
+        replies.go_on()
+        incoming.begin_anew()
+        if is_last:
+            replies.end()
+        elif rest:
+            self._transmit(self._posted.sent[culprit.end :], incoming.deadline)
+
+    def _receive(self, incoming: _Incoming) -> int:
+        """The next bytes into the buffer; raises OSError and StoreError."""
+        left = incoming.left()
+        self._socket.settimeout(left if self._flight == 1 else min(left, self._timeout))
+        size = self._socket.recv_into(self._buffer)
+        if not size:
+            raise Unreachable(self.target, "it closed the connection")
+        incoming.received += size
+        if incoming.received > RECEIVED_LIMIT:
+            raise Garbled(self.target, f"more than {RECEIVED_LIMIT // MIB} MiB in one answer")
+        return size
 
     def _refuse(self, message: str) -> redis.ResponseError:
         self._refused = True
@@ -201,6 +269,40 @@ class Line:
 
     def close(self) -> None:
         self._socket.close()
+
+
+class _Incoming:
+    """How much of a flight has come, and until when the rest has to."""
+
+    __slots__ = ("_timeout", "_was_late", "deadline", "received")
+
+    def __init__(self, deadline: float, timeout: float) -> None:
+        self.deadline = deadline
+        self.received = 0
+        self._timeout = timeout
+        self._was_late = False
+
+    def left(self) -> float:
+        """Seconds; raises TimeoutError."""
+        left = self.deadline + self.received / PACE * self._timeout - time.monotonic()
+        if left > 0:
+            return left
+        # It may have come while this process stood still: a script that ran would pass for a lost one.
+        if self._was_late:
+            raise TimeoutError
+        self._was_late = True
+        return GLANCE
+
+    def begin_anew(self) -> None:
+        """The rest was asked again."""
+        self.deadline = max(self.deadline, time.monotonic() + self._timeout)
+
+
+def _taken(pieces: list[bytearray]) -> Iterator[bytearray]:
+    """Each piece once, in its order, and it is not kept meanwhile."""
+    pieces.reverse()
+    while pieces:
+        yield pieces.pop()
 
 
 def _left(deadline: float) -> float:

@@ -56,7 +56,7 @@ def send(mail: Mail, told: Message, seconds: float, lifeline: Lifeline) -> str:
             refused = line.send_message(letter)
         with suppress(smtplib.SMTPException, OSError):  # it has it, however it parts from us
             line.quit()
-    return f"It takes no mail for {', '.join(sorted(refused))}." if refused else ""
+    return f"It refuses mail for {', '.join(sorted(refused))}." if refused else ""
 
 
 @contextmanager
@@ -67,9 +67,9 @@ def _translated(mail: Mail, *, may_have: bool = False) -> Iterator[None]:
     except smtplib.SMTPResponseException as error:
         raise NotDelivered(f"It answers {error.smtp_code}: {_plain(error.smtp_error)}") from error
     except smtplib.SMTPRecipientsRefused as error:
-        raise NotDelivered("It takes no mail for any of the recipients.") from error
+        raise NotDelivered("It refuses mail for all recipients.") from error
     except smtplib.SMTPNotSupportedError as error:
-        raise NotDelivered(f"It cannot do what is configured: {_plain(str(error))}") from error
+        raise NotDelivered(f"It does not support the configured options: {_plain(str(error))}") from error
     except smtplib.SMTPException as error:
         raise NotDelivered("It closed the connection, or does not speak SMTP.", may_have=may_have) from error
     except (OSError, ValueError) as error:

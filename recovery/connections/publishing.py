@@ -1,7 +1,8 @@
 """A server's newest sample and its history, written to the state store by whoever measures it.
 
 One small hash a server that disappears by itself when nobody tells of it any more, its name in the list of servers,
-and two rings of cells. All in one round trip, all or nothing.
+and two rings of cells. All in one round trip, all or nothing. A monitor whose user may write its own keys alone leaves
+the list out: whoever leads finds its keys and lists it.
 """
 
 from __future__ import annotations
@@ -32,17 +33,29 @@ class Publisher:
 
     def __init__(self, store: redis.Redis) -> None:
         self._store = store
+        self._lists = True  # as far as we know, our user may write the list of servers
 
     def publish(self, server: Server, backlog: Backlog) -> Receipt:
         """The newest sample in place of the one before, and what of its history is not written yet."""
+        with guarded(self._store):
+            try:
+                return self._publish(server, backlog)
+            except redis.exceptions.NoPermissionError:
+                if not self._lists:
+                    raise
+                self._lists = False
+                return self._publish(server, backlog)
+
+    def _publish(self, server: Server, backlog: Backlog) -> Receipt:
         key, values = state.server_metrics(server.id), cast("dict[Any, Any]", server.encode())
-        with guarded(self._store), self._store.pipeline(transaction=True) as pipeline:
+        with self._store.pipeline(transaction=True) as pipeline:
             pipeline.time()
             pipeline.hmget(key, ["origin", "host", "started_at"])
             pipeline.delete(key)  # fields of an older version of this program go with it
             pipeline.hset(key, mapping=values)
             pipeline.pexpire(key, server.poll * POLLS_KEPT)
-            pipeline.zadd(state.SERVERS, {raw(server.id): server.sampled_at})
+            if self._lists:
+                pipeline.zadd(state.SERVERS, {raw(server.id): server.sampled_at})
             for ring, offset, piece in backlog.pieces():
                 pipeline.setrange(state.server_history(server.id, ring.name), offset, piece)
                 pipeline.expire(state.server_history(server.id, ring.name), HISTORY_S)

@@ -22,7 +22,8 @@ def state_of(config: Config) -> Deployment:
                 Problem(
                     "UNSTALL_STATE_URL",
                     "is not set.",
-                    "Name a Redis or a Valkey of our own, or start everything with `manage.py up`, which brings one.",
+                    "Set it to a separate Redis or Valkey, or start all processes with `manage.py up`, which starts "
+                    "one.",
                 ),
             )
         )
@@ -53,8 +54,8 @@ def options(state: Deployment) -> dict[str, Any]:
     return chosen
 
 
-def client(state: Deployment) -> redis.Redis:
-    """A thread-safe client; it connects when first used."""
+def client(state: Deployment, parser: type | None = None) -> redis.Redis:
+    """A thread-safe client; it connects when first used. `parser`: in place of redis-py's own, to bound replies."""
     connection_class: type[redis.Connection] | type[redis.UnixDomainSocketConnection] = redis.Connection
     if state.nodes[0].path:
         connection_class = redis.UnixDomainSocketConnection
@@ -64,7 +65,7 @@ def client(state: Deployment) -> redis.Redis:
         connection_class=connection_class,
         retry=Retry(NoBackoff(), 0),
         redis_connect_func=_greet if state.tls else None,
-        **options(state),
+        **(options(state) | ({"parser_class": parser} if parser else {})),
     )
     return redis.Redis.from_pool(pool)
 

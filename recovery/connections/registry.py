@@ -12,6 +12,7 @@ from recovery.connections import redispy
 from recovery.connections.cluster import ClusterWire
 from recovery.connections.sentinel import SentinelWire
 from recovery.connections.sql import SqlWire
+from recovery.connections.state_limits import BoundedParser
 from recovery.connections.wire import SingleWire, Wire
 
 _WIRES: dict[Mode, type[Wire]] = {
@@ -44,7 +45,7 @@ class Registry:
         """The state store; raises ConfigError when none is configured."""
         with self._lock:
             if self._state is None:
-                self._state = redispy.client(redispy.state_of(self.config))
+                self._state = redispy.client(redispy.state_of(self.config), BoundedParser)
             return self._state
 
     def _opened(self, place: Deployment | Database) -> Wire:

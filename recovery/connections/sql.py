@@ -26,7 +26,7 @@ IDLE_LIMIT = 4  # connections kept open: a database has few of them for everybod
 OPEN_LIMIT = 8  # at the same time
 FRESH = 1.0  # seconds: one that waited longer is tried before it is used
 SPARED = 1.0  # seconds in which a database that has just failed to answer is not asked again
-_ASKED_IN_SQL = "This deployment is a database: it is asked in SQL."
+_ASKED_IN_SQL = "This deployment is a database: it is read with SQL."
 
 
 class Session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.domain.refs import QueueRef, raw, text
+from recovery.domain.refs import QueueRef, raw, slug, text, unslug
 
 SNAPSHOT = b"unstall:snapshot"  # string: the newest snapshot, encoded
 SNAPSHOT_CHANNEL = b"unstall:snapshot:new"  # channel: the number of each snapshot, once it is there
@@ -14,6 +14,7 @@ REFUSED = b"unstall:refused"  # hash: deployment and prefix → why the store le
 INBOX = b"unstall:inbox"  # string: what the last look at all active jobs found, encoded
 N8N = b"unstall:n8n"  # string: the truth table of each n8n, as the last look found it, encoded
 SERVERS = b"worker-monitor:servers"  # sorted set: every server that told of itself, by when it last did
+MONITORS = b"worker-monitor:"  # in front of the keys of each server: `worker-monitor:<server>:…`
 NODES = b"unstall:nodes"  # hash with a TTL: who measures servers from outside → those that it cannot read, and why
 GATES = b"unstall:gates"  # hash: server → its gate, as the leader works it out
 TOTALS = b"unstall:totals"  # hash: queue → how many of its jobs were ever seen to complete and to fail
@@ -32,7 +33,9 @@ ONCE_ENDS = b"unstall:once:ends"  # sorted set: keys, by when they are forgotten
 ONCE_HELD = b"unstall:once:held"  # sorted set: keys that are claimed and not completed, by when the claim lapses
 ONCE_NEWEST = b"unstall:once:newest"  # sorted set: keys, by when they were claimed or completed
 ONCE_COUNTS = b"unstall:once:counts"  # hash: the last token, bytes of results, and how often which step came to what
+ONCE_SHARES = b"unstall:once:shares"  # hash: name of a machine token → how many keys it has claimed or completed
 
+_COLON = "~3A"
 _FOUND = b"unstall:found:"
 _HISTORY = b"unstall:history:"
 _SIGHTINGS = b"unstall:sightings:"
@@ -77,29 +80,48 @@ def silent(deployment: str) -> bytes:
     return b"unstall:silent:" + raw(deployment)
 
 
+def server_prefix(server: str) -> bytes:
+    """In front of all keys that the monitor of this server writes, so that one ACL pattern covers them and no others.
+
+    A colon in the name is escaped: no server's prefix begins another's.
+    """
+    return MONITORS + raw(slug(server).replace(":", _COLON)) + b":"
+
+
+def server_of(key: bytes, last: bytes) -> str | None:
+    """The server whose key this is, when it ends like this; None for any other key."""
+    name, colon, rest = key.removeprefix(MONITORS).partition(b":")
+    if not key.startswith(MONITORS) or not colon or rest != last:
+        return None
+    try:
+        return unslug(text(name).replace(_COLON, ":"))
+    except ValueError:
+        return None
+
+
 def server_metrics(server: str) -> bytes:
     """Hash with a TTL: what the monitor of this server measured last."""
-    return b"worker-monitor:metrics:" + raw(server)
+    return server_prefix(server) + b"metrics"
 
 
 def server_history(server: str, resolution: str) -> bytes:
     """String used as a ring of fixed cells: what was measured in each period of this resolution."""
-    return b"worker-monitor:history:" + raw(f"{resolution}:{server}")
+    return server_prefix(server) + b"history:" + raw(resolution)
 
 
 def logs(server: str) -> bytes:
     """Stream, capped: the log lines of this server, many to an entry (domain/parcels.py). Ids by the store's clock."""
-    return b"worker-monitor:logs:" + raw(server)
+    return server_prefix(server) + b"logs"
 
 
 def log_labels(server: str) -> bytes:
     """Hash: a set of labels as JSON → when (ms) lines with it last came."""
-    return b"worker-monitor:log-labels:" + raw(server)
+    return server_prefix(server) + b"log-labels"
 
 
 def log_offsets(server: str) -> bytes:
     """Hash: file, container or journal → how far it is shipped, written together with the lines."""
-    return b"worker-monitor:log-offsets:" + raw(server)
+    return server_prefix(server) + b"log-offsets"
 
 
 def gate_settling(server: str) -> bytes:

@@ -34,7 +34,11 @@ _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, 
 
 def post(webhook: Webhook, told: Message, seconds: float, lifeline: Lifeline) -> str:
     """Raises NotDelivered. Proxies are those of the environment."""
-    body = messages.body(told, webhook)
+    return send(webhook, told.id, messages.body(told, webhook), seconds, lifeline)
+
+
+def send(webhook: Webhook, id: str, body: bytes, seconds: float, lifeline: Lifeline) -> str:
+    """The same for any body of JSON; `id` is the same when it is sent once more."""
     try:
         with (
             httpx.Client(verify=_trusted(webhook.ca), timeout=seconds, follow_redirects=False) as client,
@@ -42,7 +46,7 @@ def post(webhook: Webhook, told: Message, seconds: float, lifeline: Lifeline) ->
                 "POST",
                 webhook.url,
                 content=body,
-                headers=_headers(webhook, told, body),
+                headers=_headers(webhook, id, body),
                 extensions={"trace": _holding(lifeline)},
             ) as response,
         ):
@@ -57,7 +61,7 @@ def reach(webhook: Webhook, seconds: float, lifeline: Lifeline) -> str:
     parts = urlsplit(webhook.url)
     host = parts.hostname or ""
     if getproxies().get(parts.scheme) and not proxy_bypass(host):
-        return "It goes through the proxy of the environment: send it a test from the page Alerts."
+        return "It uses the proxy of the environment: send a test from the Alerts page."
     try:
         with socket.create_connection((host, parts.port or _PORTS[parts.scheme]), seconds) as connected:
             lifeline.hold(connected)
@@ -72,13 +76,13 @@ def _trusted(ca: str) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=ca or None)
 
 
-def _headers(webhook: Webhook, told: Message, body: bytes) -> dict[str, str]:
+def _headers(webhook: Webhook, id: str, body: bytes) -> dict[str, str]:
     signed = {webhook.header: messages.signature(webhook.secret, body)} if webhook.secret else {}
     return {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": "unstall",
         "Accept-Encoding": "identity",
-        "Idempotency-Key": told.id,
+        "Idempotency-Key": id,
         **signed,
     }
 
@@ -98,7 +102,7 @@ def _judge(response: httpx.Response) -> None:
     status = response.status_code
     reason = f"It answers {status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     if response.is_redirect:
-        raise NotDelivered(f"{reason}, and that is not followed: write the address that it leads to.")
+        raise NotDelivered(f"{reason}, and redirects are not followed: write the address that it redirects to.")
     said = _said(response)
     retry = response.headers.get("Retry-After", "")
     wait = float(retry) if retry.isascii() and retry.isdigit() else 0.0
@@ -118,7 +122,7 @@ def _words(error: Exception, webhook: Webhook, seconds: float) -> str:
     if isinstance(error, httpx.TimeoutException):
         return late(seconds)  # as whoever waits for us says it, who may be the first to notice
     if isinstance(error, httpx.ProxyError):
-        return "The proxy of the environment does not let it through."
+        return "The proxy of the environment refuses the connection."
     cause = _cause(error)
     if isinstance(cause, OSError):
         return f"{from_system(cause, webhook.target).reason.capitalize()}."

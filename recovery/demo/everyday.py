@@ -116,7 +116,7 @@ async def housekeeping(stage: Stage) -> None:
     queue = stage.queue("housekeeping")
 
     async def tidy(job: Any, _token: str) -> dict[str, Any]:
-        await job.log(f"{job.name}: looked at 3 tables")
+        await job.log(f"{job.name}: checked 3 tables")
         await asyncio.sleep(0.2)
         return {"removed": CHANCE.randint(0, 20)}
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
+from recovery.domain.refs import JobRef, QueueRef
 
 # Who stood in the way of a script: the later epoch of another scheduler of ours, or the name of another installation.
 Rival = int | str
@@ -85,16 +86,51 @@ class Options:
     requeue: bool = False  # release: and back to wait in the same script
     reset_attempts: bool = False  # retry
     rerun_completed: bool = False  # retry: a job that has completed, too; it does its work a second time
-    children: bool = True  # remove: with the job's own children, as the library does
-    directly: bool = False  # fail: do not leave it to a live worker
+    children: bool = False  # remove: with its children that name it as their parent
+    other_queues: bool = False  # what an act changes in other queues, too: children and parents
+    affected: frozenset[str] | None = None  # names of the jobs that may change with it, set by the runner; None: any
+    directly: bool = False  # fail: even if a live worker's stalled check would do it
     is_late: bool = False  # fail, requeue: two sightings proved it (Bull, BullMQ ≤ 4), set by the runner
     state: State | None = None  # clean
     older_than: int = 0  # clean: ms since it finished, or was added
     limit: int = 0  # clean: at most so many; 0: all
     delayed: bool = False  # drain: delayed jobs too
-    latest: bool = False  # relaunch: with the workflow as it is saved now, not as it was then
+    latest: bool = False  # relaunch: with the currently saved workflow, not as it was then
     cursor: str = ""  # clean, drain: where the step before ended (`Removed.next`); "" begins anew
     message: str = ""  # fail: the reason that is written into the job
+
+
+class RelativeChange(StrEnum):
+    """What an act on one job does to another one of its family."""
+
+    REMOVED = "removed"
+    FAILED = "failed"
+    RELEASED = "released"  # a parent does not wait for it any more
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A job that changes because of an act on another job."""
+
+    job: JobRef
+    change: RelativeChange
+
+    def as_json(self) -> dict[str, str]:
+        return {"queue": str(self.job.queue), "job": self.job.id[:_ID_LISTED], "change": self.change.value}
+
+
+@dataclass(frozen=True, slots=True)
+class ActionEffects:
+    """What an act on one job does to others. `staying`: children that are left alone, as they are in other queues."""
+
+    affected: tuple[Affected, ...] = ()
+    staying: int = 0
+    refusal: str = ""  # why it cannot be done, or is not known
+
+
+NO_EFFECTS = ActionEffects()
+_ID_LISTED = 300  # characters
+AFFECTED_LISTED = 20  # in a dialog, an answer and an entry of the audit, for each job; of more their number is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +157,7 @@ class Done:
     kept: Kept | None = None
     fenced: Rival | None = None  # whom its script met, so that it was refused
     heard: int | None = None  # fail: how many were told of it; None: nobody has counted
+    affected: tuple[Affected, ...] = ()  # other jobs that were changed with it
     is_untried: bool = False  # refused because the store failed before its script was sent
 
 
@@ -188,6 +225,7 @@ class Judgement:
     seen: Seen | None = None
     name: str = ""
     outcome: Outcome = Outcome.REFUSED  # of a job that it may not be done to: refused, or missing
+    effects: ActionEffects = NO_EFFECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +238,17 @@ class JobResult:
     audit: int | None = None  # number of the entry that holds the outcome
     can_restore: bool = False
     is_untried: bool = False  # as Done has it
+    affected: tuple[Affected, ...] = ()  # as Done has them; foretold when nothing was done
 
     def as_json(self) -> dict[str, Any]:
-        return {"job": self.job, "outcome": self.outcome.value, "why": self.why, "audit": self.audit}
+        told = {"job": self.job, "outcome": self.outcome.value, "why": self.why, "audit": self.audit}
+        return told | affected_json(self.affected)
+
+
+def affected_json(affected: Sequence[Affected]) -> dict[str, Any]:
+    """The first of them, and how many there are; nothing where there are none."""
+    listed = [one.as_json() for one in affected[:AFFECTED_LISTED]]
+    return {"affected": listed, "affected_total": len(affected)} if listed else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class AlertKind(StrEnum):
     UNREADABLE = "unreadable"  # a deployment, or queues of it
     SCANNER = "scanner"  # one that is to act, and that its store does not let
     CONSOLE = "console"  # another one leads on the same Redis
+    AUDIT = "audit"  # heads of its chain cannot be sent where they are to be kept
     SCHEDULER = "scheduler"  # nobody leads: told by the web processes
 
 

@@ -54,11 +54,11 @@ class Backoff:
     @property
     def words(self) -> str:
         if not self.attempts:
-            return "Never relaunched."
+            return "Never auto-retried."
         if self.attempts == 1:
-            return f"1 relaunch, {took(self.first)} after the failure."
-        how = "always as long" if self.factor == 1.0 else f"then {self.factor:g} times as long each time"
-        return f"{self.attempts} relaunches, the first after {took(self.first)}, {how}, at most {took(self.longest)}."
+            return f"1 auto-retry, {took(self.first)} after the failure."
+        how = "at equal intervals" if self.factor == 1.0 else f"then growing by factor {self.factor:g}"
+        return f"{self.attempts} auto-retries, the first after {took(self.first)}, {how}, at most {took(self.longest)}."
 
     def _grown(self, made: int) -> float:
         grown = float(self.first)

@@ -14,17 +14,17 @@ from recovery.domain.refs import shown
 
 
 class Blocker(StrEnum):
-    """The value goes on after "Orphan-watch is armed, but ". The first that applies is told."""
+    """The value goes on after "Orphan-watch is enabled, but ". The first that applies is told."""
 
     READ_ONLY = "{deployment} is configured to be read only"
-    STATE = "whether a scheduler leads is not known"
+    STATE = "the leader is unknown"
     NO_LEADER = "no scheduler leads"
     CONSOLE = "another console acts on {deployment}"
     SILENT = "{deployment} does not answer"
-    DATABASE = "the database does not say what holds it"
+    DATABASE = "the safety limits cannot be read from the database"
     PAUSED = "it is paused"
-    REFUSED = "the Redis user of {deployment} may not change it"
-    BRAKE = "the Redis brake holds {deployment}"
+    REFUSED = "the user of {deployment} lacks write permission"
+    BRAKE = "auto-recovery is paused on {deployment}"
 
 
 @dataclass(frozen=True, slots=True)

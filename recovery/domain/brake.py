@@ -87,7 +87,7 @@ class Brake:
     @classmethod
     def doubtful(cls, now: int) -> Self:
         """For one that was kept and cannot be read: whatever it knew, it holds."""
-        return cls(holds=(Hold(Why.UNREAD, now, now + PATIENCE, "What was known of the store cannot be read."),))
+        return cls(holds=(Hold(Why.UNREAD, now, now + PATIENCE, "The recorded state of the store cannot be read."),))
 
     def seen(self, look: Look, *, patience: int | None = PATIENCE) -> Brake:
         """After one more look. `patience` None: lost locks wait for a person, however long it takes.
@@ -123,8 +123,8 @@ class Brake:
         if holding:
             return tuple(f"{hold.evidence} {_end_words(hold, now)}" for hold in holding)
         if self.released_at is not None:
-            return (f"It does not hold. {shown(self.released_by)} released it {age(now - self.released_at)} ago.",)
-        return ("It does not hold.",)
+            return (f"Not active. {shown(self.released_by)} released it {age(now - self.released_at)} ago.",)
+        return ("Not active.",)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -159,7 +159,10 @@ class Brake:
         lost = max(look.lost, look.bare) if is_new else look.lost - look.gone
         was_known = self.released_at is not None and look.at <= self.released_at
         if not was_known and lost >= LOST_AT_LEAST and lost * LOST_PART > look.active:
-            said = f"{lost:,} of {look.active:,} active jobs lost their locks in one look; their workers may run on."
+            said = (
+                f"{lost:,} of {look.active:,} active jobs lost their locks between two checks; their workers may "
+                "still be running them."
+            )
             yield Hold(Why.LOCKS, look.at, None if patience is None else look.at + patience, said)
 
     def _restless(self, look: Look, length: int) -> Iterator[Hold]:
@@ -177,14 +180,14 @@ class Brake:
         at = look.at - look.back
         was_known = self.released_at is not None and at <= self.released_at
         if look.silent * 2 >= length and not was_known and look.at < at + LOCK_LENGTHS * length:
-            said = f"Nobody had an answer from the store for {age(look.silent)}: locks may have run out meanwhile."
+            said = f"The store did not answer for {age(look.silent)}: locks may have expired meanwhile."
             yield Hold(Why.SILENT, at, at + LOCK_LENGTHS * length, said)
 
     def _changed(self, look: Look, length: int) -> Iterator[Hold]:
         """A value that is not known is no change; the next that is known is compared with the last one."""
         until = look.at + LOCK_LENGTHS * length
         if self.run_id and look.run_id and self.run_id != look.run_id:
-            said = "The store was restarted, or another one took its place: its run id changed."
+            said = "The store restarted or was replaced: its run id changed."
             yield Hold(Why.RUN, look.at, until, said)
         if self.role and look.role and self.role != look.role:
             said = f"The store's role changed from {shown(self.role)} to {shown(look.role)}."
@@ -225,9 +228,9 @@ def _joined(old: Hold | None, new: Hold) -> Hold:
 
 def _end_words(hold: Hold, now: int) -> str:
     if hold.until is None:
-        return f"Scanners hold for {age(now - hold.since)}, until a person releases them."
-    asked = " or when a person releases them" if hold.why in _ASKED else ""
-    return f"Scanners hold for {age(hold.until - now)} more{asked}."
+        return f"Auto-recovery has been paused for {age(now - hold.since)}, until a person resumes it."
+    asked = " or until a person resumes it" if hold.why in _ASKED else ""
+    return f"Auto-recovery stays paused for {age(hold.until - now)} more{asked}."
 
 
 def _hold(why: Any, since: Any, until: Any, evidence: Any) -> Hold:

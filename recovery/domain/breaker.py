@@ -125,7 +125,7 @@ class Breaker:
         return self.opened_at is None and not self._counted(now) and not self._out(now)
 
     def tally(self, now: int) -> tuple[int, int]:
-        """How many relaunches failed again, and of how many."""
+        """How many auto-retries failed again, and of how many."""
         counted = self.results if self.opened_at is not None else self._counted(now)
         return sum(result.has_failed for result in counted), len(counted)
 
@@ -134,10 +134,12 @@ class Breaker:
             case Stage.CLOSED:
                 return self._closed_words(now)
             case Stage.OPEN:
-                return f"Open {self._evidence(now)} One job goes as a probe in {age(self.retry_at - now)}."
+                return f"Open {self._evidence(now)} One probe job runs in {age(self.retry_at - now)}."
         if self._is_probed(now):
-            return f"Half-open {self._evidence(now)} Job {shown(self.probe or '')} went as a probe and is waited for."
-        return f"Half-open {self._evidence(now)} One job may go as a probe."
+            return (
+                f"Half-open {self._evidence(now)} Job {shown(self.probe or '')} runs as a probe; its result is awaited."
+            )
+        return f"Half-open {self._evidence(now)} One job may run as a probe."
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -198,15 +200,15 @@ class Breaker:
     def _closed_words(self, now: int) -> str:
         failed, of = self.tally(now)
         if of >= ENOUGH:
-            return f"Closed: {failed} of the last {of} relaunches failed again."
+            return f"Closed: {failed} of the last {of} auto-retries failed again."
         out = len(self._out(now))
-        so_far = f"{of} relaunches have ended so far, {failed} failed again, {out} are out"
-        return f"Closed: {so_far}. It judges from {ENOUGH}."
+        so_far = f"{of} auto-retries have ended so far, {failed} failed again, {out} are running"
+        return f"Closed: {so_far}. It decides from {ENOUGH} on."
 
     def _evidence(self, now: int) -> str:
         failed, of = self.tally(now)
         since = age(now - self.opened_at) if self.opened_at is not None else "unknown"
-        what = f"{failed} of {of} relaunches failed again" if of else "what was counted before cannot be read"
+        what = f"{failed} of {of} auto-retries failed again" if of else "the stored counts cannot be read"
         said = f"for {since}: {what}"
         last = f", the last with “{shown(self.error)}”" if self.error else ""
         return f"{said}{last}.{self._probes_words()}"

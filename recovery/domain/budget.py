@@ -32,7 +32,7 @@ class Limit:
     @property
     def words(self) -> str:
         if self.completed is None:
-            return f"{self.per_minute:,} a minute; what the queue completes is not known."
+            return f"{self.per_minute:,} a minute; the completion rate of the queue is unknown."
         if self.per_minute > FLOOR:
             return f"{self.per_minute:,} a minute: a tenth of the {self.completed:,} jobs completed in the last hour."
         return f"{self.per_minute:,} a minute; {self.completed:,} jobs completed in the last hour."
@@ -110,7 +110,7 @@ class Budget:
 
     def gauge(self, now: int, limit: Limit) -> Gauge:
         spent, free_at = self.spent(now), self.free_at(now, limit)
-        said = f"{spent:,} of {limit.per_minute:,} relaunches in the last minute."
+        said = f"{spent:,} of {limit.per_minute:,} auto-retries in the last minute."
         return Gauge(spent, limit, free_at if free_at != now else None, said)
 
     def as_json(self) -> list[list[int]]:

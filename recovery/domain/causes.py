@@ -58,17 +58,20 @@ def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Foun
     left, came = len(turnover.left), len(turnover.came)
     if left >= MANY and 2 * came > left and turnover.has_new_processes(_lock(around) * RECONNECTS_FROM):
         ago = age(around.now - turnover.left[-1].at)
-        return Cause.DEPLOYED, f"{_workers(left)} left {ago} ago, and {came:,} that came instead are connected."
+        return Cause.DEPLOYED, f"{_workers(left)} disconnected {ago} ago, and {came:,} replacements are connected."
     last = gone[-1]
     who = f"worker {shown(row.worker)}" if last.name and last.name == row.worker else "a worker"
     said = f"{who} lost its connection {age(around.now - last.at)} ago{_load(last)}"
     if came:
-        return Cause.UNKNOWN, f"{said}, and {_workers(came)} came: restarted, replaced, or cut off for a while."
+        return Cause.UNKNOWN, f"{said}, and {_workers(came)} connected: restarted, replaced, or briefly disconnected."
     if around.now - last.at < SETTLED_AFTER * _lock(around):
-        return Cause.UNKNOWN, f"{said}; whether another takes its place is not known yet."
+        return Cause.UNKNOWN, f"{said}; whether it is replaced is not known yet."
     if left >= MANY:
-        return Cause.UNKNOWN, f"{_workers(left)} lost their connections, and none came instead: stopped, or cut off."
-    return Cause.CRASHED, f"{said}, and none took its place within {age(SETTLED_AFTER * _lock(around))}."
+        return (
+            Cause.UNKNOWN,
+            f"{_workers(left)} lost their connections, and none replaced them: stopped, or disconnected.",
+        )
+    return Cause.CRASHED, f"{said}, and none replaced it within {age(SETTLED_AFTER * _lock(around))}."
 
 
 def _missing(row: JobRow, around: Surroundings) -> Found | None:
@@ -76,8 +79,11 @@ def _missing(row: JobRow, around: Surroundings) -> Found | None:
     if holder(row, around) is not Holder.GONE:
         return None
     if around.nobody_is_here:
-        return Cause.UNKNOWN, "no worker of this queue is connected; when and why the last one went was not seen."
-    return Cause.UNKNOWN, f"worker {shown(row.worker)} is not connected; when and why it went was not seen."
+        return (
+            Cause.UNKNOWN,
+            "no worker of this queue is connected; when and why the last one disconnected was not recorded.",
+        )
+    return Cause.UNKNOWN, f"worker {shown(row.worker)} is not connected; when and why it disconnected was not recorded."
 
 
 def _unresponsive(row: JobRow, around: Surroundings, since: int) -> Found | None:
@@ -87,7 +93,7 @@ def _unresponsive(row: JobRow, around: Surroundings, since: int) -> Found | None
     if holder(row, around) is Holder.HERE:
         who = f"worker {shown(row.worker)}"
         if any(change.name == row.worker and _is_near(change, around, since) for change in around.came):
-            return Cause.UNKNOWN, f"{who} has connected anew: it was restarted, or cut off for a while."
+            return Cause.UNKNOWN, f"{who} has reconnected: it was restarted, or briefly disconnected."
         said = f"{who} is still connected, but the lock was not renewed"
     elif around.was_watched_since(row.processed_at):
         who = "its worker" if around.workers == 1 else "all workers"

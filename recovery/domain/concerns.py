@@ -129,10 +129,10 @@ def _kinds(sample: QueueSample, now: int, tally: Tally | None) -> Iterator[tuple
 
 
 def _unproven(sample: QueueSample, active: int, backlog: int, tally: Tally | None, now: int) -> Concern:
-    """Their locks may still be there. Without a look at them nobody can say what becomes of them."""
+    """Their locks may still be there. Whether they recover is unknown until they are read."""
     more = f" {backlog:,} more {_verb(backlog, 'wait')}." if backlog else ""
     is_rescued = tally is not None and not tally.people and tally.outlook.until is not None
-    rescue = f"what becomes of {'it' if active == 1 else 'them'} is not known yet"
+    rescue = f"whether {'it recovers' if active == 1 else 'they recover'} is not known yet"
     if tally is not None:
         rescue = replace(tally.outlook, rescued=active if is_rescued else 0).words(active, now)
     lead = f"{_jobs(active)} {'is' if active == 1 else 'are'} active in"
@@ -141,16 +141,16 @@ def _unproven(sample: QueueSample, active: int, backlog: int, tally: Tally | Non
 
 
 def _proven(sample: QueueSample, abandoned: int, outlook: QueueOutlook, now: int) -> Concern:
-    why = "while no worker is connected" if sample.workers == 0 else "because nobody runs the stalled check"
+    why = "while no worker is connected" if sample.workers == 0 else "because no worker runs the stalled check"
     if sample.flavour.library is Library.TABLE:
-        why = "because no scanner sweeps this table"
+        why = "because no scanner checks this table"
     lead = f"{_jobs(abandoned)} {'is' if abandoned == 1 else 'are'} abandoned in"
     told = _concern(Kind.ABANDONED, sample, lead, f"{why}: {outlook.words(abandoned, now)}.", abandoned)
     return replace(told, is_rescued=outlook.rescued >= abandoned)
 
 
 def _unattended(sample: QueueSample, backlog: int, now: int) -> Concern:
-    rest = f"and no worker is connected: nothing takes {'it' if backlog == 1 else 'them'}.{_oldest(sample, now)}"
+    rest = f"and no worker is connected to take {'it' if backlog == 1 else 'them'}.{_oldest(sample, now)}"
     return _concern(Kind.UNATTENDED, sample, f"{_jobs(backlog)} {_verb(backlog, 'wait')} in", rest, backlog)
 
 

@@ -35,5 +35,5 @@ class Console:
     @property
     def meaning(self) -> str:
         if self.acts:
-            return f"Scanners and bulk runs hold here, and go on when it has been silent for {LIFE // 1000} s."
-        return "It stands by, and acts when this one has stopped."
+            return f"Scanners and bulk runs are paused here, and resume when it has not been seen for {LIFE // 1000} s."
+        return "It is on standby, and takes over when this one stops."

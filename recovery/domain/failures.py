@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from recovery.domain.jobs import JobRow
-from recovery.domain.signatures import signature
+from recovery.domain.signatures import safe_signature
 
 STALLED = "job stalled more than allowable limit"  # the libraries' own words
 _UNRECOVERABLE = re.compile(r"(?:[\w$]+\.)*UnrecoverableError\b")
@@ -46,7 +46,7 @@ class Failure:
 
     @property
     def signature(self) -> str:
-        return signature(self.reason)
+        return safe_signature(self.reason)
 
     @property
     def is_stall(self) -> bool:

@@ -113,13 +113,13 @@ class Gate:
         """None for nothing, and for what another version wrote."""
         try:
             return _gate(json.loads(packed)) if isinstance(packed, bytes | str) else None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
 
 def fold(gate: Gate | None, server: str, sample: Sample | None, terms: Terms, now: int) -> Gate:
     """The gate after this look. The same sample twice counts once."""
-    gate = gate or Gate(server, GateState.UNKNOWN, now, "No sample was seen yet.")
+    gate = gate or Gate(server, GateState.UNKNOWN, now, "No sample received yet.")
     is_same = sample is not None and gate.sample is not None and sample.sampled_at == gate.sample.sampled_at
     if sample and gate.sample and is_same:
         # How long ago it was published is known to a few ms only: the earliest counts.

@@ -116,10 +116,10 @@ def unpromised(row: Stuck, watchdog: Watchdog | None, why: str) -> Stuck:
     armed = blocked(scanner, why)
     is_alone = watchdog is None or watchdog.is_dead or scanner is Scanner.STARTUP_SWEEP
     if watchdog is None or is_alone or told.until is None:
-        told = replace(told, fate=f"{NEVER} as things are. {armed}", until=None, rescuer=None)
+        told = replace(told, fate=f"{NEVER} in the current state. {armed}", until=None, rescuer=None)
     else:
         until = told.until + watchdog.interval
-        told = replace(told, fate=f"The watchdog of a worker takes it. {armed}", until=until, rescuer=None)
+        told = replace(told, fate=f"A worker's stalled check picks it up. {armed}", until=until, rescuer=None)
     return replace(row, verdict=told)
 
 

@@ -45,8 +45,17 @@ def verdict(
         evidence = (parent_words(row, parent), *evidence)
     ahead = outlook(kind, row, around, sighting, orphaned=orphaned, is_malformed=bool(breaks))
     why, hint = cause(row, placed(row, around, sighting), sighting.since) if kind.is_lost else (Cause.UNKNOWN, "")
-    found = Verdict(kind, evidence, why, hint, words(kind, row, around, ahead), ahead.at, rescuer=ahead.rescuer)
-    found = replace(found, suggests=_suggestion(kind, row, around), orphaned=orphaned)
+    found = Verdict(
+        kind,
+        evidence,
+        why,
+        hint,
+        words(kind, row, around, ahead),
+        ahead.at,
+        suggests=_suggestion(kind, row, around),
+        orphaned=orphaned,
+        rescuer=ahead.rescuer,
+    )
     found = poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
     return malformed_too(found, breaks) if breaks and kind is not Kind.GHOST else found
 
@@ -55,13 +64,13 @@ def stray(row: JobRow, parent: Parent) -> Verdict | None:
     """Of a job that still waits: None while its parent has not failed and is not gone."""
     if parent not in (Parent.FAILED, Parent.GONE):
         return None
-    fate = "It will run for nobody: nothing waits for what it returns."
+    fate = "It will run in vain: no parent waits for its result."
     return Verdict(Kind.STRAY, (parent_words(row, parent),), fate=fate, suggests=Act.REMOVE)
 
 
 def malformed(breaks: str) -> Verdict:
     """Of a job that is not active and whose data breaks the schema of its queue."""
-    return Verdict(Kind.MALFORMED, (breaks,), fate="Nothing happens: nobody runs it.")
+    return Verdict(Kind.MALFORMED, (breaks,), fate="Nothing happens: it is not running.")
 
 
 def is_proven(sighting: Sighting, around: Surroundings) -> bool:
@@ -131,20 +140,20 @@ def poisoned(found: Verdict) -> Verdict:
     """This time counts too."""
     if found.orphaned + 1 < POISON_AFTER:
         return found
-    said = f"It was orphaned {found.orphaned:,} times before, within 72 h: it may be what kills its workers."
+    said = f"It was orphaned {found.orphaned:,} times before, within 72 h: it may crash its workers."
     suggests = Act.FAIL if found.kind.is_orphaned else found.suggests
     return replace(found, evidence=(*found.evidence, said), suggests=suggests, is_poison=True)
 
 
 def malformed_too(found: Verdict, breaks: str) -> Verdict:
     """It wins over what the lock says, whose words stay: running it again would help nobody."""
-    who = "Whoever runs it next" if found.kind.is_lost else "Its handler"
+    who = "The next worker" if found.kind.is_lost else "Its handler"
     return replace(
         found,
         kind=Kind.MALFORMED,
         behind=found.kind,
         evidence=(breaks, *found.evidence),
-        fate=f"{found.fate} {who} will likely fail on it.",
+        fate=f"{found.fate} {who} will probably fail on it.",
         suggests=Act.FAIL if found.suggests is Act.REQUEUE else found.suggests,
     )
 
@@ -164,12 +173,14 @@ def _suggestion(kind: Kind, row: JobRow, around: Surroundings) -> Act | None:
 
 # -- evidence
 
-_RAN_OUT = "Its lock was seen to run out: nobody renewed it."
+_RAN_OUT = "Its lock expired: no worker renewed it."
 
 
 def _held(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
     if _is_endless(row):
-        return (f"{_holder_words(row, around)} holds it with a lock that never ends, which no library makes.",)
+        return (
+            f"{_holder_words(row, around)} holds it with a lock that never expires, which Bull and BullMQ never set.",
+        )
     return (f"{_holder_words(row, around)} holds it; its lock has {_left(row)} left.",)
 
 
@@ -183,15 +194,15 @@ def _late(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
 def _doomed(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
     if holder(row, around) is not Holder.GONE:
         seen = age(around.now - sighting.since)
-        return (f"Its lock never ends, and for {seen} nobody has renewed it: no library makes such a lock.",)
-    lock = "a lock that never ends" if _is_endless(row) else "its lock"
+        return (f"Its lock never expires and has not been renewed for {seen}: Bull and BullMQ never set such a lock.",)
+    lock = "a lock that never expires" if _is_endless(row) else "its lock"
     return (f"{_gone_words(row, around)}, and {lock} is still there.",)
 
 
 def _lockless(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
     seen = around.now - sighting.since
     started = " and never started" if row.processed_at is None else ""
-    since = f"for {age(seen)}" if seen >= 1000 else "since this look"
+    since = f"for {age(seen)}" if seen >= 1000 else "since this check"
     ended = (_RAN_OUT,) if sighting.has_expired else ()
     return (f"It is active{started} and has had no lock {since}.", *ended)
 
@@ -199,11 +210,11 @@ def _lockless(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[st
 def _unproven(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
     said = _lockless(row, around, sighting)
     if not around.has_window:
-        return *said, "It was seen so once, and not in one moment: the next look will tell."
+        return *said, "It was seen once, in separate reads: the next check confirms it."
     wait = max(0, _proof_takes(around, sighting) - (around.now - sighting.since))
     if sighting.has_expired:
-        return *said, f"Proven with the next look, in {age(wait)}."
-    return *said, f"A job of this library has no lock for a moment when it starts: proven in {age(wait)}."
+        return *said, f"Confirmed at the next check, in {age(wait)}."
+    return *said, f"With this library a starting job briefly has no lock: confirmed in {age(wait)}."
 
 
 def _abandoned(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
@@ -217,11 +228,11 @@ def _overdue(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str
 
 def _ghost(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
     held = " A worker has its lock." if row.lock else ""
-    return (f"Its id is in the list of active jobs, but there is no such job: it was removed meanwhile.{held}",)
+    return (f"Its id is in the list of active jobs, but its job data is missing: it was removed meanwhile.{held}",)
 
 
 def _unknown(*_: object) -> tuple[str, ...]:
-    return ("We may not look at its lock: rights are missing, or a proxy refuses it.",)
+    return ("Its lock cannot be read: permissions are missing, or a proxy refuses the command.",)
 
 
 _EVIDENCE: Mapping[Kind, Callable[[JobRow, Surroundings, Sighting], tuple[str, ...]]] = {
@@ -249,7 +260,7 @@ def _holder_words(row: JobRow, around: Surroundings) -> str:
 def _gone_words(row: JobRow, around: Surroundings) -> str:
     if not around.nobody_is_here:
         went = departures(row.worker, around)
-        ago = f" lost its connection {age(around.now - went[-1].at)} ago" if went else " is not connected any more"
+        ago = f" lost its connection {age(around.now - went[-1].at)} ago" if went else " is no longer connected"
         return f"Worker {shown(row.worker)}{ago}"
     if around.left:
         return f"The last worker of this queue lost its connection {age(around.now - around.left[-1].at)} ago"

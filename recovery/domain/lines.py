@@ -52,6 +52,7 @@ class Query:
     levels: frozenset[Level] = frozenset()
     start: int | None = None  # inclusive
     end: int | None = None  # exclusive
+    is_revealed: bool = False  # secrets stay in the lines: only for one line that a person reveals
 
     def has(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(name, "") in values for name, values in self.labels)

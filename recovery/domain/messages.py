@@ -20,7 +20,7 @@ LINE = 140  # characters of one of them; together they stay below 2,000, which i
 PARTS = 100  # alerts of a digest as JSON
 VERSION = 1  # of the JSON
 PAGE = "/alerts"
-_REPEATED = "This may have been told before: an earlier attempt did not end."
+_REPEATED = "This may be a duplicate: an earlier attempt did not finish."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Item:
             case Event.RESOLVED:
                 return f"Resolved after {lasted}: {alert.words}"
             case Event.REMINDER:
-                return f"Still, after {lasted}: {alert.words}"
+                return f"Still firing after {lasted}: {alert.words}"
             case Event.WORSE:
-                return f"It got worse: {alert.words}"
+                return f"Worse: {alert.words}"
         return alert.words
 
 
@@ -87,7 +87,7 @@ class Message:
     def lines(self) -> tuple[str, ...]:
         """The sentences below the title."""
         if self.is_test:
-            return ("This is a test, asked for on the page Alerts. Nothing is wrong.",)
+            return ("This is a test, sent from the Alerts page. Nothing is wrong.",)
         listed = [f"– {_cut(item.sentence)}" for item in self.items[:LISTED]] if self.is_digest else []
         more = len(self.items) - LISTED
         return (
@@ -124,7 +124,7 @@ def signature(secret: str, body: bytes) -> str:
 
 def text(told: Message) -> str:
     """Of a mail."""
-    lines = (told.title, "", *told.lines, *(["", told.link] if told.link else []), "", f"Told {_exactly(told.at)}.")
+    lines = (told.title, "", *told.lines, *(["", told.link] if told.link else []), "", f"Sent {_exactly(told.at)}.")
     return "\n".join(lines) + "\n"
 
 

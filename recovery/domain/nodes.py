@@ -99,7 +99,7 @@ def decode(packed: object) -> tuple[Trouble, ...]:
     """Empty for nothing, and for what another version wrote."""
     try:
         return tuple(Trouble(**row) for row in json.loads(packed)) if isinstance(packed, bytes) else ()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return ()
 
 

@@ -14,6 +14,7 @@ RESULT_LIMIT = 65_536  # bytes of JSON; what is larger belongs into a store of i
 TTL = (SECOND, 7 * DAY)  # shorter than a second a garbage collection loses it; for a week nobody waits
 KEEP = (MINUTE, 365 * DAY)
 _FIELDS = 8
+_LARGEST = 2**63  # of a time, a token or a size
 
 
 class IdempotencyState(StrEnum):
@@ -83,9 +84,18 @@ class Claim:
         """Raises ValueError on what this version did not write."""
         state, token, since, until, ends, dropped, by, owner = text(packed).split("\t", _FIELDS - 1)
         kept = IdempotencyState(state)
-        lapsed = kept is IdempotencyState.CLAIMED and int(until) <= now
+        lapsed = kept is IdempotencyState.CLAIMED and _number(until) <= now
         shown = IdempotencyState.LAPSED if lapsed else kept
-        return cls(key, shown, int(token), int(since), int(until), int(ends), int(dropped), by, owner)
+        numbers = {"until": _number(until), "ends": _number(ends), "dropped": _number(dropped)}
+        return cls(key, shown, _number(token), _number(since), **numbers, by=by, owner=owner)
+
+
+def _number(written: str) -> int:
+    """Raises ValueError, also for what is no time, token or size of ours."""
+    number = int(written)
+    if abs(number) >= _LARGEST:
+        raise ValueError("a number is too large")
+    return number
 
 
 @dataclass(frozen=True, slots=True)

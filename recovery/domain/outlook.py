@@ -24,8 +24,8 @@ from recovery.domain.verdicts import Kind
 
 LOOKS_EVERY = 5_000  # ms: the orphan-watch, where it does not act and so does not say
 REQUEUES, RELEASES, REMOVES = "requeues it", "releases its lock and requeues it", "removes its id"
-NEVER, NEVER_THEN = "Never put right", "it is never put right"
-FOR_NOW, FOR_NOW_THEN = "Not put right for now", "it is not put right for now"
+NEVER, NEVER_THEN = "Never recovered", "it is never recovered"
+FOR_NOW, FOR_NOW_THEN = "Not recovered for now", "it is not recovered for now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class QueueOutlook:
         left = count - self.rescued
         if left > 0:
             those = "it" if count == 1 else "them" if not self.rescued else f"{left:,} of them"
-            return f"nothing rescues {those} for now" if self.is_for_now else f"nothing will ever rescue {those}"
-        return f"{self.by or 'a scanner'} puts {'it' if count == 1 else 'them'} right{self._within(now)}"
+            return f"nothing recovers {those} for now" if self.is_for_now else f"nothing will ever recover {those}"
+        return f"{self.by or 'a scanner'} recovers {'it' if count == 1 else 'them'}{self._within(now)}"
 
     def _within(self, now: int) -> str:
         return "" if self.until is None else f" within {age(max(0, self.until - now))}"
@@ -229,18 +229,18 @@ def held_words(ahead: Outlook, now: int) -> str:
 def blocked(scanner: Scanner, why: str, ends: int | None = None, now: int = 0) -> str:
     """A sentence. `ends`: when that goes by itself."""
     for_now = "" if ends is None else f" for {age(ends - now)} more"
-    return f"{scanner.value.capitalize()} is armed, but {why}{for_now}."
+    return f"{scanner.value.capitalize()} is enabled, but {why}{for_now}."
 
 
 def _rescue(kind: Kind, row: JobRow, around: Surroundings, first: RecoveryEstimate) -> str:
     within = f"within {age(first.at - around.now)}"
     if kind is Kind.GHOST:
-        return f"{_name(first)} {first.does} {within}, unless a worker runs it before, without its name and data."
+        return f"{_name(first)} {first.does} {within}, unless a worker runs it first, without its name and data."
     waits = _waits(around)
     if row.lock is None or row.lock.ttl is None or first.does == RELEASES:
         return f"{_name(first)} {first.does} {within}{waits}."
     unless = " unless it is renewed" if kind is Kind.LATE else ""
-    return f"The lock ends in {age(row.lock.ttl)}{unless}; then {first.scanner.value} {first.does}, {within}{waits}."
+    return f"The lock expires in {age(row.lock.ttl)}{unless}; then {first.scanner.value} {first.does}, {within}{waits}."
 
 
 def _waits(around: Surroundings) -> str:
@@ -270,8 +270,8 @@ def _alone(kind: Kind, row: JobRow, around: Surroundings) -> str:
 
 _SAID = {
     Kind.HELD: "Nothing happens: its worker renews the lock.",
-    Kind.OVERDUE: "Nothing happens: its worker renews the lock, so it may run for ever.",
-    Kind.STRAY: "It runs on for nobody: nothing waits for what it returns.",
+    Kind.OVERDUE: "Nothing happens: its worker renews the lock, so it may run forever.",
+    Kind.STRAY: "It runs on in vain: no parent waits for its result.",
     Kind.UNKNOWN: "Unknown.",
 }
 
@@ -283,27 +283,27 @@ def dead_words(around: Surroundings) -> str:
 
 
 def parent_words(row: JobRow, parent: Parent) -> str:
-    how = "has failed" if parent is Parent.FAILED else "is not there any more"
+    how = "has failed" if parent is Parent.FAILED else "no longer exists"
     return f"Its parent {how}."
 
 
 def _expiring(kind: Kind, row: JobRow, around: Surroundings) -> str:
     ttl = row.lock.ttl if row.lock else None
     if ttl is None:
-        return f"{NEVER}: the lock never ends, so no watchdog will take it."
+        return f"{NEVER}: the lock never expires, so no stalled check picks it up."
     unless = " unless it is renewed" if kind is Kind.LATE else ""
     if around.watchdog_is_dead:
-        return f"The lock ends in {age(ttl)}{unless}; then {NEVER_THEN}: {_why_dead(around)}."
+        return f"The lock expires in {age(ttl)}{unless}; then {NEVER_THEN}: {_why_dead(around)}."
     within = around.stalled_interval
-    told = f"the watchdog of a worker takes it within {age(within)}{_then(row, around)}"
-    return f"The lock ends in {age(ttl)}{unless}; then {told}."
+    told = f"a worker's stalled check picks it up within {age(within)}{_then(row, around)}"
+    return f"The lock expires in {age(ttl)}{unless}; then {told}."
 
 
 def _watched(row: JobRow, around: Surroundings) -> str:
     if around.watchdog_is_dead:
         return f"{NEVER}: {_why_dead(around)}."
     within = around.rescued_within
-    said = f"The watchdog of a worker takes it within {age(within)}{_then(row, around)}."
+    said = f"A worker's stalled check picks it up within {age(within)}{_then(row, around)}."
     if around.nobody_is_here is None:
         return f"{said} Whether a worker is connected is not known."
     return said
@@ -312,7 +312,7 @@ def _watched(row: JobRow, around: Surroundings) -> str:
 def _then(row: JobRow, around: Surroundings) -> str:
     """What the library does with it. How many stalls its workers allow is in no key; one is the default."""
     if row.stalls:
-        return f"; it has stalled {_times(row.stalls)} before, so it fails unless more are allowed"
+        return f"; it has stalled {_times(row.stalls)} before, so it fails unless maxStalledCount allows more"
     if around.is_n8n:
         return "; n8n 2 and later fail it then"
     return "; it waits then, because the queue is paused" if around.is_paused else ""
@@ -320,18 +320,23 @@ def _then(row: JobRow, around: Surroundings) -> str:
 
 def _ghost(row: JobRow, around: Surroundings) -> str:
     if row.lock is not None:
-        return f"{NEVER}: its worker cannot finish it, for the library finds no such job."
+        return f"{NEVER}: its worker cannot finish it, because its job data is missing."
     if around.watchdog_is_dead:
         return f"{NEVER} while {_why_dead(around)}; a later worker may run it without its name and data."
     within = age(around.rescued_within)
-    return f"The watchdog puts the id back within {within}, and a worker may run it without its name and data."
+    return (
+        f"The stalled check moves the id back to wait within {within}, and a worker may run it without its name and "
+        "data."
+    )
 
 
 def _why_dead(around: Surroundings) -> str:
     if around.nobody_is_here:
-        return "no worker is connected, so there is no watchdog"
+        return "no worker is connected, so no stalled check runs"
     silent = around.watchdog_silent_for
-    checked = f"nobody has run the stalled check for {age(silent)}" if silent is not None else "there is no watchdog"
+    checked = (
+        f"no worker has run the stalled check for {age(silent)}" if silent is not None else "no stalled check runs"
+    )
     return checked if around.workers is None else f"workers are connected, but {checked}"
 
 

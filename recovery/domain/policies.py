@@ -50,7 +50,7 @@ class Origin:
             case Source.FILE:
                 return f"in the file, {where}"
         since = "" if self.at is None else f" {age(now - self.at)} ago"
-        return f"edited by {shown(self.by) or 'somebody'}{since}, {where}"
+        return f"edited by {shown(self.by) or 'an unknown user'}{since}, {where}"
 
     def is_for(self, queue: QueueRef) -> bool:
         return self.base in ("", queue.base) and self.deployment in ("", queue.deployment)

@@ -36,7 +36,7 @@ class Mode(StrEnum):
 NEEDS_NOTE = frozenset({Scanner.RELAUNCH_FAILED})
 # These meet jobs that are locked still, by a holder whose connection is gone.
 MAY_RELEASE = frozenset({Scanner.ORPHAN_WATCH, Scanner.STALE_CHECK})
-NO_NOTE = "It is to act, but nobody wrote down why its jobs may run twice, so it observes."
+NO_NOTE = "It is enabled, but the idempotency note is not set, so it only does a dry run."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Duty:
     @property
     def words(self) -> str:
         after = f" after {age(self.after)}" if self.after else ""
-        said = f"{'Acts' if self.mode is Mode.ACT else 'Observes'}{after}, at most {self.most:,} jobs in one run."
+        said = f"{'Enabled' if self.mode is Mode.ACT else 'Dry run'}{after}, at most {self.most:,} jobs per run."
         if not self.release:
             return said
-        return f"{said} {'Releases' if self.mode is Mode.ACT else 'Would release'} locks whose holder has gone."
+        return f"{said} {'Releases' if self.mode is Mode.ACT else 'Would release'} locks whose worker is gone."
 
 
 @dataclass(frozen=True, slots=True)

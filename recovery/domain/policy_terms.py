@@ -87,9 +87,9 @@ def _relaunching(found: Resolved, now: int) -> Iterator[Term]:
         yield _term(f"backoff, {label}", backoff.words, found, (policies.BACKOFF, name), now)
     for kind, words in ((policies.NAMES, "Jobs named {}."), (policies.SIGNATURES, "After “{}”.")):
         for entry in _sorted(found, kind):
-            yield _term("never relaunched", words.format(shown(entry)), found, (policies.NEVER, kind, entry), now)
+            yield _term("never auto-retried", words.format(shown(entry)), found, (policies.NEVER, kind, entry), now)
     note = policy.idempotency.strip()
-    yield _term("why jobs may run twice", shown(note) or "Nobody wrote it down.", found, (policies.NOTE,), now)
+    yield _term("idempotency note", shown(note) or "Not set.", found, (policies.NOTE,), now)
 
 
 def _sorted(found: Resolved, kind: str) -> Iterable[str]:

@@ -69,7 +69,7 @@ def _duty(written: Any, name: str, report: Report) -> Values:
 
 def _backoff(written: Any, name: str, report: Report) -> Values:
     if not isinstance(written, dict):
-        return _refuse(report, name, written, "a table, for each job name one")
+        return _refuse(report, name, written, "a table with one entry per job name")
     found: Values = {}
     for job, table in list(written.items())[:ENTRIES_LIMIT]:
         backoff = _one_backoff(table, f"{name}.{job}", report)
@@ -91,7 +91,7 @@ def _one_backoff(written: Any, where: str, report: Report) -> Backoff | None:
     found = _read_each(written, readers, where, report)
     first, longest = found.get("first", Backoff().first), found.get("longest")
     if longest is not None and longest < first:
-        report(f"{where}.longest", "is shorter than the first pause.", "Write at least as many seconds as for first.")
+        report(f"{where}.longest", "is shorter than the first pause.", "Write at least as many seconds as in first.")
         return None
     found["longest"] = max(first, Backoff().longest) if longest is None else longest
     return Backoff(**found)
@@ -105,7 +105,7 @@ def _never(written: Any, name: str, report: Report) -> Values:
 
 def _note(written: Any, name: str, report: Report) -> Values:
     if not isinstance(written, str) or len(written) > NOTE_LIMIT or _sayable(written) != written:
-        return _refuse(report, name, written, f"a text of at most {NOTE_LIMIT:,} characters")
+        return _refuse(report, name, written, f"a string of at most {NOTE_LIMIT:,} characters")
     return {(policies.NOTE,): written.strip()}
 
 
@@ -169,7 +169,7 @@ def _seconds(longest: int) -> _Reader:
 
 def _texts(written: Any, where: str, report: Report) -> tuple[str, ...] | None:
     if not isinstance(written, list) or not all(isinstance(entry, str) and entry.strip() for entry in written):
-        _refuse(report, where, written, 'a list of texts, like ["a", "b"]')
+        _refuse(report, where, written, 'a list of strings, like ["a", "b"]')
         return None
     _bounded(len(written), where, report)
     return tuple(entry for entry in written[:ENTRIES_LIMIT] if _is_name(entry, where, report))
@@ -181,7 +181,7 @@ def _signatures(written: Any, where: str, report: Report) -> tuple[str, ...] | N
     bare = [entry for entry in entries or () if not signature(entry).replace("#", "").strip()]
     for entry in bare:
         report(
-            where, f"holds {entry[:40]!r}, of which nothing is left without its numbers.", "Write words of the error."
+            where, f"holds {entry[:40]!r}, which is empty when its numbers are left out.", "Write words of the error."
         )
     return None if entries is None else tuple(signature(entry) for entry in entries if entry not in bare)
 
@@ -189,7 +189,7 @@ def _signatures(written: Any, where: str, report: Report) -> tuple[str, ...] | N
 def _is_name(name: str, where: str, report: Report) -> bool:
     if name.strip() and len(name) <= NAME_LIMIT and _sayable(name) == name:
         return True
-    report(where[:NAME_LIMIT], "is empty, too long or no text.", f"Write 1 to {NAME_LIMIT} characters.")
+    report(where[:NAME_LIMIT], "is empty, too long or not a string.", f"Write 1 to {NAME_LIMIT} characters.")
     return False
 
 
@@ -215,11 +215,11 @@ def _known(written: Mapping[str, Any], readers: Mapping[str, object], where: str
 
 
 def _choices(readers: Mapping[str, object]) -> str:
-    return f"Known here: {', '.join(readers)}."
+    return f"Known: {', '.join(readers)}."
 
 
 def _refuse(report: Report, where: str, written: Any, wanted: str) -> dict[Any, Any]:
     """The value is said only where it cannot be a secret in the wrong place."""
     is_plain = isinstance(written, int | float)
-    report(where, f"is {written!r}." if is_plain else "is something else.", f"Write {wanted}.")
+    report(where, f"is {written!r}." if is_plain else "has an unexpected value.", f"Write {wanted}.")
     return {}

@@ -1,6 +1,7 @@
 """Secrets taken out of what is shown: by the name of their key, and by what they look like.
 
-Values go through `value`, texts of any kind (error messages, log lines, JSON that was cut) through `text`.
+Values go through `value`, texts of any kind (error messages, log lines, JSON that was cut) through `text`. Colours and
+other terminal codes are taken out first: they may stand between the name of a secret and the secret, or within one.
 Both are bounded and neither raises: what cannot be judged is not shown.
 """
 
@@ -10,9 +11,11 @@ import json
 import re
 from typing import Any
 
-from recovery.domain import secrets
+from recovery.domain import ansi, secrets
+from recovery.domain.redaction_patterns import RedactionPatterns
+from recovery.domain.secrets import MARK
 
-MARK = "[redacted]"
+__all__ = ["MARK", "member", "payload", "text", "use", "value"]
 DEPTH_LIMIT = 40  # deeper than people nest; what lies below is not shown
 NODE_LIMIT = 50_000  # values looked at in one payload; what comes after is not shown
 TEXT_LIMIT = 1_048_576  # characters judged in one text; what comes after is not shown
@@ -21,7 +24,16 @@ _JSON_STARTS = ("{", "[", '"')
 _NAME_KEYS = ("name", "key", "header", "field", "id")
 _NAME_LIMIT = 64  # characters
 _VALUED = re.compile(r"[\s=:]")
+_ESCAPE, _ESCAPE_SHOWN = "\x1b", "\u241b"  # `refs.shown` makes one of the other, in texts that are kept too
 _VALUE_KEYS = frozenset(("value", "val", "content", "text", "values"))
+
+
+_rules = [RedactionPatterns()]  # of this process: what the configuration adds and takes away
+
+
+def use(rules: RedactionPatterns) -> None:
+    """Redaction goes by these patterns of the operator from now on, beside its own."""
+    _rules[0] = rules
 
 
 def value(given: Any) -> Any:
@@ -108,8 +120,30 @@ class _Walk:
 
 
 def _text(given: str) -> str:
+    if _ESCAPE_SHOWN in given or ansi.may_have(given):
+        given = ansi.plain(given.replace(_ESCAPE_SHOWN, _ESCAPE)).replace(_ESCAPE, _ESCAPE_SHOWN)
     head, rest = given[:TEXT_LIMIT], given[TEXT_LIMIT:]
-    return secrets.masked(head, MARK) + (f"… {len(rest):,} more characters are not shown" if rest else "")
+    return _masked(head) + (f"… {len(rest):,} more characters hidden" if rest else "")
+
+
+def _masked(given: str) -> str:
+    found = secrets.spans(given)
+    rules = _rules[0]
+    for pattern in rules.hide:
+        group = "secret" if "secret" in pattern.groupindex else 0
+        found += [match.span(group) for match in pattern.finditer(given)]
+    if not found:
+        return given
+    if rules.hide:
+        found = secrets.joined(found)
+    for pattern in rules.keep:
+        kept = [match.span() for match in pattern.finditer(given)]
+        found = [span for span in found if not any(start <= span[0] and span[1] <= end for start, end in kept)]
+    parts, position = [], 0
+    for start, end in found:
+        parts += [given[position:start], MARK]
+        position = end
+    return "".join([*parts, given[position:]])
 
 
 def _json(given: Any) -> str:

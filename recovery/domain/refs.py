@@ -21,14 +21,17 @@ _HIDDEN = (
     *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5),
     *range(0x180B, 0x1810),
     *range(0x200B, 0x2010),
-    *range(0x202A, 0x202F),
+    *range(0x2028, 0x202F),
     *range(0x2060, 0x2070),
     *(0x2800, 0x3164),
     *range(0xFE00, 0xFE10),
     *(0xFEFF, 0xFFA0),
+    *range(0xFFF0, 0xFFFC),
+    *range(0x1BCA0, 0x1BCA4),
+    *range(0x1D173, 0x1D17B),
     *range(0xE0000, 0xE0200),
 )
-_INVISIBLE = dict.fromkeys(_HIDDEN, 0xFFFD)
+_MARKED = _CONTROL | dict.fromkeys(_HIDDEN, 0xFFFD)
 
 
 def text(raw: bytes) -> str:
@@ -43,7 +46,12 @@ def raw(name: str) -> bytes:
 
 def shown(name: str) -> str:
     """A name as a person may see it: undecodable bytes replaced, control characters made visible."""
-    return raw(name).decode("utf-8", "replace").translate(_CONTROL | _INVISIBLE)
+    return visible(raw(name).decode("utf-8", "replace"))
+
+
+def visible(text: str) -> str:
+    """Marks control and invisible characters of a foreign text, which would act where it is printed."""
+    return text.translate(_MARKED)
 
 
 def slug(name: str) -> str:

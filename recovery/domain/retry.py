@@ -77,7 +77,7 @@ class Never:
     @property
     def words(self) -> tuple[str, ...]:
         return (
-            "Never: errors that their job called unrecoverable, and jobs that were cancelled.",
+            "Never: unrecoverable errors and cancelled jobs.",
             *(f"Never jobs named {shown(name)}." for name in sorted(self.names)),
             *(f"Never after “{shown(entry)}”." for entry in sorted(self.signatures)),
         )
@@ -153,26 +153,30 @@ def _refusals(case: Case, never: Never) -> Iterator[Ruling]:
     failure = case.failure
     if case.is_poison:
         yield Ruling(
-            Rule.POISON, "It was orphaned too often: it may be what kills its workers. Only a person retries it."
+            Rule.POISON,
+            "It was orphaned repeatedly and may crash its workers. It is quarantined: only a person can retry it.",
         )
     if case.is_malformed:
-        yield Ruling(Rule.MALFORMED, "Its data breaks the schema of its queue: it would fail again.")
+        yield Ruling(Rule.MALFORMED, "Its data violates the schema of its queue: it would fail again.")
     if case.was_cancelled or failure.is_cancelled:
         yield Ruling(Rule.CANCELLED, "It was cancelled.")
     if failure.is_unrecoverable:
         yield Ruling(Rule.UNRECOVERABLE, _unrecoverable_words(failure))
     if (name := never.name(failure.name)) is not None:
-        yield Ruling(Rule.NAME, f"The policy never relaunches jobs named {shown(name)}.")
+        yield Ruling(Rule.NAME, f"The policy never auto-retries jobs named {shown(name)}.")
     if (entry := never.signature(failure.reason)) is not None:
-        yield Ruling(Rule.SIGNATURE, f"The policy never relaunches after “{shown(entry)}”.")
+        yield Ruling(Rule.SIGNATURE, f"The policy never auto-retries after “{shown(entry)}”.")
     if failure.failed_at is None:
-        yield Ruling(Rule.UNKNOWN, "When it failed is not known, so no pause can be counted.")
+        yield Ruling(Rule.UNKNOWN, "Its failure time is unknown, so no backoff can be calculated.")
 
 
 def _unrecoverable_words(failure: Failure) -> str:
     if not failure.ended_early:
-        return "Its error says that trying again does not help."
-    return f"It failed for good after {failure.attempts:,} of {failure.attempts_limit:,} attempts: no more were wanted."
+        return "Its error is marked unrecoverable."
+    return (
+        f"It failed for good after {failure.attempts:,} of {failure.attempts_limit:,} attempts: its job stopped "
+        "further attempts."
+    )
 
 
 def _timed(case: Case, backoff: Backoff, now: int) -> Ruling:
@@ -182,18 +186,18 @@ def _timed(case: Case, backoff: Backoff, now: int) -> Ruling:
     due = failed_at + backoff.pause(past.made, str(case.ref))
     if past.is_capped(now):
         free = max(due, past.free_at())
-        said = f"It was relaunched {len(past.lately(now))} times within {age(CAP_WINDOW)}"
-        return Ruling(Rule.CAPPED, f"{said}: the next may come in {age(free - now)}.", free)
-    number = f"elaunch {past.made + 1} of {backoff.attempts}"
+        said = f"It was auto-retried {len(past.lately(now))} times within {age(CAP_WINDOW)}"
+        return Ruling(Rule.CAPPED, f"{said}: the next one is possible in {age(free - now)}.", free)
+    number = f"uto-retry {past.made + 1} of {backoff.attempts}"
     if due > now:
-        return Ruling(Rule.WAITS, f"R{number} is due in {age(due - now)}.", due)
-    return Ruling(Rule.DUE, f"It may go: r{number}.", due)
+        return Ruling(Rule.WAITS, f"A{number} is due in {age(due - now)}.", due)
+    return Ruling(Rule.DUE, f"It is due now: a{number}.", due)
 
 
 def _exhausted_words(made: int) -> str:
     if not made:
-        return "Its policy allows no relaunch."
-    return f"It was relaunched {'once' if made == 1 else f'{made:,} times'}, as often as its policy allows."
+        return "Its policy allows no auto-retry."
+    return f"It was auto-retried {'once' if made == 1 else f'{made:,} times'}, as often as its policy allows."
 
 
 def _fits(entry: str, name: str) -> bool:

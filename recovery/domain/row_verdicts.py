@@ -98,7 +98,7 @@ def _is_late(row: JobRow, terms: Terms) -> bool:
 
 def _evidence(kind: Kind, row: JobRow, terms: Terms) -> tuple[str, ...]:
     if kind.is_orphaned:
-        swept = () if kind is Kind.ORPHAN else ("No scanner sweeps this table now.",)
+        swept = () if kind is Kind.ORPHAN else ("No scanner checks this table now.",)
         return (_over(row, terms), *swept)
     if kind is Kind.OVERDUE:
         ran, limit = terms.now - (row.processed_at or terms.now), terms.overdue_after or 0
@@ -112,9 +112,9 @@ def _over(row: JobRow, terms: Terms) -> str:
         return f"The lease{whose} ended {age(terms.now - row.lease_until)} ago and was not renewed."
     if row.heartbeat_at is not None:
         heard, limit = age(terms.now - row.heartbeat_at), age(terms.heartbeat_limit)
-        return f"The last sign of life{whose} is {heard} old; the limit is {limit}."
+        return f"The last heartbeat{whose} is {heard} old; the limit is {limit}."
     ran, at = age(terms.now - (row.processed_at or terms.now)), f" at {shown(row.worker)}" if row.worker else ""
-    return f"It has run{at} for {ran}; a row may for {age(terms.age_limit or 0)}."
+    return f"It has run{at} for {ran}; the limit for a row is {age(terms.age_limit or 0)}."
 
 
 def _held(row: JobRow, terms: Terms) -> str:
@@ -123,40 +123,40 @@ def _held(row: JobRow, terms: Terms) -> str:
         return _untold(row, terms)
     left = row.lock.ttl or 0
     if row.lease_until is None:
-        return f"{who} was heard of {age(terms.now - (row.heartbeat_at or terms.now))} ago."
+        return f"{who} sent its last heartbeat {age(terms.now - (row.heartbeat_at or terms.now))} ago."
     if left < terms.lease_grace:
-        return f"Its lease is over; the grace of {age(terms.lease_grace)} has {age(left)} left."
+        return f"Its lease has expired; the grace period of {age(terms.lease_grace)} has {age(left)} left."
     return f"{who} holds it; its lease has {age(left - terms.lease_grace)} left."
 
 
 def _untold(row: JobRow, terms: Terms) -> str:
     if row.processed_at is None:
-        return "Nothing in its row tells whether somebody works on it, nor since when."
+        return "Its row does not show whether a worker runs it, nor since when."
     ran = f"It has run for {age(terms.now - row.processed_at)}"
     if terms.age_limit is None:
-        return f"{ran}; nothing in its row tells whether somebody works on it."
-    return f"{ran} of {age(terms.age_limit)} that a row may; nothing but its age tells whether somebody works on it."
+        return f"{ran}; its row does not show whether a worker runs it."
+    return f"{ran} of {age(terms.age_limit)} that a row may run; only its age shows whether a worker may be running it."
 
 
 def _fate(kind: Kind, row: JobRow, terms: Terms, ahead: Outlook) -> str:
     if ahead.at is not None:
-        return f"A sweep takes it within {age(ahead.at - terms.now)}{_then(row, terms)}."
+        return f"A sweep recovers it within {age(ahead.at - terms.now)}{_then(row, terms)}."
     if kind.is_orphaned:
         never = FOR_NOW if ahead.is_for_now else NEVER
-        return f"{never}, unless a worker of this table sweeps it at its start.{held_words(ahead, terms.now)}"
+        return f"{never}, unless a worker of this table sweeps it on startup.{held_words(ahead, terms.now)}"
     if kind is Kind.UNKNOWN:
         return _fate_unknown(row, terms)
     if kind is Kind.LATE and terms.swept_within is not None:
-        return "It counts as nobody's unless its lease is renewed; then a sweep takes it."
-    return "Nothing happens: its worker goes on."
+        return "It counts as lost unless its lease is renewed; then a sweep recovers it."
+    return "Nothing happens: its worker keeps running it."
 
 
 def _fate_unknown(row: JobRow, terms: Terms) -> str:
     if terms.age_limit is None or row.processed_at is None:
-        return "It stays until its worker ends it, or one that starts sweeps it."
+        return "It stays until its worker finishes it, or a starting worker sweeps it."
     if terms.swept_within is None:
-        return "Beyond that age it counts as nobody's, and no scanner sweeps this table."
-    return "Beyond that age a sweep takes it."
+        return "Beyond that age it counts as lost, and no scanner checks this table."
+    return "Beyond that age a sweep recovers it."
 
 
 def _then(row: JobRow, terms: Terms) -> str:

@@ -69,12 +69,14 @@ _ACTING = frozenset({Scan.ORPHAN_WATCH, Scan.STALE_CHECK, Scan.RELAUNCH_FAILED, 
 _FREQUENT = frozenset({Scan.COLLECT, Scan.DISCOVER, Scan.ORPHAN_WATCH, Scan.STARTUP_SWEEP})
 _PURPOSE = {
     Scan.COLLECT: "Counts every queue and its workers, for the pages and for the other scanners.",
-    Scan.DISCOVER: "Finds queues, and what they run on.",
-    Scan.ORPHAN_WATCH: "Looks at all active jobs for those whose worker is gone, and puts them back to wait.",
-    Scan.STALE_CHECK: "Looks deep at everything that has been stuck for long: lost locks, endless locks, ghosts.",
-    Scan.RELAUNCH_FAILED: "Sends failed jobs back to work, slowly, and stops when they fail again.",
-    Scan.STARTUP_SWEEP: "Looks in job tables for rows left running by a process that is no more.",
-    Scan.PRUNE: "Removes what is kept too long.",
+    Scan.DISCOVER: "Finds queues and the library that they run on.",
+    Scan.ORPHAN_WATCH: "Checks all active jobs for those whose worker is gone, and requeues them.",
+    Scan.STALE_CHECK: (
+        "Checks in depth what has been stuck for long: lost locks, locks that never expire, missing job data."
+    ),
+    Scan.RELAUNCH_FAILED: "Auto-retries failed jobs slowly, and stops when they fail again.",
+    Scan.STARTUP_SWEEP: "Checks job tables for rows left running by a process that has ended.",
+    Scan.PRUNE: "Removes data that is past its retention.",
 }
 
 

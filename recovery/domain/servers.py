@@ -11,9 +11,9 @@ from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from recovery.domain.refs import text
+from recovery.domain.refs import slug, text
 
-FORMAT = "1"  # of the fields; a reader that knows another number shows nothing rather than something wrong
+FORMAT = "2"  # of the fields; a reader that knows another number shows nothing rather than something wrong
 
 
 class Origin(StrEnum):
@@ -91,13 +91,13 @@ class Server:
         told = {name: getattr(self, name) for name in _PLAIN}
         written = {name: str(value) for name, value in told.items() if value is not None}
         lists = {name: json.dumps([astuple(one) for one in getattr(self, name)]) for name in ("processes", "strays")}
-        return {"format": FORMAT, **written, "addresses": json.dumps(self.addresses), **lists}
+        return {"format": FORMAT, "id": slug(self.id), **written, "addresses": json.dumps(self.addresses), **lists}
 
 
 def decode(id: str, hashed: Mapping[bytes, bytes]) -> Server | None:
-    """None for nothing, and for what another version wrote."""
+    """None for nothing, for what another version wrote, and for what a server wrote under another's name."""
     said = {text(name): text(value) for name, value in hashed.items()}
-    if said.pop("format", "") != FORMAT:
+    if said.pop("format", "") != FORMAT or said.pop("id", None) != slug(id):
         return None
     try:
         plain = {name: _PLAIN[name](said[name]) for name in _PLAIN if name in said}
@@ -108,7 +108,7 @@ def decode(id: str, hashed: Mapping[bytes, bytes]) -> Server | None:
             processes=tuple(Process(**_named(_PROCESS, row)) for row in json.loads(said["processes"])),
             strays=tuple(Stray(**_named(_STRAY, row)) for row in json.loads(said["strays"])),
         )
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
         return None
 
 
@@ -130,3 +130,4 @@ _PLAIN: dict[str, Any] = {
     for field in fields(Server)
     if field.name not in ("id", "addresses", "processes", "strays")
 }
+FIELDS = ("format", "id", *_PLAIN, "addresses", "processes", "strays")  # of its hash

@@ -31,9 +31,9 @@ def timeline(job: Job, now: int, *, reason: str, of_row: bool = False) -> tuple[
     if row.processed_at is not None:
         steps.append(Event(_started(row), row.processed_at, _waited(row), "active"))
     if failures := len(job.stack) - (row.state is State.FAILED):
-        steps.append(Event(f"Failed {_times(failures)}, and was tried again", None, "", "failed"))
+        steps.append(Event(f"Failed {_times(failures)}, and was retried", None, "", "failed"))
     if row.stalls:
-        steps.append(Event(f"Stalled {_times(row.stalls)}", None, "its lock ran out while it was active", "stuck"))
+        steps.append(Event(f"Stalled {_times(row.stalls)}", None, "its lock expired while it was active", "stuck"))
     if row.state.is_finished:
         steps.append(_finished(row, reason))
     elif row.processed_at is not None and row.state is not State.ACTIVE:
@@ -58,7 +58,7 @@ def _delayed(row: JobRow, now: int) -> Event:
     is_ahead = row.state is State.DELAYED
     due = row.due_at if row.due_at is not None else (row.added_at or 0) + row.delay if row.added_at else None
     wait = f"in {age(due - now)}" if is_ahead and due is not None and due > now else ""
-    overdue = "due, and not moved to waiting yet" if is_ahead and due is not None and due <= now else ""
+    overdue = "due, not yet moved to wait" if is_ahead and due is not None and due <= now else ""
     return Event("Runs again" if is_ahead and row.attempts else "Due", due, wait or overdue, "delayed", is_ahead)
 
 
@@ -72,7 +72,7 @@ def _waited(row: JobRow) -> str:
     if row.added_at is not None and row.processed_at is not None:
         waited = row.processed_at - row.added_at - (row.delay if row.attempts <= 1 else 0)
         if waited >= 0 and row.attempts <= 1:
-            parts.append(f"after {took(waited)} in line")
+            parts.append(f"after {took(waited)} in the queue")
     return ", ".join(parts)
 
 
@@ -87,33 +87,33 @@ def _finished(row: JobRow, reason: str) -> Event:
 def _back(row: JobRow) -> tuple[str, None, str]:
     """It ran before and is in line again: an attempt failed, it stalled, or somebody sent it back."""
     left = max(0, row.attempts_limit - row.attempts)
-    return "Sent back", None, f"to {row.state.value}; {left:,} of {row.attempts_limit:,} attempts left"
+    return "Requeued", None, f"to {row.state.value}; {left:,} of {row.attempts_limit:,} attempts left"
 
 
 def _now(row: JobRow, now: int, held: str) -> Event:
     if row.processed_at is None:
-        return Event("Taken from the line, not started yet", None, held, "active")
+        return Event("Taken from the queue, not started yet", None, held, "active")
     return Event(f"Running for {age(now - row.processed_at)}", None, held, "active")
 
 
 def sign_words(row: JobRow) -> str:
     """Of a row of a job table: whether anything in it says that somebody works on it."""
     if not row.lock_known:
-        return "nothing tells whether somebody works on it"
+        return "whether a worker runs it is unknown"
     if row.lock is None or row.lock.ttl is None:
-        return "nobody holds it any more"
-    return f"held for another {age(row.lock.ttl)} unless that is renewed"
+        return "no worker holds it any more"
+    return f"lease valid for another {age(row.lock.ttl)} unless it is renewed"
 
 
 def lock_words(row: JobRow) -> str:
     """The lock in words, for rows and the timeline alike."""
     if not row.lock_known:
-        return "lock unknown: we may not look"
+        return "lock unknown: no permission to read it"
     if row.lock is None:
         return "no lock"
     if row.lock.ttl is None:
-        return "lock that never ends"
-    return f"lock ends in {age(row.lock.ttl)} unless it is renewed"
+        return "lock that never expires"
+    return f"lock expires in {age(row.lock.ttl)} unless it is renewed"
 
 
 def _times(count: int) -> str:

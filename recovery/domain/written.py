@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from recovery.domain import ansi, glance, levels
+from recovery.domain import ansi, levels, redact
 from recovery.domain.lines import Level, Line, Query, Span
 from recovery.domain.redact import MARK
 
@@ -34,13 +34,23 @@ _KEY_LINE_LIMIT = 120
 
 
 def written(
-    id: str, at: int, raw: bytes, labels: Mapping[str, str], level: Level | None = None, *, more: int = 0
+    id: str,
+    at: int,
+    raw: bytes,
+    labels: Mapping[str, str],
+    level: Level | None = None,
+    *,
+    more: int = 0,
+    is_revealed: bool = False,
 ) -> Line:
     """The line. `id` and `at` are its source's; without a level it is looked for in the text. `more`: bytes that the
-    source did not even hand over."""
+    source did not even hand over. `is_revealed`: its secrets are left in it."""
     raw = raw.rstrip(b"\r\n")
     text = raw[:JUDGED].decode("utf-8", "replace")
     left_out = more + max(0, len(raw) - LIMIT)
+    if is_revealed:
+        shown = _CONTROLS.sub(_stand_in, ansi.plain(raw[:LIMIT].decode("utf-8", "replace"))).translate(_BREAKS)
+        return Line(id, at, shown, labels, level or levels.found(shown), (), left_out)
     if left_out or not text.isprintable() or ansi.may_have(text):
         text, spans = _dressed(text, raw[LIMIT:JUDGED])
     else:
@@ -106,7 +116,7 @@ def _stand_in(found: re.Match[str]) -> str:
 def _hidden(text: str) -> str:
     if len(text) <= _KEY_LINE_LIMIT and " " not in (body := text.strip()) and _KEY_LINE.fullmatch(body):
         return MARK
-    return glance.hidden(text)
+    return redact.text(text)
 
 
 def _sewn(text: str) -> str:

@@ -54,7 +54,7 @@ class Cleaner:
         try:
             said, _ = self.process.communicate("", timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            return None, "It takes its time, and goes on."
+            return None, "Cleaning up takes longer than expected, and continues."
         said = said.strip()
         return (int(said), "") if self.process.returncode == 0 and said.isdigit() else (None, said[-300:])
 

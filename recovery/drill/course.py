@@ -22,13 +22,13 @@ SETTLE = 10.0  # seconds for the job to be finished by whoever has it then
 Rest = Callable[[float], None]
 Note = Callable[[str, int], None]  # what happened, and when: ms since the job was picked up, or since the signal
 
-_TWICE = "Another worker took the job while the first one still had it: it ran twice."
-_ALIVE = "It was failed while its worker still had it:"
-_IN_TIME = "The worker finished its job before it ended: nothing was lost."
-_GONE = "The job is in no list of the queue any more."
-_LEFT = "Nobody had taken it over after {seconds:g} s."
-_RACE = "The grace was over before the worker had ended by itself, and SIGKILL met it."
-_TOO_SHORT = "The job was over before its worker was to be ended."
+_TWICE = "Another worker took the job while the first one was still running it: it ran twice."
+_ALIVE = "It was failed while its worker was still running it:"
+_IN_TIME = "The worker finished its job before it stopped: nothing was lost."
+_GONE = "The job is no longer in any list of the queue."
+_LEFT = "No worker had taken it over after {seconds:g} s."
+_RACE = "The grace period ended before the worker had stopped, and it was killed with SIGKILL."
+_TOO_SHORT = "The job finished before its worker was to be stopped."
 
 
 class Course:
@@ -160,14 +160,14 @@ class Course:
     def _processes(self, now: float) -> None:
         if self._has_ended:
             if self._signal_at is None:
-                raise NotStarted(f"The worker ended by itself: {self._crew.last_words(self._victim)}")
+                raise NotStarted(f"The worker stopped by itself: {self._crew.last_words(self._victim)}")
             self._reach(Stage.ENDED, now)
         elif self._signal_at and self._is_out_of_grace(now):
             self._says.append(_RACE)
             self._crew.hands[self._victim].child.send(signal.SIGKILL)
         for name, hand in self._crew.hands.items():
             if name != self._victim and hand.child.ended() is not None:
-                raise NotStarted(f"A worker that nobody ended has ended: {self._crew.last_words(name)}")
+                raise NotStarted(f"A worker stopped unexpectedly: {self._crew.last_words(name)}")
 
     def _is_out_of_grace(self, now: float) -> bool:
         if self._plan.means is not Means.TERM or self._signal_at is None or self._says:

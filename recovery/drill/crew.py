@@ -154,7 +154,7 @@ class Crew:
         finally:
             self._aside.extend(others)
         child.stop(0)
-        words = self.last_words(child.command.name) or "It said nothing."
+        words = self.last_words(child.command.name) or "It printed nothing."
         raise NotStarted(f"{self._program.library.label} {self._program.version} did not start: {words}")
 
     def _hear(self, name: str, line: str) -> None:

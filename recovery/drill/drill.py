@@ -20,7 +20,7 @@ from recovery.drill.crew import Crew
 from recovery.drill.programs import Program
 from recovery.drill.sight import Watcher
 
-_UNFINISHED = "The rounds that were left were not begun: nobody takes this job over."
+_UNFINISHED = "The remaining rounds were skipped: no worker takes this job over."
 
 
 @dataclass(frozen=True, slots=True)

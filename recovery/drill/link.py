@@ -16,7 +16,7 @@ def place(config: Config, name: str) -> Deployment:
         return state_of(config)
     found = config.deployment(name)
     if not isinstance(found, Deployment):
-        raise BadOrder(f"{name} is a database of job tables: no Bull and no BullMQ runs there.")
+        raise BadOrder(f"{name} is a database of job tables, not a Bull or BullMQ store.")
     if found.read_only:
         raise BadOrder(f"{name} is read-only by configuration, and a drill writes.")
     if found.mode is Mode.CLUSTER:

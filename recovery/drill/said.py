@@ -10,7 +10,7 @@ from recovery.domain.refs import shown
 from recovery.drill.drill import Drill, Event
 
 _UNKNOWN = "?"
-_FIRST = {"picked up": "a worker has the job", "signal": "its worker gets the signal, so long after"}
+_FIRST = {"picked up": "a worker has the job", "signal": "signal sent to its worker"}
 
 
 def event_text(event: Event) -> str:
@@ -29,7 +29,7 @@ def report_text(drill: Drill) -> str:
 def _table(drill: Drill) -> Iterator[str]:
     """One line a stage of each round, and the stages as they were predicted."""
     for one in drill.rounds:
-        yield f"Round {one.number}: {one.end.value}; {_seconds(one.wait)} of its job were over."
+        yield f"Round {one.number}: {one.end.value}; its job had run for {_seconds(one.wait)}."
         for stage in one.stages:
             yield f"  {stage.stage.value:<16} {_seconds(stage.took):>9}   at {_seconds(stage.at):>9}"
         if one.total is not None:
@@ -55,10 +55,10 @@ def _summary(drill: Drill) -> Iterator[str]:
     else:
         yield "No round ended in a recovery."
     known = in_all(predicted(drill.plan))
-    yield f"Predicted: {_range(known)}." if known else "Predicted: never, for nobody takes it over."
+    yield f"Predicted: {_range(known)}." if known else "Predicted: never, because no worker takes it over."
     if drill.says:
         yield drill.says
-    left = f"Keys of {drill.base} may be left: {shown(drill.left)}"
+    left = f"Keys of {drill.base} may remain: {shown(drill.left)}"
     yield left if drill.cleaned is None else f"Cleaned up: {drill.cleaned} keys of {drill.base}."
 
 

@@ -158,7 +158,8 @@ class Judge:
             return None
         ms, order = entry.id
         more = raw.left_out if isinstance(raw, parcels.Cut) else 0
-        line = written(f"{ms}.{order}.{entry.mark}.{number + 1}", at, raw, entry.labels, told, more=more)
+        id, is_revealed = f"{ms}.{order}.{entry.mark}.{number + 1}", self._query.is_revealed
+        line = written(id, at, raw, entry.labels, told, more=more, is_revealed=is_revealed)
         return line if self._query.matches(line) else None
 
 

@@ -26,9 +26,9 @@ _NAMED = 5  # servers that a gap names
 _LATELY = "-"  # in a text: something had been shipped lately
 _MORE = "~"  # there is more to the place than the text says
 
-CLOCK = Gap("The clock of the state store went back: lines of this time may be missing.")
-EMPTIED = Gap("The state store was emptied: lines that were not read yet are lost.")
-UNKNOWN = Gap("This place is unknown: going on from now.")
+CLOCK = Gap("The clock of the state store went backwards: lines of this time may be missing.")
+EMPTIED = Gap("The state store was flushed: unread lines are lost.")
+UNKNOWN = Gap("This position is unknown: continuing from now.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _dropped(cut: Mapping[bytes, Stream]) -> Gap:
     names = sorted(map(shown, cut))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     named = ", ".join(names[:_NAMED]) + more
-    return Gap(f"The oldest lines of {named} were dropped to make room before they were read here.")
+    return Gap(f"The oldest lines of {named} were dropped for lack of space before they were read.")
 
 
 def _is_anew(stream: Stream, after: Id) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,14 +16,20 @@ import redis
 import redis.asyncio
 
 from recovery.connections import faults, state
+from recovery.connections.faults import ReplyTooLarge
 from recovery.domain import refs
 from recovery.errors import NotReady, StoreError
 from recovery.logs.places import Id, mark_of, parse_id, printed
+from recovery.shared_clock import steady
+
+log = logging.getLogger(__name__)
 
 SERVERS_LIMIT = 500  # as many as the page of servers shows; those beyond shipped longest ago
 COUNT_LIMIT = 1 << 20  # lines that an entry may say it has
 LABELS_LIMIT = 32  # labels of a set that are looked at
+LABELS_BYTES = 64 * 1024  # of a set as JSON: monitors write some hundred
 VALUE_LIMIT = 300  # characters of a name or a value
+LEFT_OUT_FOR = 600.0  # seconds for which a stream is not read that holds an entry too large to be read
 _TURNS = 10  # a server may begin to ship between two questions; ten in a row do not
 FIELDS = [b"labels", b"count", b"first", b"last", b"body"]  # in the order in which monitors write them
 
@@ -49,7 +56,7 @@ class Entry(NamedTuple):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return labels_of(self.server, self.told[0])
+        return labels_of(self.server, short(self.told[0]))
 
     @property
     def size(self) -> int:
@@ -104,6 +111,7 @@ class Shipped:
             client.set_response_callback(command, _as_it_is)
         self._client = client
         self._known: Mapping[bytes, int] = {}
+        self._left_out: dict[bytes, float] = {}  # servers whose streams hold what is too large, and until when
         self._is_away = False
         self._back_at = 0
 
@@ -117,7 +125,7 @@ class Shipped:
             rows = await cast(
                 "Any", self._client.zrange(state.SHIPPING, 0, SERVERS_LIMIT - 1, desc=True, withscores=True)
             )
-        self._known = _servers(rows)
+        self._known = self._listed(rows)
         return self._known
 
     async def head(self, names: frozenset[str] | None) -> Head:
@@ -150,12 +158,23 @@ class Shipped:
 
     async def older(self, asked: Mapping[bytes, Id], oldest: int, count: int) -> dict[bytes, Sequence[Row]]:
         """Of each server the newest up to an id, newest first, none from before `oldest` (ms)."""
+
+        def each(pipeline: Any, servers: Sequence[bytes]) -> None:
+            for server in servers:
+                pipeline.xrevrange(_key(server), printed(asked[server]), oldest, count)
+
+        readable = [server for server in asked if server not in self._left_out]
         with self._asked():
             pipeline = self._client.pipeline(transaction=False)
-            for server, id in asked.items():
-                pipeline.xrevrange(_key(server), printed(id), oldest, count)
-            replies = await pipeline.execute()
-        return dict(zip(asked, replies, strict=True))
+            each(pipeline, readable)
+            try:
+                replies = await pipeline.execute()
+            except ReplyTooLarge:
+                await self._single_out(readable, each)
+                if self._left_out.keys().isdisjoint(readable):
+                    raise
+                return await self.older(asked, oldest, count)
+        return dict.fromkeys(asked, ()) | dict(zip(readable, replies, strict=True))
 
     async def entry(self, server: bytes, id: Id) -> Entry | None:
         with self._asked():
@@ -168,13 +187,21 @@ class Shipped:
         found: list[tuple[Mapping[str, str], int]] = []
         with self._asked():
             for server in servers:
-                key, cursor = state.log_labels(refs.text(server)), 0
-                while len(found) < limit:
-                    cursor, sets = cast("Any", await self._client.hscan(key, cursor, count=1000))
-                    found += [(labels_of(server, raw), _whole(at)) for raw, at in sets.items()]
-                    if not cursor:
-                        break
+                try:
+                    found += await self._labels_of(server, limit - len(found))
+                except ReplyTooLarge as error:
+                    self._leave_out(server, error)
         return found[:limit], len(found) >= limit
+
+    async def _labels_of(self, server: bytes, limit: int) -> list[tuple[Mapping[str, str], int]]:
+        found: list[tuple[Mapping[str, str], int]] = []
+        key, cursor = state.log_labels(refs.text(server)), 0
+        while len(found) < limit:
+            cursor, sets = cast("Any", await self._client.hscan(key, cursor, count=1000))
+            found += [(labels_of(server, short(raw)), _whole(at)) for raw, at in sets.items()]
+            if not cursor:
+                break
+        return found
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
@@ -204,16 +231,42 @@ class Shipped:
                 pipeline.time()
                 pipeline.zrange(state.SHIPPING, 0, SERVERS_LIMIT - 1, desc=True, withscores=True)
                 ask(pipeline, list(servers))
-                clock, rows, *replies = [_answer(one) for one in await pipeline.execute(raise_on_error=False)]
+                try:
+                    answers = await pipeline.execute(raise_on_error=False)
+                except ReplyTooLarge:
+                    await self._single_out(servers, ask)
+                    servers = {name: at for name, at in servers.items() if name not in self._left_out}
+                    continue
+                clock, rows, *replies = map(_answer, answers)
             now = clock[0] * 1000 + clock[1] // 1000
             if self._is_away:
                 self._is_away, self._back_at = False, now
-            self._known = _servers(rows)
+            self._known = self._listed(rows)
             found = chosen(self._known, names)
             if found.keys() == servers.keys():
                 return now, servers, replies
             servers = found
-        raise NotReady(faults.target_of(self._client), "servers come and go faster than their list can be read")
+        raise NotReady(faults.target_of(self._client), "the list of servers changes faster than it can be read")
+
+    def _listed(self, rows: Iterable[tuple[bytes, float]]) -> Mapping[bytes, int]:
+        """The servers that ship, but for those that are left out for now."""
+        now = steady()
+        self._left_out = {server: until for server, until in self._left_out.items() if until > now}
+        return {server: at for server, at in _servers(rows).items() if server not in self._left_out}
+
+    async def _single_out(self, servers: Iterable[bytes], ask: Callable[[Any, Sequence[bytes]], None]) -> None:
+        """Finds the servers whose streams cannot be read, by asking each alone: the others' lines are read on."""
+        for server in servers:
+            pipeline = self._client.pipeline(transaction=False)
+            ask(pipeline, [server])
+            try:
+                await pipeline.execute(raise_on_error=False)
+            except ReplyTooLarge as error:
+                self._leave_out(server, error)
+
+    def _leave_out(self, server: bytes, error: ReplyTooLarge) -> None:
+        self._left_out[server] = steady() + LEFT_OUT_FOR
+        log.warning("skipping the log lines of %s for ten minutes: %s", shown(server), error)
 
 
 def share(count: int, servers: int) -> int:
@@ -235,6 +288,11 @@ def shown(server: bytes) -> str:
 def entries_of(server: bytes, rows: Iterable[Row]) -> Sequence[Entry]:
     mark = mark_of(server)
     return [Entry((parse_id(id), mark), server, _told(fields)) for id, fields in rows]
+
+
+def short(raw: bytes) -> bytes:
+    """A set of labels that is read and remembered; of one that no monitor writes, an empty one."""
+    return raw if len(raw) <= LABELS_BYTES else b"{}"
 
 
 @lru_cache(maxsize=4096)

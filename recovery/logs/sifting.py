@@ -14,7 +14,7 @@ from dataclasses import replace
 from recovery.domain.lines import Query
 from recovery.domain.written import sieve
 from recovery.logs.places import mark_of, parse_id
-from recovery.logs.shipped import FIELDS, Entry, Row, entries_of, labels_of
+from recovery.logs.shipped import FIELDS, Entry, Row, entries_of, labels_of, short
 
 AT_ONCE = 64  # entries
 SMALL = 512  # bytes of a body, folded, on average: all of them unfold to 34 MB at the very worst, and to 60 KB mostly
@@ -48,7 +48,7 @@ class _Sifting:
             return None
         try:
             held = [fields for _, fields in rows if self._may_hold(server, fields)]
-            if any(self._query.beside(labels_of(server, fields[_LABELS])) is not self._query for fields in held):
+            if any(self._query.beside(labels_of(server, short(fields[_LABELS]))) is not self._query for fields in held):
                 return None
             bodies = [fields[_BODY] for fields in held]
             if sum(map(len, bodies)) > SMALL * AT_ONCE:
@@ -68,7 +68,7 @@ class _Sifting:
         return (
             (query.start is None or int(fields[_LAST]) >= query.start)
             and (query.end is None or int(fields[_FIRST]) < query.end)
-            and (not query.labels or query.has(labels_of(server, fields[_LABELS])))
+            and (not query.labels or query.has(labels_of(server, short(fields[_LABELS]))))
         )
 
 

@@ -70,7 +70,7 @@ class StreamSource:
         names, wanted = self._names(query), Wanted(query, limit, Patience(SEARCH_S))
         spot = Spot.parse(before)
         if before and spot is None:
-            raise Missing("This place in the logs is unknown.")
+            raise Missing("This log position is unknown.")
         mark = marks.at(await self._shipped.head(names))
         return await self._searched(mark, spot, wanted, before or self._marks.keep(mark, names))
 
@@ -83,10 +83,10 @@ class StreamSource:
         return await self._read(mark, names, Wanted(query, limit, Patience(READ_S)))
 
     async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
-        query = Query(labels=query.labels)
+        query = Query(labels=query.labels, is_revealed=query.is_revealed)
         spot, names = Spot.parse(id), self._names(query)
         if spot is None or not await self._is_there(spot):
-            raise Missing("This line is not kept any more.")
+            raise Missing("This line is past its retention.")
         mark = marks.at(await self._shipped.head(names))
         older = await self._searched(mark, spot, Wanted(query, lines + 1, Patience(SEARCH_S)), "")
         newer = await self._read(Mark(spot), names, Wanted(query, lines, Patience(SEARCH_S)))
@@ -193,7 +193,7 @@ def _reached(spot: Spot | None, query: Query) -> int | None:
 
 
 def _unreadable(judged: Judged) -> Gap | None:
-    return Gap("Lines that were shipped cannot be unfolded.", judged.unreadable) if judged.unreadable else None
+    return Gap("Shipped lines cannot be decompressed.", judged.unreadable) if judged.unreadable else None
 
 
 def _both(one: Gap | None, other: Gap | None) -> Gap | None:

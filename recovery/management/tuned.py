@@ -52,7 +52,7 @@ def _lines(found: Report, running: Running | None) -> Iterator[str]:
             yield ""
             yield patch.diff.rstrip("\n")
         if patch.withheld:
-            yield f"{patch.withheld} more in {patch.file}, on lines that hold more than the setting and are not shown."
+            yield f"{patch.withheld} more in {patch.file}, on lines with other content, which are not shown."
 
 
 def _foretold(outlook: Outlook) -> Iterator[str]:
@@ -89,10 +89,10 @@ def _recovery(said: Recovery | None) -> str:
 
 def _shutdown(said: Prediction) -> str:
     if said.shutdown is None:
-        return "nothing says when SIGKILL comes"
+        return "the grace period is unknown"
     if said.shutdown.races:
-        return "SIGKILL races the shutdown"
-    return f"no race, {spoken(said.shutdown.margin)} to spare"
+        return "grace period ≤ shutdown timeout"
+    return f"{spoken(said.shutdown.margin)} between shutdown timeout and SIGKILL"
 
 
 def _shows(seen: Seen) -> str:

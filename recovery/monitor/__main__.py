@@ -6,6 +6,8 @@ import os
 import sys
 
 from recovery.monitor.agent import run
+from recovery.processes import private_files
 
 if __name__ == "__main__":
+    private_files.make_new_files_private()
     sys.exit(run(os.environ))

@@ -72,7 +72,7 @@ class Courier:
 
     def _arrived(self) -> None:
         if self.is_away:
-            self.say("the store is back")
+            self.say("the store is reachable again")
         self.pause, self.try_at, self.is_away = 0.0, 0.0, False
 
     def _compare(self, before: str, server: Server) -> None:
@@ -80,7 +80,7 @@ class Courier:
         is_other = bool(before) and before != Publisher.identity(server)
         self.strangers = self.strangers + 1 if is_other else 0
         if self.strangers == STRANGERS:
-            self.say(f"another program tells of the server {server.id} too. Give each its own UNSTALL_SERVER_ID.")
+            self.say(f"another monitor reports as the server {server.id} too. Give each its own UNSTALL_SERVER_ID.")
 
 
 def courier(environ: Mapping[str, str], times: Times, say: Say) -> Courier:

@@ -21,7 +21,7 @@ _RANDOM = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")  # what Docker and Podman cal
 _SIGNS = (".dockerenv", "run/.containerenv")
 _ENGINES = re.compile(r"docker|kubepods|libpod|containerd")
 _MACHINE_ID = "etc/machine-id"
-_REMEDY = "Give the server a name that outlives its containers: UNSTALL_SERVER_ID=worker-1."
+_REMEDY = "Give the server a name that does not change with its containers: UNSTALL_SERVER_ID=worker-1."
 
 
 def server_id(environ: Mapping[str, str], *, root: Path = _ROOT, host: str = "") -> str:
@@ -32,7 +32,7 @@ def server_id(environ: Mapping[str, str], *, root: Path = _ROOT, host: str = "")
             return _checked(variable, configured, host, is_container=_is_container(environ, root))
     own = _text(root / _MACHINE_ID).strip()
     if _is_container(environ, root) and not _is_mounted(root) and (not own or _is_random(host, environ)):
-        raise _refused("is not set, and this container has no name of its own that stays.")
+        raise _refused("is not set, and this container has no stable name.")
     if own:
         # The machine's id is not for other eyes (machine-id(5)); what we derive from it is.
         return hashlib.sha256(f"unstall:{own}".encode()).hexdigest()[:LENGTH]
@@ -44,10 +44,12 @@ def server_id(environ: Mapping[str, str], *, root: Path = _ROOT, host: str = "")
 def _checked(variable: str, name: str, host: str, *, is_container: bool) -> str:
     if len(name) > LIMIT or not name.isprintable():
         raise ConfigError(
-            (Problem(variable, "is no name.", f"Write at most {LIMIT} printable characters, like worker-1."),)
+            (Problem(variable, "is not a name.", f"Write at most {LIMIT} printable characters, like worker-1."),)
         )
     if is_container and name == host and _RANDOM.fullmatch(name):
-        raise ConfigError((Problem(variable, "is the id of this container: the next one has another.", _REMEDY),))
+        raise ConfigError(
+            (Problem(variable, "is the id of this container: the next container has another one.", _REMEDY),)
+        )
     return name
 
 

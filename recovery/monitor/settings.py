@@ -55,7 +55,9 @@ def _patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
         raise ConfigError(
             (
                 Problem(
-                    "UNSTALL_WORKER_PATTERNS", problem, f"Write parts of commands, like {PATTERNS}; none lists none."
+                    "UNSTALL_WORKER_PATTERNS",
+                    problem,
+                    f"Write parts of commands, like {PATTERNS}; `none` disables the list.",
                 ),
             )
         )

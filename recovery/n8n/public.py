@@ -27,9 +27,9 @@ _LARGEST = 64 * 1024  # bytes read of an answer: it holds all that the new execu
 _SAID = 200  # characters of what it says of its own failure
 _ID = re.compile(rb'\s*\{\s*"id"\s*:\s*"?([1-9][0-9]{0,18})"?\s*[,}]')
 _WHY = {
-    401: "n8n does not know our API key: set api_key in [[n8n]] to one that it has.",
-    403: "n8n's API key has not the scope execution:retry.",
-    429: "n8n takes no more requests for now.",
+    401: "n8n does not accept our API key: set api_key in [[n8n]] to a valid one.",
+    403: "n8n's API key lacks the scope execution:retry.",
+    429: "n8n rate-limits requests for now.",
 }
 
 
@@ -101,7 +101,7 @@ class Retry(threading.Thread):
             self.id = found[1].decode()
         elif response.status_code == httpx.codes.OK:
             self.is_unsure = True
-            self.trouble = "It answers 200 and not as n8n does: is api in [[n8n]] the address of n8n?"
+            self.trouble = "It answers 200, but not like n8n: is api in [[n8n]] the address of n8n?"
         else:
             self.is_unsure = response.is_server_error
             self.trouble = _refusal(response, said)
@@ -122,10 +122,10 @@ def _refusal(response: httpx.Response, said: bytes) -> str:
         return _WHY[status]
     reason = f"It answers {status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     if response.is_redirect:
-        return f"{reason}, and that is not followed: set api in [[n8n]] to the address that it leads to."
+        return f"{reason}, and redirects are not followed: set api in [[n8n]] to the address that it redirects to."
     told = _told(said)
     if status == httpx.codes.NOT_FOUND and told.lower() in ("", "not found"):
-        return "It has no retry in its public API: that came with n8n 1.112. Or api in [[n8n]] is not its address."
+        return "Its public API has no retry: that needs n8n 1.112 or later. Or api in [[n8n]] is not its address."
     return f"{reason}: {told}" if told else f"{reason}."
 
 
@@ -148,4 +148,4 @@ def _words(error: Exception) -> str:
         cause = below
     if isinstance(cause, OSError):
         return f"n8n cannot be reached: {from_system(cause, '').reason}."
-    return "n8n closed the connection, or it is no HTTP that is spoken there."
+    return "n8n closed the connection, or does not speak HTTP."

@@ -112,27 +112,31 @@ def _insist_on_schema(session: Session, schema: str) -> None:
 def _insist(n8n: N8n, table: str, found: Mapping[str, _Column], needed: tuple[str, ...]) -> None:
     where = f"{n8n.schema}.{table}"
     if not found:
-        raise Unsupported(f"There is no table {where}. Is it n8n's database? Look at schema and table_prefix.")
+        raise Unsupported(f"There is no table {where}. Is it n8n's database? Check schema and table_prefix.")
     if missing := [name for name in needed if name not in found]:
         raise Unsupported(f"The table {where} has no column {missing[0]}. {_VERSIONS}")
     if hidden := [name for name in needed if not found[name].is_readable]:
         raise Unsupported(f"Our user may not read {where}, column {hidden[0]}: GRANT SELECT on it (docs/n8n.md).")
 
 
-_VERSIONS = "n8n 1.0 to 2.41 are known."
+_VERSIONS = "Supported: n8n 1.0 to 2.41."
 
 
 def _check_kinds(table: str, found: Mapping[str, _Column]) -> None:
     """A column of the right name and another kind would be compared wrongly, or not at all."""
     if found["id"].kind not in _NUMBERS:
-        raise Unsupported(f"The ids in {table} are of the type {found['id'].kind}, no whole numbers. {_VERSIONS}")
+        raise Unsupported(f"The ids in {table} are of the type {found['id'].kind}, not integers. {_VERSIONS}")
     for name in sorted(_TIMES & found.keys()):
         if not found[name].kind.startswith("timestamp"):
-            raise Unsupported(f"The column {name} in {table} is of the type {found[name].kind}, no time. {_VERSIONS}")
+            raise Unsupported(
+                f"The column {name} in {table} is of the type {found[name].kind}, not a time. {_VERSIONS}"
+            )
 
 
 def _newer(strange: list[str]) -> str:
-    return f"n8n's executions have the column {strange[0]}, which none up to 2.41 has: nothing is written into them."
+    return (
+        f"n8n's executions have the column {strange[0]}, which no version up to 2.41 has: nothing is written to them."
+    )
 
 
 def _release(columns: Collection[str]) -> Release:

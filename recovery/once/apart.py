@@ -34,7 +34,7 @@ class Neighbours:
         if not self.same:
             return ""
         return (
-            f"The state store is the very database of the queues of {', '.join(self.same)}: nothing is claimed there."
+            f"The state store is the same database as the queues of {', '.join(self.same)}: nothing is claimed there."
         )
 
 

@@ -18,6 +18,7 @@ KEYS = (
     state.ONCE_HELD,
     state.ONCE_NEWEST,
     state.ONCE_COUNTS,
+    state.ONCE_SHARES,
 )
 
 

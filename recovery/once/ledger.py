@@ -61,4 +61,4 @@ def _answer(store: redis.Redis | redis.asyncio.Redis, order: Order, reply: Any) 
     try:
         return calls.answer(order, reply)
     except (ValueError, TypeError) as error:
-        raise Garbled(faults.target_of(store), "its answer is none of the ledger's") from error
+        raise Garbled(faults.target_of(store), "its answer has an unexpected format") from error

@@ -27,7 +27,7 @@ class Address:
             return cls(bind.removeprefix(UNIX), 0)
         host, colon, port = bind.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) not in PORTS:
-            raise ValueError(f"{bind!r} is no address. Write host:port, [v6]:port or unix:/path.")
+            raise ValueError(f"{bind!r} is not an address. Write host:port, [v6]:port or unix:/path.")
         return cls(host.strip("[]"), int(port))
 
     @property

@@ -21,8 +21,8 @@ _PLAIN = (*_URLS, "UNSTALL_READ_ONLY")
 _DATABASE = "DATABASE_URL"
 _OTHER_DATABASE = Problem(
     _DATABASE,
-    "is another one here than that of the `manage.py up` that runs in this data directory.",
-    "Set it here as it is set there, so that what is done stands in one audit.",
+    "differs from that of the `manage.py up` that runs in this data directory.",
+    "Set it to the same value, so that all actions are recorded in one audit log.",
 )
 
 

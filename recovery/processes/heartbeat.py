@@ -72,7 +72,7 @@ def trouble(file: Path) -> str:
     except OSError as error:
         return f"{file}: {error.strerror}"
     except ValueError:
-        return f"{file} is no heartbeat"
+        return f"{file} is not a heartbeat"
     return f"the last heartbeat is {age:.0f} s old" if age > TOO_OLD else ""
 
 

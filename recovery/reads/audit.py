@@ -22,11 +22,23 @@ from recovery.errors import Missing
 from recovery.models import AuditEntry, AuditJob
 from recovery.reads.export import CONTENT_TYPES, FORMATS, export
 from recovery.reads.links import Entry, of_row, queue_of
-from recovery.reads.verify import Finding, Head, NotAHead, Report, head, verify
+from recovery.reads.verify import (
+    HEADS_LIMIT,
+    Finding,
+    Head,
+    Heads,
+    NotAHead,
+    Report,
+    compare,
+    head,
+    kept_heads,
+    verify,
+)
 
 __all__ = [
     "CONTENT_TYPES",
     "FORMATS",
+    "HEADS_LIMIT",
     "CompletedAction",
     "Detail",
     "Entry",
@@ -34,16 +46,19 @@ __all__ = [
     "Filter",
     "Finding",
     "Head",
+    "Heads",
     "Line",
     "Listing",
     "NotAHead",
     "Report",
     "actors",
+    "compare",
     "done_since",
     "entries",
     "entry",
     "export",
     "head",
+    "kept_heads",
     "of_job",
     "plain",
     "verify",
@@ -123,7 +138,10 @@ class Fate:
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
     verdict: Mapping[str, Any] = field(default_factory=dict)
+    affected: tuple[Mapping[str, Any], ...] = ()  # other jobs that changed with it, the first of them
+    affected_total: int = 0
     was_kept: bool = False
+    digest: str = ""  # of its undo copy; "" where an earlier version kept it
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +323,8 @@ def _listed(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _fate(id: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fate:
+    kept = after.get("kept")
+    others = after if after.get("outcome") == Outcome.DONE else before  # what was foretold, where it is not known
     return Fate(
         id,
         after.get("outcome", ""),
@@ -312,5 +332,8 @@ def _fate(id: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fate:
         before.get("before", {}),
         after.get("after", {}),
         before.get("verdict", {}),
-        bool(after.get("kept")),
+        tuple(others.get("affected", ())),
+        others.get("affected_total", 0),
+        bool(kept),
+        kept if isinstance(kept, str) else "",
     )

@@ -48,7 +48,7 @@ class Blockers:
         return f"The deployment {shown(name)} is configured to be read only." if is_read_only else ""
 
     def state(self, _scan: Scan, _queue: QueueRef) -> str:
-        return "Whether a scheduler leads is not known." if self._unled is Blocker.STATE else ""
+        return "The leader is unknown." if self._unled is Blocker.STATE else ""
 
     def no_leader(self, _scan: Scan, _queue: QueueRef) -> str:
         return "No scheduler leads." if self._unled is Blocker.NO_LEADER else ""
@@ -62,7 +62,11 @@ class Blockers:
         return f"{shown(sample.name)} does not answer: {sample.error}." if sample and sample.error else ""
 
     def database(self, _scan: Scan, _queue: QueueRef) -> str:
-        return f"Nothing is done: the database does not say what holds ({self._fault})." if self._fault else ""
+        return (
+            f"Nothing is changed: the safety limits cannot be read from the database ({self._fault})."
+            if self._fault
+            else ""
+        )
 
     def paused(self, scan: Scan, _queue: QueueRef) -> str:
         return _paused(self._pauses.get(scan.value)) if not self._fault else ""

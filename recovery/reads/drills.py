@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import redis
 
-from recovery.connections import faults, state
+from recovery.connections import faults, state, state_limits
 from recovery.domain.acting import Actor
 from recovery.domain.drills.plan import Library, Plan
 from recovery.domain.drills.rounds import Round, Status, Summary, summed
@@ -115,11 +114,11 @@ def write(store: redis.Redis, offers: tuple[Offer, ...]) -> None:
 def read(store: redis.Redis) -> tuple[Offer, ...]:
     """What whoever leads could start; empty when nobody has said lately. Raises StoreError."""
     with faults.guarded(store):
-        packed = cast("bytes | None", store.get(state.DRILLS))
+        packed = state_limits.string_of(state_limits.ask_string(store, state.DRILLS), state_limits.SMALL_LIMIT)
     try:
         told = json.loads(packed or b"{}")
         return tuple(_told(library, told) for library in Library if library.value in told)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return ()
 
 

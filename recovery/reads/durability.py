@@ -10,7 +10,7 @@ from recovery.connections import faults
 from recovery.domain.refs import shown
 from recovery.errors import StoreError
 
-_AGAIN = "work that was claimed or done since may be done a second time"
+_AGAIN = "work claimed or completed since then may run a second time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ def doubts(store: redis.Redis) -> tuple[Doubt, ...]:
             raise
         told = {}
     if "aof_enabled" not in told:
-        says = "The state store does not tell whether it keeps what it is told."
-        return (Doubt(says, "Let the user of UNSTALL_STATE_URL call INFO."),)
+        says = "It is unknown whether the state store is persistent."
+        return (Doubt(says, "Allow the user of UNSTALL_STATE_URL to call INFO."),)
     found = (_file(told), _eviction(told), _copy(told))
     return tuple(doubt for doubt in found if doubt)
 
@@ -40,7 +40,7 @@ def doubts(store: redis.Redis) -> tuple[Doubt, ...]:
 def _file(told: dict[str, object]) -> Doubt | None:
     if told["aof_enabled"]:
         return None
-    says = f"The state store keeps no append-only file: when it crashes, {_AGAIN}."
+    says = f"The state store has no append-only file: after a crash, {_AGAIN}."
     return Doubt(says, "Set appendonly yes in its configuration; the embedded Valkey of manage.py up has none.")
 
 
@@ -49,13 +49,13 @@ def _eviction(told: dict[str, object]) -> Doubt | None:
     policy = str(told.get("maxmemory_policy", "noeviction"))
     if policy == "noeviction":
         return None
-    loses = f"any key, the ledger too: then {_AGAIN}" if policy.startswith("allkeys") else "keys of its own choice"
-    says = f"maxmemory-policy of the state store is {shown(policy)}: without room it throws away {loses}."
+    loses = f"any key, also idempotency keys: then {_AGAIN}" if policy.startswith("allkeys") else "arbitrary keys"
+    says = f"maxmemory-policy of the state store is {shown(policy)}: when it is full it evicts {loses}."
     return Doubt(says, "Set maxmemory-policy noeviction.")
 
 
 def _copy(told: dict[str, object]) -> Doubt | None:
     if not told.get("connected_slaves"):
         return None
-    says = f"The state store has a replica: when that takes over, it may lack the last claims, and {_AGAIN}."
-    return Doubt(says, "A failover is rare; work that must never run twice needs its own check where it takes effect.")
+    says = f"The state store has a replica: after a failover it may lack the last claims, and {_AGAIN}."
+    return Doubt(says, "A failover is rare; work that must never run twice needs its own check at its side effect.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -16,10 +17,11 @@ FORMATS = ("json", "csv")
 CONTENT_TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
 _COLUMNS = (
     *("number", "at", "phase", "intent", "actor_kind", "actor", "role", "address", "act"),
-    *("deployment", "base", "reason", "body", "previous", "hash"),
+    *("deployment", "base", "reason", "body", "previous", "hash", "seal"),
 )
-# With one of these in front a spreadsheet takes a cell for a formula, and runs it.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+# With one of these in front a spreadsheet takes a cell for a formula, and runs it; the wide ones in East Asian ones.
+# Where a comma is the decimal point a cell ends at a semicolon, within quotes too.
+_FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@\t\r\n|%\uff1d\uff0b\uff0d\uff20])")
 
 
 def export(form: str = "json") -> Iterator[str]:
@@ -43,7 +45,7 @@ def _csv() -> Iterator[str]:
 
 
 def _members(entry: Entry) -> dict[str, Any]:
-    return asdict(entry.link) | {"hash": entry.hash}
+    return asdict(entry.link) | {"hash": entry.hash, "seal": entry.seal}
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -58,5 +60,4 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, int):
         return str(value)
-    text = shown(value)
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+    return _FORMULA.sub(r"\1'", shown(value))

@@ -54,7 +54,7 @@ def of_rows(queue: Queue, rows: Sequence[JobRow]) -> tuple[Failed, ...]:
 def _failed(row: JobRow, stack: str | None) -> Failed:
     failure = Failure.of(row, stack or "")
     if stack is None:
-        return Failed(row, failure, "Its stack is too long to be read, and may say that trying again does not help.")
+        return Failed(row, failure, "Its stack trace is too long to be read, and may mark the error as unrecoverable.")
     if decode.is_too_long(row.name) or decode.is_too_long(row.reason):
         return Failed(row, failure, "Its name or its error is too long to be read.")
     return Failed(row, failure)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import redis
 
-from recovery.connections import faults, state
+from recovery.connections import faults, server_hashes, state, state_limits
 from recovery.connections.publishing import POLLS_KEPT
 from recovery.domain.gate import Gate, GateState, Sample, share
 from recovery.domain.refs import slug, text
@@ -21,7 +21,7 @@ DECISIONS = 500
 KEPT = 5_000  # decisions of one server: some hundred KB, and a day of a caller that asks every ten seconds
 KEPT_S = 8 * 86_400  # a week, and a day for the oldest point of the chart
 _COLUMN = 384  # characters of a name, as the table holds it
-_FIELDS = ("format", "sampled_at", "poll", "cpu_raw", "cpu_ema", "origin")
+_FIELDS = ("format", "id", "sampled_at", "poll", "cpu_raw", "cpu_ema", "origin")
 _PAGE = 500  # entries that one command reads
 
 
@@ -53,7 +53,7 @@ class Decision:
 def fetch(store: redis.Redis) -> dict[str, Gate]:
     """Of every server that tells of itself, as the leader folded it last. Raises StoreError."""
     with faults.guarded(store):
-        return decoded(cast("Mapping[Any, Any]", store.hgetall(state.GATES)))
+        return decoded(state_limits.hash_of(state_limits.ask_hash(store, state.GATES)))
 
 
 def decoded(fields: Mapping[bytes, bytes]) -> dict[str, Gate]:
@@ -67,12 +67,14 @@ def samples(store: redis.Redis, now: int) -> dict[str, Sample]:
     names = list(servers.seen(store))
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
+        server_hashes.prepare(pipeline)
         for name in names:
-            pipeline.hmget(state.server_metrics(name), _FIELDS)
+            server_hashes.ask(pipeline, name, _FIELDS)
             pipeline.pttl(state.server_metrics(name))
-        answers = pipeline.execute()
+        _, *answers = pipeline.execute()
     found = zip(names, answers[::2], answers[1::2], strict=True)
-    return {name: sample for name, row, ttl in found if (sample := _sample(row, ttl, now))}
+    rows = ((name, server_hashes.row_of(reply, len(_FIELDS)), ttl) for name, reply, ttl in found)
+    return {name: sample for name, row, ttl in rows if (sample := _sample(name, row, ttl, now))}
 
 
 def seen_at(sampled_at: int, poll: int, ttl: int, now: int) -> int:
@@ -80,10 +82,10 @@ def seen_at(sampled_at: int, poll: int, ttl: int, now: int) -> int:
     return now - max(0, poll * POLLS_KEPT - ttl) if ttl >= 0 else min(now, sampled_at)
 
 
-def _sample(row: list[bytes | None], ttl: int, now: int) -> Sample | None:
-    """None for one that is gone, and for what another version wrote."""
-    written, sampled, every, raw, ema, origin = row
-    if written != FORMAT.encode():
+def _sample(server: str, row: list[bytes | None], ttl: int, now: int) -> Sample | None:
+    """None for one that is gone, for what another version wrote, and for what was written under another's name."""
+    written, id, sampled, every, raw, ema, origin = row
+    if written != FORMAT.encode() or text(id or b"") != slug(server):
         return None
     try:
         at, poll = int(sampled or b""), int(every or b"")

@@ -26,6 +26,6 @@ def decode(packed: object) -> tuple[str, ...]:
     """Empty for nothing, and for what another version wrote."""
     try:
         names = json.loads(packed) if isinstance(packed, bytes) else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()

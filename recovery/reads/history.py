@@ -24,17 +24,17 @@ from recovery.errors import UnstallError
 from recovery.reads import kept
 from recovery.reads.silence import spared
 
-_LIBRARY = "Counted by the workers. Jobs that the stalled check failed and jobs removed by hand are not in it."
-_RECORDED = "Recorded by Unstall once a minute. Gaps are times when it was not running or could not read the queue."
+_LIBRARY = "Counted by the workers. Jobs failed by the stalled check and jobs removed by hand are not included."
+_RECORDED = "Recorded by Unstall once a minute. Gaps: Unstall was not running or could not read the queue."
 _KEPT = "Counted from the finished jobs that are still in Redis. Removed and retried ones are missing."
-_FILLED = "What the workers did not count is filled in from Unstall’s own record and from finished jobs still in Redis."
+_FILLED = "Gaps in the workers’ metrics are filled from Unstall’s own record and from finished jobs still in Redis."
 _LEFT = (
-    "Jobs are removed as soon as they finish, so completed and failed cannot be told apart: "
-    "“left” counts the jobs that went away."
+    "Jobs are removed as soon as they finish, so completed and failed cannot be distinguished: "
+    "“left” counts the jobs that left the queue."
 )
-_ROWS = "Recorded by Unstall once a minute: by how much done and failed rows grew. Gaps are times when it did not run."
-_NO_ROWS = "Nothing is known yet: nothing was recorded of this table."
-_NOTHING = "Nothing is known yet: the workers keep no metrics, no finished jobs are kept, and nothing was recorded."
+_ROWS = "Recorded by Unstall once a minute: the increase of done and failed rows. Gaps: Unstall was not running."
+_NO_ROWS = "No data yet: nothing was recorded for this table."
+_NOTHING = "No data yet: the workers keep no metrics, no finished jobs are kept, and nothing was recorded."
 
 
 def series(
@@ -97,7 +97,7 @@ class _Past:
         try:
             found = cells(self._stores.state(), ring, [self._ref], first, last)
         except UnstallError as error:
-            self.troubles.append(f"What was recorded could not be read: {error}.")
+            self.troubles.append(f"The recorded data could not be read: {error}.")
             return self._nothing()
         return window.fold(found[self._ref], ring.unit)
 
@@ -111,7 +111,7 @@ class _Past:
             )
         except UnstallError as error:
             self._is_silent = True
-            self.troubles.append(f"The queue’s own store could not be asked: {error}.")
+            self.troubles.append(f"The queue’s own store could not be read: {error}.")
             return self._nothing()
         return self.window.fold(by_minute(self._now, *found)) if found else self._nothing()
 
@@ -125,7 +125,7 @@ class _Past:
         try:
             replies = spared(self._stores.wire(self._ref.deployment)).call(list(kept.plan(self._ref, spans)))
         except UnstallError as error:
-            self.troubles.append(f"The queue’s own store could not be asked: {error}.")
+            self.troubles.append(f"The queue’s own store could not be read: {error}.")
             return filled
         for index, tally in zip(gaps, kept.tallies(spans, replies), strict=True):
             filled[index] = tally

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from dataclasses import astuple, fields, replace
 from functools import lru_cache
@@ -10,7 +9,7 @@ from typing import Any
 
 import redis
 
-from recovery.connections import faults, state
+from recovery.connections import faults, state, state_limits
 from recovery.domain.acting import Act
 from recovery.domain.inbox import Inbox, Tally, Watchdog
 from recovery.domain.jobs import JobRow, Lock, State
@@ -18,10 +17,11 @@ from recovery.domain.outlook import QueueOutlook
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
+from recovery.reads import documents
 
-_LEVEL = 1  # of zlib: the dearer levels cost more time than they save
+_PURPOSE = "inbox"
 _KEEP_S = 7 * 86_400
-_BROKEN = (ValueError, TypeError, IndexError, KeyError, zlib.error)
+_BROKEN = (ValueError, TypeError, IndexError, KeyError)
 _ROW = tuple(field.name for field in fields(JobRow) if field.name not in ("ref", "state", "lock"))
 _KINDS = (Inbox, Tally, Watchdog, QueueOutlook, Stuck, Verdict, JobRow)
 # A reader of another version knows by this that it cannot read it.
@@ -38,8 +38,8 @@ def publish(store: redis.Redis, inbox: Inbox) -> None:
 def fetch(store: redis.Redis) -> Inbox | None:
     """The newest one; None when there is none that this version can read; raises StoreError."""
     with faults.guarded(store):
-        packed = store.get(state.INBOX)
-    return decode(packed) if isinstance(packed, bytes) else None
+        packed = state_limits.string_of(state_limits.ask_string(store, state.INBOX))
+    return decode(packed) if packed is not None else None
 
 
 def encode(inbox: Inbox) -> bytes:
@@ -51,14 +51,14 @@ def encode(inbox: Inbox) -> bytes:
         [_tally(tally) for tally in inbox.queues],
         inbox.faults,
     ]
-    return zlib.compress(json.dumps(document, separators=(",", ":")).encode("ascii"), _LEVEL)
+    return documents.pack(_PURPOSE, document)
 
 
 @lru_cache(maxsize=2)  # it is fetched once a second, and changes every few
 def decode(packed: bytes) -> Inbox | None:
     """The inverse of `encode`; None for anything that this version did not write."""
     try:
-        shape, checked_at, rows, queues, troubles = json.loads(zlib.decompress(packed))
+        shape, checked_at, rows, queues, troubles = documents.unpack(_PURPOSE, packed)
         if shape != _SHAPE:
             return None
         return Inbox(checked_at, tuple(map(_read_stuck, rows)), tuple(map(_read_tally, queues)), tuple(troubles))
@@ -70,7 +70,7 @@ def decode(packed: bytes) -> Inbox | None:
 def tallies(packed: bytes) -> tuple[int, tuple[Tally, ...]] | None:
     """When the look was, and what it counted; without the rows, which are most of it. None as `decode`."""
     try:
-        shape, checked_at, _, queues, _ = json.loads(zlib.decompress(packed))
+        shape, checked_at, _, queues, _ = documents.unpack(_PURPOSE, packed)
         return (checked_at, tuple(map(_read_tally, queues))) if shape == _SHAPE else None
     except _BROKEN:
         return None

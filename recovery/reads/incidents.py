@@ -23,7 +23,7 @@ from recovery.reads.brake_rows import PARDON, Place
 
 LIMIT = 500  # incidents listed: a worse night than that is told by its numbers
 TIMES_LIMIT = 20_000  # recoveries a median is taken of
-_UNREAD = "Whether it is poison is not known, for earlier incidents cannot be read, so nothing was done"
+_UNREAD = "It is unknown whether it is quarantined, because earlier incidents cannot be read, so nothing was changed"
 _AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 
 

@@ -20,6 +20,7 @@ class Entry:
 
     link: Link
     hash: str
+    seal: str = ""
 
     @property
     def number(self) -> int:
@@ -44,7 +45,7 @@ class Entry:
 
 
 def of_row(row: AuditEntry) -> Entry:
-    return Entry(Link(*(getattr(row, name) for name in FIELDS)), row.hash)
+    return Entry(Link(*(getattr(row, name) for name in FIELDS)), row.hash, row.seal)
 
 
 def queue_of(deployment: str, base: str) -> QueueRef | None:

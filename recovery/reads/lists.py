@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recovery.backends import reader
 from recovery.backends.base import LIST_LIMIT, Capabilities, QueueReader, Wire
@@ -16,10 +16,11 @@ from recovery.domain.refs import QueueRef
 from recovery.errors import QueueMissing
 from recovery.reads import tables
 from recovery.reads.n8n import targets
-from recovery.reads.shared import windows
+from recovery.reads.shared import identities, windows
 from recovery.reads.silence import spared
 
 SIZES = (25, 50, 100)
+_IDENTIFIED = frozenset({Library.BULL, Library.BULLMQ, Library.PRO, Library.UNKNOWN})  # kept in Redis
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
     if found is None:
         raise QueueMissing(f"There is no queue {ref.label} in the deployment {ref.deployment}.")
     return Queue(ref, found)
+
+
+def identified(queue: Queue, snapshot: Snapshot | None) -> Queue:
+    """The same queue, with the library that its own Redis shows; for acts, which take no other process's word for it.
+
+    Two round trips, once in half a minute a process. A queue of which nothing is left to tell by stays what it was.
+    """
+    if queue.sample is None or queue.flavour.library not in _IDENTIFIED:
+        return queue
+    mine = [worker for worker in snapshot.workers if worker.queue == queue.ref] if snapshot else []
+    found = identities.get(queue.ref, lambda: identify(queue.wire, [queue.ref.base], {queue.ref.base: mine})[0])
+    return replace(queue, flavour=found) if found else queue
 
 
 def window(queue: Queue, state: State, *, cursor: str = "", size: int = SIZES[0]) -> Page:

@@ -34,7 +34,7 @@ class Place(NamedTuple):
         at, dot, key = written.partition(".")
         try:
             return cls(float(int(at)), raw(unslug(key))) if dot else None
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
 
     def __str__(self) -> str:
@@ -91,7 +91,10 @@ def counts(store: redis.Redis) -> Counts:
         pipeline.zcount(state.ONCE_HELD, "-inf", now)
         pipeline.hget(state.ONCE_COUNTS, "bytes")
         keys, claimed, lapsed, size = pipeline.execute()
-    return Counts(keys, claimed, lapsed, int(size or 0))
+    try:
+        return Counts(keys, claimed, lapsed, int(size or 0))
+    except ValueError as error:
+        raise Garbled(faults.target_of(store), "a number of the ledger is none") from error
 
 
 def clock(store: redis.Redis) -> int:
@@ -162,7 +165,7 @@ def _decoded(store: redis.Redis, key: bytes, packed: bytes | None, now: int) -> 
     try:
         claim = Claim.decode(text(key), packed, now)
     except ValueError as error:
-        raise Garbled(faults.target_of(store), "a record of the ledger is none") from error
+        raise Garbled(faults.target_of(store), "a record of the ledger is malformed") from error
     return claim if claim.ends > now else None
 
 

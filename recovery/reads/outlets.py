@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import redis
 
-from recovery.connections import faults, state
+from recovery.connections import faults, state, state_limits
 from recovery.domain.refs import text as name_of
 from recovery.domain.stored import count, text, whole_or_none
 
@@ -41,7 +40,7 @@ def write(store: redis.Redis, channel: str, outlet: Outlet) -> None:
 def read(store: redis.Redis) -> dict[str, Outlet]:
     """Of every channel that was ever tried. Raises StoreError."""
     with faults.guarded(store):
-        found = cast("Mapping[bytes, bytes]", store.hgetall(state.OUTLETS))
+        found = state_limits.hash_of(state_limits.ask_hash(store, state.OUTLETS))
     decoded = ((name_of(name), _decoded(packed)) for name, packed in found.items())
     return {name: outlet for name, outlet in decoded if outlet}
 
@@ -57,5 +56,5 @@ def _decoded(packed: bytes) -> Outlet | None:
             count(said["tries"]),
             whole_or_none(said["due_at"]),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -20,7 +20,7 @@ from recovery.reads.shared import Shared
 FINEST = 15 * SECOND  # ms: few servers are scraped more often, and a shorter step would only repeat a scrape
 LIFE = 5.0  # seconds: however many look, a point is asked for but a few times
 _FROM = "Read from the Prometheus at {}."
-_SILENT = "The Prometheus at {} could not be asked: {}. {}"
+_SILENT = "The Prometheus at {} could not be queried: {}. {}"
 _pasts = Shared(life=LIFE, kept=64)
 
 

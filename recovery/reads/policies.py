@@ -23,7 +23,7 @@ from recovery.models import PolicyLayer
 
 Place = tuple[str, str]  # deployment and base, "" for any
 LIFE = 1.0  # seconds: who switches something off does not want to wait for longer
-_GARBLED = Problem("written", "is no table.", "Edit it again; what is written there now is lost.")
+_GARBLED = Problem("written", "is not a table.", "Edit it again; its current value is lost.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Edited:
             return ""
         where = shown(self.origin.base) or self.origin.deployment or "all queues"
         more = f" and {len(self.problems) - 1:,} more" if len(self.problems) > 1 else ""
-        return f"What was edited for {where} cannot be read here, so nothing acts: {self.problems[0]}{more}"
+        return f"The edited policy for {where} cannot be read, so no scanner acts: {self.problems[0]}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +151,4 @@ def _base(written: str) -> tuple[str, tuple[Problem, ...]]:
     try:
         return (unslug(written) if written else ""), ()
     except ValueError:
-        return "", (Problem(written, "is no name of a queue.", "Remove that row."),)
+        return "", (Problem(written, "is not a queue name.", "Remove that row."),)

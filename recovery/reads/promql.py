@@ -85,7 +85,7 @@ def _asked(endpoint: Endpoint, path: str, queries: Sequence[str], span: Mapping[
         try:
             found.append(_rows(answer.body))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise Garbled(endpoint.target, "it does not answer as a Prometheus does", advice=_ADVICE) from error
+            raise Garbled(endpoint.target, "it does not answer like a Prometheus", advice=_ADVICE) from error
     return found
 
 

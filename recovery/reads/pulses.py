@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import redis
 
-from recovery.connections import faults, state
+from recovery import signing
+from recovery.connections import faults, state, state_limits
 from recovery.domain.scans import Scan
 from recovery.domain.stored import count, text, whole, whole_or_none
+
+_PURPOSE = "scanner run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +53,26 @@ class Pulse:
         """None for nothing, and for what another version wrote."""
         try:
             return _pulse(json.loads(packed)) if isinstance(packed, bytes | str) else None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
 
 def write(store: redis.Redis, scan: Scan, pulse: Pulse) -> None:
     """Raises StoreError."""
     with faults.guarded(store):
-        store.hset(state.SCANNERS, scan.value, pulse.encode())
+        store.hset(state.SCANNERS, scan.value, signing.seal(_PURPOSE, pulse.encode().encode(), scan.value))
 
 
 def read(store: redis.Redis) -> dict[Scan, Pulse]:
     """Of all scanners that ever ran. Raises StoreError."""
     with faults.guarded(store):
-        return decoded(cast("Mapping[Any, Any]", store.hgetall(state.SCANNERS)))
+        return decoded(state_limits.hash_of(state_limits.ask_hash(store, state.SCANNERS)))
 
 
 def decoded(fields: Mapping[Any, Any]) -> dict[Scan, Pulse]:
     """What the state store answered for the hash."""
-    found = ((scan, Pulse.decode(fields.get(scan.value.encode()))) for scan in Scan)
+    written = ((scan, signing.unseal(_PURPOSE, fields.get(scan.value.encode()), scan.value)) for scan in Scan)
+    found = ((scan, Pulse.decode(row)) for scan, row in written)
     return {scan: pulse for scan, pulse in found if pulse}
 
 

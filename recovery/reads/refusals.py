@@ -1,20 +1,21 @@
 """Where the store lets its user change nothing, or not all that it takes: noted by whoever found out.
 
-A note covers one prefix of a deployment, as an ACL does, or all of it. It stands until something was done there, or the
-rights were found to be enough; meanwhile the scanners try again every RETRY, and nothing is promised in their name.
+A note covers one prefix of a deployment, as an ACL does, one job table, or all of it. It stands until something was
+done there, or the rights were found to be enough; meanwhile the scanners try again every RETRY, and nothing is promised
+in their name.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import redis
 
-from recovery.connections import faults, state
+from recovery import shared_clock
+from recovery.connections import faults, state, state_limits
 from recovery.connections.registry import registry
 from recovery.domain.ages import MINUTE
 from recovery.domain.refs import QueueRef, raw, shown
@@ -49,7 +50,7 @@ def newest() -> Refusals:
 def fetch(store: redis.Redis) -> Refusals:
     """Raises StoreError."""
     with faults.guarded(store):
-        written = cast("Mapping[bytes, bytes]", store.hgetall(state.REFUSED))
+        written = state_limits.hash_of(state_limits.ask_hash(store, state.REFUSED))
     found = ((key.decode("utf-8", "surrogateescape"), _decoded(packed)) for key, packed in written.items())
     return {key: refusal for key, refusal in found if refusal}
 
@@ -64,12 +65,12 @@ def of_deployment(name: str, found: Refusals) -> RightsRefusal | None:
 
 
 def words(queue: QueueRef, refusal: RightsRefusal) -> str:
-    return f"The Redis user of {shown(queue.deployment)} may not change {queue.label}: {shown(refusal.why)}."
+    return f"The user of {shown(queue.deployment)} may not change {queue.label}: {shown(refusal.why)}."
 
 
 def note(store: redis.Redis, queue: QueueRef, why: str, *, was_tried: bool = False, is_all: bool = False) -> None:
     """`is_all`: every prefix of the deployment is refused. Raises StoreError."""
-    refusal = json.dumps({"why": why, "at": int(time.time() * 1000), "was_tried": was_tried})
+    refusal = json.dumps({"why": why, "at": shared_clock.now(), "was_tried": was_tried})
     with faults.guarded(store):
         store.hset(state.REFUSED, raw(_whole(queue.deployment) if is_all else _field(queue)), refusal)
 
@@ -89,7 +90,8 @@ def _whole(deployment: str) -> str:
 
 
 def prefix_of(queue: QueueRef) -> str:
-    return queue.base.rpartition(":")[0]
+    """What one note covers. A job table has no prefix: it is granted by itself."""
+    return queue.base.rpartition(":")[0] or queue.base
 
 
 def _decoded(packed: Any) -> RightsRefusal | None:
@@ -97,5 +99,5 @@ def _decoded(packed: Any) -> RightsRefusal | None:
     try:
         written = json.loads(packed)
         return RightsRefusal(text(written["why"]), whole(written["at"]), written["was_tried"] is True)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

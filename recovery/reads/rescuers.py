@@ -20,7 +20,7 @@ from recovery.reads.blockers import Blockers
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Book
 
-_NOT_CHANGED = "nothing may be changed in this queue"
+_NOT_CHANGED = "this queue is read-only"
 
 
 class Lookout:

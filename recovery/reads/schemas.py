@@ -35,9 +35,9 @@ def breaks(schema: Schema, data: bytes) -> str:
         parsed = json.loads(data.decode("utf-8", "replace"), parse_int=_whole, parse_constant=_refuse)
         schema.check(parsed)
     except JsonSchemaValueException as error:
-        return f"Its data breaks the schema of its queue: {_where(error)} {_what(error)}."
+        return f"Its data violates the schema of its queue: {_where(error)} {_what(error)}."
     except json.JSONDecodeError:
-        return "Its data breaks the schema of its queue: it is not JSON."
+        return "Its data violates the schema of its queue: it is not JSON."
     except Exception:  # noqa: BLE001 -- data may be anything; what cannot be judged is not said to be wrong
         return ""
     return ""
@@ -70,4 +70,4 @@ def _what(error: JsonSchemaValueException) -> str:
         return "has a property that is not allowed"
     if rule == "enum":
         return "must be one of the values that the schema lists"
-    return f"does not keep to {rule}" if rule else "is not as it should be"
+    return f"violates {rule}" if rule else "is invalid"

@@ -197,7 +197,7 @@ def _counted(progress: str) -> tuple[int, int, int]:
 
 def _limit(examined: int, found: int) -> str:
     if found >= FOUND_LIMIT:
-        return f"Stopped at {FOUND_LIMIT:,} jobs found. A longer word finds fewer."
+        return f"Stopped at {FOUND_LIMIT:,} matches. Use a longer search term."
     if examined >= EXAMINED_LIMIT:
-        return f"Stopped after {EXAMINED_LIMIT:,} jobs. What lies beyond was not looked at."
+        return f"Stopped after {EXAMINED_LIMIT:,} jobs. The rest was not searched."
     return ""

@@ -76,3 +76,5 @@ class Shared:
 
 
 windows = Shared()
+# What a queue's own Redis says of its library: asked by who is about to act, and as old at most as a snapshot may be.
+identities = Shared(life=30.0, kept=1024)

@@ -1,5 +1,7 @@
 """What the looks at active jobs remember in the state store: of each job that is not simply held a mark, of each queue
 what was learned of its workers, locks and watchdog. The orphan-watch writes both, pages and actions read them.
+
+A mark says since when a job has had no lock, which is what proves an orphan: each value is signed for its place.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any, cast
 
 import redis
 
+from recovery import signing
 from recovery.connections import faults, state
 from recovery.domain.refs import QueueRef, raw, text
 from recovery.domain.surroundings import Change
@@ -20,6 +23,7 @@ from recovery.domain.verdicts import Kind
 _KEEP_S = 7 * 86_400  # a queue that nobody looks at any more is forgotten
 _BATCH = 2_000  # marks written in one go
 _BROKEN = (ValueError, TypeError)
+_MARK, _MEMORY = "job mark", "queue memory"  # purposes of signatures
 
 Signature = tuple[int | None, int | None, int, int]  # processed at, starts, attempts, stalls
 
@@ -66,7 +70,7 @@ def marks(store: redis.Redis, ref: QueueRef) -> dict[str, Mark]:
     """Every mark of a queue; raises StoreError."""
     with faults.guarded(store):
         rows = cast("dict[bytes, bytes]", store.hgetall(state.sightings(ref)))
-    found = {text(id): _mark(row) for id, row in rows.items()}
+    found = {text(id): _mark(ref, text(id), row) for id, row in rows.items()}
     return {id: mark for id, mark in found.items() if mark}
 
 
@@ -76,7 +80,7 @@ def marks_of(store: redis.Redis, ref: QueueRef, ids: Sequence[str]) -> dict[str,
         return {}
     with faults.guarded(store):
         rows = cast("list[bytes | None]", store.hmget(state.sightings(ref), [raw(id) for id in ids]))
-    found = {id: _mark(row) for id, row in zip(ids, rows, strict=True) if row is not None}
+    found = {id: _mark(ref, id, row) for id, row in zip(ids, rows, strict=True) if row is not None}
     return {id: mark for id, mark in found.items() if mark}
 
 
@@ -87,7 +91,7 @@ def save(store: redis.Redis, ref: QueueRef, news: Mapping[str, Mark], gone: Iter
         while batch := list(islice(dropped, _BATCH)):
             store.hdel(key, *map(raw, batch))
         while part := dict(islice(fresh, _BATCH)):
-            store.hset(key, mapping={raw(id): _written(mark) for id, mark in part.items()})
+            store.hset(key, mapping={raw(id): _written(ref, id, mark) for id, mark in part.items()})
         if news:
             store.expire(key, _KEEP_S)
 
@@ -96,8 +100,8 @@ def place(store: redis.Redis, deployment: str) -> Place:
     """All that is remembered of a deployment; raises StoreError."""
     with faults.guarded(store):
         rows = cast("dict[bytes, bytes]", store.hgetall(state.watched(deployment)))
-    run_id, restarted_at = _own(rows.pop(b"", b""))
-    found = {text(base): _memory(row) for base, row in rows.items()}
+    run_id, restarted_at = _own(deployment, rows.pop(b"", b""))
+    found = {text(base): _memory(deployment, text(base), row) for base, row in rows.items()}
     return Place(run_id, restarted_at, {base: memory for base, memory in found.items() if memory})
 
 
@@ -105,14 +109,16 @@ def memory(store: redis.Redis, ref: QueueRef) -> tuple[Memory, int | None]:
     """Of one queue, and when its Redis restarted last; raises StoreError."""
     with faults.guarded(store):
         own, row = cast("list[bytes | None]", store.hmget(state.watched(ref.deployment), [b"", raw(ref.base)]))
-    return _memory(row or b"") or Memory(), _own(own or b"")[1]
+    return _memory(ref.deployment, ref.base, row or b"") or Memory(), _own(ref.deployment, own or b"")[1]
 
 
 def remember(store: redis.Redis, deployment: str, place: Place, gone: Iterable[str]) -> None:
     """Writes the given memories and forgets those queues; raises StoreError."""
     key, dropped = state.watched(deployment), [raw(base) for base in gone]
-    fields: dict[Any, str] = {raw(base): _packed(memory) for base, memory in place.queues.items()}
-    fields[b""] = json.dumps([place.run_id, place.restarted_at])
+    fields: dict[Any, bytes] = {
+        raw(base): _sealed(_MEMORY, astuple(memory), deployment, base) for base, memory in place.queues.items()
+    }
+    fields[b""] = _sealed(_MEMORY, [place.run_id, place.restarted_at], deployment, "")
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
         if dropped:
@@ -122,14 +128,27 @@ def remember(store: redis.Redis, deployment: str, place: Place, gone: Iterable[s
         pipeline.execute()
 
 
-def _written(mark: Mark) -> str:
-    return json.dumps(astuple(mark), separators=(",", ":"))
+def _sealed(purpose: str, value: Any, *bound: str) -> bytes:
+    return signing.seal(purpose, json.dumps(value, separators=(",", ":")).encode("ascii"), *bound)
 
 
-def _mark(row: bytes) -> Mark | None:
-    """None for one that another version wrote: the job will be seen anew."""
+def _opened(purpose: str, row: bytes, *bound: str) -> Any:
+    """Raises ValueError for what is not signed for this place."""
+    content = signing.unseal(purpose, row, *bound)
+    if content is None:
+        raise ValueError("not signed for this place")
+    return json.loads(content)
+
+
+def _written(ref: QueueRef, id: str, mark: Mark) -> bytes:
+    return _sealed(_MARK, astuple(mark), ref.deployment, ref.base, id)
+
+
+def _mark(ref: QueueRef, id: str, row: bytes) -> Mark | None:
+    """None for one that another version wrote, or another program: the job will be seen anew."""
     try:
-        kind, since, opened_at, lockless_since, signature, orphaned, *rest = json.loads(row)
+        written = _opened(_MARK, row, ref.deployment, ref.base, id)
+        kind, since, opened_at, lockless_since, signature, orphaned, *rest = written
         return Mark(Kind(kind), since, opened_at, lockless_since, _signature(signature), orphaned, *rest)
     except _BROKEN:
         return None
@@ -140,13 +159,10 @@ def _signature(written: Any) -> Signature:
     return processed_at, starts, attempts, stalls
 
 
-def _packed(memory: Memory) -> str:
-    return json.dumps(astuple(memory), separators=(",", ":"))
-
-
-def _memory(row: bytes) -> Memory | None:
+def _memory(deployment: str, base: str, row: bytes) -> Memory | None:
     try:
-        watched_since, seen_at, interval, length, length_at, left, came = json.loads(row)
+        written = _opened(_MEMORY, row, deployment, base)
+        watched_since, seen_at, interval, length, length_at, left, came = written
         return Memory(watched_since, seen_at, interval, length, length_at, _changes(left), _changes(came))
     except _BROKEN:
         return None
@@ -156,9 +172,9 @@ def _changes(written: Any) -> tuple[Change, ...]:
     return tuple(Change(*change) for change in written)
 
 
-def _own(row: bytes) -> tuple[str, int | None]:
+def _own(deployment: str, row: bytes) -> tuple[str, int | None]:
     try:
-        run_id, restarted_at = json.loads(row)
+        run_id, restarted_at = _opened(_MEMORY, row, deployment, "")
     except _BROKEN:
         return "", None
     return run_id, restarted_at

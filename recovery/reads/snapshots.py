@@ -1,4 +1,6 @@
-"""The snapshot on its way from the scheduler to every web process: compact JSON, squeezed, in one key.
+"""The snapshot on its way from the scheduler to every web process: compact JSON, squeezed and signed, in one key.
+
+It says which library keeps a queue, and acts go by that: only what was signed with our key is believed.
 
 Names from Redis may hold undecodable bytes as lone surrogates; JSON writes those as plain ASCII escapes and gives them
 back. Queues are written column by column, which squeezes and parses better than row by row.
@@ -6,7 +8,6 @@ back. Queues are written column by column, which squeezes and parses better than
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import astuple, fields
@@ -16,14 +17,15 @@ from typing import Any
 
 import redis
 
-from recovery.connections import faults, state
+from recovery.connections import faults, state, state_limits
 from recovery.domain.counts import Counts, DeploymentSample, Flavour, Library, QueueSample, Rates, Snapshot, Worker
 from recovery.domain.refs import QueueRef
+from recovery.reads import documents
 
-_LEVEL = 1  # of zlib: the dearer levels cost more time than they save
+_PURPOSE = "snapshot"
 _KEEP_S = 7 * 86_400  # a store shared with others is not littered for ever
 _MEMO = 8_192  # columns of minutes kept parsed: they change once a minute, snapshots come every other second
-_BROKEN = (ValueError, TypeError, IndexError, KeyError, zlib.error)
+_BROKEN = (ValueError, TypeError, IndexError, KeyError)
 
 
 def _shape() -> int:
@@ -58,8 +60,8 @@ def publish(store: redis.Redis, snapshot: Snapshot) -> None:
 def fetch(store: redis.Redis) -> Snapshot | None:
     """The newest one; None when there is none that this version can read; raises StoreError."""
     with faults.guarded(store):
-        packed = store.get(state.SNAPSHOT)
-    if not isinstance(packed, bytes):
+        packed = state_limits.string_of(state_limits.ask_string(store, state.SNAPSHOT))
+    if packed is None:
         return None
     try:
         return decode(packed)
@@ -79,13 +81,13 @@ def encode(snapshot: Snapshot) -> bytes:
         _columns(snapshot.queues, flavours),
         [[worker.queue.deployment, worker.queue.base, *_WORKER(worker)] for worker in snapshot.workers],
     ]
-    return zlib.compress(json.dumps(document, separators=(",", ":")).encode("ascii"), _LEVEL)
+    return documents.pack(_PURPOSE, document)
 
 
 def decode(packed: bytes) -> Snapshot:
     """The inverse of `encode`; raises OtherVersion on anything that this version did not write."""
     try:
-        shape, *parts = json.loads(zlib.decompress(packed))
+        shape, *parts = documents.unpack(_PURPOSE, packed)
         if shape == SHAPE:
             return _snapshot(parts)
     except _BROKEN as error:

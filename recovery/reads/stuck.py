@@ -41,8 +41,8 @@ class InboxUnavailable:
 
 
 NOT_LOOKED = InboxUnavailable(
-    "Nobody has looked for stuck jobs yet.",
-    "The scheduler looks at every active job every few seconds. If it stays like this, no scheduler runs.",
+    "Stuck jobs have not been checked yet.",
+    "The scheduler checks every active job every few seconds. If this message stays, no scheduler is running.",
 )
 
 
@@ -60,9 +60,9 @@ def looked() -> Inbox | InboxUnavailable:
     try:
         return windows.get(("inbox",), lambda: _newest(registry().state())) or NOT_LOOKED
     except ConfigError as error:
-        return InboxUnavailable("What is stuck is unknown: the configuration cannot be used.", str(error), error)
+        return InboxUnavailable("Stuck jobs are unknown: the configuration cannot be used.", str(error), error)
     except StoreError as error:
-        text = f"What is stuck is unknown: the state store cannot be read. {error}."
+        text = f"Stuck jobs are unknown: the state store cannot be read. {error}."
         return InboxUnavailable(text, error.advice, error)
 
 

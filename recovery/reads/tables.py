@@ -26,7 +26,7 @@ def is_table(config: Config, ref: QueueRef) -> bool:
 def flavour(wire: SqlWire, table: Table) -> Flavour:
     """Known from the configuration alone."""
     columns = table.columns
-    evidence = [f"[[tables]] of the configuration says so: {table.table} in {wire.target}."]
+    evidence = [f"From [[tables]] of the configuration: {table.table} in {wire.target}."]
     evidence.append(f"The state of a row is in its column {columns.state}.")
     evidence.append(_sign(table))
     return Flavour(Library.TABLE, evidence=tuple(evidence), read_only=_READ_ONLY if wire.database.read_only else "")
@@ -38,8 +38,8 @@ def _sign(table: Table) -> str:
     signs += [f"its heartbeat in {columns.heartbeat}"] if columns.heartbeat else []
     signs += [f"its age since {columns.started_at}"] if table.age_limit is not None else []
     if not signs:
-        return "Nothing in a row tells whether somebody works on it."
-    return f"That somebody works on a row is told by {', else by '.join(signs)}."
+        return "A row does not show whether a worker runs it."
+    return f"Signs that a worker runs a row: {', else '.join(signs)}."
 
 
 def terms(config: Config, ref: QueueRef, now: int, sweep: Armed | None, *, lost: int = 0) -> Terms:

@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from recovery.connections import faults, state
+from recovery.connections import faults, state, state_limits
 from recovery.domain.refs import QueueRef
 from recovery.domain.tallies import BOUNDS, Breakers, Durations, Spending, Tallies
 
@@ -34,8 +34,9 @@ def publish(store: redis.Redis, tallies: Tallies) -> None:
 def fetch(store: redis.Redis) -> Tallies | None:
     """None when there are none that this version can read; raises StoreError."""
     with faults.guarded(store):
-        packed = store.get(state.TALLIES)
-    return decode(packed) if isinstance(packed, bytes) else None
+        answer = state_limits.ask_string(store, state.TALLIES, state_limits.TALLIES_LIMIT)
+    packed = state_limits.string_of(answer, state_limits.TALLIES_LIMIT)
+    return decode(packed) if packed is not None else None
 
 
 def encode(tallies: Tallies) -> bytes:
@@ -78,7 +79,7 @@ def decode(packed: bytes) -> Tallies | None:
             breakers=tuple(Breakers(QueueRef(*row[:2]), *row[2:]) for row in breakers),
             poison={QueueRef(*row[:2]): row[2] for row in poison},
         )
-    except (ValueError, TypeError, IndexError, KeyError):
+    except (ValueError, TypeError, IndexError, KeyError, RecursionError):
         return None
 
 

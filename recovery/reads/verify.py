@@ -1,21 +1,28 @@
-"""Whether the audit is what was written: every hash made again, every link followed, the end compared.
+"""Whether the audit is what was written: every hash made again, every link followed, every seal and index row checked.
 
-What it finds: entries that were altered, deleted, inserted or moved, and an end that was cut off. Whoever can write
-into the database could also write the whole chain anew; that shows only against a head that was exported before.
+What it finds: entries that were altered, deleted, inserted or moved, also by somebody who makes hashes anew; index rows
+that do not follow from the entries; and an end that was cut off. Whoever can write into the database and has not the
+secret key can only put an earlier state of the whole chain back: that shows against a head that was kept elsewhere.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from recovery.domain.chain import FIRST
 from recovery.errors import UnstallError
 from recovery.models import AuditEntry, AuditHead
+from recovery.reads import seals
+from recovery.reads.audit_index import AuditIndexCheck
 from recovery.reads.links import Entry, walked
 
 TOLD = 50  # findings told; a chain that broke once breaks at every later entry
+HEADS_LIMIT = 64 * 1024 * 1024  # bytes of a file of kept heads: one every minute for a year
+_LOOKED_UP = 500  # entries compared with kept heads at once
+Heads = Mapping[int, frozenset[str]]  # number → the hashes that were kept of it; one, if nobody touched them
 
 
 class NotAHead(UnstallError):
@@ -37,13 +44,17 @@ class Head:
         try:
             found = json.loads(text)
             return cls(int(found["number"]), str(found["hash"]))
-        except (ValueError, TypeError, KeyError) as error:
-            raise NotAHead('This is no head of an audit: {"number": …, "hash": "…"} is what it looks like.') from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise NotAHead('This is not an audit head. A head looks like {"number": …, "hash": "…"}.') from error
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that cannot be if nobody touched the chain. `kind`: altered, deleted, inserted, moved, truncated."""
+    """Something that cannot be if nobody touched the audit.
+
+    `kind`: altered, deleted, inserted, moved, truncated, forged (not signed by us), unsigned (no mark), unknown key,
+    index.
+    """
 
     number: int
     kind: str
@@ -52,11 +63,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`head` is the last entry that was looked at. Only the first findings are told."""
+    """`head` is the last entry that was looked at. Only the first findings are told.
+
+    Entries up to `unsigned` have no seals of their own: they are fixed by their hashes and the mark.
+    """
 
     checked: int
     head: Head
     findings: tuple[Finding, ...] = ()
+    unsigned: int = 0
 
     @property
     def is_sound(self) -> bool:
@@ -69,59 +84,126 @@ def head() -> Head:
     return Head(row.number, row.hash) if row else Head(0, "")
 
 
-def verify(exported: Head | None = None) -> Report:
+def kept_heads(lines: Iterable[str]) -> Heads:
+    """Reads heads that were kept, one a line; what stands in front of the JSON, as in a log, is passed over.
+
+    Lines without one are left out; raises NotAHead when there is no head at all.
+    """
+    found: dict[int, set[str]] = defaultdict(set)
+    for line in lines:
+        start = line.find("{")
+        if start >= 0 and '"hash"' in line:
+            one = Head.read(line[start : line.rfind("}") + 1])
+            found[one.number].add(one.hash)
+    if not found:
+        Head.read("")
+    return {number: frozenset(hashes) for number, hashes in found.items()}
+
+
+def compare(heads: Heads) -> Report:
+    """Looks up the entries of kept heads, and nothing else: quick, for a check that runs often."""
+    numbers = sorted(heads)
+    findings: list[Finding] = []
+    for at in range(0, len(numbers), _LOOKED_UP):
+        part = numbers[at : at + _LOOKED_UP]
+        hashes = dict(AuditEntry.objects.filter(number__in=part).values_list("number", "hash"))
+        findings += [finding for number in part for finding in _compared(number, heads[number], hashes.get(number))]
+    return Report(len(numbers), head(), tuple(findings[:TOLD]))
+
+
+def _compared(number: int, kept: frozenset[str], hash: str | None) -> Iterator[Finding]:
+    if number < FIRST:
+        return
+    if hash is None:
+        yield Finding(number, "truncated", "A stored head names this entry, but the entry is missing.")
+    elif kept != {hash}:
+        yield Finding(number, "altered", "It is not the entry of the stored head: the chain was rewritten.")
+
+
+def verify(exported: Head | Heads | None = None) -> Report:
     """Reads every entry once, in bounded memory. What is appended meanwhile is left for the next time."""
-    until = head()
-    walk = _Walk(exported)
-    found: list[Finding] = []
+    until, mark = head(), seals.AuditMark.read()
+    walk = _Walk(_heads(exported), mark)
+    found: list[Finding] = list(walk.begin())
     for entry in walked():
         if entry.number > until.number:
             until = head()  # appended while we read, or inserted behind the end
         if entry.number > until.number:
-            found.append(Finding(entry.number, "inserted", "It stands behind the end of the chain."))
+            found.append(Finding(entry.number, "inserted", "It is after the end of the chain."))
         else:
             found += walk.look(entry)
         if len(found) >= TOLD:
-            return Report(walk.checked, walk.last, tuple(found[:TOLD]))
+            return Report(walk.checked, walk.last, tuple(found[:TOLD]), mark.number)
     found += walk.end(until)
-    return Report(walk.checked, walk.last, tuple(found[:TOLD]))
+    return Report(walk.checked, walk.last, tuple(found[:TOLD]), mark.number)
+
+
+def _heads(exported: Head | Heads | None) -> Heads:
+    return {exported.number: frozenset((exported.hash,))} if isinstance(exported, Head) else exported or {}
 
 
 class _Walk:
     """One pass along the chain. After a break it goes on from what it found, so that one break is told once."""
 
-    def __init__(self, exported: Head | None) -> None:
-        self._exported = exported
+    def __init__(self, kept: Heads, mark: seals.AuditMark) -> None:
+        self._kept = kept
+        self._mark = mark
+        self._index = AuditIndexCheck()
+        self._keys: set[str] = set()  # names of keys that are not configured
         self.last = Head(FIRST - 1, "")
         self.checked = 0
+
+    def begin(self) -> Iterator[Finding]:
+        """The mark of a chain that was signed from its first entry on."""
+        if self._mark.number < FIRST and AuditEntry.objects.exists():
+            yield from self._sealed(seals.START, self._mark.trouble(""))
 
     def look(self, entry: Entry) -> Iterator[Finding]:
         number, link = entry.number, entry.link
         if number < FIRST:
-            yield Finding(number, "inserted", "It stands in front of the first entry.")
+            yield Finding(number, "inserted", "It is before the first entry.")
             return
         if number > self.last.number + 1:
             first, end = self.last.number + 1, number - 1
             which = f"#{first}" if first == end else f"#{first} to #{end}"
             yield Finding(first, "deleted", f"Missing: {which}.")
         elif link.hash == entry.hash and link.previous != self.last.hash:
-            yield Finding(number, "inserted", f"It does not follow #{self.last.number}: one of the two was put there.")
+            yield Finding(number, "inserted", f"It does not follow #{self.last.number}: one of the two was inserted.")
         if link.hash != entry.hash:
             yield _changed(entry)
-        if self._exported and number == self._exported.number and entry.hash != self._exported.hash:
-            yield Finding(number, "altered", "It is not the entry of the exported head: the chain was written anew.")
+        elif number > self._mark.number:
+            yield from self._sealed(number, seals.trouble_of(number, entry.hash, entry.seal))
+        if number == self._mark.number:
+            yield from self._sealed(number, self._mark.trouble(entry.hash))
+        if self._kept.get(number, {entry.hash}) != {entry.hash}:
+            yield Finding(number, "altered", "It is not the entry of the exported head: the chain was rewritten.")
+        yield from self._rows(self._index.look(entry))
         self.last = Head(number, entry.hash)
         self.checked += 1
 
     def end(self, until: Head) -> Iterator[Finding]:
         if until.number > self.last.number:
-            text = f"The chain ends at #{self.last.number}, and #{until.number} was written."
+            text = f"The chain ends at #{self.last.number}, but #{until.number} was written."
             yield Finding(self.last.number + 1, "truncated", text)
         elif until.number == self.last.number and until.hash != self.last.hash:
-            yield Finding(self.last.number, "altered", "The last entry is not the one that was written last.")
-        if self._exported and self._exported.number > self.last.number:
-            text = f"The exported head is #{self._exported.number}, and the chain ends at #{self.last.number}."
+            yield Finding(self.last.number, "altered", "The last entry is not the most recently written one.")
+        newest = max(self._kept, default=0)
+        if newest > self.last.number:
+            text = f"The exported head is #{newest}, but the chain ends at #{self.last.number}."
             yield Finding(self.last.number + 1, "truncated", text)
+        if self._mark.number > self.last.number:
+            yield Finding(self._mark.number, "unsigned", "The marker of the first signed entry names a missing entry.")
+        yield from self._rows(self._index.flush())
+        yield from self._rows(self._index.strays())
+
+    def _sealed(self, number: int, trouble: seals.SealTrouble | None) -> Iterator[Finding]:
+        """A key that is not configured is told once: all entries of its time have it."""
+        if trouble and not (trouble.key and trouble.key in self._keys):
+            self._keys.add(trouble.key)
+            yield Finding(number, trouble.kind, trouble.text)
+
+    def _rows(self, told: Iterable[tuple[int, str]]) -> Iterator[Finding]:
+        return (Finding(number, "index", text) for number, text in told)
 
 
 def _changed(entry: Entry) -> Finding:
@@ -130,7 +212,7 @@ def _changed(entry: Entry) -> Finding:
     home = FIRST if entry.link.previous == "" else before + 1 if before is not None else None
     if home is not None and home != entry.number and _at(entry, home) == entry.hash:
         return Finding(entry.number, "moved", f"It was written as #{home}.")
-    return Finding(entry.number, "altered", "It is not what was written.")
+    return Finding(entry.number, "altered", "It was modified.")
 
 
 def _at(entry: Entry, number: int) -> str:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 EVERY = 3.0  # seconds
 _TRUSTED = 0.85  # of the life of our own word: it stands there that much longer
 _AT_ONCE = 8  # deployments
-_UNKNOWN = "It is not known yet whether another console acts on {deployment}."
+_UNKNOWN = "It is not yet known whether another console acts on {deployment}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ class Consoles:
             me = replace(self._me, deployment=name)
             seen = _Seen(asked, told.announce(wire, me) if name in self._speaks else told.read(wire))
         except StoreError as error:
-            log.debug("%s: whether another console acts there is not known: %s", name, error)
+            log.debug("%s: cannot check whether another console acts there: %s", name, error)
             return
         except redis.ResponseError as refusal:
             seen = _Seen(asked, refused=True)
             if name not in self._seen or not self._seen[name].refused:
-                log.warning("%s: other consoles cannot be seen there: %s", name, refusal)
+                log.warning("%s: cannot check for other consoles there: %s", name, refusal)
         self._tell(name, seen)
         self._seen[name] = seen
 

@@ -1,5 +1,6 @@
-"""Forgets what nobody will ask for again: in the database old runs, incidents and brakes, in the state store the queues
-and the history of deployments that are no longer configured, and the names of servers that were silent for eight days.
+"""Forgets what nobody will ask for again: in the database old runs, incidents, brakes and sessions; in the state store
+the queues and the history of deployments that are no longer configured, and the names of servers that were silent for
+eight days.
 
 The ledger of work that must not run twice forgets by itself what its time is over, ten keys with each step; here it
 forgets the rest, also when nobody asks it any more.
@@ -11,10 +12,12 @@ audit is never pruned.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
 import redis
+from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
 from recovery.actions import brakes
@@ -55,6 +58,7 @@ class Pruner:
         rows = _runs(now), _incidents(now), alerts, flips.old(now)
         if observes:
             return _removed(sum(found.count() for found in rows) + len(list(self._strange(self._registry.state()))))
+        _clear_sessions()
         removed = sum(self._clear(found) for found in rows)
         removed += brakes.prune() if self._may() else 0
         removed += servers.forget(self._registry.state(), now) if self._may() else 0
@@ -94,6 +98,11 @@ class Pruner:
                 for key in store.scan_iter(match=pattern, count=COUNT):
                     if state.deployment_of(key) not in self._kept:
                         yield key
+
+
+def _clear_sessions() -> None:
+    """Sessions of people that are over, in whatever engine the web process keeps them."""
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
 
 
 def _runs(now: int) -> QuerySet[ScanRun]:

@@ -42,7 +42,7 @@ class Alive:
             pipeline.time()
             clock = leading.time_of(pipeline.execute()[-1], None)
             shared_clock.ours.follow(clock)
-            store.set(state.CLOCK, shared_clock.now() - clock, ex=_CLOCK_KEPT)
+            store.set(state.CLOCK, leading.offset(shared_clock.now() - clock), ex=_CLOCK_KEPT)
 
     def claim(self, now: int) -> None:
         """Asks for the right to read: it is ours when nobody has it, and while nobody leads."""
@@ -58,7 +58,7 @@ class Alive:
         try:
             shared_clock.ours.set(leading.fetch_time(self._registry.state()))
         except (ConfigError, StoreError) as error:
-            log.info("the time of this process is its own: %s", error)
+            log.info("this process uses its local clock: %s", error)
 
     def leave(self) -> None:
         """Unless another has said since that it is there."""

@@ -41,7 +41,7 @@ ENDING = 6.0  # seconds that it has to clean up; the scheduler itself has eight
 STEPS = 12  # of a round
 WORDS = 300  # characters of what went wrong
 _MANAGE = Path(__file__).parents[2] / "manage.py"
-_CUT_OFF = "The scheduler that carried it out ended, or led no more."
+_CUT_OFF = "The scheduler that ran it stopped, or is no longer the leader."
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class Drills:
         try:
             seen.write(self._registry.state(), seen.look())
         except StoreError as error:
-            log.debug("what drills could be made is not said: %s", error)
+            log.debug("available drills cannot be recorded: %s", error)
 
     def _run(self, row: DrillRun) -> None:
         begun = DrillRun.objects.filter(pk=row.pk, status=Status.WAITING)
@@ -169,7 +169,7 @@ def _noted(row: DrillRun, heard: _Heard) -> bool:
             heard.noted = known
         return DrillRun.objects.filter(pk=row.pk, wants_stop=True).exists()
     except Error as error:
-        log.warning("how far the drill is was not noted: %s", type(error).__name__)
+        log.warning("drill progress cannot be recorded: %s", type(error).__name__)
         close_old_connections()
         return False
 
@@ -182,7 +182,7 @@ def _outcome(code: int | None, heard: _Heard, *, asked: bool, goes_on: bool) -> 
         return Status.FAILED, _CUT_OFF
     if heard.rounds and heard.cleaned is not None:
         return Status.ENDED, words
-    return Status.FAILED, words or f"It ended with status {code}, and said nothing."
+    return Status.FAILED, words or f"It ended with status {code}, without output."
 
 
 def _drain(lines: SimpleQueue[str], heard: _Heard) -> None:

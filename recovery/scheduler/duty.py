@@ -84,7 +84,7 @@ class Duty:
         try:
             self._table.close()
         except (Error, UnstallError) as error:
-            log.warning("what was held ends by itself: %s", error)
+            log.warning("the claims will expire by themselves: %s", error)
         finally:
             connections.close_all()  # of this thread
 

@@ -123,7 +123,7 @@ class Lease:
             if trust:
                 self._row.release(str(self.me))
         except Error as error:
-            log.info("the lease ends by itself: %s", _first_line(error))
+            log.info("the lease will expire by itself: %s", _first_line(error))
         finally:
             self._row.close()
 
@@ -155,13 +155,13 @@ class Lease:
     def _fail(self, error: Error) -> None:
         trouble = _first_line(error)
         if trouble != self.trouble:
-            log.warning("the database does not say who leads: %s", trouble)
+            log.warning("the leader cannot be read from the database: %s", trouble)
         self.trouble = trouble
 
     def _recover(self) -> None:
         self._answered_at = steady()
         if self.trouble:
-            log.warning("the database says again who leads")
+            log.warning("the leader can be read from the database again")
         self.trouble = ""
 
 

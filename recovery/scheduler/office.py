@@ -32,7 +32,7 @@ OVERDUE = 30.0  # seconds for the runs of an old duty to end: each of their wait
 class Role(StrEnum):
     LEADER = "leads"
     READER = "only reads"  # the database is away
-    FOLLOWER = "stands by"
+    FOLLOWER = "is on standby"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class Office:
         self._part, self._duty = part, Duty(table, alive)
         what = ", ".join(entry.name for entry in table.entries)
         if part.role is Role.LEADER:
-            log.info("started: %s. It leads, epoch %d", what, part.epoch)
+            log.info("started: %s. It is the leader, epoch %d", what, part.epoch)
         else:
-            log.warning("started: %s. It only reads: nobody can know who leads", what)
+            log.warning("started: %s. It only reads: the leader is unknown", what)
 
     def _leave(self, wanted: Part) -> None:
         """From a term that is over; until its last run has ended we do not want another."""
@@ -132,7 +132,7 @@ class Office:
         """Once for each."""
         leader = self._lease.leader
         if leader is not None and leader.holder != self._told:
-            log.info("stands by: %s leads, epoch %d", _shown(leader), leader.epoch)
+            log.info("on standby: %s is the leader, epoch %d", _shown(leader), leader.epoch)
             self._told = leader.holder
 
 

@@ -12,12 +12,13 @@ from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import Mandate, May, always
 from recovery.domain.scans import Scan
 from recovery.reads.scans import every
-from recovery.scanners import consoles
+from recovery.scanners import audit_heads, consoles
 from recovery.scanners.acting import rights
 from recovery.scanners.acting.ledger import Ledger
 from recovery.scanners.acting.seeing import collecting, discovering
 from recovery.scanners.acting.turn import Run, Turn
 from recovery.scanners.alerting import watch as alerting
+from recovery.scanners.audit_heads import AuditHeadSender
 from recovery.scanners.consoles import Consoles
 from recovery.scanners.crew import Crew
 from recovery.scanners.deep import relaunch_failed
@@ -117,7 +118,8 @@ class _Term:
         self._crew = Crew(registry, lambda: self._collector.newest, mandate)
         self._bulk = bulk.Runner(registry, mandate)
         self._calls = hooks.Hooks(registry, self._may)
-        self._alerts = alerting.Watch(registry, lambda: self._collector.newest, self._may)
+        self._heads = AuditHeadSender(config.audit, config.environment, self._may)
+        self._alerts = alerting.Watch(registry, lambda: self._collector.newest, self._may, self._heads)
         self._gates = gates.Gates(registry, self._may)
         self._rights = rights.Rights(registry, lambda: self._collector.newest)
         self._tallier = tally.Tallier(registry, self._may)
@@ -148,6 +150,7 @@ class _Term:
             Entry("bulk runs", bulk.EVERY, self._bulk.run),
             Entry("hooks", hooks.EVERY, self._calls.run),
             Entry("gates", gates.EVERY, self._gates.run),
+            Entry("audit heads", audit_heads.EVERY, self._heads.run),
             Entry("alerts", alerting.EVERY, self._alerts.run, first=alerting.AFTER),
             *_measuring(self._config, self._registry, self._may),
             *_comparing(self._config, self._registry, lambda: self._collector.newest, self._may),

@@ -53,5 +53,5 @@ class Rounds:
 
     def _succeed(self) -> None:
         if self._trouble:
-            log.info("%s: works again", self._name)
+            log.info("%s: recovered", self._name)
         self._trouble = ""

@@ -59,7 +59,7 @@ def _end(office: Office, lease: Lease, alive: Alive, registry: Registry) -> None
     try:
         alive.leave()
     except UnstallError as error:
-        log.info("no sign of life to take away: %s", error)
+        log.info("the scheduler's heartbeat cannot be removed: %s", error)
     lease.stop()
     registry.close()
     connections.close_all()
@@ -69,6 +69,6 @@ def _end(office: Office, lease: Lease, alive: Alive, registry: Registry) -> None
 
 def _give_up() -> None:
     """Somebody starts us again, with nothing left of what hangs."""
-    log.error("still busy after its time; leaving it behind")
+    log.error("still busy after its timeout; not waiting for it")
     faulthandler.dump_traceback()
     os._exit(HUNG)

@@ -33,7 +33,7 @@ async function draw(place) {
   const wait = place.figure ? Math.min(place.figure.again || AGAIN_AFTER, AGAIN_AFTER) : RETRY_AFTER;
   if (Date.now() - (place.askedAt || 0) < wait) return;
   place.askedAt = Date.now();
-  const answer = await fetch(place.dataset.chart, { headers: { Accept: "application/json" } });
+  const answer = await fetch(place.dataset.chart, { headers: { Accept: "application/json", "X-Unstall-By-Itself": "1" } });
   if (!answer.ok) return;
   place.figure = await answer.json();
   await paint(place);

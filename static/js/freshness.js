@@ -29,11 +29,11 @@
   };
 
   const show = () => {
-    const past = taken === null ? "no numbers yet" : duration(Date.now() + ahead - taken);
+    const past = taken === null ? "no data yet" : duration(Date.now() + ahead - taken);
     const tone = stale || cut ? "stale" : held ? "paused" : "live";
     if (fresh.dataset.tone !== tone) {
       fresh.dataset.tone = tone;
-      said.textContent = tone === "stale" ? `The numbers are stale. ${cut || reason}` : `Updates: ${tone}.`;
+      said.textContent = tone === "stale" ? `The data is stale. ${cut || reason}` : `Updates: ${tone}.`;
     }
     word.textContent = `${tone} ·`;
     age.textContent = taken === null || tone === "stale" ? past : `${past} ago`;

@@ -16,10 +16,10 @@
   const LONGEST_PAUSE_MS = 60000;
 
   const REASONS = {
-    buffered: "Live updates are held back: a proxy collects the stream instead of passing it on.",
+    buffered: "Live updates are delayed: a proxy buffers the stream.",
     lost: "Live updates stopped: the server cannot be reached.",
-    refused: "Live updates are refused for now: too many live pages are open, or you are signed out.",
-    "signed-out": "You are signed out. Sign in again to go on.",
+    refused: "Live updates are refused: too many live pages are open, or you are logged out.",
+    "signed-out": "You are logged out. Log in again to continue.",
   };
   const TAB = crypto.getRandomValues(new Uint32Array(3)).join("-");
 

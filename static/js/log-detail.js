@@ -27,7 +27,7 @@
     for (const [name, value] of Object.entries(item.labels)) {
       const told = make("dd", "mono", value);
       if (canChoose) {
-        const only = told.appendChild(button("only these", () => {}));
+        const only = told.appendChild(button("only this value", () => {}));
         only.dataset.only = `${name}=${value}`;
         only.dataset.kind = "quiet";
         only.setAttribute("aria-label", `Only lines with ${name}=${value}`);
@@ -35,6 +35,17 @@
       list.append(make("dt", "", name), told);
     }
     return list;
+  };
+
+  // The line as it is; the server records who asked.
+  const reveal = async (row, address) => {
+    const item = row.item;
+    const query = new URLSearchParams({ source: item.source, id: item.id });
+    for (const label of unstall.written(item.labels).slice(0, 10)) query.append("label", label);
+    const headers = JSON.parse(document.body.getAttribute("hx-headers"));
+    const answer = await fetch(`${address}?${query}`, { method: "POST", headers });
+    const told = answer.ok ? await answer.json() : { text: `The value could not be revealed (${answer.status}).` };
+    row.querySelector(".said").textContent = told.text;
   };
 
   const open = (row, canChoose) => {
@@ -48,7 +59,9 @@
     link.setAttribute("aria-label", "Link to this line");
     row.querySelector(".said").id = "log-said";
     const acts = make("p", "acts");
-    acts.append(button("Lines around it", () => around(row.item)), button("Copy", "log-said"), link, button("Copy link", "log-link"));
+    acts.append(button("Surrounding lines", () => around(row.item)), button("Copy", "log-said"), link, button("Copy link", "log-link"));
+    const address = row.closest("[data-reveals]")?.dataset.reveals;
+    if (address) acts.append(button("Reveal", () => reveal(row, address)));
     detail.append(labels(row.item, canChoose), acts);
     row.after(detail);
   };

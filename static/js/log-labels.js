@@ -41,7 +41,7 @@
       const others = values.filter((value) => !now.includes(value) && value.toLowerCase().includes(text.toLowerCase()));
       const found = [...now, ...others];
       list.replaceChildren(...found.slice(0, SHOWN).map((value) => box(name, value, now.includes(value), start)));
-      if (found.length > SHOWN) list.append(make("span", "muted", `${(found.length - SHOWN).toLocaleString("en")} more: type a part`));
+      if (found.length > SHOWN) list.append(make("span", "muted", `${(found.length - SHOWN).toLocaleString("en")} more: type to search`));
     };
     if (values.length > FIND_FROM) {
       const find = body.appendChild(make("input"));

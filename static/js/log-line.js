@@ -113,7 +113,7 @@
         if (look) part.dataset.look = look;
       }
     }
-    if (item.left) place.append(make("span", "cut", ` … ${item.left.toLocaleString("en")} more bytes are left out`));
+    if (item.left) place.append(make("span", "cut", ` … ${item.left.toLocaleString("en")} more bytes omitted`));
     return place;
   };
 

@@ -88,7 +88,7 @@
     const words = await answer.text();
     const told = unstall.parsed(words);
     if (answer.ok && told) return told;
-    const text = told?.error || (answer.status < 500 && words.slice(0, 200)) || "The server does not answer as it should.";
+    const text = told?.error || (answer.status < 500 && words.slice(0, 200)) || "The server sent an unexpected response.";
     throw Object.assign(new Error(text), { advice: told?.advice || "" });
   };
 

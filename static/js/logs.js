@@ -25,9 +25,9 @@
   const words = () => {
     if (state.reason) return state.reason;
     if (state.troubles.size) return [...state.troubles].map(([source, text]) => `${called(source)}: ${text}`).join(" ");
-    if (list.still) return "The lines around one";
+    if (list.still) return "Surrounding lines";
     if (list.paused) return "Paused";
-    return { "": "Reading…", searching: state.searching, live: "Live", ended: "The end of this range" }[state.is];
+    return { "": "Reading…", searching: state.searching, live: "Live", ended: "End of the time range" }[state.is];
   };
 
   const called = (source) => filter?.called(source) ?? source;

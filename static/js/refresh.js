@@ -86,6 +86,12 @@
     body.dispatchEvent(new CustomEvent("unstall:refresh", { detail: news }));
   }
 
+  // Whatever no person began is no use of the session: it may end although the page refreshes itself.
+  body.addEventListener("htmx:configRequest", (event) => {
+    const cause = event.detail.triggeringEvent;
+    if (!cause || !cause.isTrusted) event.detail.headers["X-Unstall-By-Itself"] = "1";
+  });
+
   const ours = (event) => {
     const cause = event.detail.requestConfig && event.detail.requestConfig.triggeringEvent;
     return cause && cause.type === "unstall:refresh";

@@ -6,7 +6,7 @@
 
   const ask = async () => {
     if (!document.hidden) {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+      const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Unstall-By-Itself": "1" } }).catch(() => null);
       if (answer && answer.status !== 503) {
         location.reload();
         return;

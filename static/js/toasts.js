@@ -26,7 +26,7 @@
   document.body.addEventListener("htmx:sendError", (event) => {
     const cause = event.detail.requestConfig && event.detail.requestConfig.triggeringEvent;
     if (cause && cause.type === "unstall:refresh") return;
-    show("Unstall cannot be reached. Nothing was changed; try again.", "bad");
+    show("Unstall cannot be reached. Nothing was changed. Try again.", "bad");
   });
   [...place.children].forEach(leave);
 })();

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 
+from recovery import shared_clock
 from recovery.domain.brake import Brake, Look
 from recovery.domain.breaker import Breaker, Ended
 from recovery.domain.chain import job_key
@@ -59,7 +59,7 @@ def _run(site: Site, base: str) -> str:
             "INSERT INTO recovery_scanfind (run_id, deployment, base, job, what, act, outcome, why, policy, audit)"
             " VALUES (?, 'main', ?, ?, ?, ?, ?, ?, ?, NULL)",
             *(run, slug(base), job_key(NASTY_ID), f"unlocked for 18 min, {_ERROR}", act, outcome, why),
-            "Acts after 15 min, at most 500 jobs in one run (by default).",
+            "Enabled after 15 min, at most 500 jobs per run (by default).",
         )
     return f"/scanners/runs/{run}"
 
@@ -92,4 +92,4 @@ def _brake(site: Site, kind: str, base: str, key: str, state: object, *, version
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()

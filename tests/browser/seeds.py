@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 
 import redis
 
+from recovery import shared_clock
 from recovery.domain.refs import raw, slug
 from tests.fleet import Fleet, Library, Queue
 from tests.stores import Store
@@ -111,7 +111,7 @@ def _mail(queue: Queue) -> tuple[Queue, str, str]:
 
 def _count(queue: Queue) -> None:
     """Ten hours of metrics as the library keeps them, newest minute first."""
-    store, now = redis.Redis.from_url(queue.url), str(int(time.time() * 1000))
+    store, now = redis.Redis.from_url(queue.url), str(shared_clock.now())
     try:
         for outcome, least in (("completed", 20), ("failed", 0)):
             points = [str(least + minute * 7 % 23) for minute in range(_METRIC_MINUTES)]

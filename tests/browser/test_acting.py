@@ -79,7 +79,7 @@ def test_without_a_reason_nothing_is_sent(open_page: Open, jobs: Queue) -> None:
     expect(dialog).to_be_visible()
     dialog.get_by_label("Reason").fill("   ")
     dialog.get_by_role("button", name="Retry 1 job").click()
-    expect(dialog).to_contain_text("Say why.")
+    expect(dialog).to_contain_text("Enter a reason.")
     assert jobs.counts()["failed"] == 3
 
 
@@ -89,8 +89,8 @@ def test_an_option_is_looked_at_again_and_the_reason_is_kept(open_page: Open, jo
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Reason").fill(REASON)
     with page.expect_response(lambda response: "/act?" in response.url and response.request.method == "POST"):
-        dialog.get_by_label("Give it all its attempts again").check()
-    expect(dialog.get_by_label("Give it all its attempts again")).to_be_checked()
+        dialog.get_by_label("Reset attempts").check()
+    expect(dialog.get_by_label("Reset attempts")).to_be_checked()
     expect(dialog.get_by_label("Reason")).to_have_value(REASON)
     dialog.get_by_role("button", name="Retry 1 job").click()
     expect(page.locator("#toasts")).to_contain_text("1 job retried")
@@ -102,7 +102,7 @@ def test_a_reason_written_while_an_answer_is_under_way_stays(open_page: Open, jo
     dialog = page.get_by_role("dialog")
     asked: list[Route] = []
     page.route("**/act?*", lambda route: asked.append(route))  # noqa: PLW0108 - Playwright writes on what it is given
-    dialog.get_by_label("Give it all its attempts again").check()
+    dialog.get_by_label("Reset attempts").check()
     until(lambda: asked or page.evaluate("0"), what="the look is under way")  # Playwright hears while it is asked
     dialog.get_by_label("Reason").fill(REASON)
     page.evaluate("document.querySelector('#act form').dataset.old = ''")
@@ -118,7 +118,7 @@ def test_what_moved_meanwhile_is_shown_again(open_page: Open, jobs: Queue) -> No
     dialog.get_by_label("Reason").fill(REASON)
     jobs.call_job("1", "retry")
     dialog.get_by_role("button", name="Retry 1 job").click()
-    expect(dialog).to_contain_text("Something moved since this was shown")
+    expect(dialog).to_contain_text("Jobs changed since this was shown")
     expect(dialog).to_contain_text("It is waiting now.")
     expect(dialog.get_by_role("button", name="Retry 1 job")).to_have_count(0)
 
@@ -137,7 +137,7 @@ def test_ticked_rows_are_removed_together_and_restored(open_page: Open, jobs: Qu
     expect(dialog).to_contain_text("2 jobs removed")
     until(lambda: jobs.counts()["failed"] == 1)
     dialog.get_by_role("link", name="Restore").click()
-    expect(dialog).to_contain_text("Each comes back")
+    expect(dialog).to_contain_text("Each job returns")
     dialog.get_by_label("Reason").fill("too many")
     dialog.get_by_role("button", name="Restore").click()
     expect(page.locator("#toasts")).to_contain_text("2 jobs restored")
@@ -173,7 +173,7 @@ def test_draining_asks_for_the_queues_name(open_page: Open, jobs: Queue) -> None
     dialog.get_by_label("Reason").fill(REASON)
     dialog.get_by_label("to confirm").fill("bull:wrong")
     dialog.get_by_role("button", name="Drain").click()
-    expect(dialog).to_contain_text("That is not")
+    expect(dialog).to_contain_text("The text does not match")
     dialog.get_by_label("to confirm").fill(jobs.base)
     dialog.get_by_role("button", name="Drain").click()
     expect(dialog).to_contain_text("4 removed")
@@ -187,8 +187,8 @@ def test_without_scripts_every_step_is_a_page(open_page: Open, jobs: Queue) -> N
     page.locator("#rows-form").get_by_role("button", name="Retry").click()
     page.wait_for_url("**/act?*")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Retry 2 jobs in")
-    page.get_by_label("Give it all its attempts again").check()
-    page.get_by_role("button", name="Look again").click()
+    page.get_by_label("Reset attempts").check()
+    page.get_by_role("button", name="Check again").click()
     page.get_by_label("Reason").fill(REASON)
     page.get_by_role("button", name="Retry 2 jobs").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Retry: done")
@@ -200,7 +200,7 @@ def test_without_scripts_every_step_is_a_page(open_page: Open, jobs: Queue) -> N
 
 def test_a_menu_opens_without_scripts(open_page: Open, jobs: Queue) -> None:
     page = open_page(failed(jobs), person="operator", javascript=False)
-    page.get_by_label("More for job 1", exact=True).click()
+    page.get_by_label("More actions for job 1", exact=True).click()
     page.get_by_role("link", name="Remove job 1", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Remove 1 job in")
 
@@ -211,7 +211,7 @@ def test_a_viewer_has_no_buttons_and_is_refused(open_page: Open, complaints: Com
     for gone in (".row-acts", "[data-select]", ".state-acts"):
         expect(page.locator(gone)).to_have_count(0)
     page.goto(f"/act?act=retry&job=main/{jobs.base}/1")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Not for your role")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Permission denied")
     complaints.clear()  # of the status
 
 
@@ -233,7 +233,7 @@ def test_g_s_leads_to_what_is_stuck(open_page: Open) -> None:
 
 def test_a_refresh_leaves_an_open_menu_alone(open_page: Open, jobs: Queue) -> None:
     page = open_page(failed(jobs), person="operator")
-    page.get_by_label("More for job 1", exact=True).click()
+    page.get_by_label("More actions for job 1", exact=True).click()
     expect(page.locator(".fresh .word")).to_contain_text("paused")
     expect(page.locator("details.menu[open]")).to_have_count(1)
     page.keyboard.press("Escape")

@@ -50,7 +50,7 @@ def test_a_token_is_made_shown_once_used_and_revoked(open_page: Open, live_site:
     page.locator("input[value=bulk]").check()
     fits(page, width)
     assert barriers(page) == []
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create token").click()
     token = page.locator("#written").input_value()
     assert barriers(page) == []
     fits(page, width)
@@ -66,7 +66,7 @@ def test_a_token_is_made_shown_once_used_and_revoked(open_page: Open, live_site:
 def test_the_pages_need_no_javascript(open_page: Open) -> None:
     page = open_page("/tokens", javascript=False)
     page.get_by_label("Name").fill("plain")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create token").click()
     expect(page.locator("#written")).to_have_value(re.compile("^unstall_"))
     page.goto("/api")
     expect(page.get_by_role("heading", level=1)).to_have_text("API")

@@ -28,7 +28,7 @@ def test_the_palette_finds_a_job_by_its_id(open_page: Open, seeds: Seeds) -> Non
     page.keyboard.press("/")
     page.keyboard.type("98")
     expect(page.locator("#palette [role=option]").first).to_contain_text("98")
-    page.locator("#palette [role=option]", has_text="look for this id").click()
+    page.locator("#palette [role=option]", has_text="search for this job ID").click()
     page.get_by_role("main").get_by_role("link", name="98", exact=True).first.click()
     page.wait_for_url("**/jobs/98")
 

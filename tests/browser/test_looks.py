@@ -39,9 +39,11 @@ def test_exact_times_are_the_same_in_every_language(open_page: Open, seeds: Seed
 
 def test_a_payload_too_long_for_a_page_is_offered_and_not_left_blank(open_page: Open, seeds: Seeds) -> None:
     page = open_page(f"{seeds.large}?tab=data")
-    expect(page.locator(".payload")).to_contain_text("Too long to be shown at once.")
+    expect(page.locator(".payload")).to_contain_text("Too long to show completely.")
     expect(page.get_by_role("button", name="Copy")).to_have_count(0)
-    page.get_by_role("link", name="Load all of it").click()
+    page.get_by_role("link", name="Load all").click()
+    page.get_by_role("button", name="Reveal").click()
+    expect(page.get_by_role("button", name="Reveal")).to_have_count(0)
     page.get_by_text("As text").click()
     expect(page.locator("#payload-text")).to_contain_text(re.compile(r'"number": ?1199'))
 

@@ -15,7 +15,7 @@ _CROWD = "queue=main/bull:crowd"
 
 def test_an_id_is_found_at_once_in_every_queue_that_has_it(open_page: Open, seeds: Seeds) -> None:
     page = open_page("/search")
-    page.get_by_label("Look for").fill("98")
+    page.get_by_label("Search for").fill("98")
     page.keyboard.press("Enter")
     expect(page.locator("[data-row]", has_text="bull:mail")).to_have_count(1)
     expect(page.locator("[data-row]", has_text="bull:crowd")).to_have_count(1)
@@ -23,7 +23,7 @@ def test_an_id_is_found_at_once_in_every_queue_that_has_it(open_page: Open, seed
 
 def test_an_id_that_means_harm_is_found_and_opened(open_page: Open, seeds: Seeds) -> None:
     page = open_page("/search")
-    page.get_by_label("Look for").fill(NASTY_ID)
+    page.get_by_label("Search for").fill(NASTY_ID)
     page.get_by_role("button", name="Find").click()
     page.locator("[data-row] a.id").click()
     page.wait_for_url(f"**{seeds.nasty_job}")
@@ -34,14 +34,14 @@ def test_the_box_on_a_queue_searches_that_queue(open_page: Open, seeds: Seeds) -
     page.locator("#find-job").fill("98")
     page.keyboard.press("Enter")
     expect(page.locator("[data-row]")).to_have_count(1)
-    expect(page.get_by_label("of the jobs in")).to_have_value("main/bull:mail")
+    expect(page.get_by_label("of jobs in")).to_have_value("main/bull:mail")
 
 
 def test_data_is_searched_with_progress_to_the_very_end(open_page: Open, seeds: Seeds) -> None:
     page = open_page(f"/search?q={NEEDLE}&by=data&{_CROWD}", person="operator")
     expect(page.get_by_role("progressbar")).to_be_visible()
-    expect(page.locator("#found")).to_contain_text("That was all.", timeout=30_000)
-    expect(page.locator("#found")).to_contain_text(f"{CROWD:,} looked at, 1 found.")
+    expect(page.locator("#found")).to_contain_text("Search complete.", timeout=30_000)
+    expect(page.locator("#found")).to_contain_text(f"{CROWD:,} searched, 1 found.")
     expect(page.locator("[data-row]")).to_have_count(1)
 
 
@@ -75,4 +75,4 @@ def test_without_javascript_each_slice_is_a_page(open_page: Open, seeds: Seeds) 
             page.locator("#go-on").click()
         slices += 1
     assert slices > 3
-    expect(page.locator("#found")).to_contain_text(f"{CROWD:,} looked at, 1 found.")
+    expect(page.locator("#found")).to_contain_text(f"{CROWD:,} searched, 1 found.")

@@ -18,7 +18,7 @@ Open = Callable[..., Page]
 def asked(open_page: Open, look: Look) -> Page:
     page = open_page("/tuning", person="viewer", theme=look.theme, width=look.width, javascript=look.javascript)
     page.get_by_label("Paste").fill(KUBERNETES)
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Analyze").click()
     expect(page.get_by_role("heading", name="findings")).to_be_visible()
     return page
 
@@ -31,7 +31,7 @@ def test_what_is_found_fits_and_keeps_nobody_out(open_page: Open, look: Look) ->
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         bars = page.locator(".lane .bar").evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().width)")
         assert max(bars) > width / 10, "the picture is drawn"
-    expect(page.get_by_role("img", name="Worker killed, now: back after about 90 s")).to_be_visible()
+    expect(page.get_by_role("img", name="Worker killed, now: requeued after about 90 s")).to_be_visible()
     if look.has_axe:
         assert barriers(page) == []
 
@@ -61,6 +61,6 @@ def test_files_are_uploaded_several_at_once(open_page: Open, tmp_path: Path) -> 
     (tmp_path / "compose.yaml").write_text(COMPOSE)
     (tmp_path / ".env").write_text("N8N_GRACEFUL_SHUTDOWN_TIMEOUT=30\n")
     page.get_by_label("or upload").set_input_files([tmp_path / "compose.yaml", tmp_path / ".env"])
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Analyze").click()
     expect(page.get_by_role("heading", name="Patch of compose.yaml")).to_be_visible()
     assert "hunter" not in page.content()

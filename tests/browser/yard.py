@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from recovery import shared_clock
 from recovery.connections import state
 from recovery.connections.publishing import Publisher
 from recovery.domain.backlog import Backlog
@@ -20,7 +19,7 @@ _POLL = FINE.unit
 
 def populate(site: Site) -> tuple[str, str]:
     """The addresses of a plain server and of one whose names mean harm."""
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     publisher = Publisher(site.state.client)
     for id in (PLAIN, ODD):
         publisher.publish(_server(id, now), _past(now))

@@ -330,7 +330,7 @@ class ReaderContract:
                 break
         assert (seen, slices) == (130, 3)
 
-    # -- what is not as it should be
+    # -- what is invalid
 
     def test_a_key_of_the_wrong_type_is_unknown_and_the_rest_is_not(self, scene: Scene) -> None:
         scene.queue.add("first")

@@ -106,7 +106,7 @@ def _ours(world: World, store: Store, pipe: Pipe, now: int) -> Keyspace:
 
 def _act(world: World, store: Store, target: Target, now: int) -> Iterator[Outcome]:
     ours = operator(world.flavour)
-    options = Options(is_late=True)
+    options = Options(is_late=True, children=True, other_queues=True)  # as the library does it
     if world.act in ("pause", "resume"):
         yield ours.on_queue(Act(world.act), target, options, now).outcome
     elif world.act == "recover":

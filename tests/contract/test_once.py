@@ -233,3 +233,33 @@ def test_it_touches_its_six_keys_alone_and_they_do_not_end_by_themselves(desk: D
     assert {store.client.ttl(key) for key in found} == {-1}
     assert desk.show("a").claim
     assert desk.show("a").claim.ends - desk.show("a").claim.until == DAY  # type: ignore[union-attr]
+
+
+def test_one_token_leaves_room_for_the_others(store: Store) -> None:
+    """Beyond three quarters of the keys only those claim who have less than a quarter."""
+    desk = Desk.of(store, keys=40)
+    words = [desk.claim(f"a{number}", by="greedy").word for number in range(35)]
+    assert words == [Word.WON] * 30 + [Word.FULL] * 5
+    assert [desk.claim(f"b{number}", by="other").word for number in range(11)] == [Word.WON] * 10 + [Word.FULL]
+    assert store.client.hgetall(state.ONCE_SHARES) == {b"greedy": b"30", b"other": b"10"}
+
+
+def test_a_share_is_given_back_with_the_key_and_goes_to_whoever_claims_it_anew(store: Store) -> None:
+    desk = Desk.of(store, keys=40)
+    token = desk.token("k")
+    desk.complete("k", token)
+    assert store.client.hgetall(state.ONCE_SHARES) == {b"ci": b"1"}
+    desk.step(Step.FORGET, "k", token)
+    assert store.client.hgetall(state.ONCE_SHARES) == {}
+    desk.claim("l", 1)
+    desk.passes("l")
+    assert desk.claim("l", by="bob").word is Word.WON
+    assert store.client.hgetall(state.ONCE_SHARES) == {b"bob": b"1"}
+
+
+def test_what_an_older_version_wrote_makes_no_share_negative(store: Store) -> None:
+    desk = Desk.of(store)
+    token = desk.token("k")
+    store.client.delete(state.ONCE_SHARES)
+    desk.step(Step.RELEASE, "k", token)
+    assert store.client.hgetall(state.ONCE_SHARES) == {}

@@ -53,7 +53,7 @@ def test_one_job_of_a_foreign_type_does_not_stop_the_others(store: Store, pipe: 
     seen = [Seen(id, State.ACTIVE, processed_at=NOW) for id in ("1", "2", "3")]
     done = OPERATOR.on_jobs(act, _target(pipe), seen, Options(is_late=True), NOW)
     assert [one.outcome for one in done] == [Outcome.DONE, Outcome.REFUSED, Outcome.DONE]
-    assert "is no job but a string" in done[1].why
+    assert "does not hold a job but a string" in done[1].why
     assert store.client.lrange("bull:q:active", 0, -1) == [b"2"]
 
 

@@ -124,7 +124,7 @@ class TestCancel:
         done = desk.does(Act.CANCEL, job)
         heard = until(lambda: listener.get_message(timeout=1))
         listener.close()
-        assert done.why.startswith("1 listener was told")
+        assert done.why.startswith("1 listener was notified")
         assert json.loads(heard["data"]) == job
 
     def test_when_nobody_listens_it_says_so(self, desk: Desk) -> None:
@@ -135,9 +135,9 @@ class TestCancel:
     def test_another_holder_is_not_told(self, desk: Desk) -> None:
         job = held(desk)
         seen = replace(desk.seen(job), token="another")
-        assert "Another lock" in unchanged(desk, Act.CANCEL, seen)[0].why
+        assert "Its lock is not the one" in unchanged(desk, Act.CANCEL, seen)[0].why
 
     def test_a_job_that_nobody_holds_is_refused(self, desk: Desk) -> None:
         job = held(desk)
         desk.store.client.delete(desk.queue.key(job, "lock"))
-        assert "no lock" in unchanged(desk, Act.CANCEL, desk.seen(job))[0].why
+        assert "no longer has a lock" in unchanged(desk, Act.CANCEL, desk.seen(job))[0].why

@@ -215,7 +215,7 @@ class TestRefusal:
     def test_another_stall_counter_is_another_run(self, act: Act, desk: Desk) -> None:
         seen = orphan(desk)
         desk.store.client.hincrby(desk.queue.key(seen.id), COUNTERS[desk.queue.library.name], 1)
-        assert refusal(desk, act, seen).why.startswith("It was recovered since, and taken once more")
+        assert refusal(desk, act, seen).why.startswith("It was recovered and taken by a worker again")
 
     def test_a_job_that_waits_already_is_not_pushed_again(self, act: Act, desk: Desk) -> None:
         seen = orphan(desk)
@@ -266,12 +266,12 @@ class TestGhost:
 
     def test_it_is_not_requeued(self, desk: Desk, ghost: Seen) -> None:
         done = refusal(desk, Act.REQUEUE, ghost)
-        assert done.why.startswith("It is a ghost")
+        assert done.why.startswith("Its job data is missing")
 
     @pytest.mark.parametrize("directly", [False, True])
     def test_failing_it_takes_the_id_away(self, desk: Desk, ghost: Seen, directly: bool) -> None:
         done = desk.does(Act.FAIL, ghost, directly=directly, **LATE)
-        assert done.why.startswith("There was no such job")
+        assert done.why.startswith("Its job data was missing")
         assert desk.list("active") == desk.list("wait") == []
         assert desk.zset("failed") == {}
 
@@ -303,7 +303,7 @@ class TestRelease:
         unlock(desk, job)
         (done,) = desk.act(Act.RELEASE, seen)
         assert done.outcome is Outcome.UNCHANGED
-        assert refusal(desk, Act.RELEASE, seen, requeue=True).why.startswith("Its lock has ended since")
+        assert refusal(desk, Act.RELEASE, seen, requeue=True).why.startswith("Its lock has expired since")
 
     def test_a_job_that_was_finished_is_not_released(self, desk: Desk) -> None:
         job, hand = held(desk)

@@ -137,7 +137,7 @@ def _compare(desk: Desk, hand: Hand, seen: Seen) -> None:
 
 def _fail(desk: Desk, seen: Seen, now: int) -> None:
     target = Target(desk.pipe, desk.ref, desk.known)
-    options = Options(directly=True, is_late=True, message="no more")
+    options = Options(directly=True, is_late=True, message="no more", other_queues=True)
     (done,) = OPERATOR.on_jobs(Act.FAIL, target, [seen], options, now)
     assert done.outcome is Outcome.DONE, done
     assert (done.state is State.FAILED) == (seen.id in desk.zset("failed"))
@@ -220,7 +220,8 @@ class TestByTheStalledCheck:
 
     def _fail(self, desk: Desk, seen: Seen, version: str) -> Done:
         target = Target(desk.pipe, desk.ref, Flavour(Library.BULLMQ, 5, version))
-        (done,) = OPERATOR.on_jobs(Act.FAIL, target, [replace(seen, token=None)], Options(), now())
+        options = Options(other_queues=True)
+        (done,) = OPERATOR.on_jobs(Act.FAIL, target, [replace(seen, token=None)], options, now())
         assert done.outcome is Outcome.DONE, done
         return done
 
@@ -320,10 +321,14 @@ class TestRefusal:
         tied = {"parentKey": "bull:loop:1", "parent": loop, "opts": json.dumps({"fpof": True})}
         for key in (f"{base}:{seen.id}", "bull:loop:1"):
             desk.store.client.hset(key, mapping=tied)
+            desk.store.client.sadd("bull:loop:1:dependencies", key)
         if desk.queue.library.major < 5:
             assert "generations above" in self._refused(desk, seen).why
         else:
-            assert desk.act(Act.FAIL, replace(seen, token=None), directly=True)[0].outcome is Outcome.DONE
+            assert (
+                desk.act(Act.FAIL, replace(seen, token=None), directly=True, other_queues=True)[0].outcome
+                is Outcome.DONE
+            )
 
     def test_a_parent_on_another_node(self, cluster: Cluster) -> None:
         ref = QueueRef("main", "{a}:q")
@@ -331,8 +336,11 @@ class TestRefusal:
         with wired(cluster.url) as wire:
             pairs = [part for pair in ({"name": "child", "opts": "{}"} | parent).items() for part in pair]
             wire.call([("HSET", "{a}:q:1", *pairs), ("LPUSH", "{a}:q:active", "1")])
+            wire.call([("SADD", "{b}:p:1:dependencies", "{a}:q:1")])
             target = Target(wire, ref, Flavour(Library.BULLMQ, 6, "6.7.0"))
-            (done,) = OPERATOR.on_jobs(Act.FAIL, target, [Seen("1", State.ACTIVE)], Options(directly=True), now())
+            (done,) = OPERATOR.on_jobs(
+                Act.FAIL, target, [Seen("1", State.ACTIVE)], Options(directly=True, other_queues=True), now()
+            )
             assert (done.outcome, done.why.split(",")[0]) == (
                 Outcome.REFUSED,
                 "Its parent lives on another node of the cluster",
@@ -343,7 +351,7 @@ class TestRefusal:
 
     def _refused(self, desk: Desk, seen: Seen) -> Done:
         before = desk.hash(seen.id)
-        (done,) = desk.act(Act.FAIL, replace(seen, token=None), directly=True, is_late=True)
+        (done,) = desk.act(Act.FAIL, replace(seen, token=None), directly=True, is_late=True, other_queues=True)
         assert done.outcome is Outcome.REFUSED, done
         after = desk.hash(seen.id)
         assert {**after, "parentKey": ""} == {**before, "parentKey": ""}

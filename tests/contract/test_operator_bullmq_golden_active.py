@@ -27,7 +27,7 @@ def _named(case: golden.Case) -> str:
 def _act(pipe: Pipe, case: golden.Case, act: Act, **options: object) -> Done:
     (id,) = case.ids("active")
     target = Target(pipe, case.ref, case.flavour)
-    chosen = Options(is_late=True, **options)  # type: ignore[arg-type] # passed on as they are
+    chosen = Options(is_late=True, other_queues=True, **options)  # type: ignore[arg-type] # passed on as they are
     (done,) = OPERATOR.on_jobs(act, target, [case.seen(id)], chosen, NOW)
     return done
 

@@ -66,7 +66,8 @@ def test_a_job_ends_as_the_library_leaves_it(case: Case, store: Store, pipe: Pip
     act, which = next(entry for prefix, entry in ACTS.items() if case.name.startswith(prefix))
     golden.replay(store, case)
     jobs = [case.seen(id) for id in (case.ids(which) if which else ["1"])]
-    dones = OPERATOR.on_jobs(act, _target(pipe, case), jobs, Options(), NOW)
+    options = Options(children=True, other_queues=True)  # as the library does it
+    dones = OPERATOR.on_jobs(act, _target(pipe, case), jobs, options, NOW)
     assert golden.differences(store, case, RULES.get((case.file, case.name), ())) == {}
     assert {done.outcome for done in dones} == {Outcome.REFUSED if case.error else Outcome.DONE}
 

@@ -151,7 +151,7 @@ def test_two_generations_at_work_refuse_it(valkey: Store, libraries: Fleet, act:
         desk.queue.add()
         mixed = Target(desk.pipe, desk.ref, desk.flavour._replace(mixed=True, major=5))
         before = desk.all_keys()
-        with pytest.raises(Unsupported, match="Two generations"):
+        with pytest.raises(Unsupported, match="two BullMQ generations"):
             desk.turn(act, mixed)
         assert desk.all_keys() == before
 
@@ -163,7 +163,7 @@ class TestCancel:
         listener.subscribe(cancel_channel(desk.queue.base))
         until(lambda: desk.store.client.pubsub_numsub(cancel_channel(desk.queue.base))[0][1])
         done = desk.does(Act.CANCEL, job)
-        assert done.why == "1 listener was told; the worker that runs it ends it."
+        assert done.why == "1 listener was notified; the worker that runs it stops it."
         message = until(lambda: listener.get_message(timeout=1))
         assert json.loads(message["data"]) == job
         listener.close()

@@ -15,6 +15,7 @@ from tests.stores import Store
 from tests.waiting import until
 
 HOUR = 3_600_000
+WHOLE = {"children": True, "other_queues": True}  # as the library removes
 
 
 @pytest.fixture(params=GENERATIONS)
@@ -62,7 +63,7 @@ class TestRemove:
         job = _make(desk, state)
         desk.queue.call_job(job, "log", "a line")
         before = _without_events(desk)
-        kept = desk.does(Act.REMOVE, job, children=False).kept
+        kept = desk.does(Act.REMOVE, job).kept
         assert desk.state(job) == "gone"
         assert not any(f":{job}:" in f"{key}:" for key in desk.all_keys())
         assert desk.events()[-1]["event"] == "removed"
@@ -79,7 +80,7 @@ class TestRemove:
         theirs = desk.beside(desk.queue.library.queue(desk.store))
         jobs = [_make(one, state) for one in (desk, theirs)]
         theirs.queue.call_job(jobs[1], "remove")
-        desk.does(Act.REMOVE, jobs[0])
+        desk.does(Act.REMOVE, jobs[0], **WHOLE)
         assert _kinds(desk) == _kinds(theirs)
         assert [event["event"] for event in desk.events()] == [event["event"] for event in theirs.events()]
         assert desk.events()[-1] == theirs.events()[-1] | {"jobId": jobs[0]}
@@ -101,7 +102,7 @@ class TestRemove:
         before = desk.all_keys()
         (refused,) = desk.act(Act.REMOVE, job)
         assert refused.outcome is Outcome.REFUSED
-        assert "next run of a scheduler" in refused.why
+        assert "next run of a job scheduler" in refused.why
         assert desk.all_keys() == before
 
     def test_one_that_moved_meanwhile_is_refused_with_its_state(self, desk: Desk) -> None:
@@ -150,7 +151,7 @@ class TestRemove:
         job = desk.queue.add("big", {"text": "x" * keepsakes.KEEP_LIMIT})
         done = desk.does(Act.REMOVE, job)
         assert done.kept is None
-        assert "too big to be kept" in done.why
+        assert "too large for an undo copy" in done.why
 
     def test_a_log_without_end_is_not_packed(self, desk: Desk) -> None:
         job = desk.queue.add("talkative")
@@ -173,9 +174,9 @@ class TestFamilies:
         tree = desk.queue.add_flow([{"queueName": children.queue.name}] * 2)
         worker = desk.queue.work("ok")
         one, two = (branch["id"] for branch in tree["children"])
-        children.does(Act.REMOVE, one)
+        children.does(Act.REMOVE, one, other_queues=True)
         assert desk.state(tree["id"]) == "waiting-children"
-        children.does(Act.REMOVE, two)
+        children.does(Act.REMOVE, two, other_queues=True)
         desk.ended(tree["id"])
         assert worker.events("completed") == [("completed", tree["id"])]
 
@@ -184,7 +185,7 @@ class TestFamilies:
         children = desk.beside(desk.queue.library.queue(desk.store))
         tree = desk.queue.add_flow([{"queueName": children.queue.name}], priority=7)
         urgent = desk.queue.add("urgent", priority=1)
-        children.does(Act.REMOVE, tree["children"][0]["id"])
+        children.does(Act.REMOVE, tree["children"][0]["id"], other_queues=True)
         worker = desk.queue.work("ok")
         desk.ended(tree["id"])
         assert [id for _, id in worker.events("completed")] == [urgent, tree["id"]]
@@ -193,9 +194,9 @@ class TestFamilies:
         children = desk.beside(desk.queue.library.queue(desk.store))
         grandchild = {"queueName": children.queue.name}
         tree = desk.queue.add_flow([{"queueName": children.queue.name, "children": [grandchild]}, grandchild])
-        done = desk.does(Act.REMOVE, tree["id"])
+        done = desk.does(Act.REMOVE, tree["id"], **WHOLE)
         assert done.kept is None
-        assert "Its children went with it" in done.why
+        assert "Its children were removed with it" in done.why
         assert sum(children.queue.counts().values()) == 0
         assert not [key for key in desk.all_keys() if desk.queue.key(tree["id"]) in key]
         assert [event["event"] for event in children.events()].count("removed") == 3
@@ -203,14 +204,14 @@ class TestFamilies:
     def test_a_parent_that_goes_with_its_children_is_not_let_go_by_them_first(self, desk: Desk) -> None:
         """In the middle of its removal the library moves it to wait, says so, and wakes a worker for nothing."""
         tree = desk.queue.add_flow([{"queueName": "elsewhere"}])
-        desk.does(Act.REMOVE, tree["id"])
+        desk.does(Act.REMOVE, tree["id"], **WHOLE)
         assert desk.events()[-1] == {"event": "removed", "jobId": tree["id"], "prev": "waiting-children"}
         assert desk.zset("marker") == {}
 
-    def test_children_stay_when_asked(self, desk: Desk) -> None:
+    def test_children_stay_unless_they_are_asked_for(self, desk: Desk) -> None:
         children = desk.beside(desk.queue.library.queue(desk.store))
         tree = desk.queue.add_flow([{"queueName": children.queue.name}])
-        desk.does(Act.REMOVE, tree["id"], children=False)
+        desk.does(Act.REMOVE, tree["id"])
         assert children.queue.counts()["waiting"] == 1
         children.done(tree["children"][0]["id"])
 
@@ -220,7 +221,7 @@ class TestFamilies:
         worker = children.queue.work("hang")
         children.running()
         before = desk.hash(tree["id"])
-        (refused,) = desk.act(Act.REMOVE, tree["id"])
+        (refused,) = desk.act(Act.REMOVE, tree["id"], **WHOLE)
         assert refused.outcome is Outcome.REFUSED
         assert "lock of one of its children" in refused.why
         assert desk.hash(tree["id"]) == before
@@ -228,19 +229,21 @@ class TestFamilies:
 
     def test_a_family_that_grew_meanwhile_is_refused(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         tree = desk.queue.add_flow([{"queueName": "elsewhere"}])
-        monkeypatch.setattr(kin, "_families", lambda target, jobs, replies: dict.fromkeys(jobs, ()))
+        monkeypatch.setattr(
+            kin, "_families", lambda target, jobs, replies, *, others: dict.fromkeys(jobs, kin.CHILDLESS)
+        )
         before = desk.all_keys()
-        (refused,) = desk.act(Act.REMOVE, tree["id"])
+        (refused,) = desk.act(Act.REMOVE, tree["id"], **WHOLE)
         assert (refused.outcome, refused.why) == (
             Outcome.REFUSED,
-            "Its family has grown since it was looked up. Try again.",
+            "Its flow has grown since it was read. Try again.",
         )
         assert desk.all_keys() == before
 
     def test_a_family_beyond_measure_is_refused(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         tree = desk.queue.add_flow([{"queueName": "elsewhere"}] * 3)
         monkeypatch.setattr(kin, "FAMILY_LIMIT", 2)
-        (refused,) = desk.act(Act.REMOVE, tree["id"])
+        (refused,) = desk.act(Act.REMOVE, tree["id"], **WHOLE)
         assert refused.outcome is Outcome.REFUSED
         assert "remove some of them first" in refused.why
 
@@ -249,7 +252,7 @@ class TestFamilies:
         later = {"queueName": children.queue.name, "opts": {"delay": HOUR}}
         tree = desk.queue.add_flow([later, {"queueName": children.queue.name}])
         one, two = (branch["id"] for branch in tree["children"])
-        kept = children.does(Act.REMOVE, one).kept
+        kept = children.does(Act.REMOVE, one, other_queues=True).kept
         assert kept is not None
         children.put_back(kept)
         children.done(two)
@@ -262,13 +265,13 @@ class TestFamilies:
         children = desk.beside(desk.queue.library.queue(desk.store))
         tree = desk.queue.add_flow([{"queueName": children.queue.name}])
         parent = desk.does(Act.REMOVE, tree["id"], children=False).kept
-        child = children.does(Act.REMOVE, tree["children"][0]["id"]).kept
+        child = children.does(Act.REMOVE, tree["children"][0]["id"], other_queues=True).kept
         assert parent is not None
         assert child is not None
         before = desk.all_keys()
         refused = desk.put_back(parent)
         assert refused.outcome is Outcome.REFUSED
-        assert "Put its children back first" in refused.why
+        assert "Restore its children first" in refused.why
         assert desk.all_keys() == before
         assert children.put_back(child).outcome is Outcome.DONE
         assert desk.put_back(parent).outcome is Outcome.DONE
@@ -361,7 +364,7 @@ class TestPutBack:
         dumps = (kept.dumps[0], (kept.dumps[1][0], b"no dump"))
         refused = desk.put_back(Kept(kept.id, kept.state, dumps))
         assert refused.outcome is Outcome.REFUSED
-        assert "does not take it back" in refused.why
+        assert "refuses to restore it" in refused.why
         assert desk.all_keys() == before
 
 

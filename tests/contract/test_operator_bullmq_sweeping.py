@@ -183,7 +183,7 @@ class TestDrain:
     def test_a_parent_of_another_queue_is_let_go(self, desk: Desk) -> None:
         children = desk.beside(desk.queue.library.queue(desk.store))
         tree = desk.queue.add_flow([{"queueName": children.queue.name}] * 2)
-        _steps(children, Act.DRAIN, budget=10)
+        _steps(children, Act.DRAIN, budget=10, other_queues=True)
         desk.done(tree["id"])
 
     def test_a_parent_of_the_same_queue_goes_with_its_last_child_and_both_come_back(self, desk: Desk) -> None:

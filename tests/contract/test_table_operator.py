@@ -112,7 +112,7 @@ def test_a_row_that_somebody_keeps_needs_force(jobs: Jobs, proof: dict[str, floa
     id, wire = jobs.add("running", **{**OVER, **proof}), jobs.wire(heartbeat_limit=300)
     (done,) = act(Act.REQUEUE, wire, seen(wire, id))
     assert done.outcome is Outcome.REFUSED
-    assert "somebody may still work on it" in done.why
+    assert "a worker may still run it" in done.why
     (done,) = act(Act.REQUEUE, wire, seen(wire, id), force=True)
     assert (done.outcome, jobs.status(id)) == (Outcome.DONE, ["pending"])
 

@@ -12,52 +12,25 @@ import pytest
 from recovery.domain.scans import Scan
 from recovery.reads import leading, pulses, snapshots
 from tests import schedulers
-from tests.schedulers import Process
+from tests.schedulers import Process, WallClock
 from tests.stores import Store
 from tests.waiting import until
 
 PAUSE = 5.0  # seconds that a jump may stop anything for
 pytestmark = [pytest.mark.timeout(120)]
 
-# In the child every clock that may be set, as Python reads it, is as far off as a file says.
-_OFF = """
-import datetime, os, time
-_file, _wall, _datetime = os.open(os.environ["CLOCK_OFF"], os.O_RDONLY), time.time, datetime.datetime
-
-def _off():
-    return float(os.pread(_file, 20, 0) or 0)
-
-class _Kind(type(_datetime)):
-    def __instancecheck__(self, one):
-        return isinstance(one, _datetime)
-
-class _Shifted(_datetime, metaclass=_Kind):
-    @classmethod
-    def now(cls, tz=None):
-        return _datetime.now(tz) + datetime.timedelta(seconds=_off())
-
-time.time = lambda: _wall() + _off()
-datetime.datetime = _Shifted
-"""
-
 
 @pytest.fixture
 def leader(tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[tuple[Process, Callable[[int], None]]]:
     """It leads, with a clock that may be set: in seconds from the right time."""
     schedulers.furnish(tmp_path)
-    off = tmp_path / "off"
-    off.write_text("0")
-
-    def jump(seconds: int) -> None:
-        off.write_text(f"{seconds:<20}")  # into the file that the child has open
-
-    flag, code, *rest = schedulers.script()
-    environ = {"UNSTALL_REDIS_URL": valkey.url, "UNSTALL_STATE_URL": state_store.url, "CLOCK_OFF": str(off)}
+    clock = WallClock(tmp_path)
+    environ = {"UNSTALL_REDIS_URL": valkey.url, "UNSTALL_STATE_URL": state_store.url, **clock.environ}
     with ExitStack() as stack:
-        process = Process(tmp_path, "scheduler", (flag, _OFF + code, *rest), environ)
+        process = Process(tmp_path, "scheduler", clock.script(), environ)
         stack.callback(process.end)
-        process.says("It leads")
-        yield process, jump
+        process.says("It is the leader")
+        yield process, clock.jump
 
 
 def test_a_wall_clock_that_jumps_by_an_hour_stops_nothing(
@@ -77,7 +50,7 @@ def test_a_wall_clock_that_jumps_by_an_hour_stops_nothing(
         assert abs(taken.taken_at - time.time() * 1000) < 20_000
     assert _sign(state_store).epoch == epoch
     assert "is lost" not in process.log
-    assert process.log.count("It leads") == 1
+    assert process.log.count("It is the leader") == 1
 
 
 def _number(store: Store) -> int:

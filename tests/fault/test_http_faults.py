@@ -104,7 +104,7 @@ def test_whom_to_trust_is_configured(certificates: Path) -> None:
             seconds=60,
         )
     assert isinstance(strange, TlsMismatch)
-    assert "certificate is refused" in strange.reason
+    assert "certificate was rejected" in strange.reason
     assert isinstance(closed, AccessDenied)
     assert isinstance(open_, Answer)
     assert b"node_load1" in open_.body

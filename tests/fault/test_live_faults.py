@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 import psutil
 import pytest
 
+from recovery import shared_clock
 from recovery.domain.counts import DeploymentSample, Snapshot
 from recovery.reads import snapshots
 from tests.patience import patience
@@ -39,7 +40,7 @@ def web(state: Store, valkey: Store) -> Iterator[WebProcess]:
 
 def publish(store: Store, number: int, *, weight: int = 0) -> None:
     """A snapshot; `weight` makes its tick as heavy."""
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     deployment = DeploymentSample(name="main", target="redis://127.0.0.1:6379", taken_at=now, error="x" * weight)
     snapshots.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(deployment,), queues=()))
 

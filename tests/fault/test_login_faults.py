@@ -46,7 +46,7 @@ def test_a_password_set_while_connected_is_denied_from_then_on(serve: Callable[.
         wire.call(PING)
         store.do("ACL", "SETUSER", "default", ">new", "resetpass", ">new")
         store.connect(password="new").client_kill_filter(_type="normal", skipme=False)
-        with pytest.raises(AccessDenied, match="asks for a password"):
+        with pytest.raises(AccessDenied, match="requires a password"):
             until(lambda: not wire.call(PING), seconds=2)
 
 
@@ -65,7 +65,7 @@ def test_plain_towards_a_tls_server_is_a_mismatch(serve: Callable[..., Store], c
 
 def test_a_certificate_of_a_stranger_is_refused(serve: Callable[..., Store], certificates: Path) -> None:
     store = serve("redis", tls=certificates)
-    with wired(store.url) as wire, told_within(LIMIT, TlsMismatch, "certificate is refused"):
+    with wired(store.url) as wire, told_within(LIMIT, TlsMismatch, "certificate was rejected"):
         wire.call(PING)
     with wired(store.url, tls_verify=False) as wire:
         assert wire.call(PING) == [b"PONG"]

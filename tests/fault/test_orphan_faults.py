@@ -33,7 +33,7 @@ def test_a_dead_deployment_keeps_what_was_seen_and_closes_nothing(
     assert inbox.rows == before.rows
     assert inbox.tally(ref) is not None
     assert inbox.queues[0].error
-    assert "What was seen last is kept." in inbox.faults[0]
+    assert "The last known state is kept." in inbox.faults[0]
     assert Incident.objects.get().closed_at is None
 
 
@@ -103,7 +103,7 @@ def test_without_its_state_store_the_look_goes_on_and_says_so(
         one.collector.look(1)
         inbox = one.watch.look(2)
         assert inbox.looked == 2
-        assert any("The state store is of no use" in fault for fault in inbox.faults)
+        assert any("The state store cannot be used" in fault for fault in inbox.faults)
     finally:
         one.close()
 

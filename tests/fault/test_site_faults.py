@@ -150,7 +150,7 @@ FAULTS: dict[str, tuple[Step, str]] = {
     "hung": (_hung, "no answer"),
     "port refused": (_refused, "connection refused"),
     "half-open network": (_half_open, "no answer"),
-    "password changed": (_password_changed, "asks for a password"),
+    "password changed": (_password_changed, "requires a password"),
     "ACL too small": (_locked_out, "permissions"),
     "replica without its master": (_orphaned_replica, "lost its master"),
 }
@@ -224,7 +224,7 @@ def test_a_state_store_that_fails_leaves_the_last_numbers_with_the_reason(house:
     assert re.search(r'<tbody id="rows-0"[^>]* data-stale', house.text("/queues"))
     assert ">3<" in house.row(GOOD)
     assert house.get(f"/queues/steady/{GOOD}/jobs/a").status == 200  # what is read directly is still read
-    assert "These numbers are old" in house.text(f"/queues/steady/{GOOD}/")
+    assert "These numbers are stale" in house.text(f"/queues/steady/{GOOD}/")
     ready = house.get("/readyz")
     assert (ready.status, json.loads(ready.body)["degraded"]) == (200, ["state store: does not answer"])
     state.start() if fault == "killed" else state.resume()
@@ -254,7 +254,7 @@ def _is_told(house: House, reason: str, target: str = "") -> None:
     assert " data-old" not in house.row(GOOD)
     assert "steady does not answer" not in page
     queue = house.text(f"{QUEUE}?tab=waiting")
-    assert "These numbers are old" in queue
+    assert "These numbers are stale" in queue
     assert 'class="line stale"' in queue
     assert "Waiting<small>2</small>" in queue
     assert "This list cannot be read" in queue
@@ -268,7 +268,7 @@ def _is_told(house: House, reason: str, target: str = "") -> None:
     for path in (f"{JOB}/life", f"{JOB}/tab?tab=data"):
         answer = house.get(path, fragment=True)
         assert (answer.status, answer.headers["hx-retarget"]) == (503, "#trouble")
-    until(lambda: "Not looked at" in house.text("/search?q=w1"), patience(NOTICED_SECONDS))
+    until(lambda: "Not searched" in house.text("/search?q=w1"), patience(NOTICED_SECONDS))
 
 
 @contextmanager

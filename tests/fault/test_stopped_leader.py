@@ -17,7 +17,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import psutil
 import pytest
 from django.db import ConnectionHandler
 
@@ -37,7 +36,7 @@ LONG_ROUNDS = 200  # with each database
 PATIENCE = 60.0  # seconds for whatever one of them has to do
 LEASE = 2.0  # seconds, of these schedulers
 GOES_ON_WITHIN = 2.0  # seconds after another leads
-FOLLOWS = "stands by: "  # said when nothing of its term is left
+FOLLOWS = "on standby: "  # said when nothing of its term is left
 # Where it stops, and how often it passed there before: a chunk is read, written down, sent, concluded.
 BEFORE_THE_SCRIPT = "jobs._do before 2"
 PLACES = (
@@ -155,8 +154,7 @@ class Pair:
     def stop(self, one: Process) -> None:
         """Not while it holds SQLite's one lock, with which nobody could lead until it goes on."""
         with self._nobody_writes():
-            one.send(signal.SIGSTOP)
-            until(lambda: psutil.Process(one.pid).status() == psutil.STATUS_STOPPED, PATIENCE, "it is stopped")
+            one.stop()
         self._caught.unlink(missing_ok=True)
 
     @contextmanager
@@ -192,7 +190,7 @@ class Pair:
     def refusals(self) -> int:
         """Outcomes that say that a script met the fence."""
         said = "SELECT count(*) FROM recovery_auditentry WHERE phase = 'outcome' AND body LIKE %s"
-        return int(self.one(said, "%Another scheduler leads (epoch%"))
+        return int(self.one(said, "%Another scheduler is the leader (epoch%"))
 
     def moves(self) -> Counter[str]:
         """How often each job was sent back to work, as the library's own log of events has it."""

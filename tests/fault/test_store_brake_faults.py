@@ -93,7 +93,7 @@ def test_a_store_that_stopped_for_longer_than_a_lock_holds_until_a_person_lets_i
     until(lambda: one.look() and Why.LOCKS in one.why, SOON, "the locks are found lost")
     assert Why.SILENT in one.why
     report = one.look()
-    assert any("25 of 25 active jobs lost their locks in one look" in hold for hold in report.holds)
+    assert any("25 of 25 active jobs lost their locks between two checks" in hold for hold in report.holds)
     assert (jobs.counts()["active"], one.acts) == (JOBS, 0)
     brakes.release(ADMIN, "store", "main", "", "", "its workers are all restarted")
     until(lambda: one.look() and jobs.counts()["waiting"] == JOBS, SOON, "they are put back to wait")
@@ -201,10 +201,10 @@ def test_a_store_that_does_not_answer_is_not_acted_on_and_says_so(watch: Watch, 
     store.pause()
     (said,) = holding("main")
     assert said.startswith("main does not answer: ")
-    until(lambda: "cannot be looked at" in " ".join(one.look().faults), SOON)
+    until(lambda: "cannot be read" in " ".join(one.look().faults), SOON)
     store.resume()
     (said,) = holding("main")
-    assert said.startswith("The last look at main failed: ")
+    assert said.startswith("The last check of main failed: ")
     until(lambda: one.look() and not any("failed" in said for said in holding("main")), SOON, "a look succeeds")
 
 
@@ -232,7 +232,7 @@ def test_a_fail_over_between_a_look_and_the_act_holds_the_act(watch: Watch, sent
     assert holding("main") == ()
     sentinel.fail_over()
     (said,) = until(lambda: (words := holding("main")) and "run id changed" in words[0] and words, SOON)
-    assert said.startswith("The store was restarted, or another one took its place: its run id changed.")
+    assert said.startswith("The store restarted or was replaced: its run id changed.")
     one.pass_by(30 * MINUTE)
     assert holding("main") == ()
 

@@ -57,6 +57,17 @@ def test_every_link_between_documents_leads_somewhere() -> None:
     assert violations == []
 
 
+def test_every_test_that_a_document_names_is_there() -> None:
+    """docs/security.md names the test of each promise."""
+    violations = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"))
+        for name in re.findall(r"\btests/[\w/]+\.py\b", path.read_text("utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert violations == []
+
+
 def test_the_image_has_the_documents() -> None:
     assert "\nCOPY docs docs\n" in (ROOT / "deploy" / "Containerfile").read_text("utf-8")
 

@@ -11,7 +11,7 @@ BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
 # It knows no queue and no epoch: what a scanner or a leader is does not concern it.
 LEDGER = BACKENDS.parent / "once" / "lua" / "write"
 SCRIPTS = sorted(BACKENDS.glob("*/lua/write/*.lua"))
-READING = sorted(BACKENDS.glob("*/lua/read/*.lua"))
+READING = sorted([*BACKENDS.glob("*/lua/read/*.lua"), *BACKENDS.parent.glob("connections/lua/read/*.lua")])
 PARTS = sorted(BACKENDS.glob("*/lua/write/parts/*.lua"))
 LEDGERS = sorted(LEDGER.glob("*.lua"))
 TELLS = sorted(BACKENDS.glob("*/lua/tell/*.lua"))  # these touch no queue
@@ -22,7 +22,20 @@ _COMMENT = re.compile(r"--\[\[.*?\]\]|--[^\n]*", re.DOTALL)
 _INCLUDE = re.compile(r"^--- include ([a-z-]+)$", re.MULTILINE)
 _LIKE_INCLUDE = re.compile(r"^\s*-+\s*include\b.*$", re.MULTILINE | re.IGNORECASE)
 _DECODED = re.compile(r"cjson\.decode\((.*?)\)")
-_READS = {"ZSCORE", "LPOS", "LLEN", "HMGET", "HSTRLEN", "HGET", "GETRANGE", "PTTL"}
+_READS = {
+    "HGETALL",
+    "HKEYS",
+    "HLEN",
+    "ZSCORE",
+    "LPOS",
+    "LLEN",
+    "LRANGE",
+    "HMGET",
+    "HSTRLEN",
+    "HGET",
+    "GETRANGE",
+    "PTTL",
+}
 _WALK = re.compile(r"[\"'](KEYS|SCAN|FLUSHALL|FLUSHDB)[\"']", re.IGNORECASE)
 _WRITE = re.compile(
     r"\(b?\"(SET|DEL|UNLINK|EXPIRE|RENAME|RESTORE|[HLRSXZ](?:SET|DEL|ADD|REM|PUSH|POP|TRIM|INCRBY|INSERT))\""

@@ -3,31 +3,80 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.http import HttpResponse
-from django.urls import URLPattern, reverse
+from django.test import Client
+from django.test.client import ClientHandler
+from django.urls import URLPattern, resolve, reverse
 
 from dashboard import asgi, urls
 from dashboard.access import Role
+from dashboard.api.document import document
+from dashboard.once import app as once
+from dashboard.reauthentication import SESSION_NAME
 from dashboard.scopes import Scope
 from tests.machines import Machine
 from tests.people import browser, person
 
 pytestmark = pytest.mark.django_db
 
-OPEN = frozenset({"login", "welcome"})
-# Everything else asks for a login; these for more than that.
-EXPECTED = dict.fromkeys(
-    (
-        *("users", "user-add", "user-role", "user-active", "user-link", "tokens", "token-make", "token-revoke"),
-        *("audit-verify", "audit-export"),
-        *("scanner-pause", "policy-edit", "brake-release", "alert-test", "drill-order", "drill-stop", "once-forget"),
+READ = frozenset({"GET", "HEAD"})
+POST = frozenset({"POST"})
+FORM = READ | POST  # a dialog, and what it sends
+SECRET_FORM = frozenset({"GET", "POST"})
+# Every page: who may have it, and by which methods. None: everybody. A page that is not in here fails a test.
+RIGHTS = {
+    (None, SECRET_FORM): ("login", "login-code", "welcome"),
+    (Role.VIEWER, READ): (
+        *("home", "palette", "banner", "overview", "overview-rows", "queue", "queue-tab", "queue-chart"),
+        *("job", "job-life", "job-tab", "job-log", "search", "search-part", "api-reference"),
+        *("stuck", "stuck-rows", "stuck-count", "n8n", "n8n-rows", "bulk", "bulk-progress", "bulk-numbers"),
+        *("audit", "audit-entry", "scanners", "scanners-now", "policies", "scan-run", "scan-run-now"),
+        *("scanner", "scanner-now", "servers", "server", "server-now", "server-chart", "logs"),
+        *("once", "once-rows", "once-key", "drills", "drills-now", "drill", "drill-now"),
+        *("documents", "document", "alerts", "alerts-now", "sessions"),
     ),
-    Role.ADMIN,
-) | dict.fromkeys(("act", "audit-restore", "scan-order", "once-release", "bulk-stop", "bulk-go-on"), Role.OPERATOR)
+    (Role.VIEWER, SECRET_FORM): ("password", "password-again"),
+    (Role.VIEWER, FORM): ("tuning", "two-factor"),
+    (Role.VIEWER, POST): (
+        *("logout", "theme", "two-factor-codes", "two-factor-off", "sessions-end-others", "session-end"),
+    ),
+    (Role.OPERATOR, FORM): ("act", "audit-restore", "scan-order", "once-release"),
+    (Role.OPERATOR, POST): ("bulk-stop", "bulk-go-on", "job-reveal", "once-reveal", "logs-reveal"),
+    (Role.ADMIN, READ): ("users", "tokens", "audit-export", "sessions-all"),
+    (Role.ADMIN, FORM): ("scanner-pause", "policy-edit", "brake-release", "drill-order", "once-forget"),
+    (Role.ADMIN, POST): (
+        *("user-add", "user-role", "user-active", "user-link", "token-make", "token-revoke"),
+        *("user-two-factor-off", "audit-verify", "alert-test", "drill-stop"),
+    ),
+}
+NEEDED = {name: role for (role, _), names in RIGHTS.items() for name in names}
+TAKEN = {name: methods for (_, methods), names in RIGHTS.items() for name in names}
+OPEN = frozenset(name for name, role in NEEDED.items() if role is None)
+# Everything else asks for a login; these for more than that.
+EXPECTED = {name: role for name, role in NEEDED.items() if role in (Role.OPERATOR, Role.ADMIN)}
+# Django's own views of log-in and log-out take OPTIONS, and a PUT as a POST; neither does more than their own methods.
+LENIENT = frozenset({"login", "logout"})
+# These ask for the password again; so does `act` for what deletes many (docs/decisions/0027-stolen-sessions.md).
+RECENT_PASSWORD = {
+    *("users", "user-add", "user-role", "user-active", "user-link", "user-two-factor-off"),
+    *("tokens", "token-make", "token-revoke", "two-factor", "two-factor-codes", "two-factor-off", "once-forget"),
+}
+HASHES_PASSWORD = {"login", "welcome", "password", "password-again"}
+HEAVY = {
+    "job": {"whole"},
+    "job-tab": {"whole"},
+    "job-reveal": {"whole"},
+    "search": {"q"},
+    "search-part": {"q"},
+    "tuning": set(),
+    "audit-verify": set(),
+    "audit-export": set(),
+}
 # The API takes tokens and no logins: each of its methods and the one scope that it takes.
 SCOPES = {
     ("api-queues", "GET"): Scope.READ,
@@ -65,7 +114,7 @@ SAMPLES |= {"key": "x", "name": "logs"}
 # Applications that stand beside Django, and whose addresses it does not know.
 _OF_LOGS = ("", "/older", "/around", "/labels", "/download")
 BESIDE = ("/live/events", "/metrics", *(f"/live/logs{path}" for path in _OF_LOGS))
-METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND")
 PEOPLE = (None, *Role)
 
 
@@ -90,8 +139,10 @@ API = {name: pattern for name, pattern in ALL.items() if str(pattern.pattern).st
 ROUTES = {name: pattern for name, pattern in ALL.items() if name not in API}
 
 
-def test_what_is_expected_exists() -> None:
-    assert set(ROUTES) >= OPEN | set(EXPECTED)
+def test_every_page_is_in_the_table_of_rights_and_no_other() -> None:
+    """A new page needs an entry in RIGHTS."""
+    assert set(ROUTES) == set(NEEDED)
+    assert sum(len(names) for names in RIGHTS.values()) == len(NEEDED), "each once"
 
 
 def test_each_view_says_the_role_that_is_expected_of_it() -> None:
@@ -122,26 +173,36 @@ def test_who_has_less_than_the_role_is_refused() -> None:
         refused = [name for name in sorted(EXPECTED) if not role.allows(EXPECTED[name])]
         for name, method in itertools.product(refused, METHODS):
             status = client.generic(method, address(ROUTES[name])).status_code
-            if status not in (403, 405):  # 405 comes first where the method does not exist at all
+            if status != (403 if method in TAKEN[name] else 405):
                 violations[f"{role}: {method} {name}"] = status
     assert violations == {}
 
 
-def test_who_has_the_role_is_let_in() -> None:
+def test_who_has_the_role_is_let_in_by_its_methods_and_by_no_other() -> None:
     violations = {}
     for role in Role:
         client = browser(person(role))
-        allowed = [name for name in CLOSED if role.allows(EXPECTED.get(name, Role.VIEWER)) and name != "logout"]
-        for name in [*allowed, "logout"]:
-            answer = client.get(address(ROUTES[name]))
-            if not _is_let_in(answer):
-                violations[f"{role}: {name}"] = answer.status_code
+        allowed = [name for name in CLOSED if role.allows(NEEDED[name] or Role.VIEWER) and name not in LENIENT]
+        for name, method in (*itertools.product(allowed, METHODS), ("logout", "POST")):
+            answer = client.generic(method, address(ROUTES[name]))
+            if _is_let_in(answer) if method in TAKEN[name] else answer.status_code == 405:
+                continue
+            violations[f"{role}: {method} {name}"] = answer.status_code
     assert violations == {}
 
 
 def _is_let_in(answer: HttpResponse) -> bool:
     sent_away = answer.headers.get("Location", "").startswith("/login?")
-    return answer.status_code not in (401, 403, 500) and not sent_away
+    return answer.status_code not in (401, 403, 405, 500) and not sent_away
+
+
+def test_what_changes_something_needs_a_token_of_the_page() -> None:
+    """Another site cannot make one, also for a user who is logged in."""
+    client = browser(person(Role.ADMIN))
+    client.handler = ClientHandler(enforce_csrf_checks=True)
+    posts = [name for name, methods in TAKEN.items() if "POST" in methods]
+    answers = {name: client.post(address(ROUTES[name]), headers={"origin": "https://evil.example"}) for name in posts}
+    assert {name: answer.status_code for name, answer in answers.items() if answer.status_code != 403} == {}
 
 
 def test_what_is_open_is_open_to_everybody() -> None:
@@ -153,9 +214,35 @@ def test_what_is_open_is_open_to_everybody() -> None:
     violations = {
         what: answer.status_code
         for what, answer in answers.items()
-        if answer.status_code in (401, 403) or answer.headers.get("Location", "").startswith("/login")
+        if answer.status_code in (401, 403) or answer.headers.get("Location", "").startswith("/login?")
     }
     assert violations == {}
+
+
+def test_a_password_of_long_ago_opens_no_account() -> None:
+    client = browser(person(Role.ADMIN))
+    _forget_password(client)
+    asked = {
+        f"{method} {name}": client.generic(method, address(ROUTES[name]))
+        for method in ("GET", "POST")
+        for name in sorted(RECENT_PASSWORD)
+    }
+    to = {what: answer.headers.get("Location", "") for what, answer in asked.items() if answer.status_code != 405}
+    assert [what for what, place in to.items() if not place.startswith("/password/again?next=")] == []
+    others = {name: client.get(address(ROUTES[name])) for name in sorted(set(ROUTES) - RECENT_PASSWORD)}
+    assert [name for name, answer in others.items() if "/password/again" in answer.headers.get("Location", "")] == []
+
+
+def _forget_password(client: Client) -> None:
+    session = client.session
+    session[SESSION_NAME] = 0
+    session.save()
+
+
+def test_what_hashes_or_takes_long_has_places_of_its_own() -> None:
+    views = {name: pattern.callback for name, pattern in ALL.items()}
+    assert {name for name, view in views.items() if hasattr(view, "hashes_password")} == HASHES_PASSWORD
+    assert {name: set(view.heavy) for name, view in views.items() if hasattr(view, "heavy")} == HEAVY
 
 
 def test_whoever_is_locked_out_is_a_stranger() -> None:
@@ -170,6 +257,21 @@ def test_whoever_is_locked_out_is_a_stranger() -> None:
 
 def test_every_route_of_the_api_says_its_scopes() -> None:
     assert set(API) == {name for name, _ in SCOPES} | ANY_TOKEN
+
+
+def test_each_operation_of_the_document_has_the_scope_that_is_tried_here() -> None:
+    """The calls under once stand beside Django: tests/integration/test_api_rights.py asks them, and all others, too."""
+    said = {
+        (resolve(_filled(path)).url_name, method.upper()): Scope(call["x-scope"])
+        for path, calls in document()["paths"].items()
+        for method, call in calls.items()
+        if not path.startswith(once.PATH)
+    }
+    assert said == SCOPES
+
+
+def _filled(path: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: str(SAMPLES.get(found[1], 1)), path)
 
 
 def test_the_api_is_closed_without_a_token_whoever_is_logged_in() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from tests.keys import SECRET_KEY
 from tests.processes import free_port
 from tests.waiting import until
 
@@ -51,6 +52,7 @@ class Up:
         collected.mkdir(exist_ok=True)
         return {
             "UNSTALL_DATA_DIR": str(self.directory),
+            "UNSTALL_SECRET_KEY": SECRET_KEY,
             "UNSTALL_BIND": f"127.0.0.1:{self.port}",
             "UNSTALL_CONFIG": str(config),
             "UNSTALL_STATIC_DIR": str(collected),

@@ -16,7 +16,7 @@ from recovery.reads.sightings import Mark
 from tests.acting import MAIL, Bench
 from tests.counting import round_trips
 from tests.samples import BULLMQ
-from tests.watching import now_ms
+from tests.watching import bull, now_ms
 
 pytestmark = pytest.mark.django_db
 MOST = 4
@@ -67,6 +67,8 @@ def test_an_act_on_one_job_by_its_id_is_at_most_four_round_trips(
     """As the API and the shell do it: the job as it is now, and the act."""
     act, make, options = ACTS[named]
     flavour = FLAVOURS[library]
+    if flavour is BULL:
+        bull(bench.client, bench.base)
     for id in ("first", "1"):
         make(bench, flavour, id)
     bench.look(flavour)
@@ -82,6 +84,8 @@ def test_to_say_what_an_act_would_do_is_one_round_trip(
     bench: Bench, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flavour = FLAVOURS[library]
+    if flavour is BULL:
+        bull(bench.client, bench.base)
     orphan(bench, flavour, "1")
     bench.look(flavour)
     order = bench.order(Act.REQUEUE, "1")

@@ -109,7 +109,7 @@ def test_what_is_no_success_is_none_and_a_redirect_is_not_followed(hook: Hooked)
         assert not failed.may_have, "it says that it has not"
         assert refused(webhook(hook)).may_have, "somebody between says so, who cannot know"
         assert refused(webhook(hook)).retry == 120
-        assert "302 Found, and that is not followed" in str(refused(webhook(hook)))
+        assert "302 Found, and redirects are not followed" in str(refused(webhook(hook)))
         refused(webhook(hook))
         assert elsewhere.posted == []
 
@@ -136,7 +136,7 @@ def test_a_webhook_that_hangs_up_may_have_been_told(hook: Hooked) -> None:
 def test_a_certificate_has_to_be_trusted(certificates: Path) -> None:
     with hooked(certificates) as hook:
         failed = refused(webhook(hook))
-        assert "certificate is refused" in str(failed)
+        assert "certificate was rejected" in str(failed)
         assert not failed.may_have
         assert send(webhook(hook, ca=str(certificates / "ca.crt"))) == ""
         assert len(hook.posted) == 1
@@ -156,7 +156,7 @@ def test_mail_says_in_its_subject_what_is_wrong(post: Posts) -> None:
 def test_the_password_goes_only_over_tls_that_is_trusted(certificates: Path, encryption: Encryption) -> None:
     with posts(certificates, implicit=encryption is Encryption.TLS) as post:
         login = {"username": "unstall", "password": SECRET}
-        assert "certificate is refused" in str(refused(mail(post, encryption, **login)))
+        assert "certificate was rejected" in str(refused(mail(post, encryption, **login)))
         assert post.letters == []
         assert send(mail(post, encryption, ca=str(certificates / "ca.crt"), **login)) == ""
         (letter,) = post.letters
@@ -209,7 +209,7 @@ def test_the_doctor_tries_everything_but_a_message(
         channels_of = (webhook(secured), mail(post, Encryption.STARTTLS), mail(post))
         wrong, also, well, no_link = alerts(Config(alerting=Alerting(channels=channels_of)))
     assert [one.level for one in (wrong, also, well, no_link)] == [Level.WRONG, Level.WRONG, Level.GOOD, Level.WARNING]
-    assert "certificate is refused" in wrong.says
+    assert "certificate was rejected" in wrong.says
     assert "STARTTLS" in also.says
     assert hook.posted == post.letters == []
 

@@ -56,7 +56,7 @@ def test_jobs_that_nothing_will_rescue(bench: Bench) -> None:
     bench.orphan("1", "2", data='{"secret": "hunter2"}')
     OrphanWatch(registry.registry(), bench.look).run(now_ms())
     found = of(AlertKind.ABANDONED, look(bench.look()))
-    assert found.words.endswith("abandoned in main/bull:mail: no worker is connected, nothing will ever rescue them.")
+    assert found.words.endswith("abandoned in main/bull:mail: no worker is connected, nothing will ever recover them.")
     assert (found.key, found.size) == ("main/bull:mail", 2)
     assert found.link == "/stuck?queue=main%2Fbull%3Amail&verdict=abandoned"
 
@@ -67,8 +67,8 @@ def test_what_a_scanner_rescues_is_said_to_be_so(bench: Bench, state_store: Stor
     (tally,) = inbox.queues
     soon = now_ms() + 27.5 * MINUTE
     for rescued, fate in (
-        (2, "stale-check puts them right within 27 min."),
-        (1, "nothing will ever rescue 1 of them."),
+        (2, "stale-check recovers them within 27 min."),
+        (1, "nothing will ever recover 1 of them."),
     ):
         ahead = QueueOutlook(rescued, rescued, round(soon), Scanner.STALE_CHECK)
         inboxes.publish(state_store.client, replace(inbox, queues=(replace(tally, outlook=ahead),)))
@@ -80,7 +80,7 @@ def test_poison_that_is_stuck(bench: Bench) -> None:
     bench.orphan("7")
     OrphanWatch(registry.registry(), bench.look).run(now_ms())
     found = of(AlertKind.POISON, look(bench.look()))
-    assert found.words.startswith("1 job of main/bull:mail is poison")
+    assert found.words.startswith("1 job of main/bull:mail is quarantined")
     assert "verdict=poison" in found.link
 
 
@@ -104,7 +104,7 @@ def test_a_gate_that_is_closed_and_one_of_which_nothing_is_known(bench: Bench, s
         state_store.client.hset(state.GATES, gate.server, gate.encode())
     found = look(bench.look())
     finding = of(AlertKind.GATE, found)
-    assert finding.words == "The gate of eu/1 is closed: its CPU is at 97 %. No heavy job starts there."
+    assert finding.words == "The gate of eu/1 is closed: its CPU is at 97 %. No heavy job starts on it."
     assert (finding.link, finding.since) == ("/servers/eu~2F1", now - 60_000)
     assert not found.knows(AlertKind.GATE, "eu-2")
     assert found.knows(AlertKind.GATE, "eu/1")
@@ -123,6 +123,7 @@ def test_a_deployment_that_is_silent_and_queues_that_cannot_be_read(bench: Bench
 def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> None:
     inboxes.publish(state_store.client, Inbox(now_ms() - 60_000))
     assert look(samples.snapshot(taken_at=now_ms() - 60_000)).known == {
+        AlertKind.AUDIT,
         AlertKind.BREAKER,
         AlertKind.BRAKE,
         AlertKind.GATE,
@@ -133,6 +134,7 @@ def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> N
     state_store.pause()
     try:
         assert look(samples.snapshot(taken_at=now_ms())).known == {
+            AlertKind.AUDIT,
             AlertKind.BREAKER,
             AlertKind.BRAKE,
             AlertKind.UNREADABLE,

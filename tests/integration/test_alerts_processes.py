@@ -79,6 +79,6 @@ def test_a_leader_that_dies_over_a_message_costs_one_repetition_and_nothing_else
     assert len({one["id"] for one in firing}) == 1
     assert [one["repeated"] for one in firing] == [False, *([True] * (len(firing) - 1))]
     assert told[0]["title"] == (
-        "[test] 1 job is abandoned in main/bull:mail: no worker is connected, nothing will ever rescue it."
+        "[test] 1 job is abandoned in main/bull:mail: no worker is connected, nothing will ever recover it."
     )
     assert len({one["id"] for one in told}) == 2

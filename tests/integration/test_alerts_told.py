@@ -138,7 +138,7 @@ def test_a_channel_that_fails_rests_longer_each_time_and_the_message_comes_once(
     assert not any(one.told["repeated"] for one in hook.posted), "it has said that it had not taken it"
     outlet = outlets.read(state_store.client)["ops"]
     assert (outlet.tries, outlet.trouble) == (0, "")
-    assert caplog.text.count("alerts are not told to ops") == 1
+    assert caplog.text.count("alerts cannot be sent to ops") == 1
 
 
 def test_one_that_fails_holds_up_no_other(hook: Hooked, state_store: Store) -> None:

@@ -81,7 +81,7 @@ def test_a_full_disk_refuses_the_intent(monkeypatch: pytest.MonkeyPatch) -> None
         pages = cursor.execute("PRAGMA page_count").fetchone()[0]
         cursor.execute(f"PRAGMA max_page_count = {pages}")
         try:
-            with pytest.raises(NotRecorded, match="nothing was done"):
+            with pytest.raises(NotRecorded, match="nothing was changed"):
                 audit.write_intent(order(Act.REQUEUE, "1"), {"much": "x" * 2_000_000}, ["1"])
         finally:
             cursor.execute("PRAGMA max_page_count = 1073741823")
@@ -205,12 +205,17 @@ def test_nothing_is_an_empty_list() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("reason", ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", "\t=1", "  =1"])
+@pytest.mark.parametrize(
+    "reason", ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\u3000=1", "\uff1d1", "a;=1", "a; +1", ";-1"]
+)
 def test_a_spreadsheet_runs_nothing_of_it(reason: str) -> None:
-    audit.note(Actor("person", "=cmd|' /C calc'!A0"), "sign in", reason)
-    (row,) = csv.DictReader(io.StringIO("".join(book.export("csv"))))
+    """Neither of one that parts cells at commas, nor of one that parts them at semicolons, quoted or not."""
+    audit.note(Actor("person", "=cmd|' /C calc'!A0"), "sign in", reason, {"name": "x;=1"})
+    table = "".join(book.export("csv"))
+    (row,) = csv.DictReader(io.StringIO(table))
     assert row["actor"].startswith("'=")
-    assert row["reason"].startswith("'") or not row["reason"].strip().startswith(("=", "+", "-", "@"))
+    for cell in (*row.values(), *table.split(";")):
+        assert not cell.strip().startswith(("=", "+", "-", "@", "\uff1d"))
 
 
 @pytest.mark.django_db

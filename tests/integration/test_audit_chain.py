@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.test import override_settings
 
 from recovery.actions import audit
 from recovery.domain.acting import Actor
@@ -16,6 +19,7 @@ from recovery.domain.refs import QueueRef
 from recovery.models import AuditEntry, AuditHead
 from recovery.reads import audit as book
 from recovery.reads.audit import Head, verify
+from tests import tampering
 from tests.furnished import KINDS
 from tests.web_process import ROOT, environ_of
 
@@ -34,6 +38,25 @@ for number in range({EACH}):
 """
 
 
+# What the version before wrote: the same columns, and no signatures.
+_OLD = """
+import django
+django.setup()
+from dataclasses import astuple
+from django.db import connection
+from recovery.domain.chain import FIELDS, Link
+previous = ""
+with connection.cursor() as cursor:
+    for number in (1, 2, 3):
+        link = Link(number, 1, "note", None, "person", "ada", "admin", "", "sign in", "", "", "", "{}", previous)
+        previous, columns = link.hash, ", ".join([*FIELDS, "hash"])
+        marks = ", ".join(["%s"] * (len(FIELDS) + 1))
+        cursor.execute(f"INSERT INTO recovery_auditentry ({columns}) VALUES ({marks})", [*astuple(link), link.hash])
+    cursor.execute("INSERT INTO recovery_audithead (id, number, hash) VALUES (1, 3, %s)", [previous])
+"""
+NEXT_KEY = "the-next-key-of-these-tests-" + "n" * 40
+
+
 @pytest.fixture
 def five(db: None) -> list[AuditEntry]:
     for number in range(5):
@@ -44,80 +67,78 @@ def five(db: None) -> list[AuditEntry]:
 # -- tampering
 
 
-def alter(five: list[AuditEntry]) -> None:
-    AuditEntry.objects.filter(number=3).update(reason="nothing happened")
-
-
-def alter_well(five: list[AuditEntry]) -> None:
-    """With a new hash, so that only the next entry tells."""
-    AuditEntry.objects.filter(number=3).update(reason="nothing happened")
-    AuditEntry.objects.filter(number=3).update(hash=book.plain(3).link.hash)
-
-
-def delete(five: list[AuditEntry]) -> None:
-    AuditEntry.objects.filter(number=3).delete()
-
-
-def delete_first(five: list[AuditEntry]) -> None:
-    AuditEntry.objects.filter(number=1).delete()
-
-
-def insert_in_front(five: list[AuditEntry]) -> None:
-    five[0].number = 0
-    five[0].save(force_insert=True)
-
-
-def insert_behind(five: list[AuditEntry]) -> None:
-    five[4].number, five[4].previous = 6, five[4].hash
-    five[4].save(force_insert=True)
-    AuditEntry.objects.filter(number=6).update(hash=book.plain(6).link.hash)
-
-
-def insert_between(five: list[AuditEntry]) -> None:
-    """A forged one takes the place of #3; the others move on by one, and keep their hashes."""
-    for number in (5, 4, 3):
-        AuditEntry.objects.filter(number=number).update(number=number + 1)
-    five[2].reason = "forged"
-    five[2].save(force_insert=True)
-    AuditEntry.objects.filter(number=3).update(hash=book.plain(3).link.hash)
-    AuditHead.objects.update(number=6)
-
-
-def reorder(five: list[AuditEntry]) -> None:
-    for old, new in ((2, 99), (4, 2), (99, 4)):
-        AuditEntry.objects.filter(number=old).update(number=new)
-
-
-def truncate(five: list[AuditEntry]) -> None:
-    AuditEntry.objects.filter(number__gt=3).delete()
-
-
-def erase(five: list[AuditEntry]) -> None:
-    AuditEntry.objects.all().delete()
-
-
-@pytest.mark.parametrize(
-    ("tamper", "number", "kind"),
-    [
-        (alter, 3, "altered"),
-        (alter_well, 4, "inserted"),
-        (delete, 3, "deleted"),
-        (delete_first, 1, "deleted"),
-        (insert_in_front, 0, "inserted"),
-        (insert_behind, 6, "inserted"),
-        (insert_between, 4, "moved"),
-        (reorder, 2, "moved"),
-        (truncate, 4, "truncated"),
-        (erase, 1, "truncated"),
-    ],
-)
-def test_tampering_is_found(
-    five: list[AuditEntry], tamper: Callable[[list[AuditEntry]], None], number: int, kind: str
-) -> None:
+@pytest.fixture
+def chain(db: None) -> None:
+    tampering.chain()
     assert verify().is_sound
-    tamper(five)
-    report = verify()
-    assert (report.findings[0].number, report.findings[0].kind) == (number, kind)
+
+
+@pytest.mark.parametrize("way", tampering.WAYS)
+def test_tampering_is_found(chain: None, way: str) -> None:
+    done, kind = tampering.WAYS[way]
+    assert tampering.first_finding(done) == kind
+
+
+def test_tampering_is_found_in_either_database(database: dict[str, str]) -> None:
+    code = "import django; django.setup(); from tests import tampering; tampering.main()"
+    environ = database | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == ("{}", "")
+
+
+def test_a_chain_without_the_key_that_signed_it_is_not_believed(five: list[AuditEntry]) -> None:
+    with override_settings(SECRET_KEY=NEXT_KEY):
+        (finding,) = verify().findings
+        assert (finding.number, finding.kind) == (0, "unknown key")
+        assert "UNSTALL_SECRET_KEY_FALLBACKS" in finding.text
+
+
+def test_a_key_that_changes_is_verified_by_the_former_one_until_the_audit_is_sealed_anew(
+    five: list[AuditEntry], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with override_settings(SECRET_KEY=NEXT_KEY, SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
+        audit.note(ADA, "sign in", "under the next key")
+        assert verify().is_sound
+        call_command("audit", "reseal")
+    with override_settings(SECRET_KEY=NEXT_KEY):
+        report = verify()
+        assert (report.is_sound, report.unsigned, report.checked) == (True, 6, 7)
+        AuditEntry.objects.filter(number=2).update(reason="nothing happened")
+        tampering.relink(2)
+        assert not verify().is_sound
+
+
+def test_a_key_that_is_lost_is_given_up_only_when_that_is_said(five: list[AuditEntry]) -> None:
+    with override_settings(SECRET_KEY=NEXT_KEY):
+        with pytest.raises(CommandError, match="unknown key"):
+            call_command("audit", "reseal")
+        call_command("audit", "reseal", "--without-former-key")
+        assert verify().is_sound
+        assert "lost keys" in book.plain(6).body
+
+
+def test_what_is_not_whole_is_not_sealed_anew(five: list[AuditEntry]) -> None:
+    AuditEntry.objects.filter(number=3).update(reason="nothing happened")
+    for arguments in ((), ("--without-former-key",)):
+        with pytest.raises(CommandError, match="#3 altered"):
+            call_command("audit", "reseal", *arguments)
+    assert AuditHead.objects.get().marked == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_of_the_version_before_goes_on_verifying(database: dict[str, str]) -> None:
+    """Its entries have no signature. Migrated, they are fixed by a signature of the last one's hash."""
+    _manage(database, "migrate", "recovery", "0006")
+    environ = database | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
+    subprocess.run([sys.executable, "-c", _OLD], cwd=ROOT, env=environ, check=True, timeout=60)
+    _manage(database, "migrate")
+    report = json.loads(_manage(database, "audit", "verify", "--json"))
+    assert (report["is_sound"], report["checked"], report["unsigned"]) == (True, 3, 3)
+    subprocess.run([sys.executable, "-c", _APPENDS, "one"], cwd=ROOT, env=environ, check=True, timeout=60)
+    report = json.loads(_manage(database, "audit", "verify", "--json"))
+    assert (report["is_sound"], report["checked"], report["unsigned"]) == (True, 3 + EACH, 3)
 
 
 def test_a_tail_that_was_cut_off_with_its_head_shows_against_an_exported_one(five: list[AuditEntry]) -> None:
@@ -191,7 +212,7 @@ ids = [text(b"\\xfe" * 3000)]
 jobs = tuple(Seen(id, State.ACTIVE) for id in ids)
 order = Order(Act.FAIL, QueueRef("main", text(b"\\xff")), Actor("shell", "me"), "why \\x00 \\ud800", jobs)
 number = audit.write_intent(order, {"jobs": [{"job": ids[0]}]}, ids)
-audit.write_outcome(number, order, {"jobs": []}, {ids[0]: Outcome.DONE})
+audit.write_outcome(number, order, {"jobs": [{"job": ids[0], "outcome": "done"}]}, {ids[0]: Outcome.DONE})
 wanted = book.Filter(queue=order.queue, job=ids[0], outcome="done", actor="me", act="fail", since=0)
 (line,) = book.entries(wanted, cursor=str(number + 1)).lines
 assert line.tally == {"done": 1} and line.outcome == number + 1

@@ -222,7 +222,7 @@ def test_all_of_it_is_kept_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
         put(here, *rest)
 
     monkeypatch.setattr(swap, "_put", failing)
-    with pytest.raises(NotRecorded, match="nothing was done"):
+    with pytest.raises(NotRecorded, match="nothing was changed"):
         brakes.relaunched(MAIL, going("1"), NOW)
     assert not BrakeState.objects.exists()
 

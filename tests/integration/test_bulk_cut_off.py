@@ -245,7 +245,7 @@ def test_an_audit_that_cannot_be_written_holds_the_run(
     run = all_of(bench, Act.RETRY)
 
     def full(*_: object, **__: object) -> int:
-        raise NotRecorded("The audit cannot be written, so nothing was done.")
+        raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
     with monkeypatch.context() as patch:
         patch.setattr(audit, "write_intent", full)

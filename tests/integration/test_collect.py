@@ -268,9 +268,11 @@ def test_one_that_stalls_for_a_moment_is_called_slow_and_not_down(
     stalling.pause()
     try:
         snapshot = one.look(NOW + 2_000)
+        again = one.look(NOW + 2_001)  # barely waited for
     finally:
         stalling.resume()
     (deployment,), (sample,) = snapshot.deployments, snapshot.queues
+    assert "(no answer for 0.1 s)" in again.deployments[0].warnings[-1]
     assert deployment.error == ""
     assert deployment.taken_at == NOW
     assert deployment.warnings[-1].startswith("It answers slowly (no answer ")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from recovery.actions import bulk
 from recovery.actions.bulk import Runner
 from recovery.backends.shared import consoles as told
 from recovery.connections import registry, state
@@ -78,7 +79,7 @@ def test_the_one_that_was_there_first_acts_and_both_see_the_other(
     assert other == Console("main", OURS, "host-a", 41, 1_790_000_000_000, acts=True)
     assert theirs.rival("main") == (
         "Another console acts on main: host-a (process 41, installation aaaaaaaa), since 2026-09-21 14:13 UTC. "
-        "Scanners and bulk runs hold here, and go on when it has been silent for 16 s."
+        "Scanners and bulk runs are paused here, and resume when it has not been seen for 16 s."
     )
     assert theirs.rival("a-table") == ""
 
@@ -90,7 +91,7 @@ def test_when_it_is_silent_the_other_acts_and_stays_so(
     ours.run(0, ["main"])
     theirs.run(0, ["main"])
     until(lambda: (theirs.run(0), not theirs.rival("main"))[1], 10, "it has taken over")
-    assert "not known" in ours.rival("main"), "a word that has ended lets nobody act"
+    assert "not yet known" in ours.rival("main"), "a word that has ended lets nobody act"
     ours.run(0)
     assert "host-b" in ours.rival("main")
 
@@ -148,6 +149,26 @@ def test_a_bulk_run_waits_for_the_other_console_and_says_so(bench: Bench) -> Non
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_bulk_run_goes_on_as_soon_as_the_other_console_is_gone_however_long_it_waited(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "HOLD", 0.01)
+    bench.failed("1")
+    held = ["Another console acts on main."]
+    hands = Runner(registry.registry(), Mandate(7, lambda: True, OURS, lambda _: held[0] if held else ""))
+    try:
+        run = all_of(bench, Act.RETRY)
+        for _ in range(8):
+            until(lambda: hands.run(0), 10, "it is tried again")
+        assert hands._held[run.pk][1] == bulk.HOLD
+        held.clear()
+        until(lambda: hands.run(0), 1, "it goes on")
+        assert progress_of.progress(run.pk, now_ms()).done == 1
+    finally:
+        hands.close()
+
+
+@pytest.mark.django_db(transaction=True)
 def test_there_is_an_alert_of_each(bench: Bench) -> None:
     one = Console("main", THEIRS, "host-b", 41, 1_790_000_000_000, acts=True)
     bench.state.client.set(state.SCHEDULER, Sign("here", 1, 7, 0, 0, "me", (one,)).encode())
@@ -189,7 +210,7 @@ def _house(stack: ExitStack, directory: Path, queues: Store) -> tuple[Process, S
     environ = {"UNSTALL_REDIS_URL": queues.url, "UNSTALL_STATE_URL": store.url}
     process = Process(directory, "scheduler", schedulers.script(), environ)
     stack.callback(process.end)
-    process.says("It leads")
+    process.says("It is the leader")
     until(lambda: leading.fetch(store.client), 20, "its sign")
     return process, store
 

@@ -25,7 +25,7 @@ from tests.stores import Store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-POLICY = "Acts, at most 500 jobs in one run (in the file, for all queues)."
+POLICY = "Enabled, at most 500 jobs per run (in the file, for all queues)."
 
 
 class Rules:
@@ -87,7 +87,7 @@ def test_a_queue_that_is_only_observed_is_not_touched(bench: Bench) -> None:
     before = bench.dump()
     (find,) = requeue(bench, made(Rules(Mode.OBSERVE)), "1")
     assert find.outcome is None
-    assert find.policy.startswith("Observes")
+    assert find.policy.startswith("Dry run")
     assert bench.dump() == before
     assert not AuditEntry.objects.exists()
 
@@ -200,7 +200,7 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """The audit takes nothing any more."""
 
     def refuse(*_: Any, **__: Any) -> int:
-        raise NotRecorded("The audit cannot be written, so nothing was done.")
+        raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
     return lambda: monkeypatch.setattr("recovery.actions.audit.write_intent", refuse)
 

@@ -13,7 +13,6 @@ import psutil
 import pytest
 import redis
 
-from recovery.connections import state
 from recovery.domain.counts import QueueSample
 from recovery.processes.embedded import STATE_DB
 from recovery.reads import snapshots
@@ -143,7 +142,7 @@ def _snapshot(up: Up) -> tuple[QueueSample, ...]:
 def _shipped(up: Up) -> set[str]:
     """The names of the files whose lines are in the state store."""
     with redis.Redis(unix_socket_path=str(up.directory / "valkey.sock"), db=STATE_DB) as store:
-        sets = [raw for key in store.scan_iter(state.log_labels("*")) for raw in store.hkeys(key)]  # type: ignore[union-attr]  # sync
+        sets = [raw for key in store.scan_iter(b"worker-monitor:*:log-labels") for raw in store.hkeys(key)]  # type: ignore[union-attr]  # sync
     return {Path(json.loads(raw).get("file", "")).name for raw in sets}
 
 

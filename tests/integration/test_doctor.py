@@ -13,7 +13,7 @@ import pytest
 from django.core.management import call_command
 
 from recovery import config
-from recovery.connections import state
+from recovery.connections import monitor_acl, state
 from recovery.reads.leading import Sign
 from tests.integration.test_acl import admit, documented
 from tests.measuring import NodeExporter, patient
@@ -59,7 +59,7 @@ def test_a_sound_setup_is_well(doctor: Doctor, store: Store, state_store: Store)
     found = says(report, "deployment main", "ok")
     assert "1 queue found" in found
     assert store.kind in found.lower()
-    assert "Everything that reading needs is allowed" in found
+    assert "All commands needed for reading are allowed" in found
 
 
 def test_watching_writes_nothing(doctor: Doctor, valkey: Store, state_store: Store) -> None:
@@ -77,10 +77,10 @@ def test_who_leads_is_told(doctor: Doctor, valkey: Store, state_store: Store) ->
 
     leader = Sign("eu-3", 41, 12, 1_760_000_000_000, 1_760_000_001_000, "x")
     assert told("warning", None) == ""
-    assert "Process 41 on eu-3 leads since 2025-10-09 08:53:20+00:00, epoch 12." in told("ok", leader)
+    assert "Process 41 on eu-3 is the leader since 2025-10-09 08:53:20+00:00, epoch 12." in told("ok", leader)
     assert "only reads" in told("warning", replace(leader, epoch=None))
     state_store.client.set(state.SNAPSHOT, b"x")
-    assert "None runs" in told("warning", None)
+    assert "None is running" in told("warning", None)
 
 
 def test_a_dead_deployment_is_wrong_and_the_other_is_checked_too(
@@ -168,7 +168,7 @@ def test_the_documented_user_lacks_nothing(doctor: Doctor, serve: Callable[..., 
 def test_a_state_store_beside_the_queues_is_found_under_another_name(doctor: Doctor, valkey: Store) -> None:
     status, report = doctor(UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=valkey.url.replace("127.0.0.1", "127.1"))
     assert status == 1
-    assert "the very place of the queues of main" in says(report, "state store", "wrong")
+    assert "the same database as the queues of main" in says(report, "state store", "wrong")
 
 
 def test_a_shared_server_is_a_warning(doctor: Doctor, valkey: Store) -> None:
@@ -185,6 +185,28 @@ def test_a_state_store_that_takes_no_writes_is_wrong(doctor: Doctor, serve: Call
     assert "replica" in says(report, "state store", "wrong")
 
 
+def test_a_state_store_that_lets_everybody_in_is_a_warning(doctor: Doctor, serve: Callable[..., Store]) -> None:
+    store = serve()
+    _, report = doctor(UNSTALL_STATE_URL=store.url)
+    assert "no password" not in says(report, "state store", "warning"), "only this machine reaches it"
+    _, report = doctor(UNSTALL_STATE_URL=store.url.replace("127.0.0.1", "127.1"))
+    assert "requirepass" in says(report, "state store", "warning")
+
+
+def test_a_monitor_s_user_that_may_write_the_keys_of_all_servers_is_a_warning(
+    doctor: Doctor, serve: Callable[..., Store]
+) -> None:
+    store = serve()
+    store.do(*monitor_acl.rule("eu-1").split())
+    store.do("ACL", "SETUSER", "reads-them", "on", ">x", "%R~worker-monitor:*", "+@read")
+    store.do("ACL", "SETUSER", "gone", "off", ">x", "~worker-monitor:*", "+@all")
+    _, report = doctor(UNSTALL_STATE_URL=store.url)
+    assert not says(report, "state store", "warning")
+    store.do("ACL", "SETUSER", "wide", "on", ">x", "~worker-monitor:*", "+hset")
+    _, report = doctor(UNSTALL_STATE_URL=store.url)
+    assert "user wide may write the keys of every server" in says(report, "state store", "warning")
+
+
 def test_a_data_directory_that_cannot_be_written_is_wrong(doctor: Doctor, settings: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings.DATA_DIR = tmp_path / "file" / "below"
@@ -197,7 +219,37 @@ def test_a_data_directory_open_to_all_is_a_warning(doctor: Doctor, settings: Any
     Path(settings.DATA_DIR).mkdir(mode=0o755)
     Path(settings.DATA_DIR).chmod(0o755)
     _, report = doctor()
-    assert "chmod o=" in says(report, "data directory", "warning")
+    assert f"chmod o= {settings.DATA_DIR}" in says(report, "files", "warning")
+
+
+def test_files_of_data_and_of_secrets_that_all_may_read_are_a_warning(
+    doctor: Doctor, settings: Any, tmp_path: Path
+) -> None:
+    data, secret = Path(settings.DATA_DIR) / "unstall.sqlite3", tmp_path / "redis url"
+    data.parent.mkdir(mode=0o700)
+    data.touch(0o600)
+    secret.write_text("redis://127.0.0.1:1")
+    secret.chmod(0o600)
+    assert not says(doctor(UNSTALL_REDIS_URL_FILE=str(secret))[1], "files", "warning")
+    for file in (data, secret):
+        file.chmod(0o604)
+    assert f"{data} and 1 more. chmod o= {data} '{secret}'" in says(doctor()[1], "files", "warning")
+
+
+def test_what_another_program_answers_does_not_speak_to_the_terminal(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+) -> None:
+    answer = b'HTTP/1.1 500 No\r\n\r\n{"error": "\\u001b[2Jgone\\u009b31m"}'
+    with OddPages() as pages:
+        url = pages.page(answer).removesuffix("/metrics")
+        (tmp_path / "unstall.toml").write_text(f'[prometheus]\nurl = "{url}"\n')
+        monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
+        config.current.cache_clear()
+        out = StringIO()
+        with pytest.raises(SystemExit):
+            call_command("doctor", stdout=out)
+    assert "␛[2Jgone" in out.getvalue()
+    assert not {"\x1b", "\u009b"} & set(out.getvalue())
 
 
 def test_people_get_sentences(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +290,7 @@ def test_a_user_who_may_only_read_is_told_so(doctor: Doctor, serve: Callable[...
     status, report = doctor(UNSTALL_REDIS_URL=url, UNSTALL_STATE_URL=state_store.url)
     assert status == 0
     said = says(report, "deployment main", "warning")
-    assert "Its user may change nothing" in said
+    assert "Its user has no write permission" in said
     assert "UNSTALL_READ_ONLY=1" in said
     log: Any = store.client.acl_log()
     assert [entry["object"] for entry in log] == ["evalsha"]

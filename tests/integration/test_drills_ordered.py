@@ -102,7 +102,10 @@ def test_who_leads_no_more_ends_it(state_at_hand: Store) -> None:
 
     scheduler(holds).look(0)
     known = seen.run(run.pk)
-    assert (known.status, known.trouble) == (Status.FAILED, "The scheduler that carried it out ended, or led no more.")
+    assert (known.status, known.trouble) == (
+        Status.FAILED,
+        "The scheduler that ran it stopped, or is no longer the leader.",
+    )
     assert left(state_at_hand) == []
 
 

@@ -7,7 +7,6 @@ machine changes nothing: the time that a look takes is nothing beside it.
 
 from __future__ import annotations
 
-import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from recovery import shared_clock
 from recovery.domain.inbox import Inbox
 from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind
@@ -143,7 +143,7 @@ def history(one: WatchBench, store: Store, seed: int, due: int) -> dict[Kind, in
     """Both looks at each step; how often each kind was found."""
     store.client.flushall()
     random, told = Random(seed), dict[Kind, int]()
-    world = World(random, store.client, int(time.time() * 1000))
+    world = World(random, store.client, shared_clock.now())
     for _ in range(JOBS):
         world.take()
     gone_at = random.randrange(3, STEPS)

@@ -32,7 +32,7 @@ from tests.watching import now_ms
 pytestmark = pytest.mark.django_db
 
 OLD, NEW = 1_795_000_100, 1_795_000_200
-LEADS = f"Another scheduler leads (epoch {NEW})."
+LEADS = f"Another scheduler is the leader (epoch {NEW})."
 
 
 def _lead(bench: Bench, epoch: int = NEW) -> None:

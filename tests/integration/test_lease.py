@@ -170,7 +170,7 @@ def pair(start: Start, state: Store, constants: str = "{}") -> tuple[Process, Pr
     one = start("a", constants)
     until(lambda: leads(state, one), STARTS_WITHIN, "the first one leads")
     other = start("b", constants)
-    other.says(f"stands by: {os.uname().nodename} (process {one.pid}) leads")
+    other.says(f"on standby: {os.uname().nodename} (process {one.pid}) is the leader")
     return one, other
 
 
@@ -178,9 +178,9 @@ def test_one_that_is_asked_to_end_is_followed_within_a_second(start: Start, stat
     one, other = pair(start, state_store)
     before = sign(state_store)
     one.ask()
-    other.says("It leads", 10)
+    other.says("It is the leader", 10)
     until(lambda: leads(state_store, other), 10)
-    assert at(other, "It leads") - at(one, "ending") <= patience(AFTER_SIGTERM)
+    assert at(other, "It is the leader") - at(one, "ending") <= patience(AFTER_SIGTERM)
     assert one.status() == 0
     after = sign(state_store)
     assert before is not None
@@ -207,24 +207,24 @@ def test_one_that_is_killed_and_started_again_waits_for_nobody(start: Start, sta
     one.child.wait(10)
     again = start("b", place="here")
     again.says("started")
-    assert "stands by" not in again.log
-    assert "It leads" in again.log
+    assert "on standby" not in again.log
+    assert "It is the leader" in again.log
 
 
 @_ON_POSTGRESQL
 def test_one_that_was_stopped_past_its_term_follows_when_it_goes_on(start: Start, state_store: Store) -> None:
     one, other = pair(start, state_store, SHORT)
     one.send(signal.SIGSTOP)
-    other.says("It leads", 20)
+    other.says("It is the leader", 20)
     until(lambda: leads(state_store, other), 10)
     one.send(signal.SIGCONT)
-    one.says("is lost; it stands by", 20)
-    one.says(f"stands by: {os.uname().nodename} (process {other.pid}) leads", 20)
+    one.says("is lost; it is on standby", 20)
+    one.says(f"on standby: {os.uname().nodename} (process {other.pid}) is the leader", 20)
     numbers = {taken_at(state_store) for _ in samples(state_store, 5)}
-    assert min(numbers) > at(other, "It leads") * 1000
+    assert min(numbers) > at(other, "It is the leader") * 1000
     assert leads(state_store, other)
     other.ask()
-    one.says("It leads", 40)
+    one.says("It is the leader", 40)
     until(lambda: leads(state_store, one), 10, "it leads again")
 
 
@@ -232,13 +232,13 @@ def test_one_that_was_stopped_past_its_term_follows_when_it_goes_on(start: Start
 def test_of_three_only_one_takes_over(start: Start, state_store: Store) -> None:
     one, other = pair(start, state_store, SHORT)
     third = start("c", SHORT)
-    third.says("stands by")
+    third.says("on standby")
     one.send(signal.SIGKILL)
     heir = until(
         lambda: next((each for each in (other, third) if leads(state_store, each)), None), 20, "one of them leads"
     )
     rest = third if heir is other else other
-    rest.says(f"(process {heir.pid}) leads", 10)
+    rest.says(f"(process {heir.pid}) is the leader", 10)
     assert "started" not in rest.log
 
 
@@ -263,7 +263,7 @@ def test_while_the_database_is_away_one_reads_and_nobody_changes_anything(
     one = start("a", SHORT, more=reachable)
     until(lambda: leads(state_store, one), STARTS_WITHIN, "it leads")
     other = start("b", SHORT, more=reachable)
-    other.says("stands by")
+    other.says("on standby")
     frail.stop()
     try:
         for each in one, other:
@@ -286,7 +286,7 @@ def test_while_the_database_is_away_one_reads_and_nobody_changes_anything(
 def test_without_its_tables_it_reads_at_once_and_says_why(start: Start, state_store: Store, tmp_path: Path) -> None:
     (tmp_path / DATABASE).unlink()
     one = start("a")
-    one.says("the database does not say who leads: no such table")
+    one.says("the leader cannot be read from the database: no such table")
     until(lambda: taken_at(state_store), 10, "a snapshot")
     found = sign(state_store)
     assert found is not None

@@ -64,8 +64,8 @@ async def test_a_link_that_leads_out_of_the_roots_is_refused_and_said(
     page = await source.search(ALL)
     assert told(page.lines) == ["shown"]
     assert page.gap
-    assert "leak.log: is a link that leads out" in page.gap.reason
-    assert "dots.log: is a link that leads out" in page.gap.reason
+    assert "leak.log: is a link to a folder outside" in page.gap.reason
+    assert "dots.log: is a link to a folder outside" in page.gap.reason
 
 
 async def test_a_link_within_the_roots_shows_its_file_once(source: FilesSource, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_a_pipe_is_neither_read_nor_waited_for(source: FilesSource, tmp_pa
         page = await source.search(ALL)
     assert told(page.lines) == ["one"]
     assert page.gap
-    assert "pipe.log: is no file" in page.gap.reason
+    assert "pipe.log: is not a file" in page.gap.reason
     with pytest.raises(Unfit):
         opened(str(tmp_path), str(tmp_path / "pipe.log"))
 
@@ -115,11 +115,11 @@ async def test_a_file_that_cannot_be_read_is_said_and_others_are_read() -> None:
             assert (await after(source, await here(source)))[2] == [], "a search told it"
         assert told(page.lines) == ["one"]
         assert page.gap
-        assert "closed.log: cannot be read: Permission denied. Let the user of the web process" in page.gap.reason
+        assert "closed.log: cannot be read: Permission denied. Give the user of the web process" in page.gap.reason
         (root / "app.log").unlink()
         with as_nobody(), pytest.raises(AccessDenied) as refused:
             await source.search(ALL)
-        assert "Let the user of the web process read it" in refused.value.advice
+        assert "Give the user of the web process read access" in refused.value.advice
         await source.close()
 
 
@@ -141,7 +141,7 @@ async def test_a_file_that_becomes_unreadable_is_said_to_who_reads_on() -> None:
 
 async def test_a_root_that_is_not_there_is_said(tmp_path: Path) -> None:
     source = FilesSource(spec(tmp_path / "nowhere"))
-    with pytest.raises(AccessDenied, match="there is no such folder") as refused:
+    with pytest.raises(AccessDenied, match="the folder does not exist") as refused:
         await source.labels(0, time.time_ns())
     assert "roots" in refused.value.advice
     (tmp_path / "nowhere").mkdir()

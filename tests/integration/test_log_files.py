@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from recovery.domain.lines import Query
+from recovery.domain.redact import MARK
 from recovery.domain.written import LIMIT
 from recovery.logs.files import FilesSource
+from recovery.logs.files.places import Place
 from tests.log_files import ALL, SECOND, add, after, here, newest, spec, stamped, told
 
 
@@ -124,7 +126,7 @@ async def test_a_file_that_vanished_unread_is_a_gap_and_one_that_was_read_is_non
     assert (await after(source, place))[::2] == (["more"], [])
     (tmp_path / "unread.log").unlink()
     texts, _, gaps = await after(source, place)
-    assert (texts, [gap.reason for gap in gaps]) == ([], ["A file is gone, maybe before it was read to its end."])
+    assert (texts, [gap.reason for gap in gaps]) == ([], ["A file is gone, perhaps before it was read to its end."])
 
 
 async def test_two_files_with_the_same_first_line_are_two(source: FilesSource, tmp_path: Path) -> None:
@@ -284,3 +286,33 @@ async def test_an_hour_long_ago_in_a_large_file_is_found_without_reading_what_ca
         page = await source.search(Query(start=start + 500 * SECOND, end=start + 600 * SECOND), before=page.before)
     assert [text.split()[1] for text in told(page.lines)] == [f"{number}" for number in range(500, 600)]
     assert page.looked_at < 10_000
+
+
+# -- places that nobody gave out
+
+
+@pytest.mark.parametrize("secret", ["password=hunter2-Kf9x2", "key ghp_16C7e42F292c6912E7710c838347Ae178B4a"])
+async def test_a_place_within_a_line_shows_no_part_of_its_secret(
+    source: FilesSource, tmp_path: Path, secret: str
+) -> None:
+    """A reader may send any offset, and begin or end in the midst of what is hidden."""
+    log = tmp_path / "app.log"
+    add(log, "first", f"login with {secret} done", "third")
+    page = await source.search(ALL)
+    place, (key, _) = Place.parse(page.after), next(iter(Place.parse(page.lines[0].id).offsets.items()))
+    begin = log.read_bytes().index(secret.encode())
+    for offset in range(begin, begin + len(secret)):
+        forged = str(Place(place.at, {key: offset}))
+        behind, before = await source.read(ALL, after=forged), await source.search(ALL, before=forged)
+        assert (behind.lines[0].text, before.lines[-1].text) == (MARK, MARK), offset
+        assert told(behind.lines)[1:] == ["third"]
+
+
+async def test_a_place_within_a_line_without_a_secret_shows_the_rest_of_it(source: FilesSource, tmp_path: Path) -> None:
+    """So it lies where a line had no end yet when it was read."""
+    log = tmp_path / "app.log"
+    add(log, "first", "second")
+    page = await source.search(ALL)
+    place, (key, _) = Place.parse(page.after), next(iter(Place.parse(page.lines[0].id).offsets.items()))
+    forged = str(Place(place.at, {key: log.read_bytes().index(b"cond")}))
+    assert [line.text for line in (await source.read(ALL, after=forged)).lines] == ["cond"]

@@ -136,7 +136,7 @@ async def test_of_more_lines_in_one_moment_it_is_said_how_many_are_missing(doubl
     lines, _, gaps = await taken(make(), OF_MAIL, place, limit=900)
     assert (len(lines), lines[-1].text) == (5001, "after")
     assert [gap.count for gap in gaps] == [12]
-    assert "5,000 lines of one moment" in gaps[0].reason
+    assert "5,000 lines per timestamp" in gaps[0].reason
     before, found, told = "", [], []
     while True:
         page = await make().search(replace(OF_MAIL, start=at - MINUTE), before=before, limit=2000)

@@ -83,22 +83,22 @@ REFUSALS: list[tuple[Answer, type[StoreError], str, str]] = [
     (said(414, "too long"), Garbled, "414", "fewer values"),
     (said(418, "short and stout"), Garbled, "short and stout", "Loki"),
     (said(302, "", Location="http://elsewhere/"), Garbled, "302 Found", "Loki"),
-    (said(429, "too many outstanding requests"), NotReady, "too many outstanding", "by itself"),
+    (said(429, "too many outstanding requests"), NotReady, "too many outstanding", "automatically"),
     (said(500, "rpc error: code = Unknown desc = broken"), NotReady, "desc = broken", "own log"),
     (said(500, "context deadline exceeded"), TimedOut, "deadline", "shorter time"),
     (said(500, json.dumps({"message": "in\x00side", "code": 500})), NotReady, "in side", "own log"),
-    (said(503, "Ingester not ready: waiting"), NotReady, "Ingester not ready", "by itself"),
+    (said(503, "Ingester not ready: waiting"), NotReady, "Ingester not ready", "automatically"),
     (said(504, "context deadline exceeded"), TimedOut, "504 Gateway Timeout", "shorter time"),
     (said(599, "?"), NotReady, "599", "own log"),
-    (said(200, ""), Garbled, "as a Loki does", "Loki"),
-    (said(200, "<html>Log in</html>"), Garbled, "as a Loki does", "Loki"),
-    (said(200, '{"status": "success"}'), Garbled, "as a Loki does", "Loki"),
-    (said(200, '{"status": "error", "data": {}}'), Garbled, "as a Loki does", "Loki"),
-    (said(200, "[" * 100_000), Garbled, "as a Loki does", "Loki"),
-    (streams({"stream": {}, "values": [["soon", "x"]]}), Garbled, "as a Loki does", "Loki"),
-    (streams({"stream": {}, "values": [["-1", "x"]]}), Garbled, "as a Loki does", "Loki"),
-    (streams({"stream": [], "values": [["1", "x"]]}), Garbled, "as a Loki does", "Loki"),
-    (streams(resultType="matrix"), Garbled, "as a Loki does", "Loki"),
+    (said(200, ""), Garbled, "like a Loki", "Loki"),
+    (said(200, "<html>Log in</html>"), Garbled, "like a Loki", "Loki"),
+    (said(200, '{"status": "success"}'), Garbled, "like a Loki", "Loki"),
+    (said(200, '{"status": "error", "data": {}}'), Garbled, "like a Loki", "Loki"),
+    (said(200, "[" * 100_000), Garbled, "like a Loki", "Loki"),
+    (streams({"stream": {}, "values": [["soon", "x"]]}), Garbled, "like a Loki", "Loki"),
+    (streams({"stream": {}, "values": [["-1", "x"]]}), Garbled, "like a Loki", "Loki"),
+    (streams({"stream": [], "values": [["1", "x"]]}), Garbled, "like a Loki", "Loki"),
+    (streams(resultType="matrix"), Garbled, "like a Loki", "Loki"),
     (RESET, Unreachable, "closed the connection", "running"),
 ]
 
@@ -129,7 +129,7 @@ async def test_whoever_asks_for_patience_is_not_asked_meanwhile(
     double.answers = [said(429, "too many requests", **{"Retry-After": wait})]
     assert "429 Too Many Requests" in (await failure(source)).reason
     error = await failure(source)
-    assert "asked again in" in error.reason
+    assert "next query in" in error.reason
     assert int(error.reason.split(" s")[0].rpartition(" ")[2]) <= 60
     assert len(double.asked) == 1
 

@@ -96,3 +96,56 @@ def test_who_may_run_no_scripts_looks_all_the_same(serve: Callable[..., Store]) 
         (row,) = looks(BULLMQ, wire, [("1", State.FAILED)], by_script=True)
     assert row is not None
     assert (row.name, row.state, row.is_one_moment) == ("mail", State.FAILED, False)
+
+
+LISTS = [State.ACTIVE, State.WAITING]
+SETS = [State.FAILED, State.COMPLETED, State.DELAYED]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+@pytest.mark.parametrize("state", [*LISTS, *SETS])
+@pytest.mark.parametrize("oldest_first", [True, False], ids=["oldest first", "newest first"])
+def test_a_page_by_scripts_is_the_page_by_commands(
+    jobs: Bench, flavour: Flavour, state: State, oldest_first: bool
+) -> None:
+    with wired(jobs.queues.url) as wire:
+        pages = [
+            reader(flavour).page(wire, REF, state, oldest_first=oldest_first, by_script=by_script)
+            for by_script in (True, False)
+        ]
+    assert pages[0] == pages[1]
+    assert pages[0].rows
+    assert all(row.is_one_moment for row in pages[0].rows)
+
+
+@pytest.mark.parametrize("state", [State.ACTIVE, State.FAILED])
+def test_every_page_of_many_scripts_has_its_jobs(bench: Bench, state: State) -> None:
+    for number in range(130):
+        (bench.orphan if state is State.ACTIVE else bench.failed)(f"{number}")
+    read, cursor = [], ""
+    with wired(bench.queues.url) as wire:
+        while not read or cursor:
+            page = reader(BULLMQ).page(wire, REF, state, cursor=cursor, size=60, oldest_first=True, by_script=True)
+            read += page.rows
+            cursor = page.next
+    assert sorted(int(row.id) for row in read) == list(range(130))
+    assert all(row.is_one_moment and row.name for row in read)
+
+
+def test_a_job_that_moved_far_in_its_list_is_read_by_commands(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.orphan("moved")
+    bench.orphan("there")
+    monkeypatch.setattr(script_reads, "MARGIN", 0)
+    monkeypatch.setattr(script_reads, "_stretch", lambda *_: ("l", 0, 0))
+    with wired(bench.queues.url) as wire:
+        page = reader(BULLMQ).page(wire, REF, State.ACTIVE, oldest_first=True, by_script=True)
+    assert {row.id: row.is_one_moment for row in page.rows} == {"moved": False, "there": True}
+
+
+def test_a_page_is_read_all_the_same_where_no_script_may_run(serve: Callable[..., Store]) -> None:
+    store = serve()
+    store.client.zadd(f"{BASE}:failed", {"1": 5})
+    store.client.hset(f"{BASE}:1", mapping={"name": "mail", "timestamp": 5})
+    with wired(admit(store, documented())) as wire:
+        (row,) = reader(BULLMQ).page(wire, REF, State.FAILED, by_script=True).rows
+    assert (row.name, row.is_one_moment) == ("mail", False)

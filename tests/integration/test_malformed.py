@@ -30,7 +30,7 @@ from tests.watching import now_ms
 pytestmark = pytest.mark.django_db(transaction=True)
 SCHEMA = {"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}}
 GOOD, BAD = '{"to":"ada@example.com"}', '{"to":4711}'
-WHY = "Its data breaks the schema of its queue: data.to must be string."
+WHY = "Its data violates the schema of its queue: data.to must be string."
 TOML = '[[queues]]\nname = "bull:mail"\nschema = "mail.json"\n'
 
 
@@ -114,7 +114,7 @@ def test_long_data_is_measured_and_never_read(make_schema: Config, watch: WatchB
     wire = watch.registry.wire("main")
     with Counted(wire) as counted:
         found = schemas.broken(wire, MAIL, ["1", "2", "3", "2"], schema)
-    assert found == {"2": WHY, "3": "Its data breaks the schema of its queue: data must have to."}
+    assert found == {"2": WHY, "3": "Its data violates the schema of its queue: data must have to."}
     assert (counted.calls, counted.commands) == (2, 4)
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from recovery.connections import state
+from recovery.connections import monitor_acl, state
 from recovery.domain.meters import COARSE, FINE, HOUR
 from recovery.domain.servers import Server
 from recovery.monitor import courier
 from recovery.monitor.courier import Courier
 from recovery.monitor.times import Times
-from recovery.reads import servers
+from recovery.reads import gates, servers
 from tests.processes import free_port
 from tests.stores import Store
 from tests.waiting import until
@@ -54,7 +55,7 @@ def test_history_has_no_hole_although_the_store_was_away(brings: Courier, told: 
     minutes = {point.at: point for point in servers.history(state_store.client, "eu-1", 6, START + HOUR).points}
     second = minutes[(COARSE.period(START) + 1) * COARSE.unit]
     assert (second.cpu_raw, second.cpu_peak) == (13.5, 19.0)  # it has the samples 8 to 19
-    assert told[1:] == ["the store is back"]
+    assert told[1:] == ["the store is reachable again"]
     assert brings.backlog.is_empty
 
 
@@ -105,7 +106,7 @@ def test_two_programs_under_one_name_are_told_of_each_other_and_a_restart_is_not
         _bring(brings, [number])
         _bring(other, [number], host="twin")
     assert len(told) == 1
-    assert "another program tells of the server eu-1 too" in told[0]
+    assert "another monitor reports as the server eu-1 too" in told[0]
     other.publisher.close()
 
 
@@ -135,18 +136,72 @@ def test_a_server_is_forgotten_with_its_history(state_store: Store, told: Told) 
     assert servers.seen(state_store.client) == {}
 
 
-def test_the_user_that_the_manual_gives_it_is_enough_and_may_touch_nothing_else(state_store: Store, told: Told) -> None:
-    (line,) = [line for line in MANUAL.read_text("utf-8").splitlines() if line.startswith("ACL SETUSER")]
-    state_store.do(*line.split())
-    brings = _courier(state_store.url.replace("//", "//monitor:SECRET@"), told)
+def test_the_user_that_the_command_prints_is_enough_and_may_touch_nothing_else(state_store: Store, told: Told) -> None:
+    user = monitor_acl.user("eu-1")
+    state_store.do(*monitor_acl.rule("eu-1").split())
+    brings = _courier(state_store.url.replace("//", f"//{user}:SECRET@"), told)
     brings.greet("eu-1", 0.0)
     _bring(brings, range(12))
     assert told == []
-    assert len(servers.fetch(state_store.client)) == 1
-    for command in (("GET", "unstall:snapshot"), ("SET", "unstall:snapshot", "x"), ("HGETALL", "unstall:gates")):
-        assert state_store.do("ACL", "DRYRUN", "monitor", *command) != b"OK"
-    state_store.do("ACL", "DELUSER", "monitor")
+    assert servers.fetch(state_store.client) == (), "it may not list itself"
+    assert servers.list_new(state_store.client, 0, START) == 0
+    (found,) = servers.fetch(state_store.client)
+    assert found.id == "eu-1"
+    others = (
+        *(("GET", "unstall:snapshot"), ("SET", "unstall:snapshot", "x"), ("HGETALL", "unstall:gates")),
+        *(("ZADD", "worker-monitor:servers", "1", "x"), ("ZREM", "worker-monitor:logs", "eu-2")),
+        *(("DEL", key) for key in _keys_of("eu-2")),
+        *(("DEL", key) for key in _keys_of("eu-1:x")),
+        *(("DEL", key) for key in _keys_of("*")),
+    )
+    allowed = [command for command in others if state_store.do("ACL", "DRYRUN", user, *command) == b"OK"]
+    assert allowed == []
+    state_store.do("ACL", "DELUSER", user)
     brings.publisher.close()
+
+
+def test_the_manual_has_the_user_that_the_command_prints() -> None:
+    (line,) = [line for line in MANUAL.read_text("utf-8").splitlines() if line.startswith("ACL SETUSER")]
+    assert line == monitor_acl.rule("worker-1")
+
+
+def test_a_sample_under_another_name_is_nobody_s(state_store: Store) -> None:
+    """A server that copies its sample to another's key tells nothing of that one."""
+    forged = Server("eu-2", "h", START, POLL, cpu_raw=99.0).encode()
+    state_store.client.hset(state.server_metrics("eu-1"), mapping=forged)  # type: ignore[arg-type]
+    state_store.client.zadd(state.SERVERS, {"eu-1": START})
+    assert servers.fetch(state_store.client) == ()
+    assert gates.samples(state_store.client, START) == {}
+
+
+def test_a_server_that_tells_a_gigabyte_costs_nothing_and_hides_no_other(state_store: Store) -> None:
+    client = state_store.client
+    for id in ("eu-1", "eu-2"):
+        client.hset(state.server_metrics(id), mapping=Server(id, "h", START, POLL).encode())  # type: ignore[arg-type]
+        client.zadd(state.SERVERS, {id: START})
+    client.setrange("planted", 64 * 2**20, b"x")
+    for field in ("processes", "cpu_raw", "planted"):
+        client.hset(state.server_metrics("eu-1"), field, client.get("planted"))  # type: ignore[arg-type]
+    tracemalloc.start()
+    assert [server.id for server in servers.fetch(client)] == ["eu-2"]
+    assert list(gates.samples(client, START)) == ["eu-2"]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+
+
+def test_keys_that_are_no_server_s_list_nobody(state_store: Store) -> None:
+    client = state_store.client
+    for name in ("a:b:metrics", ":metrics", "%:metrics", "x"):
+        client.set(f"worker-monitor:{name}", "x")
+    client.set("worker-monitor:eu~3A1:logs", "x")
+    servers.list_new(client, 0, START)
+    assert (client.zrange(state.SERVERS, 0, -1), client.zrange(state.SHIPPING, 0, -1)) == ([], [b"eu:1"])
+
+
+def _keys_of(server: str) -> list[str]:
+    keys = (state.server_metrics(server), state.server_history(server, "1m"), state.logs(server))
+    return [key.decode() for key in (*keys, state.log_labels(server), state.log_offsets(server))]
 
 
 def _courier(url: str, told: Told) -> Courier:

@@ -132,7 +132,7 @@ def test_people_get_a_paragraph_a_mismatch(yard: Yard, stores: Callable[[], Regi
     yard.execution("running", ago=MINUTES)
     watched(stores())
     summary, _, head, why, fate, repair = shell("n8n").splitlines()
-    assert summary == ("n8n (2.1 or later), bull:jobs: 0 jobs beside 1 executions that have not ended: 1 no job.")
+    assert summary == ("n8n (2.1 or later), bull:jobs: 0 jobs, 1 unfinished executions: 1 no job.")
     assert head.startswith("no job  execution 1 running, no job  Invoices  for 3")
     assert why.strip().startswith("why      Execution 1 is running since 4 min.")
     assert "n8n marks it crashed" in fate

@@ -86,7 +86,7 @@ def test_a_store_that_is_away_is_said_too(serve: Callable[..., Store], yard: Yar
         ("DROP TABLE workflow_entity CASCADE", "There is no table public.workflow_entity."),
         ('ALTER TABLE execution_entity DROP COLUMN "waitTill"', "has no column waitTill"),
         ("ALTER TABLE execution_entity ALTER COLUMN id TYPE text", "are of the type text"),
-        ('ALTER TABLE execution_entity ALTER COLUMN "startedAt" TYPE text', "is of the type text, no time"),
+        ('ALTER TABLE execution_entity ALTER COLUMN "startedAt" TYPE text', "is of the type text, not a time"),
     ],
     ids=["no table", "no workflows", "no column", "other ids", "no times"],
 )
@@ -109,7 +109,7 @@ def test_a_column_of_a_newer_n8n_is_read_past_and_keeps_us_from_writing(yard: Ya
     truth = looks.settled()
     assert truth.counts == {Mismatch.NO_JOB: 1}
     assert truth.notes == (
-        "n8n's executions have the column mood, which none up to 2.41 has: nothing is written into them.",
+        "n8n's executions have the column mood, which no version up to 2.41 has: nothing is written to them.",
     )
     assert tables.learned(of(looks.registry.wire("n8n")), looks.n8n).read_only == truth.notes[0]
 

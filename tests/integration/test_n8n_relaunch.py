@@ -108,7 +108,9 @@ def test_one_without_a_job_is_refused_until_half_a_minute_is_over(here: Mending,
     assert here.does(Act.RELAUNCH, lost, consent=True).outcome is Outcome.DONE
 
 
-@pytest.mark.parametrize(("status", "why"), [("success", "succeeded"), ("new", "does not go on"), ("waiting", "go on")])
+@pytest.mark.parametrize(
+    ("status", "why"), [("success", "succeeded"), ("new", "is not running any more"), ("waiting", "is not running")]
+)
 def test_what_n8n_does_not_retry_is_not_asked_for(here: Mending, api: PublicApi, status: str, why: str) -> None:
     other = here.yard.execution(status, ago=MINUTES)
     here.keeps(other)
@@ -119,27 +121,27 @@ def test_what_n8n_does_not_retry_is_not_asked_for(here: Mending, api: PublicApi,
 def test_what_n8n_has_written_over_would_run_nothing(here: Mending, api: PublicApi, failed: str) -> None:
     here.keeps(failed, OVERWRITTEN)
     result = here.does(Act.RELAUNCH, failed, consent=True, force=True)
-    assert "a retry would end at once and have done nothing" in result.why
+    assert "a retry would end immediately without doing anything" in result.why
     assert not api.asked
 
 
 @pytest.mark.parametrize("kept", ["no JSON", "[]", '["1"]', '[{"executionData":"99"}]', '[{"executionData":"x"}]'])
 def test_what_cannot_be_read_is_said_to_be_unknown(here: Mending, api: PublicApi, failed: str, kept: str) -> None:
     here.keeps(failed, kept)
-    assert "is not known" in here.look(Act.RELAUNCH, failed).risk
+    assert "It is unknown" in here.look(Act.RELAUNCH, failed).risk
 
 
 ANSWERS: dict[int | str, tuple[Outcome, str]] = {
-    401: (Outcome.REFUSED, "n8n does not know our API key"),
+    401: (Outcome.REFUSED, "n8n does not accept our API key"),
     403: (Outcome.REFUSED, "execution:retry"),
     404: (Outcome.REFUSED, "404 Not Found"),
     409: (Outcome.REFUSED, "409 Conflict"),
-    429: (Outcome.REFUSED, "no more requests"),
+    429: (Outcome.REFUSED, "rate-limits requests"),
     302: (Outcome.REFUSED, "not followed"),
     500: (Outcome.UNKNOWN, "500 Internal Server Error"),
     503: (Outcome.UNKNOWN, "503 Service Unavailable"),
-    GARBAGE: (Outcome.UNKNOWN, "not as n8n does"),
-    HUGE: (Outcome.UNKNOWN, "not as n8n does"),
+    GARBAGE: (Outcome.UNKNOWN, "not like n8n"),
+    HUGE: (Outcome.UNKNOWN, "not like n8n"),
     RESET: (Outcome.UNKNOWN, "closed the connection"),
 }
 
@@ -185,7 +187,7 @@ def test_another_key_is_refused_by_n8n(
     with mending(yard, state_store, tmp_path, monkeypatch, more=f'api = "{api.url}"\napi_key = "other"') as here:
         failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
         here.keeps(failed)
-        assert "does not know our API key" in here.does(Act.RELAUNCH, failed).why
+        assert "does not accept our API key" in here.does(Act.RELAUNCH, failed).why
 
 
 def test_without_a_key_it_is_not_even_asked(
@@ -216,4 +218,4 @@ def test_tls_is_trusted_as_configured(
         here.keeps(failed, KEPT)
         result = here.does(Act.RELAUNCH, failed)
     assert result.outcome is (Outcome.DONE if is_trusted else Outcome.REFUSED)
-    assert is_trusted or "certificate is refused" in result.why
+    assert is_trusted or "certificate was rejected" in result.why

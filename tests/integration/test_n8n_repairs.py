@@ -103,7 +103,7 @@ class TestFail:
     def test_one_that_is_put_aside_is_not_failed(self, here: Mending) -> None:
         run = here.lost()
         here.yard.update(run.execution, status="waiting")
-        assert "goes on with a new job" in here.does(Act.FAIL, run.job).why
+        assert "resumes with a new job" in here.does(Act.FAIL, run.job).why
 
     def test_while_the_database_is_away_it_takes_force(self, here: Mending) -> None:
         run = here.lost()
@@ -153,7 +153,7 @@ class TestCancel:
         here.watch.discover()
         result = here.does(Act.CANCEL, run.job)
         assert result.outcome is Outcome.REFUSED
-        assert "nobody was told" in result.why
+        assert "no process was notified" in result.why
         assert here.client.hget(f"bull:jobs:{run.job}", "progress") in (None, b"0")
 
 
@@ -209,7 +209,7 @@ class TestMark:
     def test_not_while_a_job_is_there_for_it(self, here: Mending) -> None:
         run = here.yard.begin(ago=MINUTES)
         here.seen_alone(run.execution)
-        assert f"The job {run.job} of bull:jobs is there for it" in here.does(Act.MARK, run.execution).why
+        assert f"The job {run.job} of bull:jobs exists for it" in here.does(Act.MARK, run.execution).why
 
     @pytest.mark.parametrize("status", ["success", "error", "crashed", "canceled", "waiting"])
     def test_only_what_is_going(self, here: Mending, status: str) -> None:
@@ -256,7 +256,7 @@ def test_an_n8n_that_is_newer_than_all_that_is_known_is_not_written(yard: Yard, 
     yard.run('ALTER TABLE {} ADD COLUMN "novelty" text')
     lost = yard.execution("running", ago=MINUTES)
     here.seen_alone(lost)
-    assert "nothing is written into them" in here.does(Act.MARK, lost).why
+    assert "nothing is written to them" in here.does(Act.MARK, lost).why
     assert yard.status(lost) == "running"
 
 

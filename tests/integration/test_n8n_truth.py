@@ -72,7 +72,7 @@ def test_a_running_execution_without_a_job_is_told_with_what_n8n_will_do(yard: Y
         pair.finding.why
         == f"Execution {lost} is running since 5 min. No job for it waits or runs in any of n8n's queues."
     )
-    assert "n8n marks it crashed at its next recovery look" in pair.finding.fate
+    assert "n8n marks it crashed at its next recovery check" in pair.finding.fate
 
 
 def test_an_execution_whose_failed_job_was_kept_did_not_hear_of_it(yard: Yard, looks: Looks) -> None:
@@ -87,7 +87,7 @@ def test_an_execution_whose_failed_job_was_kept_did_not_hear_of_it(yard: Yard, l
     assert pair.claim is not None
     assert pair.claim.job.id == job
     assert pair.claim.state is State.FAILED
-    assert "n8n's main did not hear of it" in (pair.finding.why if pair.finding else "")
+    assert "n8n's main process was not notified" in (pair.finding.why if pair.finding else "")
 
 
 def test_a_job_whose_worker_was_killed_is_orphaned_beside_its_running_execution(yard: Yard, looks: Looks) -> None:
@@ -107,7 +107,7 @@ def test_a_job_whose_worker_was_killed_is_orphaned_beside_its_running_execution(
     assert pair.finding is not None
     assert pair.finding.repair is Repair.FAIL
     assert "No worker is connected." in pair.finding.evidence
-    assert pair.finding.fate.startswith("Never put right: no worker is connected")
+    assert pair.finding.fate.startswith("Never recovered: no worker is connected")
 
 
 def test_an_orphan_is_told_when_two_looks_saw_it_and_not_before(yard: Yard, looks: Looks) -> None:
@@ -138,11 +138,11 @@ def test_a_worker_that_runs_what_has_ended_for_n8n_is_unseen(yard: Yard, looks: 
     assert pair.id == run.execution
     assert pair.finding is not None
     assert pair.finding.repair is Repair.CANCEL
-    assert pair.finding.fate == "It runs to its end: what it does is done, whatever its execution says."
+    assert pair.finding.fate == "It runs to its end: its effects stand, whatever status its execution has."
 
 
 @pytest.mark.parametrize(
-    ("status", "next_is"), [("success", "runs the workflow again"), ("crashed", "puts the job away")]
+    ("status", "next_is"), [("success", "runs the workflow again"), ("crashed", "removes the job")]
 )
 def test_the_waiting_job_of_an_ended_execution_is_left(yard: Yard, looks: Looks, status: str, next_is: str) -> None:
     run = yard.begin(ago=MINUTES)
@@ -180,7 +180,7 @@ def test_a_job_whose_execution_was_deleted_waits_for_nothing(yard: Yard, looks: 
     assert (pair.id, kinds(pair)) == (run.execution, Mismatch.DELETED)
     assert pair.finding is not None
     assert pair.finding.repair is Repair.REMOVE
-    assert pair.finding.fate == "No worker is connected: the next one that comes fails it: it finds no such execution."
+    assert pair.finding.fate == "No worker is connected: the next one to connect fails it: it finds no such execution."
 
 
 def test_a_sub_workflow_is_told_when_everything_that_may_have_started_it_is_gone(yard: Yard, looks: Looks) -> None:

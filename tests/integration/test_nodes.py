@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from dashboard.live import mirror
-from recovery import config
+from recovery import config, shared_clock
 from recovery.config import load
 from recovery.connections import state
 from recovery.connections.publishing import POLLS_KEPT
@@ -71,7 +70,7 @@ def node(id: str, url: str) -> str:
 
 
 def now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()
 
 
 def look(nodes: Exporters) -> int:

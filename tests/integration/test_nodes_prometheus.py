@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery import config
+from recovery import config, shared_clock
 from recovery.config import load
 from recovery.config.endpoints import Endpoint
 from recovery.connections import state
@@ -74,7 +74,7 @@ def _scanner(registry: Registry) -> FromPrometheus:
 
 
 def now() -> int:
-    return int(time.time() * 1000)
+    return shared_clock.now()
 
 
 def _known(series: Series) -> list[float]:
@@ -148,9 +148,9 @@ def test_what_it_cannot_tell_is_told_in_words(tmp_path: Path, state_store: Store
         cases = (
             ("http://127.0.0.1:1", NODE, "connection refused", True),
             (halved, NODE, "400 Bad Request: half ? <b>", True),
-            (strange, NODE, "does not answer as a Prometheus does", True),
+            (strange, NODE, "does not answer like a Prometheus", True),
             (prometheus.url, 'job=~"("', "400 Bad Request", True),
-            (prometheus.url, 'job="other"', "tells of no server", False),
+            (prometheus.url, 'job="other"', "reports no server", False),
         )
         for url, match, says, is_charted in cases:
             registry = _registry(tmp_path, state_store, url, match=match)

@@ -72,16 +72,25 @@ def test_the_shell_lists_shows_and_releases(desk: Desk) -> None:
     assert [(one["key"], one["token"], one["state"]) for one in told["keys"]] == [("order:1", token, "claimed")]
     assert json.loads(shell("list", "--match", "R:2", "--json"))["keys"][0]["key"] == "order:2"
     assert "hunter2" not in shell("show", "order:2") + shell("show", "order:2", "--json")
-    assert "[redacted]" in shell("show", "order:2")
+    assert '{"password":"<text of 7 characters>"}' in shell("show", "order:2")
+    assert not AuditEntry.objects.exists()
+    assert "hunter2" in shell("show", "order:2", "--reveal")
+    assert [(one.actor_kind, one.act) for one in AuditEntry.objects.all()] == [("shell", "reveal")]
     told = json.loads(shell("release", "order:1", "--token", str(token), "--reason", "it died", "--json"))
     assert desk.show("order:1").state is IdempotencyState.FREE
     entry = AuditEntry.objects.get(number=told["audit"])
     assert (entry.actor_kind, entry.act, entry.reason) == ("shell", "release claim", "it died")
 
 
+def test_a_revealed_result_does_not_speak_to_the_terminal(desk: Desk) -> None:
+    """JSON escapes ESC and leaves the one-character codes (C1) as they are."""
+    desk.done("order:1", '"\u009b2J\u202e"'.encode())
+    assert shell("show", "order:1", "--reveal").endswith('"\ufffd2J\ufffd"\n')
+
+
 def test_the_shell_refuses_what_it_cannot_do_with_a_status(desk: Desk, state_store: Store) -> None:
     token = desk.token("order:1")
-    assert status("show", "none") == (3, "Nobody has claimed it.")
+    assert status("show", "none") == (3, "It is not claimed.")
     assert status("release", "order:1", "--token", str(token - 1), "--reason", "x")[0] == 3
     assert status("release", "order:1", "--token", str(token), "--reason", " ")[0] == 3
     assert desk.show("order:1").state is IdempotencyState.CLAIMED
@@ -106,7 +115,7 @@ def test_a_list_goes_on_where_it_ended(desk: Desk) -> None:
 
 def test_one_address_for_both_is_refused_at_the_start(tmp_path: Path) -> None:
     url = "redis://127.0.0.1:6379/3"
-    with pytest.raises(ConfigError, match="is the place of the queues of 'main'"):
+    with pytest.raises(ConfigError, match="is the database of the queues of 'main'"):
         load({"UNSTALL_REDIS_URL": url, "UNSTALL_STATE_URL": url}, directory=tmp_path)
 
 
@@ -129,7 +138,7 @@ def test_a_guard_refuses_where_queues_are_and_looks_anew_after_a_while(state_sto
     apart = load({"UNSTALL_STATE_URL": state_store.url})
     now, registries = 0.0, [Registry(same), Registry(apart)]
     guard = Guard(lambda: registries[0], lambda: now)
-    with pytest.raises(NotApart, match="the very database of the queues of main"):
+    with pytest.raises(NotApart, match="the same database as the queues of main"):
         guard.check()
     registries.reverse()
     with pytest.raises(NotApart):
@@ -155,9 +164,9 @@ def test_a_store_that_is_away_is_no_permission(state_store: Store) -> None:
     ("options", "words"),
     [
         ({"appendonly": "yes"}, []),
-        ({}, ["keeps no append-only file"]),
-        ({"appendonly": "yes", "maxmemory-policy": "allkeys-lfu"}, ["throws away any key, the ledger too"]),
-        ({"appendonly": "yes", "maxmemory-policy": "volatile-ttl"}, ["throws away keys of its own choice"]),
+        ({}, ["has no append-only file"]),
+        ({"appendonly": "yes", "maxmemory-policy": "allkeys-lfu"}, ["evicts any key, also idempotency keys"]),
+        ({"appendonly": "yes", "maxmemory-policy": "volatile-ttl"}, ["evicts arbitrary keys"]),
     ],
     ids=["sound", "no file", "any key", "keys that end"],
 )
@@ -175,7 +184,7 @@ def test_a_store_that_tells_nothing_is_doubted(serve: Callable[..., Store]) -> N
     store.do("ACL", "SETUSER", "mute", "on", ">secret", "~*", "+@all", "-info")
     client = store.connect(username="mute", password="secret")
     (doubt,) = durability.doubts(client)
-    assert "does not tell" in doubt.says
+    assert "is unknown" in doubt.says
     client.close()
 
 
@@ -187,7 +196,7 @@ def test_the_doctor_tells_of_it(desk: Desk, valkey: Store) -> None:
     desk.token("a")
     desk.done("b")
     told = says()
-    assert told[0] == ("ok", "1 claimed, 0 lapsed, 1 completed.")
+    assert told[0] == ("ok", "1 claimed, 0 expired, 1 completed.")
     assert [level for level, _ in told[1:]] == ["warning"]
     valkey.stop()
     assert any(level == "warning" and words.startswith("Whether the queues of main") for level, words in says())

@@ -245,7 +245,7 @@ def test_the_python_function_does_its_work_once_and_renews_and_hears_that_it_was
         begun = desk.show("slow").claim
         assert begun
         until(lambda: (desk.show("slow").claim or begun).until > begun.until, SECONDS, "it renews")
-        assert python("slow").communicate(timeout=SECONDS)[0].startswith(b"elsewhere: It is claimed")
+        assert python("slow").communicate(timeout=SECONDS)[0].startswith(b"elsewhere: The key is claimed")
         assert desk.step(Step.RELEASE, "slow", token).word == "released"
         assert desk.claim("slow", owner="heir").word == "won"
         assert slow.stdout.readline() == b"lost\n"

@@ -40,7 +40,7 @@ def test_a_lock_that_ran_out_as_we_looked_proves_it_with_the_second_look(watch_b
     assert one.look(later=30_500).counts == {Kind.UNLOCKED: 1}
     (row,) = one.look(later=32_500).rows
     assert row.verdict.kind is Kind.ABANDONED
-    assert "Its lock was seen to run out: nobody renewed it." in row.verdict.evidence
+    assert "Its lock expired: no worker renewed it." in row.verdict.evidence
     assert one.look(later=62_000).counts == {Kind.ABANDONED: 1}
 
 
@@ -139,7 +139,7 @@ def test_one_look_proves_an_orphan_of_a_new_bullmq(watch_bench: Make, store: Sto
     inbox = one.look()
     assert inbox.counts == {Kind.ORPHAN: 1, Kind.HELD: 1}
     assert (inbox.looked, inbox.stuck) == (2, 1)
-    assert inbox.rows[0].verdict.fate.startswith("The watchdog of a worker takes it within")
+    assert inbox.rows[0].verdict.fate.startswith("A worker's stalled check picks it up within")
 
 
 def test_ghosts_overdue_and_endless_locks_are_told(watch_bench: Make, valkey: Store) -> None:

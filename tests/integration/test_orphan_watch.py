@@ -42,12 +42,12 @@ def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
     doomed = one.sees(ref, Kind.DOOMED)
     assert doomed.job.id == job
     assert doomed.verdict.suggests is Act.RELEASE
-    assert "then it is never put right: no worker is connected, so there is no watchdog" in doomed.verdict.fate
+    assert "then it is never recovered: no worker is connected, so no stalled check runs" in doomed.verdict.fate
     abandoned = one.sees(ref, Kind.ABANDONED)
     assert abandoned.name == "mail"
     assert abandoned.since == doomed.since, "it is stuck since then, whatever that is called meanwhile"
     assert abandoned.verdict.cause is Cause.UNKNOWN, "another may still take its place"
-    assert abandoned.verdict.fate.startswith("Never put right: no worker is connected, so there is no watchdog.")
+    assert abandoned.verdict.fate.startswith("Never recovered: no worker is connected, so no stalled check runs.")
     assert abandoned.verdict.needs_a_person
     (incident,) = incidents.of_job(ref.job(job))
     assert (incident.kind, incident.closed_at, incident.number) == ("abandoned", None, abandoned.incident)
@@ -98,7 +98,7 @@ def test_a_named_worker_that_dies_beside_others_dooms_its_own_job_only(
     doomed = one.sees(ref, Kind.DOOMED)
     assert (doomed.job.id, doomed.holder) == (second, "mail-2")
     assert doomed.verdict.why.startswith("Worker mail-2 lost its connection")
-    assert "then the watchdog of a worker takes it" in doomed.verdict.fate
+    assert "then a worker's stalled check picks it up" in doomed.verdict.fate
     assert all(found.job.id != first for found in one.look().rows)
 
 

@@ -17,8 +17,8 @@ from tests.watch_bench import Make, active, contents
 pytestmark = pytest.mark.django_db(transaction=True)
 BASE = "bull:jobs"
 FATE = (
-    "Never put right: no worker is connected, so there is no watchdog. "
-    "Stale-check is armed, but whether a scheduler leads is not known."
+    "Never recovered: no worker is connected, so no stalled check runs. "
+    "Stale-check is enabled, but the leader is unknown."
 )
 
 
@@ -46,16 +46,16 @@ def test_people_get_a_paragraph_a_job(watch: Callable[..., None], valkey: Store)
     active(valkey, BASE, "1")
     watch(UNSTALL_REDIS_URL=valkey.url)
     summary, _, head, why, fate, suggestion = _run().splitlines()
-    assert summary == "1 active job looked at: 1 abandoned."
+    assert summary == "1 active job checked: 1 abandoned."
     assert head.startswith("abandoned  main/bull:jobs#1  mail")
     assert "has had no lock" in why
-    assert fate.split("if not")[1].strip() == FATE
+    assert fate.split("expected")[1].strip() == FATE
     assert suggestion.split() == ["suggest", "requeue"]
 
 
 def test_nothing_stuck_is_said_with_how_much_was_looked_at(watch: Callable[..., None], valkey: Store) -> None:
     watch(UNSTALL_REDIS_URL=valkey.url)
-    assert _run().strip() == "0 active jobs looked at: nothing is stuck."
+    assert _run().strip() == "0 active jobs checked: nothing is stuck."
 
 
 def test_one_pass_alone_proves_no_orphan_of_an_older_library(watch: Callable[..., None], valkey: Store) -> None:

@@ -113,7 +113,7 @@ def test_what_cannot_be_read_lets_nothing_act_that_it_covers(written: str) -> No
     row(written, "main", slug("bull:mail"))
     opened = book()
     (trouble,) = opened.trouble
-    assert trouble.startswith("What was edited for bull:mail cannot be read here, so nothing acts")
+    assert trouble.startswith("The edited policy for bull:mail cannot be read, so no scanner acts")
     found = opened.of(MAIL)
     assert not any(found.policy.may_act(scanner) for scanner in Scanner)
     assert found.withheld == (trouble,)
@@ -139,9 +139,9 @@ def test_the_sentence_for_the_audit_says_what_allows_it_and_who_said_so() -> Non
     edit(ACTS, "main", "bull:mail")
     at = PolicyLayer.objects.get().at
     said = book().of(MAIL).sentence(Scanner.ORPHAN_WATCH, at + 61_000)
-    assert said == "Acts, at most 500 jobs in one run (edited by ada 1 min ago, for bull:mail)."
+    assert said == "Enabled, at most 500 jobs per run (edited by ada 1 min ago, for bull:mail)."
     said = book().of(MAIL).sentence(Scanner.STALE_CHECK, at)
-    assert said == "Acts after 1 min, at most 500 jobs in one run (by default)."
+    assert said == "Enabled after 1 min, at most 500 jobs per run (by default)."
 
 
 def test_a_long_run_hears_of_an_edit() -> None:
@@ -194,7 +194,7 @@ def test_an_edit_is_in_the_audit_with_what_it_changed() -> None:
     )
     assert entry.body == {
         "place": "bull:mail in main",
-        "changes": ["orphan-watch: Acts, at most 500 jobs in one run. → Acts, at most 7 jobs in one run."],
+        "changes": ["orphan-watch: Enabled, at most 500 jobs per run. → Enabled, at most 7 jobs per run."],
         "before": ACTS,
         "after": {"orphan_watch": {"mode": "act", "most": 7}},
     }
@@ -279,7 +279,7 @@ def test_without_its_note_in_the_audit_nothing_is_changed() -> None:
 
 def test_an_edit_that_is_too_long_belongs_into_the_file() -> None:
     names = [f"{number:03}{'x' * 400}" for number in range(400)]
-    with pytest.raises(BadOrder, match="belongs into the file"):
+    with pytest.raises(BadOrder, match="put a longer one in the file"):
         edit({"never": {"names": names}})
 
 
@@ -297,9 +297,7 @@ def test_what_cannot_be_read_can_be_edited_anew_and_taken_away() -> None:
 
 def test_a_preview_says_what_would_change_and_changes_nothing() -> None:
     found = policies.preview(ADA, "main", "bull:mail", ACTS)
-    assert found.changes == (
-        "orphan-watch: Observes, at most 500 jobs in one run. → Acts, at most 500 jobs in one run.",
-    )
+    assert found.changes == ("orphan-watch: Dry run, at most 500 jobs per run. → Enabled, at most 500 jobs per run.",)
     assert (found.problems, found.notes) == ((), ())
     assert not PolicyLayer.objects.exists()
 
@@ -312,7 +310,7 @@ def test_a_preview_names_each_problem_by_its_field() -> None:
 def test_a_preview_says_that_arming_takes_a_note() -> None:
     armed = {"relaunch_failed": {"mode": "act"}}
     (note,) = policies.preview(ADA, "", "", armed).notes
-    assert note.startswith("relaunch-failed: It is to act, but nobody wrote down why")
+    assert note.startswith("relaunch-failed: It is enabled, but the idempotency note is not set")
     assert policies.preview(ADA, "", "", armed | {"idempotency": "sent once"}).notes == ()
 
 
@@ -322,7 +320,7 @@ def test_a_preview_names_the_places_where_something_else_stays() -> None:
     edit({"orphan_watch": {"most": 3}}, "main", "bull:other")
     row('{"orphan_watch": {"mode": "observe"}}', "shop", slug("bull:mail"))
     (note,) = policies.preview(ADA, "main", "", ACTS).notes
-    assert note == "Something else is said, and stays, for bull:pay in any deployment, bull:mail in main."
+    assert note == "Other policies stay in effect for bull:pay in any deployment, bull:mail in main."
 
 
 def test_what_the_file_forbids_no_edit_allows() -> None:

@@ -50,19 +50,19 @@ def test_people_read_what_applies_to_a_queue_and_who_said_so() -> None:
     lines = [line.strip() for line in _run("bull:mail").splitlines()]
     assert lines[:3] == [
         "main/bull:mail",
-        "orphan-watch: Acts, at most 500 jobs in one run.",
+        "orphan-watch: Enabled, at most 500 jobs per run.",
         "mode: in the file, for all queues of main; the rest: by default",
     ]
-    assert lines[3] == "stale-check: Acts after 15 min, at most 7 jobs in one run."
+    assert lines[3] == "stale-check: Enabled after 15 min, at most 7 jobs per run."
     assert lines[4].startswith("most: edited by ada ")
-    assert "never relaunched: Jobs named charge." in lines
+    assert "never auto-retried: Jobs named charge." in lines
 
 
 def test_without_a_queue_the_places_are_listed_where_something_else_is_said() -> None:
     head, *_, first, second = _run().splitlines()
-    assert head == "All queues of which nothing narrower is said"
+    assert head == "All queues without a policy of their own"
     assert [first.strip(), second.strip()] == ["all queues of main", "main/bull:mail"]
-    assert "orphan-watch: Observes" in _run()
+    assert "orphan-watch: Dry run" in _run()
 
 
 def test_scripts_get_json() -> None:
@@ -86,10 +86,10 @@ def test_scripts_get_json() -> None:
 
 def test_an_edit_that_cannot_be_read_is_told() -> None:
     edited("[]")
-    assert "What was edited for main cannot be read here, so nothing acts" in _run("bull:mail")
+    assert "The edited policy for main cannot be read, so no scanner acts" in _run("bull:mail")
     document = json.loads(_run("bull:mail", "--json"))
     assert (set(document["acts"].values()), len(document["trouble"])) == ({False}, 1)
-    assert "cannot be read here" in _run()
+    assert "cannot be read, so" in _run()
 
 
 def test_a_wrong_call_is_told(watch: Callable[..., None], tmp_path: Path) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import timedelta
 
+import pytest
+from django.utils import timezone
+
+from dashboard.access import Role
+from dashboard.models import LoginSession
+from dashboard.sessions import digest
 from recovery.connections import state
 from recovery.connections.registry import registry
 from recovery.domain.ages import DAY
@@ -13,6 +19,7 @@ from recovery.reads import servers
 from recovery.scanners import prune
 from recovery.scanners.prune import INCIDENTS_FOR, RUNS_FOR, Pruner
 from tests.acting import Bench
+from tests.people import browser, person
 from tests.watching import now_ms
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +69,17 @@ def test_alerts_that_were_over_long_ago_go(bench: Bench) -> None:
     kept = {Alert.objects.create(**same, key=str(at), resolved_at=at) for at in (over + 60_000, None)}
     assert Pruner(registry()).run(now_ms()).found == 1
     assert set(Alert.objects.all()) == kept
+
+
+def test_sessions_that_are_over_go(bench: Bench) -> None:
+    kept, idle, expired = (browser(person(Role.VIEWER)).session.session_key or "" for _ in range(3))
+    rows, now = LoginSession.objects, timezone.now()
+    rows.filter(key_hash=digest(idle)).update(last_used_at=now - timedelta(days=2))
+    rows.filter(key_hash=digest(expired)).update(expires_at=now - timedelta(seconds=1))
+    Pruner(registry()).run(now_ms(), observes=True)
+    assert rows.count() == 3
+    Pruner(registry()).run(now_ms())
+    assert [row.key_hash for row in rows.all()] == [digest(kept)]
 
 
 def test_of_very_many_runs_the_newest_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

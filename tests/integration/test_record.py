@@ -261,7 +261,7 @@ def test_where_metrics_miss_something_the_record_fills_in(bench: Bench) -> None:
     series = bench.series(1, NOW)
     assert (series.points[-1].completed, series.points[-1].failed) == (3, 1)
     assert series.points[-2].completed is not None
-    assert "filled in" in series.note
+    assert "filled from" in series.note
 
 
 def test_kept_jobs_tell_of_the_time_before_the_first_record(bench: Bench) -> None:
@@ -286,7 +286,7 @@ def test_a_queue_that_removes_its_jobs_says_what_left_means(bench: Bench) -> Non
 def test_a_chart_of_nothing_says_so(bench: Bench) -> None:
     series = bench.series(12, NOW)
     assert series.source == ""
-    assert series.note.startswith("Nothing is known yet")
+    assert series.note.startswith("No data yet")
     assert {point.completed for point in series.points} == {None}
 
 
@@ -300,7 +300,7 @@ def test_a_dead_queue_store_leaves_the_record(tmp_path: Path, state_store: Store
     series = one.series(1, NOW)
     registry.close()
     assert series.points[-1].completed == 1
-    assert "could not be asked" in series.note
+    assert "could not be read" in series.note
 
 
 def test_a_dead_state_store_leaves_the_kept_jobs(tmp_path: Path, valkey: Store, serve: Callable[..., Store]) -> None:

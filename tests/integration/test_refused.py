@@ -106,7 +106,7 @@ def test_who_may_only_read_is_recognised_and_promises_nothing(make: Make, server
     bench.check()
     bench.check()
     (row,), people = bench.inbox().rows, bench.inbox().people
-    assert row.verdict.fate.endswith("Stale-check is armed, but the Redis user of main may not change it.")
+    assert row.verdict.fate.endswith("Stale-check is enabled, but the user of main lacks write permission.")
     assert (row.verdict.rescuer, row.verdict.needs_a_person, people) == (None, True, 1)
     assert denied(server) == [("evalsha", 1)]
 
@@ -116,11 +116,11 @@ def test_its_scanner_fails_until_it_is_let(make: Make, server: Store) -> None:
     bench.check()
     pulse = bench.stale()
     assert (pulse.has_failed, pulse.is_refused, pulse.acted, pulse.refused) == (True, True, 0, 0)
-    assert pulse.trouble.startswith("The Redis user of main may not change bull:jobs: ")
+    assert pulse.trouble.startswith("The user of main may not change bull:jobs: ")
     assert denied(server) == [("evalsha", 1)]
     found = Sources(bench.registry, lambda: bench.snapshot).look(now_ms()).findings
     (told,) = [one for one in found if one.kind is AlertKind.SCANNER]
-    assert told.words.startswith("Stale-check is refused by its store: The Redis user of main may not change")
+    assert told.words.startswith("Stale-check is denied by its store: The user of main may not change")
     admit(server, OPERATOR)
     refusals.forget(bench.registry.state(), JOBS)
     pulse = bench.stale()
@@ -134,10 +134,10 @@ def test_every_page_says_so(make: Make, server: Store) -> None:
     bench.inbox()
     admin = browser(person(Role.ADMIN))
     stuck = text(admin, "/stuck")
-    assert "main is read-only: its Redis user may change nothing." in stuck
-    assert "the Redis user of main may not change it" in stuck
+    assert "main is read-only: its Redis user has no write permission." in stuck
+    assert "the user of main lacks write permission" in stuck
     assert "act=requeue" not in stuck
-    assert "The Redis user of main may not change bull:jobs" in text(admin, "/scanners")
+    assert "The user of main may not change bull:jobs" in text(admin, "/scanners")
 
 
 def test_what_is_granted_is_noticed(make: Make, server: Store) -> None:

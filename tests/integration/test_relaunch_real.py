@@ -122,7 +122,7 @@ def test_a_failing_upstream_is_left_alone_but_for_a_probe_and_goes_on_when_it_wo
         upstream.follow()
         return jobs.counts()["failed"] == 0
 
-    until(all_went, 4 * SOON, "the rest follows")
+    until(all_went, 4 * SOON, "the rest is retried")
     if not removes:
         assert {job["id"] for job in jobs.jobs("completed")} == ids
 

@@ -107,7 +107,7 @@ def test_after_how_long_is_up_to_the_policy(night: Callable[..., Night]) -> None
     orphaned(one, "1")
     assert one.scan().finds == ()
     told = one.scan(queue=MAIL).finds
-    assert "left alone for" in told[0].policy
+    assert "Its policy waits" in told[0].policy
     assert [find.outcome for find in one.scan(later=61_000).finds] == [Outcome.DONE]
 
 
@@ -124,7 +124,7 @@ def test_what_observes_only_tells_what_it_would_leave(night: Callable[..., Night
     before = _dump(one.store)
     assert one.scan().finds == ()
     (find,) = one.scan(observes=True).finds
-    assert (find.outcome, find.policy) == (None, "It was asked to look only.")
+    assert (find.outcome, find.policy) == (None, "This was a dry run.")
     assert _dump(one.store) == before
     assert not AuditEntry.objects.exists()
 
@@ -139,7 +139,7 @@ def test_a_pause_a_brake_and_a_lost_lease_hold_it_and_say_so(night: Callable[...
     assert one.scan().holds == ("The store was restarted.",)
     one.held, one.mandate = (), None
     (find,) = one.scan().finds
-    assert "not known which scheduler leads" in find.policy
+    assert "the leader is unknown" in find.policy
     assert one.waiting() == []
     one.mandate = Mandate(7, always)
     assert one.scan().acted == 1
@@ -150,7 +150,7 @@ def test_poison_waits_for_a_person(night: Callable[..., Night]) -> None:
     _suffered(POISON_AFTER - 1)
     orphaned(one, "1")
     assert one.scan().finds == ()
-    assert "poison" in one.scan(queue=MAIL).finds[0].policy
+    assert "quarantined" in one.scan(queue=MAIL).finds[0].policy
     assert one.waiting() == []
 
 
@@ -191,7 +191,7 @@ def test_a_job_that_dies_again_between_two_looks_is_another_incident(night: Call
         one.store.client.delete(f"{MAIL.base}:wait")
         active(one.store, MAIL.base, "1", ats=times + 1, processedOn=STARTED + times, stc=times)
     until(lambda: one.scan().finds == () and Incident.objects.filter(closed_at=None).count() == 1)
-    assert "poison" in one.scan(queue=MAIL).finds[0].policy
+    assert "quarantined" in one.scan(queue=MAIL).finds[0].policy
     assert Incident.objects.count() == POISON_AFTER
 
 
@@ -314,7 +314,7 @@ def test_without_leave_to_release_a_lock_is_waited_for(night: Callable[..., Nigh
         one.bench.discover()
         one.scan()
         (find,) = one.scan(later=5_000, queue=MAIL).finds
-    assert "does not let it be released" in find.policy
+    assert "does not allow releasing it" in find.policy
 
 
 def test_a_lock_that_changed_hands_meanwhile_is_left_alone(

@@ -43,10 +43,10 @@ def test_a_killed_workers_job_is_requeued_from_the_shell_and_completed(night: Si
     assert (refused.status, refused.outcome) == (3, "refused")
 
     holder.kill()
-    until(lambda: b">abandoned</span>" in night.web.get("/stuck", "viewer").body, _SOON, "nobody is left to rescue it")
+    until(lambda: b">abandoned</span>" in night.web.get("/stuck", "viewer").body, _SOON, "no other worker to rescue it")
     found = until(lambda: _if(_verdict(night, jobs), "abandoned"), _SOON, "a shell says so too")
     assert "no lock" in found["why"]
-    assert found["fate"].startswith("Never put right")
+    assert found["fate"].startswith("Never recovered")
     done = _act(night, jobs, job)
     assert (done.status, done.outcome) == (0, "done")
 

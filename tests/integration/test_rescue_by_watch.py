@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from recovery import shared_clock
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Scan
 from recovery.domain.verdicts import Kind, Stuck
@@ -63,7 +63,7 @@ def test_a_killed_workers_job_runs_again_and_nobody_did_it(night: Site, librarie
     until(lambda: jobs.counts()["waiting"] == 1, SOON, "it was put back to wait")
     live = _work(jobs, "ok")
     until(lambda: live.events("completed") == [("completed", job)], SOON)
-    policy = f"Acts, at most 500 jobs in one run (in the file, for {jobs.base})."
+    policy = f"Enabled, at most 500 jobs per run (in the file, for {jobs.base})."
     assert until(lambda: _acts(night, jobs), SOON) == [("scanner", "orphan-watch", "requeue", policy)]
     until(lambda: _resolved_by(night, jobs) == ["scanner"], SOON, "the incident is closed by it")
 
@@ -134,7 +134,7 @@ def test_a_run_that_is_ordered_begins_by_itself_and_is_kept(night: Site) -> None
         "INSERT INTO recovery_scanrun (scanner, status, observes, deployment, base, actor, reason, wanted_at, looked, "
         "found, acted, refused, holds, trouble) VALUES ('stale-check', 'waiting', 1, '', '', '', 'now', ?, 0, 0, 0, 0, "
         "'[]', '')",
-        int(time.time() * 1000),
+        shared_clock.now(),
     )
     told = "SELECT status, epoch > 0, started_at >= wanted_at FROM recovery_scanrun WHERE reason = 'now'"
     until(lambda: night.web.ask(told) == [("ended", 1, 1)], SOON, "it has run")

@@ -34,7 +34,7 @@ from tests.watching import now_ms
 pytestmark = pytest.mark.django_db(transaction=True)
 JOBS = QueueRef("main", "bull:jobs")
 ARMED = '[policy]\norphan_watch = { mode = "act" }\n'
-DEAD = "Never put right: no worker is connected, so there is no watchdog."
+DEAD = "Never recovered: no worker is connected, so no stalled check runs."
 
 
 @pytest.fixture
@@ -104,20 +104,20 @@ def test_an_armed_watch_is_sooner_and_every_way_out_says_so(watch: Make, state_s
     verdict = stuck.of_rows(queue, [row], one.snapshot, now_ms())["1"]
     assert (verdict.fate, verdict.rescuer) == (fate, Scanner.ORPHAN_WATCH)
     page = browser(person(Role.VIEWER)).get("/stuck").content.decode()
-    assert f"If nobody acts: {fate}" in page
+    assert f"Without intervention: {fate}" in page
     assert 'data-tone="warn">1<span class="hush"> stuck</span>' in page
 
 
 def test_without_a_scheduler_nobody_comes(watch: Make) -> None:
     inbox = watch().look()
-    assert said(inbox) == (f"{DEAD} Stale-check is armed, but no scheduler leads.", None, 1, 0)
+    assert said(inbox) == (f"{DEAD} Stale-check is enabled, but no scheduler leads.", None, 1, 0)
 
 
 @pytest.mark.usefixtures("leads")
 def test_who_is_paused_does_not_come(watch: Make) -> None:
     for scanner in (Scanner.ORPHAN_WATCH, Scanner.STALE_CHECK):
         ScannerPause.objects.create(scanner=scanner.value, by="ada", at=now_ms())
-    words = " ".join(f"{name} is armed, but it is paused." for name in ("Orphan-watch", "Stale-check"))
+    words = " ".join(f"{name} is enabled, but it is paused." for name in ("Orphan-watch", "Stale-check"))
     assert said(watch(ARMED).look()) == (f"{DEAD} {words}", None, 1, 0)
 
 
@@ -130,10 +130,10 @@ def test_nor_whoever_a_brake_holds(watch: Make) -> None:
     inbox = watch().look()
     fate, *rest = said(inbox)
     (tally,) = inbox.queues
-    assert fate.startswith("Not put right for now: no worker is connected")
-    assert fate.endswith("Stale-check is armed, but the Redis brake holds main for 14 min more.")
+    assert fate.startswith("Not recovered for now: no worker is connected")
+    assert fate.endswith("Stale-check is enabled, but auto-recovery is paused on main for 14 min more.")
     assert rest == [None, 1, 0]
-    assert tally.outlook.words(1, inbox.checked_at) == "nothing rescues it for now"
+    assert tally.outlook.words(1, inbox.checked_at) == "nothing recovers it for now"
 
 
 @pytest.mark.usefixtures("leads")
@@ -149,5 +149,5 @@ def test_bad_data_waits_for_a_person_whoever_is_armed(watch: Make, tmp_path: Pat
 def test_where_nothing_may_be_changed_nobody_comes(watch: Make) -> None:
     fate, *rest = said(watch(f"read_only = true\n{ARMED}").look())
     words = "main is configured to be read only"
-    assert fate == f"{DEAD} Orphan-watch is armed, but {words}. Stale-check is armed, but {words}."
+    assert fate == f"{DEAD} Orphan-watch is enabled, but {words}. Stale-check is enabled, but {words}."
     assert rest == [None, 1, 0]

@@ -72,7 +72,7 @@ def test_with_observe_it_looks_only(armed: Bench) -> None:
     ran = scan("orphan-watch", "--observe")
     assert ran.status == 0, ran.error
     (find,) = ran.document["finds"]
-    assert (find["act"], find["outcome"], find["policy"]) == (None, None, "It was asked to look only.")
+    assert (find["act"], find["outcome"], find["policy"]) == (None, None, "This was a dry run.")
     assert armed.dump() == before
 
 
@@ -82,7 +82,7 @@ def test_while_nobody_can_say_who_leads_it_acts_not_at_all(armed: Bench, silent:
     silent()
     ran = run("scan", "orphan-watch")
     assert ran.status == 3
-    assert "which scheduler leads" in ran.error
+    assert "The leader" in ran.error
     assert armed.dump() == before
     assert scan("orphan-watch", "--observe").document["found"] == 1
 
@@ -126,7 +126,7 @@ def test_in_words_it_says_what_it_did_and_under_which_policy(armed: Bench) -> No
     orphan(armed)
     ran = run("scan", "orphan-watch")
     assert ran.status == 0, ran.error
-    assert ran.out.startswith("orphan-watch: looked at 1, found 1, acted on 1.")
+    assert ran.out.startswith("orphan-watch: 1 checked, 1 matched, 1 changed.")
     assert "requeue: done" in ran.out
     assert "in the file, for all queues" in ran.out
 

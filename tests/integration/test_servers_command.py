@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from io import StringIO
 
@@ -11,6 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from recovery import shared_clock
 from recovery.connections.publishing import Publisher
 from recovery.domain.backlog import Backlog
 from recovery.domain.servers import Process, Server
@@ -27,7 +27,7 @@ def _run(*arguments: str) -> str:
 
 
 def _tell(store: Store, id: str, **known: object) -> None:
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     publisher = Publisher(store.connect())
     publisher.publish(Server(id, "host", now, 60_000, **known), Backlog())
     publisher.close()
@@ -38,7 +38,7 @@ def test_people_get_a_table_and_scripts_get_json(watch: Callable[..., None], sta
     _tell(state_store, "eu-1\x1b[31m")
     watch(UNSTALL_STATE_URL=state_store.url)
     head, bare, full = _run().splitlines()
-    assert head.split()[:2] == ["server", "told"]
+    assert head.split()[:2] == ["server", "source"]
     assert "\x1b" not in bare
     assert bare.split()[2:5] == ["?", "?", "?"]
     assert full.split()[:9] == ["eu-2", "worker-monitor", "97", "%", "91", "%", "2", "25", "%"]

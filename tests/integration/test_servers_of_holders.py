@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from base64 import b64encode
 
 import pytest
 import redis
 
+from recovery import shared_clock
 from recovery.connections import state
 from recovery.connections.publishing import Publisher
 from recovery.domain.backlog import Backlog
@@ -33,7 +33,7 @@ def connected(store: Store, name: str) -> tuple[redis.Redis, str]:
 
 
 def measured(state_store: Store, cpu: float, *sockets: str) -> None:
-    now = int(time.time() * 1000)
+    now = shared_clock.now()
     process = Process(7, "node", "node worker.js", now, sockets=sockets)
     Publisher(state_store.client).publish(
         Server("eu-2", "b", now + LATER, 5_000, cpu_raw=cpu, cpu_ema=cpu, processes=(process,)), Backlog()

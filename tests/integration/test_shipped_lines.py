@@ -12,10 +12,10 @@ from itertools import pairwise
 import pytest
 import redis
 
-from recovery.connections import state
+from recovery.connections import state, state_limits
 from recovery.domain.lines import Level, Query
 from recovery.domain.parcels import Parcel
-from recovery.logs import backwards, stream
+from recovery.logs import backwards, shipped, stream
 from recovery.logs.backwards import Backwards, Found
 from recovery.logs.base import Page
 from recovery.logs.judging import Patience
@@ -260,3 +260,33 @@ async def test_what_the_journal_knows_of_a_lines_level_counts_before_what_it_say
     assert texts(found) == ["INFO: out of memory", "and no word of it", "ERROR: not fine"]
     assert {line.level for line in found} == {Level.ERROR}
     assert texts((await search_all(sources.new(), Query(levels=frozenset({Level.INFO}))))[0]) == ["INFO: fine"]
+
+
+# -- a server that ships what cannot be read
+
+
+async def test_a_server_whose_entry_is_too_large_is_left_out_and_the_others_are_read(
+    state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(state_limits, "REPLY_LIMIT", 2**20)
+    source = sources.new()
+    begin = (await source.read(ALL, after="")).after
+    ship(state_store, "eu-1", "before")
+    put(state_store, "evil", {"labels": "{}", "count": 1, "first": 1, "last": 1, "body": b"x" * 3 * 2**20})
+    ship(state_store, "eu-2", "behind")
+    settle(state_store)
+    lines, page = await read_all(source, begin)
+    assert texts(lines) == ["before", "behind"]
+    assert page.is_end
+    found, _ = await search_all(sources.new(), ALL)
+    assert texts(found) == ["before", "behind"]
+    assert "skipping the log lines of evil" in caplog.text
+    state_store.client.hset(state.log_labels("eu-1"), "x" * 3 * 2**20, "1")
+    state_store.client.hset(state.log_labels("eu-2"), "{}", str(now_ms(state_store)))
+    assert (await sources.new().labels(0, 2**62)).values["server"] == ["eu-2"]
+
+
+def test_labels_that_no_monitor_writes_are_none_and_are_not_kept() -> None:
+    for planted in (b'{"file":"' + b"x" * 2**20 + b'"}', b"[" * 60_000, b'{"a":' * 10_000):
+        assert shipped.labels_of(b"eu-1", shipped.short(planted)) == {"server": "eu-1"}
+    assert shipped.labels_of(b"eu-1", b'{"server":"eu-2","file":"a.log"}') == {"server": "eu-1", "file": "a.log"}

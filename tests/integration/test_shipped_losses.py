@@ -92,7 +92,7 @@ async def test_an_emptied_store_is_said_once_and_what_comes_then_is_read(
     source = sources.new() if is_restarted else source
     page = await source.read(ALL, after=place)
     assert page.gap is not None
-    assert "emptied" in page.gap.reason
+    assert "flushed" in page.gap.reason
     LogWriter(state_store, "eu-2").write("after that")
     settle(state_store)
     source = sources.new() if is_restarted else source
@@ -218,7 +218,7 @@ async def test_a_store_that_came_back_empty_is_said_though_all_have_shipped_agai
     settle(state_store)
     page = await source.read(ALL, after=place)
     assert page.gap is not None
-    assert "emptied" in page.gap.reason
+    assert "flushed" in page.gap.reason
     assert texts(page.lines) == ["after that"]
     assert (await source.read(ALL, after=page.after)).gap is None
 

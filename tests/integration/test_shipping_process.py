@@ -120,8 +120,8 @@ def test_the_monitor_refuses_all_at_once(state_store: Store) -> None:
     said = process.stderr.read()
     process.stderr.close()
     assert process.wait(30) == 2
-    assert b"UNSTALL_LOG_FILES: has a pattern that is no whole path." in said
-    assert b"UNSTALL_LOG_KEEP_MB: is no such number." in said
+    assert b"UNSTALL_LOG_FILES: has a pattern that is not an absolute path." in said
+    assert b"UNSTALL_LOG_KEEP_MB: is not such a number." in said
 
 
 class _Broken:

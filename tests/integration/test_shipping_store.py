@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from recovery.connections import state
+from recovery.connections import monitor_acl, state
 from recovery.domain.parcels import LARGEST, lines
 from recovery.monitor.shipping import depot as depots
 from recovery.monitor.shipping.depot import Depot, Overtaken
 from recovery.monitor.shipping.packing import Packed, packed
+from recovery.reads import servers
 from tests.fault.proxy import Proxy
 from tests.shipping import SERVER, Driven, append, arrived, offsets, texts
 from tests.stores import Store
 
-MANUAL = Path(__file__).parents[2] / "docs" / "monitor.md"
 DAY = 86_400_000
 KEYS = {state.logs(SERVER), state.log_labels(SERVER), state.log_offsets(SERVER), state.SHIPPING}
 NOW = 1_700_000_000_000
@@ -176,7 +176,7 @@ def test_a_replica_is_named_once_and_gets_all_when_it_leads(
     state_store.do("REPLICAOF", "NO", "ONE")
     shipping.turn(20)
     assert texts(state_store) == ["one"]
-    assert "it is a replica" in shipping.said[0]
+    assert "it is a read-only replica" in shipping.said[0]
     assert len(shipping.said) == 2
 
 
@@ -283,7 +283,7 @@ def test_a_dead_server_leaves_nothing_behind(drive: Callable[..., Driven], state
     state_store.client.zadd(
         state.SHIPPING, {"dead": _now(state_store) - 32 * DAY, "away": _now(state_store) - 30 * DAY}
     )
-    shipping.turn(1, after=700)
+    assert servers.forget(state_store.client, _now(state_store)) == 1
     assert set(state_store.client.zrange(state.SHIPPING, 0, -1)) == {SERVER.encode(), b"away"}
 
 
@@ -297,11 +297,10 @@ def test_a_quiet_server_stays_known(drive: Callable[..., Driven], state_store: S
     assert state_store.client.pttl(state.log_offsets(SERVER)) > DAY
 
 
-def test_the_user_that_the_manual_gives_it_is_enough(
+def test_the_user_that_the_command_prints_is_enough(
     drive: Callable[..., Driven], state_store: Store, log: Path
 ) -> None:
-    (line,) = [line for line in MANUAL.read_text("utf-8").splitlines() if line.startswith("ACL SETUSER")]
-    state_store.do(*line.split())
+    state_store.do(*monitor_acl.rule(SERVER).split())
     one, other = (drive(_As(state_store), log, keep_mb="1") for _ in range(2))
     for number in range(3):
         append(log, f"{number}")
@@ -313,7 +312,10 @@ def test_the_user_that_the_manual_gives_it_is_enough(
     one.turn(3, after=4000)
     assert (one.said, other.said) == ([], [])
     assert state_store.client.hlen(state.log_offsets(SERVER)) > 0
-    state_store.do("ACL", "DELUSER", "monitor")
+    assert state_store.client.zscore(state.SHIPPING, SERVER) is None, "it may not list itself"
+    servers.list_new(state_store.client, 0, NOW)
+    assert state_store.client.zscore(state.SHIPPING, SERVER) == NOW
+    state_store.do("ACL", "DELUSER", monitor_acl.user(SERVER))
 
 
 def test_a_parcel_is_small_enough_for_who_reads_it() -> None:
@@ -336,7 +338,7 @@ class _As:
     """Stands for a store whose user is the monitor's own."""
 
     def __init__(self, store: Store) -> None:
-        self.url = store.url.replace("//", "//monitor:SECRET@")
+        self.url = store.url.replace("//", f"//{monitor_acl.user(SERVER)}:SECRET@")
 
 
 class _Between(list[Packed]):

@@ -91,7 +91,7 @@ def test_the_audit_has_each_under_the_scanners_name_with_the_policy(sweeping: Sw
     (find,) = sweeping.run().finds
     intent, outcome = AuditEntry.objects.order_by("pk")
     assert (intent.actor_kind, intent.actor, intent.deployment) == ("scanner", "startup-sweep", "app")
-    assert intent.reason.startswith("Acts")
+    assert intent.reason.startswith("Enabled")
     assert "by default" in intent.reason
     assert find.audit == outcome.pk
 
@@ -112,7 +112,7 @@ def test_what_only_observes_says_it_and_does_nothing(make: Callable[..., Sweepin
     sweeping.bench.orphan(1)
     for report in (sweeping.run(), sweeping.start()):
         assert [find.outcome for find in report.finds] == [None]
-        assert "bserves" in report.finds[0].policy
+        assert "ry run" in report.finds[0].policy
     assert sweeping.bench.states() == {1: "running"}
 
 
@@ -224,7 +224,7 @@ def test_a_database_that_has_just_started_proves_nothing(make: Callable[..., Swe
     sweeping = make(table=TABLE + "heartbeat_limit = 600000\n")
     sweeping.bench.orphan(1)
     report = sweeping.run()
-    assert "was away a moment ago" in report.holds[0]
+    assert "was unavailable a moment ago" in report.holds[0]
     assert [(find.outcome, find.policy) for find in report.finds] == [(None, report.holds[0])]
     assert sweeping.bench.states() == {1: "running"}
     assert sweeping.start().acted == 1, "whoever starts knows better"
@@ -256,7 +256,7 @@ def test_whoever_leads_next_knows_of_an_outage_too(sweeping: Sweeping, place: Sq
         assert not _answers()
     until(_answers, 30, "what has just failed is not asked again at once")
     following = StartupSweep(registry(), sweeping.mandate, lambda _: ())
-    assert "was away a moment ago" in following.run(0).holds[0]
+    assert "was unavailable a moment ago" in following.run(0).holds[0]
     assert sweeping.bench.states() == {1: "running"}
 
 

@@ -63,7 +63,7 @@ def test_it_is_said_as_that_and_not_as_a_scheduler_that_does_not_run(bench: Benc
     bench.look()
     with full(state_store):
         health = mirror.health()
-        assert "The state store takes no writes: it is full (maxmemory)" in health.refuses
+        assert "The state store refuses writes: it is full (maxmemory)" in health.refuses
         assert health.error == ""
         assert health.scheduler_alive is None
         assert ("state store", health.lack) == ("state store", health.refuses) == _trouble(health)
@@ -90,7 +90,7 @@ def test_the_orphan_watch_goes_on(bench: Bench, state_store: Store) -> None:
             report = crew.run_of(Scan.ORPHAN_WATCH)(now_ms())
         assert report is not None
         assert (report.acted, bench.ids(State.WAITING)) == (1, ["1"])
-        assert any("takes no writes" in fault for fault in report.faults)
+        assert any("refuses writes" in fault for fault in report.faults)
     finally:
         collector.close()
 
@@ -117,14 +117,14 @@ def test_who_leads_while_it_is_full_is_known_from_the_lease(
     soon = "Orphan-watch requeues it within 5 s."
     row = Stuck(MAIL.job("1"), "mail", Verdict(Kind.ABANDONED, fate=soon, until=5, rescuer=Scanner.ORPHAN_WATCH), 1)
     inboxes.publish(state_store.client, Inbox(1, (row,), (Tally(MAIL, watchdog=Watchdog(is_dead=True)),)))
-    never = "Never put right as things are. Orphan-watch is armed, but {}."
+    never = "Never recovered in the current state. Orphan-watch is enabled, but {}."
     leads()
     with full(state_store):
         assert predicted() == [soon]
         leads(is_over=True)
         assert predicted() == ["no scheduler leads", never.format("no scheduler leads")]
         monkeypatch.setattr(clock, "CLOCK", {"sqlite": "no_such_column"})
-        unknown = "whether a scheduler leads is not known"
+        unknown = "the leader is unknown"
         assert predicted() == [unknown, never.format(unknown)]
 
 
@@ -135,7 +135,7 @@ def test_what_could_not_be_undone_asks_before(bench: Bench, state_store: Store) 
     with full(state_store):
         preview = runner.preview(order)
         assert (preview.needs_name, "cannot be undone" in preview.risk) == (True, True)
-        with pytest.raises(BadOrder, match="Nothing was done"):
+        with pytest.raises(BadOrder, match="Nothing was changed"):
             runner.insist_on_undo(order)
         runner.insist_on_undo(replace(order, options=Options(force=True)))
     runner.insist_on_undo(order)

@@ -85,7 +85,7 @@ def test_many_that_lose_their_locks_while_their_workers_are_connected_hold_every
     one.look()
     assert one.why == [Why.LOCKS]
     # The other job has nobody who could have renewed it.
-    assert "25 of 26 active jobs lost their locks in one look" in one.brake.words(now_ms())[0]
+    assert "25 of 26 active jobs lost their locks between two checks" in one.brake.words(now_ms())[0]
     assert (jobs.counts()["active"], valkey.client.llen(f"{other.base}:active"), one.acts) == (JOBS, 1, 0)
 
 
@@ -219,7 +219,9 @@ def test_a_brake_that_cannot_be_read_holds(one: Armed) -> None:
     one.settle()
     BrakeState.objects.update(state="{")
     said = one.crew._brake.holding("main")[0]
-    assert re.match(r"What was known of the store cannot be read\. Scanners hold for 1[45] min more or", said)
+    assert re.match(
+        r"The recorded state of the store cannot be read\. Auto-recovery stays paused for 1[45] min more or", said
+    )
     assert stores(now_ms())[0].is_holding
 
 
@@ -229,7 +231,9 @@ def test_a_database_that_is_away_holds(one: Armed, monkeypatch: pytest.MonkeyPat
 
     one.settle()
     monkeypatch.setattr("recovery.connections.clock.now", away)
-    assert one.crew._brake.holding("main") == ("The brakes cannot be kept, so nothing was done: OperationalError.",)
+    assert one.crew._brake.holding("main") == (
+        "The safety limits cannot be stored, so nothing was changed: OperationalError.",
+    )
     assert "OperationalError" in " ".join(one.look().faults)
 
 

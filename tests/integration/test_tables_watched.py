@@ -201,7 +201,7 @@ def test_what_ended_in_a_minute_is_recorded_and_shown_as_a_rate(bench: TableBenc
     assert [(one.completed, one.failed) for one in tallies.values() if not one.is_unknown] == [(2, 1)]
     series = history.series(REF, newest[-1].queues[0].flavour, 1, now=minute + 3 * MINUTE)
     assert (sum(point.completed or 0 for point in series.points), series.source) == (2, "recorded")
-    assert series.note.startswith("Recorded by Unstall once a minute: by how much done")
+    assert series.note.startswith("Recorded by Unstall once a minute: the increase of done")
 
 
 def _later(snapshot: Snapshot, at: int) -> Snapshot:
@@ -233,7 +233,7 @@ def test_a_sweep_that_somebody_stopped_rescues_nobody(bench: TableBench) -> None
     ScannerPause.objects.create(scanner="startup-sweep", by="ada", at=now_ms())
     inbox = bench.watch()
     assert [line.verdict.kind for line in inbox.rows] == [Kind.ABANDONED]
-    assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is armed, but it is paused.")
+    assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is enabled, but it is paused.")
 
 
 def test_where_a_sweep_comes_it_is_named_with_its_time(bench: TableBench) -> None:
@@ -250,7 +250,7 @@ def test_without_a_leader_nobody_sweeps_and_that_is_said(bench: TableBench, stat
     bench.is_led = False
     (line,) = bench.watch().rows
     assert (line.verdict.kind, line.verdict.until) == (Kind.ABANDONED, None)
-    assert line.verdict.fate.endswith("Startup-sweep is armed, but no scheduler leads.")
+    assert line.verdict.fate.endswith("Startup-sweep is enabled, but no scheduler leads.")
 
 
 def test_what_a_sweep_was_to_do_is_taken_back_when_nobody_leads_any_more(bench: TableBench, state_store: Store) -> None:
@@ -263,7 +263,8 @@ def test_what_a_sweep_was_to_do_is_taken_back_when_nobody_leads_any_more(bench: 
     assert inbox.people == 1
     assert (inbox.rows[0].verdict.until, inbox.rows[0].verdict.needs_a_person) == (None, True)
     assert (
-        inbox.rows[0].verdict.fate == "Never put right as things are. Startup-sweep is armed, but no scheduler leads."
+        inbox.rows[0].verdict.fate
+        == "Never recovered in the current state. Startup-sweep is enabled, but no scheduler leads."
     )
 
 
@@ -278,7 +279,7 @@ def test_a_database_that_may_only_be_read_is_swept_by_nobody(
         bench.orphan(1)
         (line,) = bench.watch().rows
     assert (line.verdict.kind, line.verdict.needs_a_person) == (Kind.ABANDONED, True)
-    assert line.verdict.fate.endswith("Startup-sweep is armed, but app is configured to be read only.")
+    assert line.verdict.fate.endswith("Startup-sweep is enabled, but app is configured to be read only.")
 
 
 def test_a_row_that_the_sweep_leaves_to_a_person_is_promised_to_nobody(bench: TableBench) -> None:
@@ -296,7 +297,7 @@ def test_of_a_database_that_went_away_nothing_is_promised(bench: TableBench, pla
     snapshots.append(replace(snapshots[0], deployments=(away,)))
     inbox = watch.run(now_ms())
     assert inbox.people == 1
-    assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is armed, but app does not answer.")
+    assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is enabled, but app does not answer.")
 
 
 def test_a_row_beyond_the_limit_of_its_queue_is_overdue(serve_table: Callable[..., TableBench]) -> None:

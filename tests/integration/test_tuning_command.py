@@ -53,9 +53,10 @@ def test_people_read_findings_a_prediction_and_a_patch() -> None:
     assert status == 3
     assert said.startswith("high")
     assert "preStop 0 + shutdown 30 = 30 s, grace period 30 s" in said
-    assert "now       a lost job is back after about 90 s, typically 70 s, at worst 120 s; SIGKILL races" in said
+    assert "now       a lost job is back after about 90 s, typically 70 s, at worst 120 s; grace period" in said
     assert (
-        "proposed  a lost job is back after about 45 s, typically 35 s, at worst 60 s; no race, 15 s to spare" in said
+        "proposed  a lost job is back after about 45 s, typically 35 s, at worst 60 s; "
+        "15 s between shutdown timeout and SIGKILL" in said
     )
     assert "+      terminationGracePeriodSeconds: 65" in said
     assert "hunter" not in said
@@ -80,7 +81,7 @@ def test_the_patch_alone_can_be_piped_into_patch() -> None:
     apply(diff, Path.cwd())
     said, status = run("k8s.yaml")
     assert status == 0
-    assert "no race, 15 s to spare" in said
+    assert "15 s between shutdown timeout and SIGKILL" in said
 
 
 def test_nothing_grave_is_no_fault() -> None:
@@ -99,10 +100,10 @@ def test_several_files_are_one_order() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "Name files"),
+        ((), "Give files"),
         (("gone.yaml",), "gone.yaml: No such file"),
-        (("bad.yaml",), "bad.yaml, line 2: this is no YAML"),
-        (("binary",), "binary, line 1: this is no text in UTF-8"),
+        (("bad.yaml",), "bad.yaml, line 2: this is not YAML"),
+        (("binary",), "binary, line 1: this is not UTF-8 text"),
         (("large",), "too large"),
         (("--n8n-version", "new", "good.env"), "Write --n8n-version"),
         (("--library", "bullmq", "--lock", "long"), "Write --lock"),

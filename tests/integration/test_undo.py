@@ -13,7 +13,7 @@ from recovery.domain.jobs import State
 from recovery.domain.refs import text
 from recovery.errors import BadOrder, Forbidden, Missing
 from recovery.reads import audit as book
-from tests.acting import ADMIN, OPERATOR, VIEWER, Bench
+from tests.acting import ADMIN, MAIL, OPERATOR, VIEWER, Bench
 from tests.watching import now_ms
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +60,7 @@ def test_it_comes_back_once(bench: Bench) -> None:
     bench.failed("1")
     number = remove(bench, "1")
     runner.restore(number, ADMIN, "the wrong one")
-    with pytest.raises(Missing, match="kept any more"):
+    with pytest.raises(Missing, match="no undo copy any more"):
         runner.restore(number, ADMIN, "again")
 
 
@@ -148,24 +148,25 @@ def job(id: str, size: int = 1000) -> Kept:
 
 def test_what_is_kept_reads_as_it_was_written() -> None:
     odd = Kept(text(b"\xff:1"), State.WAITING, (("", b"\xfe\x00"), (":logs", b"")), "", text(b"\xfd"), 2)
-    assert keep.unpack(keep.pack(odd, 7)) == (7, odd)
+    packed = keep.pack(9, MAIL, odd, 7)
+    assert keep.unpack(9, MAIL, odd.id, packed, keep.digest(packed)) == (7, odd)
 
 
 def test_the_oldest_make_room_when_the_budget_is_spent(bench: Bench) -> None:
     now = now_ms()
     for number in (1, 2, 3):
-        holding = keep.keep(number, [job("1")], now + number, budget=3500)
+        holding = keep.keep(number, MAIL, [job("1")], now + number, budget=3500)
     assert holding.forgotten == (1,)
     assert keep.counts([1, 2, 3]) == {2: 1, 3: 1}
 
 
 def test_more_than_the_budget_at_once_is_said(bench: Bench) -> None:
-    holding = keep.keep(1, [job("1"), job("2"), job("3")], now_ms(), budget=3 * 1024)
+    holding = keep.keep(1, MAIL, [job("1"), job("2"), job("3")], now_ms(), budget=3 * 1024)
     assert holding.ids == {"1", "2"}
-    assert "not kept" in holding.trouble
+    assert "cannot be kept" in holding.trouble
 
 
 def test_nothing_is_kept_for_longer_than_a_day(bench: Bench) -> None:
-    keep.keep(1, [job("1")], now_ms())
+    keep.keep(1, MAIL, [job("1")], now_ms())
     ttls: Callable[[bytes], int] = bench.state.client.pttl  # type: ignore[assignment]
     assert all(0 < ttls(key) <= keep.LIFE_MS for key in (state.kept(1), state.KEPT, state.KEPT_SIZES))

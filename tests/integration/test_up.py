@@ -58,6 +58,7 @@ class Life:
     link_status: int
     last: str
     mode: int
+    files: dict[str, int]  # and their modes, while it ran
     names: frozenset[str]
     used: frozenset[str]  # commands that the Redis that it watches was asked
     writes: frozenset[str]
@@ -92,6 +93,7 @@ def life() -> Iterator[Life]:
             link_status=status,
             last=last,
             mode=stat.S_IMODE(up.directory.stat().st_mode),
+            files=_files(up.directory),
             names=frozenset(_names(up)),
             used=frozenset(name.removeprefix("cmdstat_") for name in store.client.info("commandstats")),
             writes=frozenset(_writing(store)),
@@ -104,6 +106,12 @@ def life() -> Iterator[Life]:
             others=len(up.others()),
         )
         yield seen
+
+
+def _files(directory: Path) -> dict[str, int]:
+    """What the product made there, and not this test."""
+    found = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in directory.rglob("*") if path.is_file()}
+    return {name: mode for name, mode in found.items() if name not in ("unstall.toml", "database-url")}
 
 
 def _file_with_another(directory: Path) -> Path:
@@ -135,6 +143,13 @@ def test_the_data_directory_is_for_its_owner_alone(life: Life) -> None:
     assert life.mode == 0o700
 
 
+def test_each_file_in_it_is_for_its_owner_alone(life: Life) -> None:
+    files = life.files | _files(life.up.directory)
+    assert set(files) >= {"unstall.sqlite3", "unstall.sqlite3-wal", "up.json", "valkey.rdb", "valkey.log"}
+    violations = {name: oct(mode) for name, mode in files.items() if mode & 0o077}
+    assert violations == {}
+
+
 def test_a_redis_that_is_watched_gets_no_write(life: Life) -> None:
     assert life.keys == 3
     assert life.used.isdisjoint(life.writes), life.used & life.writes
@@ -149,7 +164,7 @@ def test_a_command_in_another_terminal_sees_what_the_pages_see(life: Life) -> No
     assert "bull:mail" in life.beside.stdout, life.beside.stderr
     for other in (life.elsewhere, life.by_file):
         assert other.returncode == 2
-        assert "DATABASE_URL: is another one here" in other.stderr
+        assert "DATABASE_URL: differs from" in other.stderr
 
 
 def test_one_signal_ends_all_in_order(life: Life) -> None:
@@ -188,7 +203,7 @@ def test_a_second_signal_ends_all_at_once(start: Start, watched: Mapping[str, st
     for process in _found(up, "web"):  # it would not listen to the first one for a while
         process.suspend()
     up.process.send_signal(signal.SIGINT)
-    until(lambda: "Ending" in up.said)
+    until(lambda: "Stopping" in up.said)
     up.process.send_signal(signal.SIGINT)
     assert up.wait(8) == 1  # sooner than the ten seconds that a process may take
     until(lambda: up.others() == [], 8)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
 
+from recovery import shared_clock
 from recovery.connections import registry as registries
 from recovery.domain.counts import Snapshot
 from recovery.domain.jobs import State
@@ -39,7 +39,7 @@ def verdicts(one: WatchBench, ref: QueueRef, snapshot: Snapshot | None, *, later
     sample = snapshot.queue(ref) if snapshot else None
     queue = lists.locate(ref, snapshot) if snapshot is None else Queue(ref, sample.flavour, sample)  # type: ignore[union-attr]
     page = queue.reader.page(queue.wire, ref, State.ACTIVE, size=100)
-    return stuck.of_rows(queue, page.rows, snapshot, int(time.time() * 1000) + later)
+    return stuck.of_rows(queue, page.rows, snapshot, shared_clock.now() + later)
 
 
 def test_a_page_proves_an_orphan_of_a_new_bullmq_by_itself(
@@ -50,7 +50,7 @@ def test_a_page_proves_an_orphan_of_a_new_bullmq_by_itself(
     valkey.client.set(f"{ref.base}:2:lock", "w:1", px=30_000)
     one.discover()
     use(one, monkeypatch)
-    found = verdicts(one, ref, one.collector.look(int(time.time() * 1000)))
+    found = verdicts(one, ref, one.collector.look(shared_clock.now()))
     assert {id: verdict.kind for id, verdict in found.items()} == {"1": Kind.ABANDONED, "2": Kind.DOOMED}
 
 
@@ -86,10 +86,10 @@ def test_a_waiting_child_of_a_failed_parent_is_a_stray(
     valkey.client.set("bull:flow:id", 9)
     one.discover()
     use(one, monkeypatch)
-    snapshot = one.collector.look(int(time.time() * 1000))
+    snapshot = one.collector.look(shared_clock.now())
     queue = lists.locate(ref, snapshot)
     rows = queue.reader.page(queue.wire, ref, State.WAITING, size=100).rows
-    assert stuck.of_rows(queue, rows, snapshot, int(time.time() * 1000))["1"].kind is Kind.STRAY
+    assert stuck.of_rows(queue, rows, snapshot, shared_clock.now())["1"].kind is Kind.STRAY
 
 
 def test_nobody_has_looked_is_no_zero(watch_bench: Make, valkey: Store, monkeypatch: pytest.MonkeyPatch) -> None:

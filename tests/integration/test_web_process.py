@@ -155,7 +155,7 @@ def test_an_address_that_is_too_long_is_refused(web: WebProcess, path: str, kind
     """Below /api/ in the shape that the OpenAPI document gives to every failure."""
     answer = web.get(f"{path}?q={'x' * 70_000}")
     assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (414, kind)
-    assert b"The address has more than 65,535 bytes." in answer.body
+    assert b"The URL has more than 65,535 bytes." in answer.body
     if kind == "application/json":
         assert json.loads(answer.body)["error"]["code"] == "too_long"
     assert web.get("/healthz").status < 500

@@ -27,18 +27,7 @@ def wire(cluster: Cluster) -> Iterator[Wire]:
 
 
 def owner(cluster: Cluster, key: str) -> Store:
-    (port,) = {
-        entry[2][1]
-        for entry in cluster.nodes[0].client.connection_pool and _slots(cluster)
-        if entry[0] <= slot(key.encode()) <= entry[1]
-    }
-    return next(node for node in cluster.nodes if node.port == port)
-
-
-def _slots(cluster: Cluster) -> list[list[object]]:
-    with wired(cluster.nodes[0].url) as single:
-        found: list[list[object]] = single.call([("CLUSTER", "SLOTS")])[0]
-    return found
+    return cluster.owner(slot(key.encode()))
 
 
 def test_our_slots_are_redis_slots(cluster: Cluster) -> None:
@@ -93,7 +82,7 @@ def test_scan_goes_on_at_its_own_node(wire: Wire) -> None:
 
 
 def test_a_node_that_is_no_master_is_not_asked(wire: Wire) -> None:
-    with pytest.raises(Unreachable, match="no master"):
+    with pytest.raises(Unreachable, match="no longer a master"):
         wire.at("127.0.0.1:1", [("PING",)])
 
 
@@ -169,10 +158,4 @@ class _moved:  # noqa: N801 - reads as what it does
         self._move(self._target, self._source)
 
     def _move(self, source: Store, target: Store) -> None:
-        number, to = slot(self._key.encode()), target.do("CLUSTER", "MYID").decode()
-        target.do("CLUSTER", "SETSLOT", number, "IMPORTING", source.do("CLUSTER", "MYID").decode())
-        source.do("CLUSTER", "SETSLOT", number, "MIGRATING", to)
-        for key in source.do("CLUSTER", "GETKEYSINSLOT", number, 100):
-            source.do("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
-        for node in (target, source, *self._cluster.nodes):
-            node.do("CLUSTER", "SETSLOT", number, "NODE", to)
+        self._cluster.move_slot(slot(self._key.encode()), source, target)

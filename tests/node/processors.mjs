@@ -16,6 +16,13 @@ export function processor(name, { report, held }) {
       if (Date.now() - job.timestamp < job.data.ms) await all.hang(job);
       return "done";
     },
+    // Each run writes into the job's log that it began and that it ended: a run whose process was killed has one line.
+    tracked: async (job) => {
+      await job.log(`${process.pid} ${Date.now()} began`);
+      await pause(job.data.ms);
+      await job.log(`${process.pid} ${Date.now()} ended`);
+      return "done";
+    },
     log: async (job) => {
       for (let line = 1; line <= (job.data?.lines ?? 3); line++) await job.log(`line ${line}`);
       return "logged";

@@ -127,6 +127,7 @@ class Ledgers(RuleBasedStateMachine):
         )
         kept = sum(len(value) for value in store.hgetall(state.ONCE_RESULTS).values())
         assert int(store.hget(state.ONCE_COUNTS, "bytes") or 0) == kept
+        assert int(store.hget(state.ONCE_SHARES, "ci") or 0) == len(self.known)
 
     def _any(self, key: str, chosen: object) -> int:
         """A token of this key: the newest, or one of a claimer that was replaced and wakes up."""

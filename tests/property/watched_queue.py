@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
+from recovery import shared_clock
 from recovery.actions import runner
 from recovery.connections import registry
 from recovery.domain.acting import Act, Actor, JobResult, Options, Order, Outcome, Seen
@@ -81,7 +81,7 @@ class WatchedQueue:
 
     def was_looked_at(self) -> None:
         """The watch saw every job that has no lock now, long enough ago that the next look proves it."""
-        then = int(time.time() * 1000) - PROOF_MS
+        then = shared_clock.now() - PROOF_MS
         marks = {}
         for job, picture in self.pictures().items():
             if picture.places == ("active",) and not picture.token:

@@ -61,9 +61,9 @@ def test_the_exact_name_wins_over_the_longest_beginning_and_that_over_the_defaul
 def test_it_says_in_words_what_it_does() -> None:
     table = Backoffs(by_name={"mail": Backoff(3, 5 * SECOND), "sms": Backoff(0), "tick": Backoff(1, factor=1)})
     assert table.words == (
-        "mail: 3 relaunches, the first after 5.0 s, then 2 times as long each time, at most 6 h.",
-        "sms: Never relaunched.",
-        "tick: 1 relaunch, 1.0 s after the failure.",
-        "All others: 5 relaunches, the first after 1.0 s, then 2 times as long each time, at most 6 h.",
+        "mail: 3 auto-retries, the first after 5.0 s, then growing by factor 2, at most 6 h.",
+        "sms: Never auto-retried.",
+        "tick: 1 auto-retry, 1.0 s after the failure.",
+        "All others: 5 auto-retries, the first after 1.0 s, then growing by factor 2, at most 6 h.",
     )
-    assert Backoff(2, factor=1.0).words.endswith("always as long, at most 6 h.")
+    assert Backoff(2, factor=1.0).words.endswith("at equal intervals, at most 6 h.")

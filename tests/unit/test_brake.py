@@ -25,7 +25,7 @@ def why(brake: Brake, now: int) -> list[Why]:
 
 def test_a_calm_look_engages_nothing() -> None:
     assert KNOWN.holding(NOW) == ()
-    assert KNOWN.words(NOW) == ("It does not hold.",)
+    assert KNOWN.words(NOW) == ("Not active.",)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_person_releases_what_is_known_and_not_what_comes_later() -> None:
     brake = KNOWN.seen(look(lost=900, run_id="b", uptime=SECOND)).released(NOW + 6 * SECOND, "ann")
     same = brake.seen(look(NOW + 7 * SECOND, run_id="b", uptime=3 * SECOND))
     assert why(same, NOW + 7 * SECOND) == []
-    assert same.words(NOW + 8 * SECOND) == ("It does not hold. ann released it 2 s ago.",)
+    assert same.words(NOW + 8 * SECOND) == ("Not active. ann released it 2 s ago.",)
     again = same.seen(look(NOW + 9 * SECOND, run_id="c"))
     assert why(again, NOW + 9 * SECOND) == [Why.RUN]
 
@@ -107,15 +107,17 @@ def test_it_says_why_and_until_when() -> None:
     brake = KNOWN.seen(look(lost=900, run_id="b", role="slave", uptime=2 * SECOND))
     assert brake.words(NOW + 5 * SECOND) == (
         (
-            "900 of 1,000 active jobs lost their locks in one look; their workers may run on. "
-            "Scanners hold for 15 min more or when a person releases them."
+            "900 of 1,000 active jobs lost their locks between two checks; their workers may still be running them. "
+            "Auto-recovery stays paused for 15 min more or until a person resumes it."
         ),
-        "The store was restarted, or another one took its place: its run id changed. Scanners hold for 20 s more.",
-        "The store's role changed from master to slave. Scanners hold for 20 s more.",
-        "The store was started 2 s ago. Scanners hold for 18 s more.",
+        "The store restarted or was replaced: its run id changed. Auto-recovery stays paused for 20 s more.",
+        "The store's role changed from master to slave. Auto-recovery stays paused for 20 s more.",
+        "The store was started 2 s ago. Auto-recovery stays paused for 18 s more.",
     )
     asked = KNOWN.seen(look(lost=900), patience=None)
-    assert asked.words(NOW + 5 * SECOND)[0].endswith("Scanners hold for 0 s, until a person releases them.")
+    assert asked.words(NOW + 5 * SECOND)[0].endswith(
+        "Auto-recovery has been paused for 0 s, until a person resumes it."
+    )
 
 
 def test_it_survives_the_store_and_junk_is_refused() -> None:
@@ -171,7 +173,10 @@ def test_what_is_seen_late_does_not_engage_what_was_released_meanwhile() -> None
 def test_one_that_cannot_be_read_holds_until_somebody_or_its_patience_ends() -> None:
     brake = Brake.doubtful(NOW)
     assert brake.words(NOW) == (
-        "What was known of the store cannot be read. Scanners hold for 15 min more or when a person releases them.",
+        (
+            "The recorded state of the store cannot be read. "
+            "Auto-recovery stays paused for 15 min more or until a person resumes it."
+        ),
     )
     assert why(brake.seen(look()), NOW + PATIENCE - 1) == [Why.UNREAD]
     assert why(brake, NOW + PATIENCE) == []

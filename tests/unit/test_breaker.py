@@ -131,18 +131,18 @@ def test_a_person_may_release_it() -> None:
 def test_it_says_what_it_knows() -> None:
     breaker = opened()
     assert Breaker().words(NOW) == (
-        "Closed: 0 relaunches have ended so far, 0 failed again, 0 are out. It judges from 20."
+        "Closed: 0 auto-retries have ended so far, 0 failed again, 0 are running. It decides from 20 on."
     )
-    assert tried(Breaker(), [SUCCEEDED] * 20).words(NOW) == "Closed: 0 of the last 20 relaunches failed again."
+    assert tried(Breaker(), [SUCCEEDED] * 20).words(NOW) == "Closed: 0 of the last 20 auto-retries failed again."
     assert breaker.words(breaker.retry_at - 2 * MINUTE).startswith("Open for ")
     assert breaker.words(NOW + MINUTE).endswith(
-        "20 of 20 relaunches failed again, the last with “connect ECONNREFUSED 10.0.0.7:5432”. "
-        f"One job goes as a probe in {(breaker.retry_at - NOW - MINUTE) // MINUTE} min."
+        "20 of 20 auto-retries failed again, the last with “connect ECONNREFUSED 10.0.0.7:5432”. "
+        f"One probe job runs in {(breaker.retry_at - NOW - MINUTE) // MINUTE} min."
     )
     probe, at = probing()
-    assert probe.words(at).endswith(" Job probe went as a probe and is waited for.")
+    assert probe.words(at).endswith(" Job probe runs as a probe; its result is awaited.")
     again = probe.settled("probe", FAILED, at, "still down")
-    assert again.words(again.retry_at).endswith("“still down”. A probe failed too. One job may go as a probe.")
+    assert again.words(again.retry_at).endswith("“still down”. A probe failed too. One job may run as a probe.")
 
 
 def test_what_says_nothing_need_not_be_kept() -> None:

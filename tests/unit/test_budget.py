@@ -19,7 +19,7 @@ def test_it_is_ten_a_minute_or_a_tenth_of_what_completes(completed: int | None, 
 
 
 def test_what_is_not_known_is_not_said_to_be_nothing() -> None:
-    assert TEN.words == "10 a minute; what the queue completes is not known."
+    assert TEN.words == "10 a minute; the completion rate of the queue is unknown."
     assert limit(0).words == "10 a minute; 0 jobs completed in the last hour."
     assert limit(60_000).words == "100 a minute: a tenth of the 60,000 jobs completed in the last hour."
 
@@ -73,7 +73,7 @@ def test_a_lost_state_counts_as_used_up_for_a_minute() -> None:
 def test_the_gauge_shows_what_is_spent_and_when_more_may_go() -> None:
     gauge = Budget().take(NOW, 10, TEN)[1].gauge(NOW, TEN)
     assert (gauge.spent, gauge.limit, gauge.free_at) == (10, TEN, NOW + MINUTE + SECOND)
-    assert gauge.words == "10 of 10 relaunches in the last minute."
+    assert gauge.words == "10 of 10 auto-retries in the last minute."
     assert Budget().gauge(NOW, TEN).free_at is None
 
 

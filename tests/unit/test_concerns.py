@@ -26,21 +26,19 @@ def test_a_healthy_queue_is_no_news() -> None:
 
 def test_active_jobs_without_a_worker_are_told_as_lost() -> None:
     assert said(abandoned()) == [
-        "9 jobs are active in bull:jobs and no worker is connected: what becomes of them is not known yet."
+        "9 jobs are active in bull:jobs and no worker is connected: whether they recover is not known yet."
     ]
 
 
 def test_one_job_is_told_in_the_singular() -> None:
     assert said(abandoned(active=1)) == [
-        "1 job is active in bull:jobs and no worker is connected: what becomes of it is not known yet."
+        "1 job is active in bull:jobs and no worker is connected: whether it recovers is not known yet."
     ]
 
 
 def test_waiting_jobs_without_a_worker_are_told_with_their_age() -> None:
     lost = queue(counts=counts(waiting=3), workers=0, watchdog_ttl=None, oldest_waiting_at=NOW - 4 * MINUTE)
-    assert said(lost) == [
-        "3 jobs wait in bull:mail and no worker is connected: nothing takes them. The oldest since 4 min."
-    ]
+    assert said(lost) == ["3 jobs wait in bull:mail and no worker is connected to take them. The oldest since 4 min."]
 
 
 def test_a_paused_queue_is_not_a_backlog_without_workers() -> None:
@@ -102,7 +100,7 @@ def test_three_sentences_at_most_gravest_first() -> None:
 def test_a_queue_speaks_once() -> None:
     both = abandoned()._replace(counts=counts(active=2, waiting=5))
     assert said(both) == [
-        "2 jobs are active in bull:jobs and no worker is connected: what becomes of them is not known yet. 5 more wait."
+        "2 jobs are active in bull:jobs and no worker is connected: whether they recover is not known yet. 5 more wait."
     ]
 
 
@@ -120,15 +118,15 @@ def test_a_chosen_deployment_hears_of_its_own_only() -> None:
     ("workers", "why"),
     [
         (0, "while no worker is connected"),
-        (2, "because nobody runs the stalled check"),
-        (None, "because nobody runs the stalled check"),
+        (2, "because no worker runs the stalled check"),
+        (None, "because no worker runs the stalled check"),
     ],
 )
 def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, why: str) -> None:
     one = queue("bull:jobs", counts=counts(active=20), workers=workers, watchdog_ttl=None)
     inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}),))
     assert [sentence(concern) for concern in concerns(snapshot(one), inbox=inbox)] == [
-        f"12 jobs are abandoned in bull:jobs {why}: nothing will ever rescue them."
+        f"12 jobs are abandoned in bull:jobs {why}: nothing will ever recover them."
     ]
 
 
@@ -137,12 +135,12 @@ def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, why: s
     [
         (
             12,
-            "stale-check puts them right within 27 min.",
+            "stale-check recovers them within 27 min.",
             "warn",
         ),
         (
             11,
-            "nothing will ever rescue 1 of them.",
+            "nothing will ever recover 1 of them.",
             "stuck",
         ),
     ],
@@ -163,5 +161,5 @@ def test_where_a_scanner_would_put_them_back_active_jobs_without_a_worker_are_no
     (told,) = concerns(snapshot(one), inbox=inbox)
     assert (
         sentence(told)
-        == "1 job is active in bull:jobs and no worker is connected: orphan-watch puts it right within 35 s."
+        == "1 job is active in bull:jobs and no worker is connected: orphan-watch recovers it within 35 s."
     )

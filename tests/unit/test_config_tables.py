@@ -142,24 +142,24 @@ def test_the_url_may_come_from_a_file(read: Read, tmp_path: Path) -> None:
     [
         ('database = "other"', "tables[1].database", "which no [[databases]] names"),
         ('table = ""', "tables[1].table", "is missing"),
-        ("table = 'jo\"bs'", "tables[1].table", "no name of a table"),
-        ('table = "a.b.c"\nname = "x"', "tables[1].table", "no name of a table"),
-        ('table = "jobs; DROP TABLE x"\nname = "x"', "tables[1].table", "no name of a table"),
-        ('name = "my jobs"', "tables[1].name", "cannot stand in an address"),
-        ('name = "a/b"', "tables[1].name", "cannot stand in an address"),
-        ("owner = 'a\"b'", "tables[1].owner", "no name of a column"),
-        ('owner = "50%"', "tables[1].owner", "no name of a column"),
+        ("table = 'jo\"bs'", "tables[1].table", "not a table name"),
+        ('table = "a.b.c"\nname = "x"', "tables[1].table", "not a table name"),
+        ('table = "jobs; DROP TABLE x"\nname = "x"', "tables[1].table", "not a table name"),
+        ('name = "my jobs"', "tables[1].name", "cannot be used in a URL"),
+        ('name = "a/b"', "tables[1].name", "cannot be used in a URL"),
+        ("owner = 'a\"b'", "tables[1].owner", "not a column name"),
+        ('owner = "50%"', "tables[1].owner", "not a column name"),
         ('id = ""', "tables[1].id", "is empty"),
         ('state = ""', "tables[1].state", "is empty"),
         ("running = []", "tables[1].running", "is empty"),
-        ("running = [1.5]", "tables[1].running", "Write a text, a whole number"),
-        ("running = true", "tables[1].running", "Write a text, a whole number"),
-        ('done = "failed"', "tables[1].failed", "which stands in done too"),
-        ('running = ["1", 1]', "tables[1].running", "which stands in running too"),
+        ("running = [1.5]", "tables[1].running", "Write a string, an integer"),
+        ("running = true", "tables[1].running", "Write a string, an integer"),
+        ('done = "failed"', "tables[1].failed", "which is also in done"),
+        ('running = ["1", 1]', "tables[1].running", "which is also in running"),
         ("age_limit = 60", "tables[1].age_limit", "set without started_at"),
         ('timezone = "Mars/Base"', "tables[1].timezone", "is 'Mars/Base'"),
         ('heartbeat_limit = "1 min"', "tables[1].heartbeat_limit", "Write a number"),
-        ("max_attempts = 5", "tables[1].max_attempts", "Write a text in quotes"),
+        ("max_attempts = 5", "tables[1].max_attempts", "Write a string in quotes"),
         ('colour = "red"', "tables[1].colour", "is not a setting"),
     ],
 )
@@ -182,7 +182,7 @@ def test_the_tables_of_our_own_database_are_no_job_tables(read: Read, tmp_path: 
     own = "postgresql://other:login@h/app"
     toml = DATABASE + TABLE.replace('"jobs"', '"recovery_auditentry"')
     (problem,) = refused(read, toml, DATABASE_URL=own)
-    assert "one of our own" in str(problem)
+    assert "a table of Unstall" in str(problem)
     assert read(toml, DATABASE_URL="postgresql://elsewhere/app").tables
     assert read(DATABASE + TABLE, DATABASE_URL=own).tables
 

@@ -59,7 +59,7 @@ def test_a_url_says_what_it_says(url: str, place: Place) -> None:
         ("unix:///", "three slashes"),
         ("redis+sentinel://a:1", "MASTER"),
         ("redis+sentinel://a:1/m/0/x", "MASTER"),
-        ("redis+cluster://a:1/3", "Leave the number away"),
+        ("redis+cluster://a:1/3", "Remove the number"),
         ("redis+cluster://a:1,a:1", "each server once"),
     ],
 )

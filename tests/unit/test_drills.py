@@ -113,7 +113,7 @@ def test_values_that_cannot_go_well_are_tried_with_a_word() -> None:
     wrong = Plan(renew=30_000, stalled_interval=0, workers=1, means=Means.TERM)
     assert problems(wrong) == {}
     told = " ".join(doubts(wrong))
-    for word in ("before it is renewed", "no watchdog", "nobody is left", "SIGKILL meets it"):
+    for word in ("before it is renewed", "no stalled check", "no other worker", "killed with SIGKILL"):
         assert word in told
     assert doubts(Plan()) == ()
 

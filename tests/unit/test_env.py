@@ -77,3 +77,55 @@ def test_only_an_origin_is_an_origin(written: str) -> None:
 
 def test_an_origin_loses_its_last_slash() -> None:
     assert Environment({"X": "https://a.example/"}).origins("X") == ("https://a.example",)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["unix", "127.0.0.1", "::1", "10.0.0.0/8", "fc00::/7", "172.16.0.0/12,192.168.0.0/16", "unix, 10.0.0.7"],
+)
+def test_a_proxy_is_an_address_a_network_or_our_socket(written: str) -> None:
+    env = Environment({"X": written})
+    assert env.proxies("X") == tuple(part.strip() for part in written.split(","))
+    assert not env.problems
+
+
+@pytest.mark.parametrize(
+    "written", ["*", "0.0.0.0/0", "::/0", "0.0.0.0/1", "10.0.0.1/8", "proxy", "UNIX", "10.0.0.7:80", "10.0.0.*", "true"]
+)
+def test_a_proxy_that_matches_every_client_or_none_is_refused(written: str) -> None:
+    env = Environment({"X": f"10.0.0.7,{written}"})
+    assert env.proxies("X") == ("10.0.0.7",)
+    (problem,) = env.problems
+    assert problem.key == "X"
+    assert repr(written) in problem.problem
+    assert "10.1.0.0/24" in problem.remedy
+
+
+@pytest.mark.parametrize("written", ["unstall.example.com", ".example.com", "10.0.0.7", "[fd00::7]", "web_1"])
+def test_a_host_is_a_name_or_an_address(written: str) -> None:
+    env = Environment({"X": written})
+    assert env.hosts("X") == (written,)
+    assert not env.problems
+
+
+@pytest.mark.parametrize("written", ["*", "*.example.com", "https://a.example", "a.example:8000", "a/b", "a b", "."])
+def test_a_host_that_means_every_name_or_none_is_refused(written: str) -> None:
+    env = Environment({"X": f"a.example,{written}"})
+    assert env.hosts("X") == ("a.example",)
+    assert [problem.key for problem in env.problems] == ["X"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["https://*", "https://*.example.com", "https://a:b@c.example", "https://a.example:x", "https://", "https://[::1"],
+)
+def test_an_origin_that_means_every_site_or_none_is_refused(written: str) -> None:
+    env = Environment({"X": written})
+    assert env.origins("X") == ()
+    assert [problem.key for problem in env.problems] == ["X"]
+
+
+def test_a_refused_origin_is_not_repeated_with_its_password() -> None:
+    env = Environment({"X": "https://somebody:hunter2@a.example"})
+    env.origins("X")
+    assert "hunter2" not in str(env.problems[0])

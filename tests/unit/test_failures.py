@@ -6,6 +6,7 @@ import pytest
 
 from recovery.domain.failures import STALLED, Failure
 from recovery.domain.jobs import JobRow, State
+from recovery.domain.redact import MARK
 from recovery.domain.refs import QueueRef
 
 NODE = "{}: {}\n    at Worker.processFn (/app/work.js:12:9)\n    at async Worker.run"
@@ -91,3 +92,13 @@ def test_a_row_becomes_a_failure() -> None:
     failure = Failure.of(row, "stack")
     assert (failure.name, failure.failed_at, failure.attempts, failure.error) == ("mail", 7, 2, "stack")
     assert failure.signature == "boom #"
+
+
+@pytest.mark.parametrize(
+    "secret", ["ghp_16C7e42F292c6912E7710c838347Ae178B4a", "AKIAIOSFODNN7EXAMPLE", "sk_live_4eC39HqLyjWDarjtT1zdp7dc"]
+)
+def test_a_signature_holds_no_letter_of_a_secret(secret: str) -> None:
+    """Without its digits no format of a key fits it."""
+    found = Failure(reason=f"upstream said 401: {secret} is unknown").signature
+    assert found == f"upstream said #: {MARK} is unknown"
+    assert Failure(reason=f"{'x ' * 95}{secret}").signature.endswith(f"x {MARK}")

@@ -61,12 +61,12 @@ def test_it_is_refused_without_any_other_sign_of_a_container_too(tmp_path: Path)
 
 def test_a_container_without_a_machine_s_id_is_refused(container: Path) -> None:
     (container / "etc/machine-id").unlink()
-    with pytest.raises(ConfigError, match="no name of its own"):
+    with pytest.raises(ConfigError, match="no stable name"):
         server_id({}, root=container, host="web-7")
 
 
 def test_a_pod_s_name_is_no_server_s(machine: Path) -> None:
-    with pytest.raises(ConfigError, match="no name of its own"):
+    with pytest.raises(ConfigError, match="no stable name"):
         server_id({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, root=machine, host="worker-7d9f8b-x2x4z")
 
 
@@ -84,7 +84,7 @@ def test_a_container_that_was_named_like_itself_is_refused(container: Path) -> N
 
 @pytest.mark.parametrize("name", ["a\nb", "x" * 101])
 def test_what_fits_no_page_is_no_name(machine: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name"):
+    with pytest.raises(ConfigError, match="is not a name"):
         server_id({"UNSTALL_SERVER_ID": name}, root=machine)
 
 

@@ -21,13 +21,13 @@ def left(kind: Kind, watchdog: Watchdog) -> tuple[Verdict, Tally]:
 
 def test_where_no_stalled_check_runs_nobody_is_left() -> None:
     told, tally = left(Kind.ABANDONED, Watchdog(is_dead=True, recovers_within=9))
-    assert told.fate == f"Never put right as things are. Orphan-watch is armed, but {WHY}."
+    assert told.fate == f"Never recovered in the current state. Orphan-watch is enabled, but {WHY}."
     assert (told.until, told.rescuer, told.needs_a_person) == (None, None, True)
     assert (tally.people, tally.outlook, tally.watchdog.recovers_within) == (1, QueueOutlook(), None)
 
 
 def test_the_stalled_check_of_a_worker_still_comes() -> None:
     told, tally = left(Kind.ORPHAN, Watchdog(interval=30_000, recovers_within=9))
-    assert told.fate == f"The watchdog of a worker takes it. Orphan-watch is armed, but {WHY}."
+    assert told.fate == f"A worker's stalled check picks it up. Orphan-watch is enabled, but {WHY}."
     assert (told.until, told.rescuer, told.needs_a_person) == (31_000, None, False)
     assert (tally.people, tally.watchdog.recovers_within) == (0, 9)

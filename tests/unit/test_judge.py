@@ -83,7 +83,7 @@ def test_a_locked_job_is_never_requeued_whatever_is_said_of_it(act: Act, kind: K
 
 @pytest.mark.parametrize("act", [Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.REMOVE])
 def test_a_lock_that_we_may_not_see_may_be_there(act: Act) -> None:
-    assert "may not look" in ask(act, row(lock_known=False), ORPHAN, force=True).why
+    assert "cannot be read" in ask(act, row(lock_known=False), ORPHAN, force=True).why
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_holder_that_is_gone_is_released() -> None:
 def test_a_lock_without_an_end_is_released() -> None:
     found = ask(Act.RELEASE, row(lock=Lock("worker:1", None)), verdict(Kind.HELD))
     assert found.is_allowed
-    assert "never ends" in found.risk
+    assert "never expires" in found.risk
 
 
 def test_what_has_no_lock_is_not_released() -> None:
@@ -204,7 +204,7 @@ def test_a_completed_job_is_retried_only_when_that_is_said(flavour: Flavour) -> 
     done = row(State.COMPLETED)
     refused = ask(Act.RETRY, done, flavour=flavour, force=True, consent=True)
     assert (refused.is_allowed, refused.outcome) == (False, Outcome.REFUSED)
-    assert refused.why == "It has completed: retried, it does its work a second time. This needs rerun_completed."
+    assert refused.why == "It has completed: a retry does its work a second time. This needs rerun_completed."
     said = ask(Act.RETRY, done, flavour=flavour, rerun_completed=True)
     assert said.is_allowed
     assert "a second time" in said.risk
@@ -224,7 +224,7 @@ def test_an_act_is_for_its_states(act: Act, state: State) -> None:
         ({"state": State.WAITING}, "is active now"),
         ({"processed_at": 5}, "started it again"),
         ({"starts": 2}, "started it again"),
-        ({"token": "other:1"}, "Another holder"),
+        ({"token": "other:1"}, "Another worker"),
     ],
 )
 def test_what_changed_since_it_was_shown_is_said(facts: dict[str, Any], word: str) -> None:

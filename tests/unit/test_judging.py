@@ -69,7 +69,7 @@ def test_a_lock_that_missed_a_renewal_is_late(ttl: int, kind: Kind) -> None:
 def test_a_late_lock_says_when_it_ends_and_what_then() -> None:
     found = judged(row(lock=Lock("w:1", 9_000)))
     assert found.fate == (
-        "The lock ends in 9 s unless it is renewed; then the watchdog of a worker takes it within 30 s."
+        "The lock expires in 9 s unless it is renewed; then a worker's stalled check picks it up within 30 s."
     )
     assert found.until == NOW + 9_000 + 30_000
     assert "Worker mail-1 is still connected." in found.why
@@ -87,7 +87,7 @@ def test_a_lock_whose_named_holder_has_gone_is_doomed() -> None:
     found = judged(row(lock=Lock("w:1", 12_000)), replace(around, lock_length=300_000))
     assert found.kind is Kind.DOOMED
     assert found.why == "Worker mail-1 lost its connection 4 min ago, and its lock is still there."
-    assert found.fate == "The lock ends in 12 s; then the watchdog of a worker takes it within 30 s."
+    assert found.fate == "The lock expires in 12 s; then a worker's stalled check picks it up within 30 s."
     assert found.until == NOW + 42_000
     assert found.suggests is Act.RELEASE
     assert not found.needs_a_person
@@ -118,7 +118,7 @@ def test_with_no_worker_at_all_every_lock_is_doomed_and_nothing_follows() -> Non
     assert found.kind is Kind.DOOMED
     assert (
         found.fate
-        == "The lock ends in 12 s; then it is never put right: no worker is connected, so there is no watchdog."
+        == "The lock expires in 12 s; then it is never recovered: no worker is connected, so no stalled check runs."
     )
     assert found.until is None
     assert found.needs_a_person
@@ -144,7 +144,7 @@ def test_a_lock_without_end_is_doomed_once_a_living_holder_would_have_renewed_it
     assert judged(endless, WELL, seen(29_999)).kind is Kind.HELD
     found = judged(endless, WELL, seen(30_000))
     assert (found.kind, found.suggests) == (Kind.DOOMED, Act.RELEASE)
-    assert found.fate == "Never put right: the lock never ends, so no watchdog will take it."
+    assert found.fate == "Never recovered: the lock never expires, so no stalled check picks it up."
     assert found.needs_a_person
 
 
@@ -154,7 +154,7 @@ def test_a_lock_without_end_is_doomed_once_a_living_holder_would_have_renewed_it
 def test_one_sure_look_proves_an_orphan_of_a_new_bullmq() -> None:
     found = judged(lockless(), WELL, SURE)
     assert (found.kind, found.suggests) == (Kind.ORPHAN, Act.REQUEUE)
-    assert found.fate == "The watchdog of a worker takes it within 18 s."
+    assert found.fate == "A worker's stalled check picks it up within 18 s."
     assert found.until == NOW + 18_000
     assert not found.needs_a_person
 
@@ -176,7 +176,7 @@ def test_what_is_not_proven_says_when_it_will_be() -> None:
     found = judged(lockless(processed_at=None), OLD, seen(12_000))
     assert found.why == (
         "It is active and never started and has had no lock for 12 s. "
-        "A job of this library has no lock for a moment when it starts: proven in 18 s."
+        "With this library a starting job briefly has no lock: confirmed in 18 s."
     )
     assert found.suggests is None
 
@@ -188,21 +188,21 @@ def test_what_is_not_proven_says_when_it_will_be() -> None:
 def test_a_lock_that_was_seen_to_run_out_proves_it_with_the_second_look(since: int, looks: int, kind: Kind) -> None:
     found = judged(lockless(), OLD, replace(seen(since, looks=looks), has_expired=True))
     assert found.kind is kind
-    assert "Its lock was seen to run out: nobody renewed it." in found.evidence
+    assert "Its lock expired: no worker renewed it." in found.evidence
 
 
 def test_what_ran_out_just_now_says_when_it_is_proven() -> None:
     found = judged(lockless(), OLD, replace(seen(500), has_expired=True))
-    assert found.evidence[-1] == "Proven with the next look, in 1 s."
+    assert found.evidence[-1] == "Confirmed at the next check, in 1 s."
 
 
 def test_an_orphan_without_a_watchdog_is_abandoned() -> None:
     found = judged(lockless(), EMPTY, seen(2 * MINUTE))
     assert found.kind is Kind.ABANDONED
-    assert found.fate == "Never put right: no worker is connected, so there is no watchdog."
+    assert found.fate == "Never recovered: no worker is connected, so no stalled check runs."
     assert found.evidence == (
         "It is active and has had no lock for 2 min.",
-        "No worker is connected, so there is no watchdog.",
+        "No worker is connected, so no stalled check runs.",
     )
     assert found.needs_a_person
     assert found.until is None
@@ -214,7 +214,9 @@ def test_workers_that_leave_the_check_out_abandon_their_orphans(silent: int, kin
     found = judged(lockless(), around, SURE)
     assert found.kind is kind
     if kind is Kind.ABANDONED:
-        assert found.fate == "Never put right: workers are connected, but nobody has run the stalled check for 1 min."
+        assert (
+            found.fate == "Never recovered: workers are connected, but no worker has run the stalled check for 1 min."
+        )
 
 
 def test_a_queue_that_was_only_just_looked_at_is_not_called_unwatched() -> None:
@@ -316,7 +318,7 @@ def test_a_worker_that_went_and_that_nobody_replaced_has_crashed() -> None:
     found = judged(lockless(), gone, seen(210_000, sure=True))
     assert found.cause is Cause.CRASHED
     assert found.cause_evidence == (
-        "worker mail-1 lost its connection 4 min ago (server eu-2 was at 97 %), and none took its place within 1 min."
+        "worker mail-1 lost its connection 4 min ago (server eu-2 was at 97 %), and none replaced it within 1 min."
     )
 
 
@@ -324,7 +326,7 @@ def test_while_it_may_still_be_replaced_the_cause_is_unknown() -> None:
     around = replace(WELL, names=frozenset({"mail-2"}), left=(Change("mail-1", NOW - MINUTE + 1),))
     found = judged(lockless(), around, seen(20_000, sure=True))
     assert found.cause is Cause.UNKNOWN
-    assert found.cause_evidence.endswith("whether another takes its place is not known yet.")
+    assert found.cause_evidence.endswith("whether it is replaced is not known yet.")
     assert judged(lockless(), replace(around, now=NOW + 1), seen(20_000, sure=True)).cause is Cause.CRASHED
 
 
@@ -353,7 +355,7 @@ def turnover(
 def test_workers_that_were_replaced_were_deployed_over() -> None:
     found = turnover(4_000, 5_000)
     assert found.cause is Cause.DEPLOYED
-    assert found.cause_evidence == "2 workers left 1 min ago, and 2 that came instead are connected."
+    assert found.cause_evidence == "2 workers disconnected 1 min ago, and 2 replacements are connected."
     assert turnover(-30_000, -29_000).cause is Cause.DEPLOYED, "new ones first, by a lock's length"
     assert turnover(40_000, 41_000, host="10.0.0.9").cause is Cause.DEPLOYED, "slowly, but on another machine"
     assert turnover(40_000, 41_000, names="v2").cause is Cause.DEPLOYED, "slowly, but under other names"
@@ -416,7 +418,7 @@ def test_a_name_that_has_connected_anew_was_restarted_or_cut_off() -> None:
     around = replace(WELL, came=(Change("mail-1", NOW - 20_000),), hosts={"mail-1": "eu-2"}, loads={"eu-2": 97.0})
     found = judged(lockless(), around, SURE)
     assert found.cause is Cause.UNKNOWN
-    assert found.cause_evidence == "worker mail-1 has connected anew: it was restarted, or cut off for a while."
+    assert found.cause_evidence == "worker mail-1 has reconnected: it was restarted, or briefly disconnected."
 
 
 def test_locks_that_did_not_outlive_a_restart_are_told_so() -> None:
@@ -437,7 +439,7 @@ def test_names_from_redis_are_made_fit_for_a_screen() -> None:
 
 # -- malformed
 
-BREAKS = "Its data breaks the schema of its queue: data.to must be string."
+BREAKS = "Its data violates the schema of its queue: data.to must be string."
 
 
 @pytest.mark.parametrize(
@@ -459,7 +461,7 @@ def test_bad_data_wins_and_the_lock_is_still_told(
     assert (found.kind, found.behind, found.of_lock, found.suggests) == (Kind.MALFORMED, behind, behind, suggests)
     assert found.evidence == (BREAKS, *plain.evidence)
     assert found.fate.startswith(plain.fate)
-    assert found.fate.endswith("will likely fail on it.")
+    assert found.fate.endswith("will probably fail on it.")
     assert found.urgency >= max(plain.urgency, Kind.MALFORMED.urgency)
     assert found.needs_a_person
 

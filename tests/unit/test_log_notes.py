@@ -100,7 +100,7 @@ async def test_a_place_that_is_none_any_more_is_said_and_the_page_begins_anew() 
     async with feeds_of(memory) as shared:
         stream = opened(shared, "memory=m.999")
         await follow(stream, browser, lambda: browser.lines == ["one"])
-        assert "begins anew" in browser.said("gap")[0]["text"]
+        assert "starts again" in browser.said("gap")[0]["text"]
         stream.close()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 import tracemalloc
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,36 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes() -> None:
         assert browser.lines == ["one", "two", "three"]
         assert browser.details[browser.events.index("older")] == {"g": 1, "source": "memory", "before": ""}
         stream.close()
+
+
+async def test_one_person_leaves_feeds_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Distinct selections count, and not the tabs that follow the same one."""
+    monkeypatch.setattr(feeds, "FEEDS_EACH", 2)
+    memory = Memory()
+    monkeypatch.setattr(memory, "tap", lambda query: query)
+    async with feeds_of(memory) as shared:
+        streams = [opened(shared, label=f"app={number}") for number in (1, 2, 2)]
+        with pytest.raises(Full, match="You follow 2"):
+            opened(shared, label="app=3")
+        shared.of(2).claim(memory, Query(labels=(("app", frozenset({"3"})),)))
+        streams.pop(0).close()
+        streams.append(opened(shared, label="app=4"))
+        for stream in streams:
+            stream.close()
+
+
+async def test_searches_of_one_person_leave_turns_to_the_others() -> None:
+    memory = Memory()
+    async with feeds_of(memory) as shared, AsyncExitStack() as searching:
+        for _ in range(feeds.SEARCHES_EACH):
+            await searching.enter_async_context(shared.of(1).turn(memory))
+        one_more = shared.of(1).turn(memory)
+        third = asyncio.create_task(one_more.__aenter__())
+        async with asyncio.timeout(10), shared.of(2).turn(memory):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not third.done()
+        third.cancel()
 
 
 async def test_who_was_told_of_a_lost_place_can_come_back_with_the_cursor() -> None:
@@ -217,7 +248,7 @@ async def test_a_slow_reader_is_told_how_many_lines_it_missed_and_others_miss_no
         await follow(sleeping, slow, lambda: slow.last == quick.last)
         [note] = slow.said("dropped")
         assert note["count"] > 1000
-        assert f"{note['count']:,} lines were left out" in note["text"]
+        assert f"{note['count']:,} lines were skipped" in note["text"]
         had = slow.details[slow.details.index(note) + 1]["lines"][0][0]  # the first after the note
         first = int(had.partition(".")[2])
         assert numbers(slow) == [*range(1, first - note["count"]), *range(first, 5001)]
@@ -286,7 +317,7 @@ async def test_what_is_followed_at_once_has_a_limit(monkeypatch: pytest.MonkeyPa
     one, two = Memory("one"), Memory("two")
     async with feeds_of(one, two) as shared:
         first = opened(shared, source="one")
-        with pytest.raises(Full, match="follows 1 selections"):
+        with pytest.raises(Full, match="follows 1 log selections"):
             opened(shared, source="two")
         first.close()
         second = opened(shared, source="two")

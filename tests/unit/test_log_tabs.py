@@ -109,17 +109,17 @@ async def test_a_cursor_that_nobody_wrote_is_no_reason_to_show_nothing(
         ("label=%3Dx", "NAME=VALUE"),
         (f"label=server={'x' * 1001}", "NAME=VALUE"),
         ("level=loud", "there are trace"),
-        ("g=-1", "no number from 0"),
-        ("g=1e3", "no number"),
-        ("g=%C2%B2", "no number"),
-        ("g=99999999999999999999", "no number"),
-        ("from=99999999999999999999", "no number"),
-        ("from=5&to=5", "must lie before"),
+        ("g=-1", "not a number from 0"),
+        ("g=1e3", "not a number"),
+        ("g=%C2%B2", "not a number"),
+        ("g=99999999999999999999", "not a number"),
+        ("from=99999999999999999999", "not a number"),
+        ("from=5&to=5", "must be before"),
         ("&".join(f"include={number}" for number in range(11)), "at most 10 texts"),
         (f"exclude={'x' * 201}", "at most 200 characters"),
         (f"tab={'x' * 65}", "at most 64"),
         ("tab=%0A", "at most 64"),
-        ("&".join("a=1" for _ in range(201)), "at most 200 fields"),
+        ("&".join("a=1" for _ in range(201)), "at most 200 parameters"),
         (f"x={'y' * 40_000}", "at most 32 KB"),
     ],
 )
@@ -287,7 +287,7 @@ async def test_a_place_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, 
     async with log_house(monkeypatch, Memory()) as house:
         answer = await house.answer(f"{STREAM}/older?{urlencode({'source': 'memory', 'before': place})}")
         assert answer.status == 400
-        assert b"no place of ours" in answer.body
+        assert b"not a valid path" in answer.body
 
 
 def test_a_cursor_of_four_sources_fits() -> None:

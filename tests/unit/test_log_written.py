@@ -141,3 +141,11 @@ def test_a_parcel_that_unfolds_to_more_than_there_may_be_is_refused() -> None:
 def test_a_row_without_a_moment_is_refused(row: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- int() has its own words
         parcels.line(row)
+
+
+def test_a_revealed_line_has_its_secret_and_still_no_code_of_a_terminal() -> None:
+    raw = b"\x1b[31mpassword=Zqhunter22\x1b[0m \x00 " + b"x" * LIMIT
+    line = written("1", 1, raw, {}, is_revealed=True)
+    assert line.text.startswith("password=Zqhunter22 \u2400 x")
+    assert line.left_out == len(raw) - LIMIT
+    assert written("1", 1, raw, {}).text.startswith(f"password={MARK} ")

@@ -24,6 +24,11 @@ def test_a_name_cannot_forge_an_entry() -> None:
     assert "\n" not in line("job %s", "7\n2026-01-01T00:00:00Z info root  all is well")
 
 
+def test_an_entry_does_not_speak_to_a_terminal() -> None:
+    assert line("queue %s", "\x1b[2Jmail\u009b31m\u202e").endswith("queue ␛[2Jmail\ufffd31m\ufffd")
+    assert line("%s", "half a character \ud800").endswith("\ud800")
+
+
 def test_a_traceback_stays_on_the_line() -> None:
     with pytest.raises(ValueError, match="no") as caught:
         int("no")

@@ -54,8 +54,8 @@ def test_thresholds_closed_periods_and_marks_are_drawn_where_they_are() -> None:
     assert [level["y0"] for level in levels] == [80.0, 70.0]
     marks = {trace["name"]: (trace["x"], trace["text"]) for trace in data if trace["mode"] == "markers"}
     assert marks == {
-        "let in": ([START + 1_000], ['&lt;a href="https://x"&gt;import&lt;/a&gt;']),
-        "lost here": ([START + 2_000], ["1 job of bull:mail"]),
+        "admitted": ([START + 1_000], ['&lt;a href="https://x"&gt;import&lt;/a&gt;']),
+        "lost on this server": ([START + 2_000], ["1 job of bull:mail"]),
     }
 
 

@@ -229,3 +229,8 @@ def test_the_ledger_is_counted_from_its_first_claim_on() -> None:
     assert value(counted, "unstall_once_keys") == 3
     assert value(counted, "unstall_once_results_bytes") == 640
     assert not [name for name, _ in read(picture_of(None)) if name.startswith("unstall_once")]
+    planted = read(picture_of(None, once={b"won": b"7", b"bytes": b"9" * 5_000}))
+    assert (
+        value(planted, "unstall_once_steps_total", outcome="won"),
+        value(planted, "unstall_once_results_bytes"),
+    ) == (7, 0)

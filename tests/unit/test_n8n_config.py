@@ -74,7 +74,7 @@ def test_the_variable_completes_the_one_that_names_no_database(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("toml", "environ", "said"),
     [
-        (f'{ONE}{SQL}[[n8n]]\ndatabase = "n8n"', "postgresql://u:p@db/other", "names a database of its own"),
+        (f'{ONE}{SQL}[[n8n]]\ndatabase = "n8n"', "postgresql://u:p@db/other", "also names a database"),
         (TWO, "postgresql://u:p@db/n8n", "names no deployment"),
         (ONE, "mysql://u:hidden@db/n8n", "a mysql"),
         (ONE, "http://u:hidden@db/n8n", "is not the URL of a database"),

@@ -38,18 +38,20 @@ SAID = {
 @pytest.mark.parametrize("release", Release)
 def test_who_takes_it_has_a_time_or_it_is_never(said: object, release: Release) -> None:
     assert callable(said)
-    assert said(replace(ALIVE, release=release)).startswith("The watchdog of a worker takes it within 12 s;")
+    assert said(replace(ALIVE, release=release)).startswith("A worker's stalled check picks it up within 12 s;")
     never = said(replace(EMPTY, release=release))
-    assert never.startswith("Never put right: no worker is connected, so there is no watchdog.")
+    assert never.startswith("Never recovered: no worker is connected, so no stalled check runs.")
     silent = said(replace(SILENT, release=release))
-    assert silent.startswith("Never put right: workers are connected, but nobody has run the stalled check for 10 min.")
-    assert "takes it" not in never + silent
+    assert silent.startswith(
+        "Never recovered: workers are connected, but no worker has run the stalled check for 10 min."
+    )
+    assert "picks it up" not in never + silent
 
 
 def test_what_n8n_makes_of_it_stands_behind() -> None:
     assert fates.of_orphan(BARE, ALIVE) == (
-        "The watchdog of a worker takes it within 12 s; n8n 2 and later fail it then. "
-        "Its main hears of it, and the execution becomes an error."
+        "A worker's stalled check picks it up within 12 s; n8n 2 and later fail it then. "
+        "Its main process is notified, and the execution becomes an error."
     )
     assert fates.of_orphan(BARE, EMPTY).endswith(" n8n takes an active job for a running one.")
     assert fates.of_orphan(BARE, replace(ALIVE, release=Release.UNKNOWN)).endswith("runs again from its start.")
@@ -57,8 +59,8 @@ def test_what_n8n_makes_of_it_stands_behind() -> None:
 
 
 def test_a_job_that_waits_is_taken_by_a_worker_that_is_there() -> None:
-    assert fates.of_left(WAITS, ENDED, ALIVE).startswith("The next worker that is free ")
-    assert fates.of_left(WAITS, ENDED, EMPTY).startswith("No worker is connected: the next one that comes ")
+    assert fates.of_left(WAITS, ENDED, ALIVE).startswith("The next free worker ")
+    assert fates.of_left(WAITS, ENDED, EMPTY).startswith("No worker is connected: the next one to connect ")
     assert fates.of_left(WAITS, ENDED, replace(EMPTY, paused=frozenset({QUEUE}))).startswith(
         "Once the queue is resumed"
     )

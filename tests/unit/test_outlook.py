@@ -73,7 +73,7 @@ def test_a_run_that_is_overdue_promises_only_the_one_after_it() -> None:
 def test_where_a_watchdog_is_sooner_its_words_stay() -> None:
     both = replace(WELL, rescuers=Rescuers(None, STALE))
     found = judged(lockless(), both, SURE)
-    assert told(found) == ("The watchdog of a worker takes it within 18 s.", None, False)
+    assert told(found) == ("A worker's stalled check picks it up within 18 s.", None, False)
     sooner = judged(lockless(), replace(WELL, rescuers=Rescuers(WATCH, None)), SURE)
     assert told(sooner) == ("Orphan-watch requeues it within 5 s.", Scanner.ORPHAN_WATCH, False)
 
@@ -81,9 +81,9 @@ def test_where_a_watchdog_is_sooner_its_words_stay() -> None:
 def test_a_lock_that_ends_is_waited_for() -> None:
     found = judged(row(worker="", lock=Lock("w:1", 12_000)), DEAD)
     assert found.kind is Kind.DOOMED
-    assert found.fate == f"The lock ends in 12 s; then orphan-watch requeues it, within 17 s; {WAITS}."
+    assert found.fate == f"The lock expires in 12 s; then orphan-watch requeues it, within 17 s; {WAITS}."
     late = judged(row(lock=Lock("w:1", 9_000)), replace(WELL, rescuers=Rescuers(WATCH, None)))
-    assert late.fate == "The lock ends in 9 s unless it is renewed; then orphan-watch requeues it, within 14 s."
+    assert late.fate == "The lock expires in 9 s unless it is renewed; then orphan-watch requeues it, within 14 s."
 
 
 def test_where_a_job_is_bare_when_it_starts_the_proof_takes_two_looks_at_the_end_of_its_lock() -> None:
@@ -116,7 +116,7 @@ def test_with_leave_to_release_a_named_workers_lock_is_not_waited_for() -> None:
         False,
     )
     nameless = judged(row(worker=""), replace(EMPTY, rescuers=loose.rescuers))
-    assert nameless.fate.startswith("The lock ends in 22 s; then orphan-watch requeues it")
+    assert nameless.fate.startswith("The lock expires in 22 s; then orphan-watch requeues it")
 
 
 def test_a_lock_that_never_ends_is_the_stale_checks_where_it_may_release() -> None:
@@ -135,7 +135,7 @@ def test_a_lock_that_never_ends_is_the_stale_checks_where_it_may_release() -> No
 def test_an_id_without_a_job_is_removed_by_the_stale_check() -> None:
     found = judged(lockless(missing=True), QUIET, seen(20 * MINUTE))
     assert told(found) == (
-        "Stale-check removes its id within 3 min, unless a worker runs it before, without its name and data.",
+        "Stale-check removes its id within 3 min, unless a worker runs it first, without its name and data.",
         Scanner.STALE_CHECK,
         False,
     )
@@ -146,7 +146,7 @@ def test_an_id_without_a_job_is_removed_by_the_stale_check() -> None:
 
 @pytest.mark.parametrize(
     "facts",
-    [{"orphaned": 2}, {"breaks": "Its data breaks the schema."}],
+    [{"orphaned": 2}, {"breaks": "Its data violates the schema."}],
     ids=["poison", "malformed"],
 )
 def test_what_is_left_to_a_person_is_promised_by_nobody(facts: dict[str, Any]) -> None:
@@ -157,14 +157,14 @@ def test_what_is_left_to_a_person_is_promised_by_nobody(facts: dict[str, Any]) -
 
 def test_nor_is_a_job_of_n8n() -> None:
     found = judged(lockless(), replace(DEAD, is_n8n=True), SURE)
-    assert told(found) == ("Never put right: no worker is connected, so there is no watchdog.", None, True)
+    assert told(found) == ("Never recovered: no worker is connected, so no stalled check runs.", None, True)
 
 
-@pytest.mark.parametrize("held", ["it is paused", "the Redis brake holds main", "no scheduler leads"])
+@pytest.mark.parametrize("held", ["it is paused", "auto-recovery is paused on main", "no scheduler leads"])
 def test_one_that_is_held_is_named_with_what_holds_it(held: str) -> None:
     found = judged(lockless(), replace(EMPTY, rescuers=Rescuers(replace(WATCH, held=held), None)), SURE)
     assert told(found) == (
-        f"Never put right: no worker is connected, so there is no watchdog. Orphan-watch is armed, but {held}.",
+        f"Never recovered: no worker is connected, so no stalled check runs. Orphan-watch is enabled, but {held}.",
         None,
         True,
     )

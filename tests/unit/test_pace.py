@@ -18,7 +18,7 @@ def test_a_store_far_away_is_not_a_slow_one(distance: float) -> None:
 
 
 def test_a_rising_latency_is_given_longer_and_longer_rests() -> None:
-    told = rests(20.0, *[60.0] * 10)
+    told = rests(20.0, *[60.0] * 12)
     assert told[1] == 2 * REST
     assert told == sorted(told)
     assert told[-1] == LONGEST

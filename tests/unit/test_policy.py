@@ -81,24 +81,24 @@ def test_an_origin_says_where_and_by_whom() -> None:
     assert Origin(Source.FILE, "shop").words(NOW) == "in the file, for all queues of shop"
     edited = Origin(Source.PAGE, "shop", "bull:mail", "ann", NOW - 4 * MINUTE)
     assert edited.words(NOW) == "edited by ann 4 min ago, for bull:mail"
-    assert Origin(Source.PAGE).words(NOW) == "edited by somebody, for all queues"
+    assert Origin(Source.PAGE).words(NOW) == "edited by an unknown user, for all queues"
 
 
 def test_a_policy_says_in_words_what_it_allows() -> None:
     policy = Policy(never=Never(frozenset({"charge"}), frozenset({"card declined"})))
-    assert policy.words(Scanner.STALE_CHECK) == ("Acts after 15 min, at most 500 jobs in one run.",)
+    assert policy.words(Scanner.STALE_CHECK) == ("Enabled after 15 min, at most 500 jobs per run.",)
     assert policy.words(Scanner.RELAUNCH_FAILED) == (
-        "Observes, at most 100 jobs in one run.",
-        "All: 5 relaunches, the first after 1.0 s, then 2 times as long each time, at most 6 h.",
-        "Never: errors that their job called unrecoverable, and jobs that were cancelled.",
+        "Dry run, at most 100 jobs per run.",
+        "All: 5 auto-retries, the first after 1.0 s, then growing by factor 2, at most 6 h.",
+        "Never: unrecoverable errors and cancelled jobs.",
         "Never jobs named charge.",
         "Never after “card declined”.",
     )
 
 
 def test_a_duty_says_that_it_releases_locks_or_would() -> None:
-    assert Duty(Mode.ACT, release=True).words.endswith("Releases locks whose holder has gone.")
-    assert Duty(release=True).words.endswith("Would release locks whose holder has gone.")
+    assert Duty(Mode.ACT, release=True).words.endswith("Releases locks whose worker is gone.")
+    assert Duty(release=True).words.endswith("Would release locks whose worker is gone.")
 
 
 def test_what_is_withheld_observes_whatever_was_armed() -> None:
@@ -124,8 +124,8 @@ def test_an_edit_is_told_for_the_audit() -> None:
     after = Policy(orphan_watch=Duty(Mode.ACT, most=500), never=Never(signatures=frozenset({"x"})), idempotency="safe")
     assert changes(before, before) == ()
     assert changes(before, after) == (
-        "orphan-watch: Observes, at most 500 jobs in one run. → Acts, at most 500 jobs in one run.",
-        "backoff mail: 3 relaunches, the first after 1.0 s, then 2 times as long each time, at most 6 h. → nothing",
+        "orphan-watch: Dry run, at most 500 jobs per run. → Enabled, at most 500 jobs per run.",
+        "backoff mail: 3 auto-retries, the first after 1.0 s, then growing by factor 2, at most 6 h. → nothing",
         "never name pay: forbidden → nothing",
         "never signature x: nothing → forbidden",
         "idempotency: nothing → “safe”",

@@ -23,16 +23,16 @@ def test_what_nobody_said_is_by_default() -> None:
     lines = told({}, {})
     assert list(lines) == [
         *("orphan-watch", "stale-check", "relaunch-failed", "startup-sweep"),
-        *("backoff, all jobs", "why jobs may run twice"),
+        *("backoff, all jobs", "idempotency note"),
     ]
     assert {line.origin for line in lines.values()} == {"by default"}
     assert not any(line.is_set for line in lines.values())
-    assert lines["why jobs may run twice"].value == "Nobody wrote it down."
+    assert lines["idempotency note"].value == "Not set."
 
 
 def test_values_of_one_scanner_name_their_origins_where_they_differ() -> None:
     line = told({("stale_check", "after"): MINUTE}, {("stale_check", "most"): 7})["stale-check"]
-    assert line.value == "Acts after 1 min, at most 7 jobs in one run."
+    assert line.value == "Enabled after 1 min, at most 7 jobs per run."
     assert line.origin == (
         "after: in the file, for all queues; most: edited by ann 4 min ago, for bull:mail; the rest: by default"
     )
@@ -41,7 +41,7 @@ def test_values_of_one_scanner_name_their_origins_where_they_differ() -> None:
 
 def test_armed_without_a_note_is_said() -> None:
     line = told({}, {("relaunch_failed", "mode"): Mode.ACT})["relaunch-failed"]
-    assert line.value == f"Acts, at most 100 jobs in one run. {NO_NOTE}"
+    assert line.value == f"Enabled, at most 100 jobs per run. {NO_NOTE}"
 
 
 def test_each_entry_of_the_tables_is_a_line() -> None:
@@ -54,7 +54,7 @@ def test_each_entry_of_the_tables_is_a_line() -> None:
     )
     lines = [(term.name, term.value, term.origin) for term in terms(found, NOW)][4:]
     assert [name for name, _, _ in lines] == [
-        *("backoff, mail*", "backoff, all others", "never relaunched", "never relaunched", "why jobs may run twice"),
+        *("backoff, mail*", "backoff, all others", "never auto-retried", "never auto-retried", "idempotency note"),
     ]
     assert lines[2][1:] == ("Jobs named charge.", "in the file, for all queues")
     assert lines[3][1:] == ("After “card declined”.", "in the file, for all queues")

@@ -45,7 +45,7 @@ async def test_ready_is_said_when_the_database_has_taken_a_write() -> None:
         (Health(error="redis://:hunter2@10.0.0.1 refused"), "state store: does not answer"),
         (Health(), "snapshot: none yet"),
         (Health(snapshot_age_ms=34_500), "snapshot: 34 s old"),
-        (Health(snapshot_age_ms=800, stale=False, is_unled=True), "scheduler: none leads"),
+        (Health(snapshot_age_ms=800, stale=False, is_unled=True), "scheduler: no leader"),
     ],
 )
 async def test_it_stays_ready_while_the_pages_work_and_says_what_they_lack(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from recovery.domain import redact, secrets
+from recovery.domain import redact, refs, secrets
 from recovery.domain.redact import MARK
 
 SECRET = "hunter2-Kf9"
@@ -98,6 +98,30 @@ def test_a_text_keeps_all_but_the_secret(written: str, shown: str) -> None:
     assert redact.text(written) == shown
 
 
+@pytest.mark.parametrize(
+    "coloured",
+    [
+        f"\x1b[31mpassword\x1b[0m={SECRET}",
+        f"{{ \x1b[32mpassword\x1b[39m: \x1b[32m'{SECRET}'\x1b[39m }}",
+        f"  password: \x1b[32m'{SECRET}'\x1b[39m,",
+        f"token \x1b[90m=\x1b[39m \x1b[36m{SECRET}\x1b[39m",
+        json.dumps(f"\x1b[1mpassword\x1b[22m: {SECRET}")[:-1],
+        f"password=hunter\x1b[1m{SECRET.removeprefix('hunter')}",
+    ],
+)
+def test_colours_hide_no_secret_from_us(coloured: str) -> None:
+    """As loggers write them into a job's log, its error and its stack traces."""
+    whole = json.dumps([coloured])
+    for found in (redact.text(coloured), redact.text(refs.shown(coloured)), redact.payload(whole)):
+        assert SECRET not in found
+        assert SECRET.removeprefix("hunter") not in found
+        assert "[3" not in found
+
+
+def test_colours_of_a_text_without_a_secret_leave_with_its_words_in_place() -> None:
+    assert redact.text("\x1b[31mECONNREFUSED\x1b[0m 10.0.0.7:5432\x1b") == "ECONNREFUSED 10.0.0.7:5432\u241b"
+
+
 def test_json_inside_json_is_opened() -> None:
     twice = json.dumps({"body": json.dumps({"inner": json.dumps({"token": SECRET, "id": 7})})})
     shown = redact.payload(twice)
@@ -136,7 +160,7 @@ def test_what_cannot_be_judged_is_hidden() -> None:
 
 def test_a_long_text_is_bounded() -> None:
     shown = redact.text("a " * redact.TEXT_LIMIT)
-    assert "more characters are not shown" in shown
+    assert "more characters hidden" in shown
 
 
 def test_a_payload_that_was_cut_still_hides_its_secret() -> None:

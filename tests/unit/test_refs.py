@@ -8,7 +8,21 @@ from recovery.domain.refs import shown, text
 
 
 @pytest.mark.parametrize(
-    "hidden", ["\u009b31m", "\u00ad", "\u034f", "\u2060", "\u200b", "\u202e", "\u3164", "\ufe0f", "\U000e0041"]
+    "hidden",
+    [
+        "\u009b31m",
+        "\u00ad",
+        "\u034f",
+        "\u2060",
+        "\u200b",
+        "\u202e",
+        "\u3164",
+        "\ufe0f",
+        "\ufffa",
+        "\u2028",
+        "\U0001d173",
+        "\U000e0041",
+    ],
 )
 def test_no_character_hides_in_a_name_or_speaks_to_a_terminal(hidden: str) -> None:
     assert shown(f"bull:mail{hidden}") != "bull:mail"

@@ -28,26 +28,26 @@ def failing(**values: object) -> Case:
 
 
 def test_a_job_whose_pause_is_over_is_due() -> None:
-    assert judged() == Ruling(Rule.DUE, "It may go: relaunch 1 of 3.", NOW - HOUR + 5 * SECOND)
+    assert judged() == Ruling(Rule.DUE, "It is due now: auto-retry 1 of 3.", NOW - HOUR + 5 * SECOND)
 
 
 def test_each_relaunch_waits_longer_than_the_one_before() -> None:
     just_now = replace(failing(failed_at=NOW), past=Past(1, (NOW - HOUR,)))
-    assert judged(just_now) == Ruling(Rule.WAITS, "Relaunch 2 of 3 is due in 10 s.", NOW + 10 * SECOND)
+    assert judged(just_now) == Ruling(Rule.WAITS, "Auto-retry 2 of 3 is due in 10 s.", NOW + 10 * SECOND)
     assert judged(just_now, now=NOW + 10 * SECOND).is_due
 
 
 def test_after_as_many_relaunches_as_its_policy_allows_a_person_decides() -> None:
     used_up = judged(replace(CASE, past=Past(3)))
     assert (used_up.rule, used_up.at) == (Rule.EXHAUSTED, None)
-    assert used_up.why == "It was relaunched 3 times, as often as its policy allows."
+    assert used_up.why == "It was auto-retried 3 times, as often as its policy allows."
 
 
 def test_three_relaunches_in_72_hours_are_the_cap_whatever_the_policy_says() -> None:
     other = replace(failing(name="other"), past=Past(3, (NOW - 9 * HOUR, NOW - 6 * HOUR, NOW - 3 * HOUR)))
     capped = judged(other)
     assert (capped.rule, capped.at, capped.rule.is_final) == (Rule.CAPPED, NOW - 9 * HOUR + CAP_WINDOW, False)
-    assert capped.why == "It was relaunched 3 times within 3 d: the next may come in 2 d 15 h."
+    assert capped.why == "It was auto-retried 3 times within 3 d: the next one is possible in 2 d 15 h."
     assert judged(other, now=NOW - 9 * HOUR + CAP_WINDOW).is_due
 
 

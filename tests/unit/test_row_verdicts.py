@@ -57,17 +57,17 @@ def test_the_sign_that_counts_makes_the_verdict(row: JobRow, terms: Terms, kind:
     ("row", "terms", "said"),
     [
         (LEASED, TERMS, "w1 holds it; its lease has 20 s left."),
-        (LATE, TERMS, "Its lease is over; the grace of 5 s has 3 s left."),
+        (LATE, TERMS, "Its lease has expired; the grace period of 5 s has 3 s left."),
         (LOST, TERMS, "The lease of w1 ended 1 min ago and was not renewed."),
         (replace(LOST, worker=""), TERMS, "The lease ended 1 min ago and was not renewed."),
-        (BEATING, TERMS, "w1 was heard of 10 s ago."),
-        (SILENT, TERMS, "The last sign of life of w1 is 1 min old; the limit is 1 min."),
-        (AGED, replace(TERMS, age_limit=300_000), "It has run at w1 for 10 min; a row may for 5 min."),
-        (YOUNG, TERMS, "It has run for 10 min; nothing in its row tells whether somebody works on it."),
+        (BEATING, TERMS, "w1 sent its last heartbeat 10 s ago."),
+        (SILENT, TERMS, "The last heartbeat of w1 is 1 min old; the limit is 1 min."),
+        (AGED, replace(TERMS, age_limit=300_000), "It has run at w1 for 10 min; the limit for a row is 5 min."),
+        (YOUNG, TERMS, "It has run for 10 min; its row does not show whether a worker runs it."),
         (
             replace(YOUNG, processed_at=None),
             TERMS,
-            "Nothing in its row tells whether somebody works on it, nor since when.",
+            "Its row does not show whether a worker runs it, nor since when.",
         ),
     ],
 )
@@ -77,15 +77,15 @@ def test_the_words_are_the_rows_own(row: JobRow, terms: Terms, said: str) -> Non
 
 def test_a_sweep_puts_it_back_or_fails_it_with_its_last_attempt() -> None:
     first, last = verdict(LOST, TERMS), verdict(replace(LOST, attempts=2), TERMS)
-    assert (first.fate, first.until) == ("A sweep takes it within 1 min, and it waits again.", NOW + 63_000)
-    assert last.fate == "A sweep takes it within 1 min; its 3 attempts are used up then, so it fails."
+    assert (first.fate, first.until) == ("A sweep recovers it within 1 min, and it waits again.", NOW + 63_000)
+    assert last.fate == "A sweep recovers it within 1 min; its 3 attempts are used up then, so it fails."
     assert not first.needs_a_person
 
 
 def test_without_a_sweep_a_lost_row_needs_a_person() -> None:
     found = verdict(LOST, replace(TERMS, sweep=None))
     assert found.needs_a_person
-    assert found.fate == "Never put right, unless a worker of this table sweeps it at its start."
+    assert found.fate == "Never recovered, unless a worker of this table sweeps it on startup."
     assert found.suggests is Act.REQUEUE
 
 
@@ -105,7 +105,7 @@ def test_a_row_that_was_lost_twice_before_is_poison() -> None:
 
 
 def test_bad_data_is_told_with_what_the_row_says() -> None:
-    found = verdict(LOST, TERMS, breaks="Its data breaks the schema of its queue: data.id must be a number.")
+    found = verdict(LOST, TERMS, breaks="Its data violates the schema of its queue: data.id must be a number.")
     assert (found.kind, found.of_lock, found.suggests) == (Kind.MALFORMED, Kind.ORPHAN, Act.FAIL)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dashboard import rows
 from dashboard.cells import cells
-from dashboard.discretion import Discretion
+from dashboard.discretion import MASKED, Discretion, PayloadPart
 from recovery.domain.counts import QueueSample
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.domain.refs import QueueRef
@@ -40,11 +40,11 @@ def test_an_empty_queue_shows_zeros_and_is_calm() -> None:
 
 def test_a_queue_that_nobody_watches_says_nobody() -> None:
     found = shown(abandoned())
-    assert (found["workers"], found["watchdog"], found["tone"]) == ("none", "nobody", "stuck")
+    assert (found["workers"], found["watchdog"], found["tone"]) == ("none", "not running", "stuck")
 
 
 def test_a_pause_of_the_watchdog_is_no_alarm_while_workers_live() -> None:
-    assert shown(queue(watchdog_ttl=None))["watchdog"] == "not lately"
+    assert shown(queue(watchdog_ttl=None))["watchdog"] == "not recently"
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,24 @@ def test_a_lock_is_drawn_against_the_longest_seen_and_against_nothing_else(
     assert rows.lock_bar(row(**facts), longest) == rows.LockBar(state, words, percent)
 
 
-def test_a_viewer_reads_no_secret_in_a_row() -> None:
-    leaky = row(reason="401, Authorization: Bearer abcdef123", result='{"token":"hunter2"}')
-    (found,) = rows.cells([leaky], NOW, Discretion(sees_all=False))
+def test_a_row_shows_the_shape_of_its_result_and_no_secret_of_its_error() -> None:
+    leaky = row(reason="401, Authorization: Bearer abcdef123", result='{"to":"ada"}', progress="40")
+    (found,) = rows.cells([leaky], NOW, MASKED)
     assert "abcdef123" not in found["reason"]
-    assert "hunter2" not in found["result"]
-    (whole,) = rows.cells([leaky], NOW, Discretion(sees_all=True))
-    assert "hunter2" in whole["result"]
+    assert (found["result"], found["progress"]) == ('{"to":"<text of 3 characters>"}', "40")
+    (whole,) = rows.cells([leaky], NOW, Discretion(frozenset({PayloadPart.RESULT, PayloadPart.ERROR})))
+    assert (whole["result"], whole["reason"]) == ('{"to":"ada"}', "401, Authorization: Bearer abcdef123")
+    assert whole["progress"] == "40"
+
+
+@pytest.mark.parametrize("progress", ["0", "7", "99.5", "33.333333333333336", "100", "100.0"])
+def test_a_progress_that_is_a_percentage_is_shown(progress: str) -> None:
+    (found,) = rows.cells([row(progress=progress, result=progress)], NOW, MASKED)
+    assert (found["progress"], found["result"]) == (progress[:6], "<number>")
+    assert MASKED.field(row().ref.queue, "progress", progress) == progress[:6]
+
+
+@pytest.mark.parametrize("progress", ["101", "100.5", "4711", "-1", "1e2", "100.01", "000", "7.", "\u0661", "7\n"])
+def test_any_other_number_under_progress_is_none_that_is_shown(progress: str) -> None:
+    (found,) = rows.cells([row(progress=progress)], NOW, MASKED)
+    assert progress.strip() not in found["progress"]

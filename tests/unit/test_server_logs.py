@@ -41,7 +41,7 @@ def test_of_a_lost_job_the_lines_end_a_while_after_its_lock_was_lost() -> None:
 def test_a_holder_that_went_leaves_its_lock_for_a_while() -> None:
     found = span(ROW, (replace(OPEN, kind="doomed"),), NOW)
     assert found
-    assert found.marks[-1] == (LOST, "Holder gone")
+    assert found.marks[-1] == (LOST, "Worker lost")
 
 
 def test_a_job_that_runs_again_shows_the_loss_before_and_goes_on() -> None:

@@ -71,8 +71,9 @@ def test_an_answer_that_took_its_time_is_no_other_clock(keeper: SharedClock, mac
 
 def test_what_the_leader_is_ahead_of_the_store_counts_for_all() -> None:
     assert leading.time_of((START // 1000, 250_000), None) == START + 250
-    assert leading.time_of((START // 1000, 0), b"-3600000") == START - HOUR
-    assert leading.time_of((START // 1000, 0), b"tomorrow") == START
+    assert leading.time_of((START // 1000, 0), leading.offset(-HOUR)) == START - HOUR
+    for planted in (b"tomorrow", b"-3600000", leading.offset(-HOUR)[:-1]):
+        assert leading.time_of((START // 1000, 0), planted) == START
 
 
 NOW = datetime(2026, 11, 19, 12, tzinfo=UTC)

@@ -40,35 +40,35 @@ def test_a_job_that_failed_tells_all_it_went_through() -> None:
     assert told(failed, stack=("a", "b", "c"), reason="Error: no") == [
         ("Added", ""),
         ("Started, attempt 3", "by mail-2"),
-        ("Failed twice, and was tried again", ""),
-        ("Stalled once", "its lock ran out while it was active"),
+        ("Failed twice, and was retried", ""),
+        ("Stalled once", "its lock expired while it was active"),
         ("Failed", "after 1.8 s: Error: no"),
     ]
 
 
 def test_a_completed_job_tells_how_long_it_waited_and_ran() -> None:
     done = row(State.COMPLETED, processed_at=NOW - 50_000, finished_at=NOW - 49_600, attempts=1)
-    assert told(done) == [("Added", ""), ("Started", "after 10 s in line"), ("Completed", "after 400 ms")]
+    assert told(done) == [("Added", ""), ("Started", "after 10 s in the queue"), ("Completed", "after 400 ms")]
 
 
 def test_an_active_job_tells_of_its_lock() -> None:
     active = row(State.ACTIVE, processed_at=NOW - 4000, lock=Lock("w:1", 26_000))
-    assert told(active)[-1] == ("Running for 4 s", "lock ends in 26 s unless it is renewed")
+    assert told(active)[-1] == ("Running for 4 s", "lock expires in 26 s unless it is renewed")
 
 
 def test_a_job_taken_and_not_started_says_so() -> None:
-    assert told(row(State.ACTIVE))[-1] == ("Taken from the line, not started yet", "no lock")
+    assert told(row(State.ACTIVE))[-1] == ("Taken from the queue, not started yet", "no lock")
 
 
 def test_a_delayed_job_says_when_it_is_due() -> None:
     assert told(row(State.DELAYED, due_at=NOW + 120_000, delay=180_000))[-1] == ("Due", "in 2 min")
     assert told(row(State.DELAYED, due_at=NOW + 5000, attempts=1))[-1] == ("Runs again", "in 5 s")
-    assert told(row(State.DELAYED, due_at=NOW - 1))[-1] == ("Due", "due, and not moved to waiting yet")
+    assert told(row(State.DELAYED, due_at=NOW - 1))[-1] == ("Due", "due, not yet moved to wait")
 
 
 def test_a_job_back_in_line_says_what_is_left() -> None:
     back = row(State.WAITING, processed_at=NOW - 9000, attempts=1, attempts_limit=3)
-    assert told(back)[-1] == ("Sent back", "to waiting; 2 of 3 attempts left")
+    assert told(back)[-1] == ("Requeued", "to waiting; 2 of 3 attempts left")
 
 
 def test_clocks_that_disagree_tell_no_negative_times() -> None:
@@ -79,9 +79,9 @@ def test_clocks_that_disagree_tell_no_negative_times() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"lock_known": False}, "lock unknown: we may not look"),
+        ({"lock_known": False}, "lock unknown: no permission to read it"),
         ({"lock": None}, "no lock"),
-        ({"lock": Lock("t", None)}, "lock that never ends"),
+        ({"lock": Lock("t", None)}, "lock that never expires"),
     ],
 )
 def test_a_lock_that_is_unknown_is_not_none(changes: dict[str, Any], words: str) -> None:

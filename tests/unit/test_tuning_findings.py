@@ -85,7 +85,7 @@ def test_a_recovery_that_is_slow(lock: float, interval: float, severity: Severit
 
 def test_what_a_shorter_lock_costs_is_said() -> None:
     said = finding(judged({"k.yaml": KUBERNETES}), "slow-recovery")
-    assert said.remedy.endswith("A worker that is blocked for 25 s loses its jobs then; now it takes 50 s.")
+    assert said.remedy.endswith("A worker that is blocked for 25 s then loses its jobs; now that takes 50 s.")
 
 
 def test_a_finding_names_what_is_to_be_set() -> None:

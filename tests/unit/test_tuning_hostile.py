@@ -34,18 +34,18 @@ def refused(text: str | bytes) -> Illegible:
 @pytest.mark.parametrize(
     ("text", "line", "why"),
     [
-        ("a: 1\nb: [1,\n  c: }\n", 3, "no YAML"),
-        ("services:\n  a: !!python/object/apply:os.system [id]\n", 2, "a tag that builds something"),
-        ("services:\n  a: !Ref b\n", 2, "a tag that builds something"),
-        ("a: 1\nb: 2\na: 3\n", 3, "stands there twice"),
-        ("a: &a\n  b: *a\n", 2, "an alias of nothing"),
-        ("a: *gone\n", 1, "an alias of nothing"),
-        ("? [a, b]\n: 1\n", 1, "no plain word"),
+        ("a: 1\nb: [1,\n  c: }\n", 3, "not YAML"),
+        ("services:\n  a: !!python/object/apply:os.system [id]\n", 2, "a tag that constructs an object"),
+        ("services:\n  a: !Ref b\n", 2, "a tag that constructs an object"),
+        ("a: 1\nb: 2\na: 3\n", 3, "a duplicate key"),
+        ("a: &a\n  b: *a\n", 2, "an alias without an anchor"),
+        ("a: *gone\n", 1, "an alias without an anchor"),
+        ("? [a, b]\n: 1\n", 1, "not a plain string"),
         ("A=1\nB=2\nwhat is this?\n", 3, "neither a comment nor NAME=value"),
         ("- 1\n- 2\n", 1, "neither an environment file"),
         ("just: words\n", 1, "neither an environment file"),
         ("services: 1\n---\nnever: known\n", 3, "neither an environment file"),
-        ("\ttabs: 1\n", 1, "no YAML"),
+        ("\ttabs: 1\n", 1, "not YAML"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, line: int, why: str) -> None:
@@ -83,11 +83,11 @@ def test_a_bomb_of_aliases_costs_nothing_where_nobody_walks(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"{MERGED}services: {{w: *a29}}\n", "unfold into more than"),
-        (f"{CHAIN}services: {{w: *a2999}}\n", "merges inside of merges"),
+        (f"{MERGED}services: {{w: *a29}}\n", "expand to more than"),
+        (f"{CHAIN}services: {{w: *a2999}}\n", "merges nested deeper"),
         (
             WIDE + "services:\n" + "".join(f"  w{n}: {{environment: *e}}\n" for n in range(4000)),
-            "unfold into more than",
+            "expand to more than",
         ),
     ],
     ids=["merges", "a chain of merges", "one large environment many times"],

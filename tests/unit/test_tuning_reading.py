@@ -71,7 +71,7 @@ def test_a_reference_has_its_default_and_else_nobody_knows(written: str, lock: f
     text = f"services:\n  worker:\n{WORKER}    environment:\n      QUEUE_WORKER_LOCK_DURATION: {written}\n"
     found = judged({"c.yaml": text})
     assert found.outlooks[0].setup.timing.lock == lock
-    is_hidden = any("not known is the value of QUEUE_WORKER_LOCK_DURATION" in remark for remark in found.remarks)
+    is_hidden = any("unknown values: QUEUE_WORKER_LOCK_DURATION" in remark for remark in found.remarks)
     assert is_hidden == (lock == 60)
 
 
@@ -105,7 +105,7 @@ def test_of_a_secret_only_the_names_are_taken() -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {QUEUE_WORKER_STALLED_INTERVAL: '1'}\n"
     found = judged({"k.yaml": text, "s.yaml": secret})
     assert found.outlooks[0].setup.timing.stalled_interval == 30
-    assert any("not known is the value of QUEUE_WORKER_STALLED_INTERVAL" in remark for remark in found.remarks)
+    assert any("unknown values: QUEUE_WORKER_STALLED_INTERVAL" in remark for remark in found.remarks)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_other_kinds_of_pods_count(kind: str) -> None:
 def test_a_person_says_the_version_that_no_image_says() -> None:
     text = "QUEUE_WORKER_MAX_STALLED_COUNT=1\n"
     assert "ignored-variable" in kinds(judged({"a.env": text}))
-    assert any("taken for the newest" in remark for remark in judged({"a.env": text}).remarks)
+    assert any("the newest known version is assumed" in remark for remark in judged({"a.env": text}).remarks)
     old = judged({"a.env": text}, Options(version=(1, 110, 0)))
     assert "ignored-variable" not in kinds(old)
     assert old.outlooks[0].setup.timing.lock == 30

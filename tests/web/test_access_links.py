@@ -25,7 +25,7 @@ def first_path() -> str:
 def test_the_first_link_makes_an_admin_who_is_logged_in() -> None:
     client = browser()
     path = first_path()
-    assert "You are the first" in client.get(path).content.decode()
+    assert "Create the first admin account" in client.get(path).content.decode()
     answer = client.post(path, FIRST)
     assert answer.status_code == 302
     anna = User.objects.get()
@@ -151,5 +151,5 @@ def test_the_command_prints_a_whole_link_or_says_that_there_is_an_admin(
     assert link.startswith(f"{origin}/welcome/")
     assert browser().get(link.removeprefix(origin)).status_code == 200
     person(Role.ADMIN)
-    with pytest.raises(CommandError, match="There is an admin already"):
+    with pytest.raises(CommandError, match="There is already an admin"):
         call_command("first-link")

@@ -62,7 +62,7 @@ def test_the_dialog_says_what_how_many_and_at_what_risk_and_changes_nothing(desk
     page = operator.get(ask("requeue", "7")).content.decode()
     assert "Requeue 1 job in" in page
     assert "goes back to wait" in page
-    assert "runs from its start" in page
+    assert "runs again from its start" in page
     assert 'name="reason"' in page
     assert picture(desk) == before
     assert AuditEntry.objects.count() == 0
@@ -131,7 +131,7 @@ def test_without_its_token_it_is_shown_again(desk: Desk, operator: Client, forge
     look(desk)
     address = ask("requeue", "7")
     answer = confirm(operator, address, operator.get(address).content, token=forged)
-    assert b"not confirmed from this dialog" in answer.content
+    assert b"does not belong to this dialog" in answer.content
     assert nothing_was_done(desk)
 
 
@@ -140,7 +140,7 @@ def test_a_token_is_only_for_whom_it_was_made(desk: Desk, operator: Client) -> N
     look(desk)
     address = ask("requeue", "7")
     shown = browser(person(Role.OPERATOR, "somebody-else")).get(address).content
-    assert b"shown to somebody else" in confirm(operator, address, shown).content
+    assert b"opened by another user" in confirm(operator, address, shown).content
     assert nothing_was_done(desk)
 
 
@@ -148,8 +148,8 @@ def test_a_token_is_only_for_what_was_shown(desk: Desk, operator: Client) -> Non
     active(desk, "7", "8")
     look(desk)
     shown = operator.get(ask("requeue", "7")).content
-    assert b"Something moved" in confirm(operator, ask("requeue", "8"), shown).content
-    assert b"You have changed what is to be done" in confirm(operator, ask("fail", "7"), shown).content
+    assert b"Jobs changed" in confirm(operator, ask("requeue", "8"), shown).content
+    assert b"You changed the options" in confirm(operator, ask("fail", "7"), shown).content
     assert nothing_was_done(desk)
 
 
@@ -159,7 +159,7 @@ def test_an_old_token_is_stale(desk: Desk, operator: Client, monkeypatch: pytest
     address = ask("requeue", "7")
     shown = operator.get(address).content
     monkeypatch.setattr(confirmation, "LIFE_SECONDS", -1)
-    assert b"more than ten minutes ago" in confirm(operator, address, shown).content
+    assert b"older than ten minutes" in confirm(operator, address, shown).content
     assert nothing_was_done(desk)
 
 
@@ -170,7 +170,7 @@ def test_what_moved_meanwhile_is_shown_again_as_it_is_now(desk: Desk, operator: 
     shown = operator.get(address).content
     desk.client.set(f"{BASE}:7:lock", "worker-a:1", px=20_000)
     again = confirm(operator, address, shown).content.decode()
-    assert "Something moved since this was shown" in again
+    assert "Jobs changed since this was shown" in again
     assert "main/bull:mail#7" in again
     assert "A worker holds its lock" in again
     assert nothing_was_done(desk)
@@ -194,7 +194,7 @@ def test_a_changed_option_is_looked_at_before_it_is_done(desk: Desk, operator: C
     shown = operator.get(address).content
     how = {"has_reset_stalls": "1", "reset_stalls": "on", "has_counts_as_stall": "1"}
     again = confirm(operator, address, shown, **how)
-    assert b"Look at it once more" in again.content
+    assert b"Check the result again" in again.content
     assert nothing_was_done(desk)
     assert b"1 job requeued" in confirm(operator, address, again.content, **how).content
     assert desk.client.hget(f"{BASE}:7", "stc") in (None, b"0")
@@ -204,7 +204,7 @@ def test_a_reason_is_required(desk: Desk, operator: Client) -> None:
     active(desk, "7")
     look(desk)
     answer = through(operator, ask("requeue", "7"), reason="   ")
-    assert b"Say why" in answer.content
+    assert b"Enter a reason" in answer.content
     assert nothing_was_done(desk)
 
 
@@ -217,7 +217,7 @@ def test_what_ends_for_good_asks_for_the_queues_name(desk: Desk, admin: Client) 
     look(desk)
     address = ask("drain", queue=f"main/{BASE}")
     wrong = through(admin, address, word="bull:male")
-    assert "That is not “bull:mail”" in wrong.content.decode()
+    assert "The text does not match “bull:mail”" in wrong.content.decode()
     assert desk.client.llen(f"{BASE}:wait") == 2
     done = confirm(admin, address, wrong.content, word=" bull:mail ")
     assert b"2 removed" in done.content
@@ -234,7 +234,7 @@ def test_what_was_removed_can_be_restored(desk: Desk, operator: Client) -> None:
     number = AuditEntry.objects.order_by("-number")[0].number
     address = f"/audit/{number}/restore"
     assert b"Restore 1 job" in operator.get(address).content
-    assert b"Say why" in operator.post(address, {"reason": ""}).content
+    assert b"Enter a reason" in operator.post(address, {"reason": ""}).content
     assert b"1 job restored" in operator.post(address, {"reason": "it was the wrong one"}).content
     assert desk.client.zscore(f"{BASE}:failed", "9") is not None
     assert operator.get(address).status_code == 404
@@ -264,7 +264,7 @@ def test_a_job_that_completed_meanwhile_is_retried_only_with_a_tick(desk: Desk, 
     look(desk)
     address = ask("retry", "7", **{"in": "failed"})
     page = operator.get(address).content.decode()
-    assert "It has completed: retried, it does its work a second time." in page
+    assert "It has completed: a retry does its work a second time." in page
     assert 'name="rerun_completed"' in page
     assert 'value="confirm"' not in page
     how = {"has_rerun_completed": "1", "rerun_completed": "on"}
@@ -311,7 +311,7 @@ def test_a_job_that_is_gone_is_told_and_the_others_are_done(desk: Desk, admin: C
     active(desk, "7")
     look(desk)
     page = admin.get(ask("requeue", "7", "none")).content
-    assert b"There is no such job (any more)." in page
+    assert b"The job does not exist (any more)." in page
     assert b"1 job requeued" in confirm(admin, ask("requeue", "7", "none"), page).content
 
 

@@ -48,7 +48,7 @@ def nothing_was_done(desk: Desk) -> bool:
 def test_every_job_that_matches_is_done_in_every_queue(desk: Desk, admin: Client) -> None:
     page = admin.get(ABANDONED).content.decode()
     assert "Requeue 3 jobs in 2 queues" in page
-    assert "All jobs that are listed as stuck, verdict abandoned." in page
+    assert "All jobs listed as stuck, verdict abandoned." in page
     assert nothing_was_done(desk)
     assert b"3 jobs requeued" in through(admin, ABANDONED).content
     assert (waits(desk), waits(desk, VIDEO)) == ({b"1", b"2"}, {b"4"})
@@ -81,7 +81,7 @@ def test_what_was_put_right_meanwhile_is_shown_again(desk: Desk, admin: Client) 
     shown = admin.get(ABANDONED).content
     found(desk, [stuck("1"), stuck("4", base=VIDEO)])
     again = confirm(admin, ABANDONED, shown)
-    assert b"Something moved since this was shown" in again.content
+    assert b"Jobs changed since this was shown" in again.content
     assert b"main/bull:mail#2" in again.content
     assert nothing_was_done(desk)
     assert b"2 jobs requeued" in confirm(admin, ABANDONED, again.content).content
@@ -91,14 +91,14 @@ def test_a_job_that_is_locked_again_is_shown_again(desk: Desk, admin: Client) ->
     shown = admin.get(ABANDONED).content
     desk.client.set(f"{BASE}:1:lock", "worker-a:1", px=20_000)
     again = confirm(admin, ABANDONED, shown).content
-    assert b"Something moved" in again
+    assert b"Jobs changed" in again
     assert b"A worker holds its lock" in again
     assert nothing_was_done(desk)
 
 
 def test_a_token_is_only_for_the_filter_that_was_shown(desk: Desk, admin: Client) -> None:
     shown = admin.get(ABANDONED).content
-    assert b"You have changed what is to be done" in confirm(admin, ALL, shown).content
+    assert b"You changed the options" in confirm(admin, ALL, shown).content
     assert nothing_was_done(desk)
 
 
@@ -112,7 +112,7 @@ def test_a_queue_that_is_gone_is_told_and_the_others_are_done(desk: Desk, admin:
 def test_a_cut_list_is_said(desk: Desk, admin: Client) -> None:
     found(desk, [stuck("1"), stuck("2")], more=432)
     page = admin.get(ALL).content.decode()
-    assert "The list has the 2 most urgent; 432 more are neither listed nor meant." in page
+    assert "The list has the 2 most urgent; 432 more are not listed and not selected." in page
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -125,7 +125,7 @@ def test_when_nothing_matches_there_is_nothing_to_confirm(desk: Desk, admin: Cli
     page = admin.get(ALL)
     assert page.status_code == 200
     assert b'value="confirm"' not in page.content
-    assert (b"Nobody has looked for stuck jobs yet" in page.content) is not published
+    assert (b"Stuck jobs have not been checked yet" in page.content) is not published
 
 
 def test_many_become_a_bulk_run_for_each_queue(desk: Desk, admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:

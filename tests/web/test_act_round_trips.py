@@ -17,6 +17,7 @@ from tests.counting import round_trips
 from tests.machines import Machine, told
 from tests.people import browser, person
 from tests.samples import BULLMQ
+from tests.watching import bull
 from tests.web.acting import BASE, ask, confirm, queue, through
 from tests.web.acting import failed as fail_in_redis
 from tests.web.conftest import Desk
@@ -38,6 +39,7 @@ def failed(request: pytest.FixtureRequest, desk: Desk, operator: Client) -> Desk
     queue(desk)
     fail_in_redis(desk, "first", "1")
     if request.param == "bull4":
+        bull(desk.client, BASE)
         for id in ("first", "1"):
             desk.client.hdel(f"{BASE}:{id}", "atm")
     snapshots.publish(registry.registry().state(), desk.look(BASE, flavour=FLAVOURS[request.param]))

@@ -82,7 +82,7 @@ def test_it_tells_what_is_wrong_and_who_knows(admin: Client) -> None:
     page = text(admin)
     assert '<a href="/stuck?queue=main%2Fbull%3Amail">Abandoned jobs</a>' in page
     assert "3 jobs are abandoned in main/bull:mail." in page
-    assert "<b>ops</b> told <time" in page
+    assert "<b>ops</b> notified <time" in page
     assert "blip" not in page, "it has not lasted yet"
     assert "<b>gone</b>" not in page, "it is told of gates only"
 
@@ -91,9 +91,9 @@ def test_what_is_over_is_told_with_its_length(admin: Client) -> None:
     at = now_ms()
     stands(resolved_at=at, since=at - 180_000, heard={"ops": Heard(Event.RESOLVED, at, 3, 2)})
     page = text(admin)
-    assert "Nothing is wrong that anybody would be told of." in page
+    assert "No firing alerts." in page
     assert "after 3 min" in page
-    assert "<b>ops</b> told that it is over" in page
+    assert "<b>ops</b> notified: resolved" in page
 
 
 def test_names_are_only_text_and_addresses_keep_their_secret(admin: Client) -> None:
@@ -110,7 +110,7 @@ def test_an_admin_tries_a_channel_out_and_the_audit_knows(admin: Client, hook: H
     page = text(admin)
     assert 'action="/alerts/test/ops"' in page
     answer = admin.post("/alerts/test/ops", follow=True)
-    assert "ops has taken the test." in answer.content.decode()
+    assert "Test delivered to ops." in answer.content.decode()
     (posted,) = hook.posted
     assert (posted.told["event"], posted.told["alerts"]) == ("test", [])
     entry = AuditEntry.objects.latest("number")
@@ -122,7 +122,7 @@ def test_an_admin_tries_a_channel_out_and_the_audit_knows(admin: Client, hook: H
 def test_a_channel_that_fails_says_why(admin: Client) -> None:
     answer = admin.post("/alerts/test/gone", follow=True)
     page = answer.content.decode()
-    assert "gone was not told: Connection refused." in page
+    assert "gone could not be notified: Connection refused." in page
     assert '<span class="badge" data-state="failing">failing</span>' in page
     assert SECRET not in page
     assert AuditEntry.objects.latest("number").act == "alert test"
@@ -149,7 +149,7 @@ def test_without_the_state_store_it_says_that_nothing_is_known_of_the_channels(d
 def test_without_a_channel_the_page_says_how_to_get_one(desk: Desk) -> None:
     view._shown.forget()
     page = text(browser(person(Role.VIEWER)))
-    assert "Nobody is told." in page
+    assert "No notification channel configured." in page
     assert "docs/alerts.md" in page
 
 

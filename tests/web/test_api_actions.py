@@ -63,7 +63,7 @@ def test_an_act_is_done_and_told_job_by_job(desk: Desk, machine: Machine) -> Non
     assert done["action"] == "retry"
     assert (done["queue"]["deployment"], done["queue"]["id"]) == ("main", BASE)
     assert outcomes(done) == {"1": "done", "nope": "missing", "2": "done"}
-    assert set(done["results"][0]) == {"job", "label", "outcome", "why", "audit"}
+    assert set(done["results"][0]) == {"job", "label", "outcome", "why", "audit", "affected", "affected_total"}
     assert desk.client.zcard(f"{BASE}:failed") == 0
     assert desk.client.llen(f"{BASE}:wait") == 2
 
@@ -174,6 +174,7 @@ def test_the_scope_act_alone_is_for_single_jobs(desk: Desk) -> None:
 @pytest.mark.parametrize("act", ["retry", "pause"])
 def test_what_a_library_cannot_do_is_refused_as_a_whole(desk: Desk, machine: Machine, act: str) -> None:
     failed(desk, "1")
+    desk.client.hset(f"{BASE}:meta", "version", "bullmq-pro:7.1.0")
     pro = desk.look(BASE, flavour=Flavour(Library.PRO, 7, read_only="BullMQ Pro is not touched."))
     snapshots.publish(registry().state(), pro)
     fault = refused(machine.post("actions", order(act, *(["1"] if act == "retry" else []))), 409, "unsupported")
@@ -274,7 +275,7 @@ def test_a_silent_store_is_503_and_says_to_look_first(desk: Desk, machine: Machi
         fault = refused(machine.post("actions", order("retry", "1")), 503, "store_timed_out")
     finally:
         desk.store.resume()
-    assert "Look before you repeat it" in fault["message"]
+    assert "Check before you repeat it" in fault["message"]
 
 
 # -- the catalog

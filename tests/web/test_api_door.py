@@ -125,23 +125,6 @@ def test_a_dead_database_is_told_without_its_address(reader: Machine, monkeypatc
     assert "10.1.2.3" not in answer.content.decode()
 
 
-def test_a_token_has_its_calls_at_once_and_no_more(reader: Machine) -> None:
-    places = door.Places(2)
-    with places.one(1), places.one(1), places.one(2), pytest.raises(door.Refusal) as caught, places.one(1):
-        pass
-    assert caught.value.status == 429
-    with places.one(1):
-        assert places._taken == {1: 1}
-    assert not places._taken
-
-
-def test_too_many_calls_at_once_are_told(reader: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "places", door.Places(0))
-    answer = reader.get("queues")
-    refused(answer, 429, "too_many")
-    assert answer["Retry-After"] == "1"
-
-
 def test_a_large_body_is_refused(reader: Machine) -> None:
     refused(reader.post("queues", b"x" * (door.BODY_LIMIT + 1)), 413, "too_large")
     refused(reader.post("queues", b"x" * (3 * 1024 * 1024)), 413, "too_large")

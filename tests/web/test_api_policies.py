@@ -38,15 +38,15 @@ def test_by_default_it_says_what_holds_for_all_queues(machine: Machine) -> None:
         "relaunch-failed": False,
         "startup-sweep": True,
     }
-    assert found["scanners"][1]["says"] == "Acts after 15 min, at most 500 jobs in one run (by default)."
+    assert found["scanners"][1]["says"] == "Enabled after 15 min, at most 500 jobs per run (by default)."
     assert found["policy"]["stale_check"] == {"mode": "act", "after": 900, "most": 500, "release": False}
     assert found["policy"]["backoff"]["*"]["attempts"] == 5
 
 
 def test_an_edit_holds_for_its_queue_and_says_what_it_changed(machine: Machine) -> None:
     done = told(put(machine))
-    words = "Observes, at most 500 jobs in one run. → Acts after 2 s, at most 500 jobs in one run."
-    assert done["changes"] == [f"orphan-watch: {words} Releases locks whose holder has gone."]
+    words = "Dry run, at most 500 jobs per run. → Enabled after 2 s, at most 500 jobs per run."
+    assert done["changes"] == [f"orphan-watch: {words} Releases locks whose worker is gone."]
     assert done["audit"] == AuditEntry.objects.get().number
     found = told(machine.get("policies", queue=QUEUE))
     assert (found["queue"]["id"], found["edited"]) == ("bull:mail", ACTS)
@@ -80,10 +80,10 @@ def test_an_empty_policy_takes_the_edit_away(machine: Machine) -> None:
 
 def test_a_dry_run_changes_nothing(machine: Machine) -> None:
     done = told(put(machine, dry_run=True, policy={"relaunch_failed": {"mode": "act"}}, reason=""))
-    assert done["notes"][0].startswith("relaunch-failed: It is to act, but nobody wrote down why")
+    assert done["notes"][0].startswith("relaunch-failed: It is enabled, but the idempotency note is not set")
     assert (done["audit"], done["problems"], PolicyLayer.objects.count()) == (None, [], 0)
     done = told(put(machine, dry_run=True, policy={"orphan_watch": {"mode": "on"}}))
-    assert done["problems"] == ['orphan_watch.mode: is something else. Write "observe" or "act".']
+    assert done["problems"] == ['orphan_watch.mode: has an unexpected value. Write "observe" or "act".']
 
 
 def test_an_edit_goes_by_what_was_seen(machine: Machine) -> None:
@@ -135,4 +135,4 @@ def test_an_edit_that_cannot_be_read_is_trouble(machine: Machine) -> None:
     PolicyLayer.objects.create(deployment="main", base="", written='{"never": {"owners": []}}', by="ada", at=1)
     found = told(machine.get("policies", queue=QUEUE))
     assert not any(duty["acts"] for duty in found["scanners"])
-    assert found["trouble"][0].startswith("What was edited for main cannot be read here, so nothing acts: never.owners")
+    assert found["trouble"][0].startswith("The edited policy for main cannot be read, so no scanner acts: never.owners")

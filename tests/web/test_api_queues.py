@@ -11,6 +11,7 @@ from dashboard.live.image import Health
 from dashboard.scopes import Scope
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.refs import raw, slug
+from recovery.models import AuditEntry
 from tests.machines import Machine, refused, told
 from tests.watching import add, bullmq, now_ms
 from tests.web.conftest import Desk
@@ -238,7 +239,27 @@ def test_secrets_are_read_by_their_scope_only(desk: Desk, reader: Machine, path:
     answer = reader.get(path)
     told(answer)
     assert SECRET not in answer.content.decode()
-    assert SECRET in Machine(Scope.READ, Scope.PAYLOADS, name="trusted").get(path).content.decode()
+    trusted = Machine(Scope.READ, Scope.PAYLOADS, name="trusted")
+    assert SECRET not in trusted.get(path).content.decode(), "it has not asked"
+    assert AuditEntry.objects.filter(act="reveal").count() == 0
+
+
+def test_a_payload_is_revealed_to_its_scope_and_the_audit_has_it(desk: Desk, reader: Machine) -> None:
+    planted(desk)
+    path, trusted = f"queues/main/{BASE}/jobs/7", Machine(Scope.READ, Scope.PAYLOADS, name="trusted")
+    refused(reader.get(path, reveal="data"), 403, "scope_missing")
+    assert AuditEntry.objects.filter(act="reveal").count() == 0
+    job = told(trusted.get(path, reveal=["error", "data"]))
+    assert SECRET in job["data"]["text"]
+    assert SECRET in job["failure"]
+    assert SECRET not in json.dumps([job["options"], job["result"], job["progress"]])
+    assert (job["revealed"], job["is_redacted"]) == (["data", "error"], True)
+    (entry,) = AuditEntry.objects.filter(act="reveal")
+    assert (entry.actor_kind, entry.actor) == ("token", "trusted")
+    assert json.loads(entry.body) == {"jobs": [{"job": "7"}], "options": {"parts": "data, error"}}
+    whole = told(trusted.get(path, reveal=["data", "error", "options", "result", "progress"]))
+    assert whole["is_redacted"] is False
+    refused(trusted.get(path, reveal="raw"), 422, "invalid")
 
 
 def test_the_scope_for_payloads_alone_reads_nothing(desk: Desk) -> None:
@@ -250,15 +271,16 @@ def test_a_job_says_why_it_failed_newest_first(desk: Desk, reader: Machine) -> N
     failed(desk, failedReason="no route", stacktrace=json.dumps(["first", "second"]), data='{"to":"ada"}')
     job = told(reader.get(f"queues/main/{BASE}/jobs/7"))
     assert (job["state"], job["failure"], job["stack"]) == ("failed", "no route", ["second", "first"])
-    assert json.loads(job["data"]["text"]) == {"to": "ada"}
+    assert json.loads(job["data"]["text"]) == {"to": "<text of 3 characters>"}
     assert job["is_redacted"] is True
 
 
 def test_a_large_payload_is_cut_until_all_of_it_is_asked_for(desk: Desk, reader: Machine) -> None:
     failed(desk, data=json.dumps({"rows": ["x" * 100] * 2000, "end": "the very end"}))
-    path = f"queues/main/{BASE}/jobs/7"
+    path, trusted = f"queues/main/{BASE}/jobs/7", Machine(Scope.READ, Scope.PAYLOADS, name="trusted")
     assert told(reader.get(path))["data"]["is_cut"] is True
-    whole = told(reader.get(path, whole="true"))["data"]
+    assert "the very end" not in told(reader.get(path, whole="true"))["data"]["text"]
+    whole = told(trusted.get(path, whole="true", reveal="data"))["data"]
     assert whole["is_cut"] is False
     assert "the very end" in whole["text"]
 
@@ -270,8 +292,9 @@ def test_any_payload_is_a_text(desk: Desk, data: bytes) -> None:
     failed(desk)
     desk.client.hset(f"{BASE}:7", mapping={"data": data, "failedReason": data, "name": data, "stacktrace": data})
     desk.forget()
-    for scopes in ((Scope.READ,), (Scope.READ, Scope.PAYLOADS)):
-        job = told(Machine(*scopes).get(f"queues/main/{BASE}/jobs/7"))
+    everything = ["data", "options", "result", "progress", "error"]
+    for scopes, query in (((Scope.READ,), {}), ((Scope.READ, Scope.PAYLOADS), {"reveal": everything})):
+        job = told(Machine(*scopes).get(f"queues/main/{BASE}/jobs/7", **query))
         json.dumps(job, ensure_ascii=False).encode()
 
 

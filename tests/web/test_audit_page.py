@@ -10,12 +10,14 @@ import re
 import pytest
 from django.utils.html import escape
 
+from dashboard import failed_logins
 from dashboard.access import Role
+from dashboard.failed_logins import FailedLogins
 from recovery.actions import audit, policies
 from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
-from recovery.models import AuditEntry
+from recovery.models import AuditEntry, AuditJob
 from tests.people import browser, person
 from tests.watching import add, bullmq, now_ms
 from tests.web.acting import BASE, look
@@ -86,11 +88,20 @@ def test_its_own_page_has_before_and_after_of_each_job(desk: Desk) -> None:
     assert page.count('data-state="waiting">waiting') == 2
     assert "reset stalls: yes" in page
     assert AuditEntry.objects.get(number=number).hash in page
-    assert text(f"/audit/{number + 1}").count("its outcome is") == 1, "the outcome's number leads to the same page"
+    assert text(f"/audit/{number + 1}").count("outcome: #") == 1, "the outcome's number leads to the same page"
 
 
 def test_nothing_was_done_yet(desk: Desk) -> None:
-    assert "Nothing was done yet." in text()
+    assert "No entries yet." in text()
+
+
+@pytest.mark.parametrize(("role", "is_told"), [(Role.VIEWER, False), (Role.OPERATOR, True), (Role.ADMIN, True)])
+def test_from_where_people_came_is_not_for_viewers(desk: Desk, role: Role, is_told: bool) -> None:
+    number = done()
+    for address in ("/audit", f"/audit/{number}"):
+        page = text(address, role)
+        assert "anna" in page
+        assert ("10.0.0.7" in page) is is_told
 
 
 def test_the_filters_are_in_the_address(desk: Desk) -> None:
@@ -126,7 +137,7 @@ def test_an_act_that_was_cut_off_says_so_and_how_it_looks_now(desk: Desk) -> Non
     number = done(outcome=None)
     AuditEntry.objects.filter(number=number).update(at=now_ms() - 120_000)
     assert "outcome unknown" in text()
-    assert "Now: waiting, 0 attempts made, 0 stalls." in text(f"/audit/{number}")
+    assert "Now: waiting, 0 attempts made, stalled 0 times." in text(f"/audit/{number}")
 
 
 def test_an_edited_policy_says_where_and_what_it_changed(desk: Desk) -> None:
@@ -138,7 +149,7 @@ def test_an_edited_policy_says_where_and_what_it_changed(desk: Desk) -> None:
     assert NASTY not in page
     assert "nothing → forbidden" not in text(f"/audit/{done()}")
     edited = policies.edit(ada, "main", "", {"orphan_watch": {"mode": "observe"}}, "to be sure")
-    assert "Nothing that counts changed by it." in text(f"/audit/{edited}")
+    assert "No effective change." in text(f"/audit/{edited}")
 
 
 def test_an_admin_verifies_the_chain(desk: Desk) -> None:
@@ -148,8 +159,18 @@ def test_an_admin_verifies_the_chain(desk: Desk) -> None:
     assert f"Chain verified up to #{last + 1}." in admin.post("/audit/verify").content.decode()
     AuditEntry.objects.filter(number=last).update(reason="nobody will know")
     page = admin.post("/audit/verify").content.decode()
-    assert "The chain is broken." in page
+    assert "Integrity check failed: the audit log was altered or damaged." in page
     assert f"#{last} altered" in page
+
+
+def test_a_forged_outcome_in_the_index_is_not_shown_beside_a_whole_chain(desk: Desk) -> None:
+    last = done()
+    admin = browser(person(Role.ADMIN))
+    assert "all entries are signed, and the job index matches them" in admin.post("/audit/verify").content.decode()
+    AuditJob.objects.filter(entry_id=last).update(outcome="refused")
+    page = admin.post("/audit/verify").content.decode()
+    assert f"#{last} index" in page
+    assert "Chain verified" not in page
 
 
 def test_an_admin_takes_it_along(desk: Desk) -> None:
@@ -175,6 +196,19 @@ def test_others_read_it_and_neither_verify_nor_export(desk: Desk, role: Role) ->
     assert browser(person(role)).get("/audit/export").status_code == 403
 
 
+@pytest.mark.parametrize(("role", "is_shown"), [(Role.VIEWER, False), (Role.OPERATOR, True)])
+def test_what_was_typed_as_a_name_is_not_for_viewers(desk: Desk, role: Role, is_shown: bool) -> None:
+    """People type their password there."""
+    sums = FailedLogins()
+    sums.add("192.0.2.7", "hunter2-Kf9", "password", now=60.0)
+    sums.write(now=180.0)
+    number = AuditEntry.objects.get(act=failed_logins.ACT).number
+    for address in ("/audit", f"/audit/{number}"):
+        page = text(address, role)
+        assert failed_logins.NOT_SIGNED_IN in page
+        assert ("hunter2-Kf9" in page) is is_shown
+
+
 def test_a_viewer_restores_nothing(desk: Desk) -> None:
     number = done(Act.REMOVE)
     for method in ("get", "post"):
@@ -182,8 +216,8 @@ def test_a_viewer_restores_nothing(desk: Desk) -> None:
 
 
 def test_an_entry_that_is_not_there_is_told(desk: Desk) -> None:
-    assert "This is gone" in text("/audit/99", status=404)
-    assert "This is gone" in text("/audit/99/restore", status=404)
+    assert "Not found" in text("/audit/99", status=404)
+    assert "Not found" in text("/audit/99/restore", status=404)
 
 
 def test_a_jobs_page_tells_what_was_done_to_it(desk: Desk) -> None:

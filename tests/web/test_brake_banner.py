@@ -18,7 +18,7 @@ from tests.web.braking import hold_store
 from tests.web.conftest import Desk
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SAYS = "Scanners hold on main."
+SAYS = "Auto-recovery paused on main."
 
 
 def test_every_page_says_that_scanners_hold_why_and_for_how_long(desk: Desk) -> None:
@@ -29,9 +29,9 @@ def test_every_page_says_that_scanners_hold_why_and_for_how_long(desk: Desk) -> 
     for address in ("/queues", f"/queues/main/{BASE}/", "/stuck", "/audit", "/password"):
         page = client.get(address).content.decode()
         assert SAYS in page, address
-        assert "380 of 400 active jobs lost their locks in one look" in page
-        assert "min more or when a person releases them." in page
-        assert '<a href="/scanners#brakes">See the brakes</a>' in page
+        assert "380 of 400 active jobs lost their locks between two checks" in page
+        assert "min more or until a person resumes it." in page
+        assert '<a href="/scanners#brakes">Safety limits</a>' in page
 
 
 def test_it_is_gone_with_the_hold(desk: Desk) -> None:
@@ -63,8 +63,8 @@ def test_an_open_page_hears_when_a_hold_begins_and_when_it_ends(desk: Desk) -> N
         mirror.forget()
         return events.tick(mirror._image(), now_ms())
 
-    assert b"scanners hold" not in problems()
+    assert b"auto-recovery paused" not in problems()
     held.publish(desk.state.client, ["main"])
-    assert b'"main: scanners hold"' in problems()
+    assert b'"main: auto-recovery paused"' in problems()
     held.publish(desk.state.client, [])
-    assert b"scanners hold" not in problems()
+    assert b"auto-recovery paused" not in problems()

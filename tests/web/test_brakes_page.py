@@ -48,23 +48,23 @@ def release(kind: str, key: str = "", **where: str) -> str:
 
 
 def test_when_nothing_holds_it_says_so(admin: Client) -> None:
-    assert "Nothing is held back." in board(admin)
-    assert "Held back:" not in admin.get("/scanners").content.decode()
+    assert "No safety limit is active." in board(admin)
+    assert "Auto-recovery limited:" not in admin.get("/scanners").content.decode()
 
 
 def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Client) -> None:
     braking.hold_store()
     page = board(admin)
-    assert "380 of 400 active jobs lost their locks in one look" in page
+    assert "380 of 400 active jobs lost their locks between two checks" in page
     address = release("store", deployment="main")
     assert f'href="{html.escape(address)}"' in page
-    assert "Scanners hold on main." in admin.get("/scanners").content.decode()
+    assert "Auto-recovery paused on main." in admin.get("/scanners").content.decode()
     shown = admin.get(address).content.decode()
     assert "380 of 400 active jobs" in shown
-    assert "these jobs are taken for orphans and run twice" in shown
+    assert "these jobs are treated as orphaned and run twice" in shown
     assert admin.post(address, {"reason": REASON}).status_code == 302
     assert brakes.of_all(now_ms()).holding == ()
-    assert "Nothing is held back." in board(admin)
+    assert "No safety limit is active." in board(admin)
     entry = AuditEntry.objects.get()
     assert (entry.act, entry.reason) == ("release brake", REASON)
 
@@ -72,51 +72,51 @@ def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Clie
 def test_an_open_breaker_is_told_with_its_error_and_released(admin: Client) -> None:
     key = braking.trip("connect ECONNREFUSED")
     page = board(admin)
-    assert "18 of 20 relaunches failed again, the last with “connect ECONNREFUSED”" in html.unescape(page)
+    assert "18 of 20 auto-retries failed again, the last with “connect ECONNREFUSED”" in html.unescape(page)
     assert 'data-state="tripped">open' in page
     assert admin.post(release("breaker", key), {"reason": REASON}).status_code == 302
-    assert "Nothing is held back." in board(admin)
+    assert "No safety limit is active." in board(admin)
 
 
 def test_a_breaker_for_all_errors_of_a_queue_is_released_too(admin: Client) -> None:
     braking.trip("")
     assert "any error" in board(admin)
     assert admin.post(release("breaker"), {"reason": REASON}).status_code == 302
-    assert "Nothing is held back." in board(admin)
+    assert "No safety limit is active." in board(admin)
 
 
 def test_a_closed_breaker_holds_nothing_and_is_listed_with_its_count(admin: Client) -> None:
     braking.trip("connect ECONNREFUSED", failures=5)
     page = board(admin)
-    assert "Nothing is held back." in page
-    assert "Closed: 5 of the last 20 relaunches failed again." in page
+    assert "No safety limit is active." in page
+    assert "Closed: 5 of the last 20 auto-retries failed again." in page
 
 
 def test_a_job_at_its_cap_is_told_and_let_go(admin: Client) -> None:
     key = braking.cap("88412")
     page = board(admin)
-    assert "Relaunched 3 times within 3 d." in page
+    assert "Auto-retried 3 times within 3 d." in page
     assert ">88412</a>" in page
     assert admin.post(release("past", key), {"reason": REASON}).status_code == 302
-    assert "Nothing is held back." in board(admin)
+    assert "No safety limit is active." in board(admin)
 
 
 def test_poison_is_told_and_let_out_of_quarantine(admin: Client) -> None:
     key = braking.poison("7731")
     page = board(admin)
-    assert "Orphaned 3 times within 3 d: it may be what kills its workers." in page
+    assert "orphaned 3 times within 3 d. The job may crash its workers." in page
     shown = admin.get(release("poison", key)).content.decode()
-    assert "it will take up to three more of them" in shown
+    assert "it can crash up to three more of them" in shown
     assert admin.post(release("poison", key), {"reason": REASON}).status_code == 302
-    assert "Nothing is held back." in board(admin)
+    assert "No safety limit is active." in board(admin)
 
 
 def test_a_budget_is_a_gauge(admin: Client) -> None:
     braking.spend(10)
     page = board(admin)
     assert re.search(r'<meter min="0" max="10" value="10" high="9"', page)
-    assert "10 of 10 relaunches in the last minute." in page
-    assert "The next may go <time" in page
+    assert "10 of 10 auto-retries in the last minute." in page
+    assert "Next auto-retry <time" in page
 
 
 def test_a_long_list_stays_in_order_the_worst_first(admin: Client) -> None:
@@ -124,9 +124,9 @@ def test_a_long_list_stays_in_order_the_worst_first(admin: Client) -> None:
     braking.cap("88412")
     braking.trip()
     braking.hold_store()
-    words = re.findall(r'<th scope="row">([\w ]+)<span class="badge"', board(admin))
-    assert words == ["Redis brake", "Breaker", "Relaunch cap", "Quarantine"]
-    said = "1 breaker is open, 1 job was relaunched too often, 1 job is in quarantine."
+    words = re.findall(r'<th scope="row">([\w -]+)<span class="badge"', board(admin))
+    assert words == ["Redis pause", "Breaker", "Auto-retry limit", "Quarantine"]
+    said = "1 breaker is open, 1 job reached its auto-retry limit, 1 job is in quarantine."
     assert said in admin.get("/scanners/now").content.decode()
 
 
@@ -142,7 +142,7 @@ def test_only_an_admin_releases(admin: Client, role: Role) -> None:
 def test_without_a_reason_nothing_is_released(admin: Client) -> None:
     key = braking.trip()
     answer = admin.post(release("breaker", key), {"reason": "  "})
-    assert "Say why." in answer.content.decode()
+    assert "Enter a reason." in answer.content.decode()
     assert brakes.of_queue(MAIL, now_ms()).breakers[0].is_open
     assert not AuditEntry.objects.exists()
 
@@ -155,7 +155,7 @@ def test_what_is_gone_meanwhile_is_told(admin: Client) -> None:
     # It only counts now, and to release that changes nothing; a job that was let go is gone.
     capped = release("past", braking.cap("5"))
     admin.post(capped, {"reason": REASON})
-    assert "This is gone" in admin.post(capped, {"reason": REASON}).content.decode()
+    assert "Not found" in admin.post(capped, {"reason": REASON}).content.decode()
 
 
 @pytest.mark.parametrize(

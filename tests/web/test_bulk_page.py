@@ -97,7 +97,7 @@ def test_each_job_has_its_outcome_and_its_reason(desk: Desk) -> None:
         BulkItem.objects.create(run=found, place=place, job=job, seen="{}", outcome=outcome, why=why, audit=7 + place)
     page = text(found.pk)
     assert "It is active now." in page
-    assert "not tried yet" in page
+    assert "pending" in page
     assert "/audit/8" in page
     only = text(found.pk, more="?outcome=refused")
     assert ">2</a>" in only
@@ -122,7 +122,7 @@ def test_an_admin_stops_it_and_lets_it_go_on(desk: Desk) -> None:
     assert found.wants_stop
     assert "Stopping after this chunk" in text(found.pk)
     BulkRun.objects.update(status="stopped")
-    assert "with the 600 that are left" in text(found.pk)
+    assert "with the remaining 600 jobs" in text(found.pk)
     admin.post(f"/bulk/{found.pk}/go-on")
     found.refresh_from_db()
     assert (found.status, found.wants_stop) == ("waiting", False)
@@ -139,7 +139,7 @@ def test_nobody_else_does(desk: Desk, what: str) -> None:
 
 
 def test_a_run_that_is_not_there_is_told(desk: Desk) -> None:
-    assert "This is gone" in text(99, status=404)
+    assert "Not found" in text(99, status=404)
     assert browser(person(Role.ADMIN)).post("/bulk/99/stop").status_code == 404
 
 

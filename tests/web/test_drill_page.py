@@ -89,7 +89,7 @@ def test_a_drill_stands_beside_its_prediction(admin: Client) -> None:
         assert words in said
     page = text(admin, f"/tuning/drill/{one.pk}")
     said = plain(page)
-    for words in ("a quiet evening", "Beside the prediction", "9 s of its job were over", "manage.py drill"):
+    for words in ("a quiet evening", "Measured and predicted", "after 9 s of its job", "manage.py drill"):
         assert words in said
     assert 'data-part="check"' in page
     assert "hx-get" not in page.split('id="drill-run"')[1].split(">")[0]
@@ -104,10 +104,15 @@ def test_a_stage_that_was_not_seen_is_not_zero(admin: Client) -> None:
 
 
 def test_one_that_recovered_nothing_says_so(admin: Client) -> None:
-    left = Round(1, End.LEFT, 9000, measured({}, 0.0, Stage.AGAIN), None, says="Nobody had taken it over after 9 s.")
+    left = Round(1, End.LEFT, 9000, measured({}, 0.0, Stage.AGAIN), None, says="No worker had taken it over after 9 s.")
     one = run(rounds=json.dumps([left.as_json()]), plan=canonical(Plan(workers=1).as_json()))
     said = plain(text(admin, f"/tuning/drill/{one.pk}"))
-    for words in ("1: not recovered", "Nobody had taken it over after 9 s.", "nobody is left to take over", "0 of 1"):
+    for words in (
+        "1: not recovered",
+        "No worker had taken it over after 9 s.",
+        "no other worker can take over",
+        "0 of 1",
+    ):
         assert words in said
     assert "never" in plain(text(admin, "/tuning/drill/now"))
 
@@ -129,7 +134,7 @@ def test_what_is_missing_is_said_with_how_to_have_it(admin: Client) -> None:
     assert "3.4.4" in said
     registry.registry().state().flushall()
     drill._shown.forget()
-    assert "Nobody says which libraries there are" in text(admin, "/tuning/drill")
+    assert "The installed libraries are unknown" in text(admin, "/tuning/drill")
 
 
 # -- ordering
@@ -145,8 +150,8 @@ def test_only_a_library_that_is_installed_can_be_ordered(admin: Client) -> None:
 
 def test_where_no_library_is_installed_none_is_offered(admin: Client) -> None:
     offer(*(Offer(library, "", "Nothing was found.") for library in Library))
-    assert "Order a drill" not in text(admin, "/tuning/drill")
-    assert "Begin the drill" not in text(admin, "/tuning/drill/order")
+    assert "Start a drill" not in text(admin, "/tuning/drill")
+    assert "Start the drill" not in text(admin, "/tuning/drill/order")
     assert "Select a valid choice" in text_of_post(admin, FIELDS)
 
 
@@ -163,7 +168,7 @@ def test_an_admin_orders_what_is_written(admin: Client) -> None:
         "some-admin",
         plan.as_json(),
     )
-    assert "SIGKILL meets it while it ends" in plain(text(admin, f"/tuning/drill/{one.pk}"))
+    assert "it is killed with SIGKILL during shutdown" in plain(text(admin, f"/tuning/drill/{one.pk}"))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +179,7 @@ def test_an_admin_orders_what_is_written(admin: Client) -> None:
         ("workers", "99", "less than or equal to 16"),
         ("library", "celery", "Select a valid choice"),
         ("rounds", "50", "more than four hours"),
-        ("reason", " ", "Say why"),
+        ("reason", " ", "Enter a reason"),
         ("job", NASTY[:20], "Write a time as"),
     ],
     ids=["time", "least", "most", "library", "hours", "reason", "hostile"],
@@ -197,7 +202,7 @@ def text_of_post(client: Client, fields: dict[str, str]) -> str:
 
 def test_a_second_one_has_to_wait(admin: Client) -> None:
     admin.post("/tuning/drill/order", FIELDS)
-    assert "Another fire drill is under way" in text_of_post(admin, FIELDS)
+    assert "Another fire drill is running" in text_of_post(admin, FIELDS)
     assert DrillRun.objects.count() == 1
 
 
@@ -213,7 +218,7 @@ def test_stopping_is_asked_once(admin: Client) -> None:
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
 def test_others_look_and_order_nothing(admin: Client, role: Role) -> None:
     one, other = run("running"), browser(person(role))
-    assert "Order a drill" not in text(other, "/tuning/drill")
+    assert "Start a drill" not in text(other, "/tuning/drill")
     assert ">Stop<" not in text(other, f"/tuning/drill/{one.pk}")
     for address in ("/tuning/drill/order", f"/tuning/drill/{one.pk}/stop"):
         assert other.post(address, FIELDS).status_code == 403

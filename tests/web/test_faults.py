@@ -47,9 +47,9 @@ def test_a_job_that_is_gone_leads_to_its_queue(client: Client) -> None:
     answer = client.get("/faults/job/main/bull:mail~2Fout/17")
     page = answer.content.decode()
     assert answer.status_code == 404
-    assert "This job is gone" in page
+    assert "Job not found" in page
     assert 'href="/queues/main/bull:mail~2Fout/"' in page
-    assert "Its queue: bull:mail/out" in page
+    assert "Queue: bull:mail/out" in page
 
 
 @pytest.mark.parametrize("address", ["/faults/queue/main/bull:x", "/faults/deployment", "/nowhere"])
@@ -76,7 +76,7 @@ def test_a_dead_store_is_told_with_target_error_and_advice_and_tried_again(clien
 def test_a_change_is_never_repeated_by_itself(client: Client) -> None:
     page = client.post("/faults/down").content.decode()
     assert "http-equiv" not in page
-    assert "Whether the change was made is not known" in page
+    assert "It is not known whether the change was made" in page
 
 
 def test_a_refused_command_says_which_and_what_to_grant(client: Client) -> None:
@@ -103,7 +103,7 @@ def test_what_a_version_cannot_do_is_said_as_text(client: Client) -> None:
 def test_a_fault_of_ours_says_so_and_tells_no_secret(client: Client) -> None:
     answer = client.get("/faults/broken")
     assert answer.status_code == 500
-    assert "This is a fault in Unstall" in answer.content.decode()
+    assert "This is a bug in Unstall" in answer.content.decode()
     assert "hunter2" not in answer.content.decode()
 
 
@@ -116,7 +116,7 @@ def test_a_script_gets_a_sentence_instead_of_a_page(client: Client) -> None:
 
 def test_a_stranger_sees_no_frame_on_a_page_that_is_not_there() -> None:
     page = browser().get("/nowhere").content.decode()
-    assert "There is no such page" in page
+    assert "Page not found" in page
     assert "Log out" not in page
     assert 'href="/queues"' in page
 

@@ -79,7 +79,7 @@ def test_a_scheduler_that_stands_still_is_said(house: pytest.MonkeyPatch) -> Non
 def test_a_scheduler_that_only_reads_is_said(house: pytest.MonkeyPatch) -> None:
     house.setattr(mirror, "health", lambda: Health(800, scheduler_alive=True, stale=False, is_unled=True))
     found = page(address="/banner")
-    assert "No scheduler leads: the database cannot be reached by it." in found
+    assert "No scheduler leads, because it cannot reach the database." in found
     assert "nothing is recorded or recovered" in found
 
 

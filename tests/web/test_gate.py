@@ -141,7 +141,7 @@ def test_without_a_monitor_it_measures_by_itself_and_says_so(web: WebProcess, he
     until(is_measured, SECONDS, "it has measured")
     told = json.loads(ask(web, headers, "server=web-1").body)
     assert told["server"] == "web-1"
-    assert "the web process measured by itself" in told["reason"]
+    assert "the web process measured it" in told["reason"]
 
 
 def test_of_two_web_processes_one_lets_in_each_settling_period(

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 PAGE_SECONDS = 1.0
 PAGE_BYTES = 500_000
-# "Load all of it" is asked for by a person who waits for it: eight megabytes, and what escaping makes of them.
+# "Load all" is asked for by a person who waits for it: eight megabytes, and what escaping makes of them.
 WHOLE_SECONDS = 10.0
 WHOLE_BYTES = 40_000_000
 STORE_USEC = 60_000  # of the store's own time for one page; it serves others meanwhile

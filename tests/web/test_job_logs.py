@@ -78,7 +78,7 @@ def test_new_lines_come_behind_those_that_are_there(active: Desk, operator: Clie
 
 def test_a_log_that_has_no_line_yet_is_followed_too(active: Desk, operator: Client) -> None:
     page = text(operator, f"{JOB}?tab=logs")
-    assert "no log of its own so far" in page
+    assert "No lines written with job.log() so far" in page
     address = following(page)
     assert asked(operator, address).status_code == 204
     say(active, "the first")
@@ -163,7 +163,7 @@ def test_the_lines_of_the_server_that_had_the_job_are_asked_for(active: Desk, vi
     assert int(wanted["from"][0]) < at
     assert "to" not in wanted, "it was lost just now"
     assert f'data-mark="{at}">Lock lost<' in page
-    assert "What eu-1 wrote while the job was there" in page
+    assert "Logs of eu-1 while the job ran there" in page
     assert "js/logs.js" in page
     assert "js/logs.js" not in text(viewer, f"{JOB}?tab=data")
 
@@ -172,13 +172,13 @@ def test_a_host_without_a_monitor_is_no_server(active: Desk, viewer: Client) -> 
     LogWriter(active.state, "eu-1").write("one")
     lost("10.0.0.7")
     page = text(viewer, f"{JOB}?tab=server-logs")
-    assert "connected from 10.0.0.7, and no monitor tells which server that is" in page
+    assert "connected from 10.0.0.7, but no monitor reports which server that is" in page
     assert query(page) == {}
 
 
 def test_when_nobody_knows_the_server_that_is_said(active: Desk, viewer: Client) -> None:
     page = text(viewer, f"{JOB}?tab=server-logs")
-    assert "Nobody knows on which server its worker runs" in page
+    assert "Worker&#x27;s server unknown" in page
     for server in ("eu-1", "eu-2"):
         LogWriter(active.state, server).write("one")
     active.forget()
@@ -189,7 +189,7 @@ def test_the_only_server_that_sends_its_logs_is_shown_and_that_is_said(active: D
     LogWriter(active.state, "eu-1").write("one")
     page = text(viewer, f"{JOB}?tab=server-logs")
     assert query(page)["label"] == ["server=eu-1"]
-    assert "Nobody knows where its worker runs; this is what eu-1 wrote meanwhile" in page
+    assert "Worker's server unknown. These are the logs of eu-1" in page
 
 
 def test_a_job_that_never_ran_has_no_server(desk: Desk, viewer: Client) -> None:

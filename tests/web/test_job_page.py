@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from django.db import DatabaseError
 from django.test import Client
 
+from recovery import config
 from recovery.backends.base import TEXT_LIMIT
+from recovery.domain.chain import job_key
+from recovery.models import AuditEntry, AuditJob
 from tests.people import browser, text
 from tests.watching import add, bullmq, now_ms
 from tests.web.conftest import Desk
@@ -40,9 +45,20 @@ def test_a_failed_job_opens_on_its_error(desk: Desk, viewer: Client) -> None:
         assert f"<b>{words}" in page
 
 
+def revealed(client: Client, tab: str, more: str = "") -> str:
+    """The tab as it is, once the audit has it."""
+    answer = client.post(f"{JOB}/reveal?tab={tab}{more}")
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
+
+
 def test_data_is_a_tree(desk: Desk, operator: Client) -> None:
     failed(desk, data='{"to":"ada","deep":{"a":{"b":{"c":1}}}}')
     page = text(operator, f"{JOB}?tab=data")
+    assert "&lt;text of 3 characters&gt;" in page
+    assert "ada" not in page
+    page = revealed(operator, "data")
+    assert "ada" in page
     assert page.count("<details open><summary>") == 3
     assert page.count("<details><summary><b>b</b>") == 1
 
@@ -73,9 +89,73 @@ def test_a_viewer_reads_no_secret_anywhere(desk: Desk, viewer: Client, tab: str)
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_an_operator_reads_what_there_is(desk: Desk, operator: Client, tab: str) -> None:
+def test_an_operator_reveals_what_there_is_and_the_audit_has_each_time(
+    desk: Desk, operator: Client, viewer: Client, tab: str
+) -> None:
     planted(desk)
-    assert SECRET in text(operator, f"{JOB}?tab={tab}")
+    for address in (f"{JOB}?tab={tab}", f"{JOB}?tab={tab}&whole", f"{JOB}/tab?tab={tab}", f"{JOB}/life"):
+        assert SECRET not in text(operator, address)
+    assert AuditEntry.objects.count() == 0, "a page view is no reveal"
+    assert SECRET in revealed(operator, tab)
+    (entry,) = AuditEntry.objects.all()
+    assert (entry.act, entry.actor, entry.phase) == ("reveal", "some-operator", "note")
+    assert json.loads(entry.body) == {"jobs": [{"job": "7"}], "options": {"parts": tab}}
+    assert [(one.entry_id, one.job) for one in AuditJob.objects.all()] == [(entry.pk, job_key("7"))]
+    assert SECRET not in text(operator, f"{JOB}?tab={tab}"), "the next view hides it again"
+    page = text(viewer, f"{JOB}?tab={tab}")
+    assert "Reveal by some-operator" in page
+    assert f"parts: {tab}" in text(viewer, f"/audit/{entry.pk}")
+
+
+def test_a_fragment_is_revealed_in_its_place(desk: Desk, operator: Client) -> None:
+    planted(desk)
+    answer = operator.post(f"{JOB}/reveal?tab=data", headers={"HX-Request": "true"})
+    page = answer.content.decode()
+    assert page.lstrip().startswith('<section id="tab"')
+    assert SECRET in page
+    assert answer["Cache-Control"] == "no-store"
+
+
+def test_only_operators_reveal_and_only_by_a_post(desk: Desk, operator: Client, viewer: Client) -> None:
+    planted(desk)
+    assert viewer.post(f"{JOB}/reveal?tab=data").status_code == 403
+    assert operator.get(f"{JOB}/reveal?tab=data").status_code == 405
+    assert operator.post(f"{JOB}/reveal?tab=family").status_code == 404
+    assert operator.post(f"{JOB}/reveal").status_code == 404
+    assert AuditEntry.objects.count() == 0
+    assert "/reveal" not in text(viewer, f"{JOB}?tab=data")
+
+
+def test_nothing_is_shown_when_the_audit_cannot_be_written(
+    desk: Desk, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(desk)
+
+    def broken(*_: object, **__: object) -> None:
+        raise DatabaseError("disk full")
+
+    monkeypatch.setattr(AuditEntry, "save", broken)
+    answer = operator.post(f"{JOB}/reveal?tab=data")
+    assert answer.status_code >= 500
+    assert SECRET not in answer.content.decode()
+
+
+def test_one_part_reveals_no_other(desk: Desk, operator: Client) -> None:
+    failed(desk, data='{"a":"Zq-data"}', returnvalue='{"b":"Zq-result"}', progress='{"c":"Zq-progress"}')
+    page = revealed(operator, "data")
+    assert "Zq-data" in page
+    assert "Zq-result" not in page
+    assert "Zq-progress" not in page
+
+
+def test_the_configuration_shows_values_by_path(desk: Desk, viewer: Client, tmp_path: Path) -> None:
+    failed(desk, data='{"order":{"id":"Zq-17","mail":"Zq-mail"}}')
+    with (tmp_path / "unstall.toml").open("a") as file:
+        file.write('\n[[redaction.show]]\nqueues = ["bull:mail"]\npaths = ["data.order.id"]\n')
+    config.current.cache_clear()
+    page = text(viewer, f"{JOB}?tab=data")
+    assert "Zq-17" in page
+    assert "Zq-mail" not in page
 
 
 @pytest.mark.parametrize("tab", ["failed", "history"])
@@ -88,9 +168,10 @@ def test_a_viewer_reads_no_secret_in_a_list(desk: Desk, viewer: Client, tab: str
 
 def test_a_large_payload_is_cut_until_all_of_it_is_asked_for(desk: Desk, operator: Client) -> None:
     failed(desk, data=json.dumps({"rows": ["x" * 100] * 2000, "end": "the very end"}))
-    cut, whole = text(operator, f"{JOB}?tab=data"), text(operator, f"{JOB}?tab=data&whole")
+    assert "Load all" in text(operator, f"{JOB}?tab=data")
+    cut, whole = revealed(operator, "data"), revealed(operator, "data", "&whole")
     assert "the very end" not in cut
-    assert "Load all of it" in cut
+    assert "Load all" in cut
     assert len(cut) < 2 * TEXT_LIMIT
     assert "the very end" in whole
 
@@ -104,6 +185,7 @@ def test_any_payload_is_shown_as_text(desk: Desk, operator: Client, data: bytes)
     desk.forget()
     for tab in ("data", "raw"):
         assert "<script>alert" not in text(operator, f"{JOB}?tab={tab}")
+        assert "<script>alert" not in revealed(operator, tab)
 
 
 def test_logs_come_from_their_end(desk: Desk, operator: Client) -> None:

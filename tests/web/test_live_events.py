@@ -56,7 +56,7 @@ def test_a_tick_names_the_deployments_that_do_not_answer() -> None:
 def test_a_tick_names_the_deployments_that_are_held_without_the_time_that_is_left() -> None:
     image = _image(_snapshot())
     image.take(None, b"1", b'["eu", "main"]')
-    assert _detail(events.tick(image, NOW))["problems"] == ["eu: scanners hold", "main: scanners hold"]
+    assert _detail(events.tick(image, NOW))["problems"] == ["eu: auto-recovery paused", "main: auto-recovery paused"]
     for packed in (None, b"junk", b'{"eu": 1}', b"[1]"):
         image.take(None, b"1", packed)
         assert _detail(events.tick(image, NOW))["problems"] == []
@@ -75,7 +75,7 @@ def test_a_tick_before_the_first_snapshot_is_stale_and_has_no_number() -> None:
     event = events.tick(_image(), NOW)
     assert event.startswith(b"event: tick\n")
     assert _detail(event)["number"] is None
-    assert _detail(event)["reason"] == "No snapshot was taken yet."
+    assert _detail(event)["reason"] == "No snapshot has been taken yet."
 
 
 def test_an_event_of_any_text_is_one_data_line_of_ascii() -> None:
@@ -100,7 +100,7 @@ def test_reconnects_are_spread() -> None:
     [
         (6_000, True, ""),
         (6_000, False, ""),
-        (6_001, True, "The scheduler takes no snapshots."),
+        (6_001, True, "The scheduler has stopped taking snapshots."),
         (6_001, False, "The scheduler is not running."),
     ],
 )
@@ -150,4 +150,4 @@ def test_another_version_of_the_scheduler_is_said() -> None:
     with pytest.raises(snapshots.OtherVersion) as failure:
         image.take(b"not ours", b"1")
     image.fail(failure.value, NOW)
-    assert "another version" in image.health(NOW + 60_000).reason
+    assert "different versions" in image.health(NOW + 60_000).reason

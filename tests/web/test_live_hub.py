@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
-from dashboard.live import events
+from dashboard.live import events, session
 from dashboard.live import hub as hubs
 from dashboard.live.events import Ending
 from dashboard.live.hub import Full, Hub, Stream
 from dashboard.live.session import Visitor
-from recovery.domain.secrets import is_secret_key
+from recovery.domain.secret_names import kind_of
 from recovery.processes import memory
 
 ANNE = Visitor(1, "session-of-anne")
@@ -159,7 +160,7 @@ async def test_once_many_have_left_their_memory_is_given_back_a_while_later(
     monkeypatch.setattr(hubs, "RECHECK_TURN", 0.0)
     monkeypatch.setattr(memory, "give_back", lambda: given.append(turns))
     monkeypatch.setattr(hubs, "PERSON_LIMIT", 100)
-    is_secret_key("order")
+    kind_of("order")
     hub = Hub()
     streams = [hub.open(ANNE, _nothing) for _ in range(leaving)]
     hub.start()
@@ -170,5 +171,27 @@ async def test_once_many_have_left_their_memory_is_given_back_a_while_later(
         turns += 1
     await hub.close()
     assert len(given) == given_back
-    assert (is_secret_key.cache_info().currsize == 0) is bool(given_back)
+    assert (kind_of.cache_info().currsize == 0) is bool(given_back)
     assert all(turn >= hubs.TIDY_TURNS for turn in given)
+
+
+async def test_who_lost_the_right_is_ended_however_many_sessions_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was locked out could keep their stream by sending made-up cookies without end."""
+    is_over = threading.Event()
+    monkeypatch.setattr(hubs, "RECHECK_TURN", 0.01)
+    monkeypatch.setattr(session, "visitor", lambda _: is_over.wait(20) and None)
+    monkeypatch.setattr(session, "ended", lambda visitors: dict.fromkeys(visitors, Ending.SIGNED_OUT))
+    hub = Hub()
+    hub.start()
+    strangers = [asyncio.create_task(hub.visitor(f"unstall-session={number}")) for number in range(20)]
+    try:
+        stream = hub.open(ANNE, _nothing)
+        async with asyncio.timeout(10):
+            assert await stream.next() is None
+        assert stream.ending is Ending.SIGNED_OUT
+        assert not any(task.done() for task in strangers)
+    finally:
+        is_over.set()
+        hub.leave(stream)
+        await asyncio.gather(*strangers)
+        await hub.close()

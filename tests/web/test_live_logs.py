@@ -20,7 +20,6 @@ from tests.web.streaming import web_over
 from tests.web_process import WebProcess
 
 LIMITS = {
-    "dashboard.live.hub.RECHECK_SECONDS": 0.6,
     "dashboard.live.hub.RECHECK_TURN": 0.2,
     "dashboard.live.feed.RING_BYTES": 400_000,
     "recovery.logs.marks.LOOK_MS": 0,  # a place is looked at anew however young it is

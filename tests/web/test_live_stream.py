@@ -10,6 +10,8 @@ from itertools import count
 
 import pytest
 
+from dashboard.sessions import digest
+from recovery import shared_clock
 from recovery.connections import state
 from recovery.domain.counts import DeploymentSample, Snapshot
 from recovery.reads import snapshots
@@ -19,8 +21,6 @@ from tests.web.streaming import web_over
 from tests.web_process import Tab, WebProcess
 
 LIMITS = {
-    "dashboard.live.hub.RECHECK_SECONDS": 0.6,
-    "dashboard.live.hub.RECHECK_TURN": 0.2,
     "dashboard.live.hub.BEAT_SECONDS": 0.5,
     "dashboard.live.hub.WATCH_TURN": 0.1,
     "dashboard.live.hub.PERSON_LIMIT": 60,
@@ -46,7 +46,7 @@ def web(state_store: Store) -> Iterator[WebProcess]:
 
 def publish(store: Store) -> tuple[int, float]:
     """A new snapshot: its number, and the moment it was there."""
-    now, number = int(time.time() * 1000), next(numbers)
+    now, number = shared_clock.now(), next(numbers)
     deployment = DeploymentSample(name="main", target="redis://127.0.0.1:6379", taken_at=now)
     snapshots.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(deployment,), queues=()))
     return number, time.monotonic()
@@ -67,7 +67,7 @@ async def test_a_tick_arrives_within_a_second_of_the_snapshot(web: WebProcess, s
 async def test_a_lost_message_delays_a_tick_by_two_seconds_at_most(web: WebProcess, state_store: Store) -> None:
     async with web.tab() as tab:
         await tab.next("tick")
-        now, number = int(time.time() * 1000), next(numbers)
+        now, number = shared_clock.now(), next(numbers)
         packed = snapshots.encode(Snapshot(number=number, taken_at=now, deployments=(), queues=()))
         state_store.client.set(state.SNAPSHOT, packed)
         async with asyncio.timeout(patience(3)):
@@ -139,7 +139,26 @@ async def test_a_stream_ends_when_the_right_is_gone(web: WebProcess) -> None:
 async def test_a_stream_ends_after_a_logout(web: WebProcess) -> None:
     async with web.tab("third") as tab:
         await tab.next("hello")
-        web.change("DELETE FROM django_session WHERE session_key = ?", web.cookies["third"])
+        web.change("DELETE FROM dashboard_loginsession WHERE key_hash = ?", digest(web.cookies["third"]))
+        assert (await tab.next("bye", seconds=5)).detail["reason"] == "signed-out"
+
+
+async def test_a_stream_begins_anew_after_a_changed_role(web: WebProcess) -> None:
+    async with web.tab("fifth") as tab:
+        await tab.next("hello")
+        web.change("UPDATE dashboard_user SET role = 'admin' WHERE username = 'fifth'")
+        assert (await tab.next("bye", seconds=5)).detail["reason"] == "role-changed"
+    async with web.tab("fifth") as again:
+        assert again.status == 200
+
+
+async def test_a_stream_ends_when_its_session_was_idle_for_too_long(web: WebProcess) -> None:
+    async with web.tab("sixth") as tab:
+        await tab.next("hello")
+        web.change(
+            "UPDATE dashboard_loginsession SET last_used_at = '2026-01-01 00:00:00' WHERE key_hash = ?",
+            digest(web.cookies["sixth"]),
+        )
         assert (await tab.next("bye", seconds=5)).detail["reason"] == "signed-out"
 
 

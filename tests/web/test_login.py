@@ -10,6 +10,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dashboard.access import Role
+from dashboard.login_limits import MOST, LoginFailureKind
 from dashboard.models import User
 from tests.people import PASSWORD, browser, person
 
@@ -49,14 +50,14 @@ def test_the_login_leads_nowhere_else(anna: User) -> None:
 def test_a_wrong_password_and_an_unknown_name_read_the_same(anna: User) -> None:
     wrong = browser().post("/login", {"username": "anna", "password": "no"}).content.decode()
     unknown = browser().post("/login", {"username": "nobody", "password": "no"}).content.decode()
-    sentence = "Name and password do not fit together."
+    sentence = "Wrong user name or password."
     assert sentence in wrong
     assert sentence in unknown
 
 
 def test_too_many_wrong_passwords_bring_a_pause_even_for_the_right_one(anna: User) -> None:
     client = browser()
-    for _ in range(settings.AXES_FAILURE_LIMIT):
+    for _ in range(MOST[LoginFailureKind.PAIR]):
         answer = attempt(client, "wrong")
     answer = attempt(client, PASSWORD)
     assert answer.status_code == 429  # type: ignore[attr-defined]
@@ -67,7 +68,7 @@ def test_too_many_wrong_passwords_bring_a_pause_even_for_the_right_one(anna: Use
 
 def test_the_pause_is_for_one_name_from_one_address(anna: User) -> None:
     client = browser()
-    for _ in range(settings.AXES_FAILURE_LIMIT):
+    for _ in range(MOST[LoginFailureKind.PAIR]):
         attempt(client, "wrong")
     elsewhere = client.post("/login", {"username": "anna", "password": PASSWORD}, REMOTE_ADDR="10.0.0.9")
     assert elsewhere.status_code == 302

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
+import json
 import re
 
 import pytest
 from django.test import Client
+from django.utils.http import urlencode
 
+from recovery import config
+from recovery.connections import aio
+from recovery.domain.lines import Line, Query
+from recovery.logs import sources
+from recovery.models import AuditEntry
 from tests.log_writer import LogWriter
 from tests.people import text
 from tests.web.conftest import Desk
@@ -46,7 +54,45 @@ def test_a_line_of_odd_bytes_is_text(viewer: Client, writer: LogWriter) -> None:
     assert found[0] == NASTY
     assert found[1] == "\ufffd\ufffd broken \u2400 red"
     assert len(found) == 4
-    assert "3,616 more bytes are left out" in page
+    assert "3,616 more bytes omitted" in page
+
+
+def lines() -> list[Line]:
+    """All that there are, with their places."""
+
+    async def found() -> list[Line]:
+        client = aio.state_client(config.current())
+        opened = sources.opened(config.current(), client)
+        try:
+            return list((await opened["servers"].search(Query())).lines)
+        finally:
+            for source in opened.values():
+                await source.close()
+            await client.aclose()
+
+    return asyncio.run(found())
+
+
+def test_a_line_is_revealed_to_operators_and_the_audit_has_it(
+    viewer: Client, operator: Client, writer: LogWriter
+) -> None:
+    writer.write("INFO before", f"login with password={SECRET}", "INFO after")
+    (line,) = [line for line in lines() if "password" in line.text]
+    assert SECRET not in line.text
+    address = f"/logs/reveal?{urlencode({'source': 'servers', 'id': line.id})}"
+    assert viewer.post(address).status_code == 403
+    assert operator.get(address).status_code == 405
+    assert operator.post("/logs/reveal?source=servers&id=1-1.1.1").status_code in (400, 404)
+    assert operator.post("/logs/reveal?source=nowhere&id=1").status_code == 404
+    assert AuditEntry.objects.count() == 0
+    answer = operator.post(address)
+    assert answer.status_code == 200, answer.content
+    assert json.loads(answer.content)["text"] == f"login with password={SECRET}"
+    (entry,) = AuditEntry.objects.all()
+    assert (entry.act, entry.actor) == ("reveal", "some-operator")
+    assert json.loads(entry.body) == {"options": {"line": line.id, "parts": "log line", "source": "servers"}}
+    assert "data-reveals" in text(operator, "/logs")
+    assert "data-reveals" not in text(viewer, "/logs")
 
 
 def test_the_address_says_which_lines_and_the_form_says_it_again(viewer: Client, writer: LogWriter) -> None:
@@ -76,7 +122,7 @@ def test_a_label_of_markup_is_text_too(viewer: Client, writer: LogWriter) -> Non
 
 def test_where_no_server_ships_the_page_says_how_to_begin(viewer: Client, desk: Desk) -> None:
     page = text(viewer, "/logs?plain=1")
-    assert "No server sends its logs yet." in page
+    assert "No server is sending logs." in page
     assert "UNSTALL_LOG_FILES" in page
 
 

@@ -107,6 +107,13 @@ async def test_the_format_is_the_one_that_is_asked_for(scraper: Scraper) -> None
 
 
 @pytest.mark.usefixtures("open_on_loopback")
+@pytest.mark.parametrize("version", ["abc", "1.x.0", "\xb2.0"])
+async def test_a_format_that_there_is_none_of_is_answered_as_plain_text(scraper: Scraper, version: str) -> None:
+    answer = await scraper.ask({"Accept": f"application/openmetrics-text; version={version}"})
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+@pytest.mark.usefixtures("open_on_loopback")
 async def test_an_answer_is_squeezed_for_whoever_can_open_it(scraper: Scraper) -> None:
     plain, squeezed = await scraper.ask(), await scraper.ask({"Accept-Encoding": "gzip"})
     assert squeezed.headers["content-encoding"] == "gzip"
@@ -269,3 +276,24 @@ def test_wrong_tokens_without_end_take_no_memory(monkeypatch: pytest.MonkeyPatch
         scraper.clock += 1
     assert len(scraper.app._bearers._known) <= 20
     assert ask(bearer(token)).status == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_wrong_tokens_push_out_none_that_is_valid(
+    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    """Nobody needs a token to send made-up ones."""
+    from asgiref.sync import async_to_sync
+
+    monkeypatch.setattr(bearers, "REMEMBERED", 20)
+    scraper, token = Scraper(full().image), made(Scope.METRICS)
+    ask = async_to_sync(scraper.ask)
+    assert ask(bearer(token)).status == 200
+    for number in range(60):
+        assert ask(bearer(f"unstall_{number:040}")).status == 401
+    with django_assert_num_queries(0):
+        assert ask(bearer(token)).status == 200
+    scraper.clock += bearers.KEPT_SECONDS + 1
+    monkeypatch.setattr(bearers, "WAITING", 0)
+    assert ask(bearer("unstall_" + "x" * 40)).status == 503
+    assert ask(bearer(token)).status == 200, "one that was valid is looked up, however many others wait for that"

@@ -43,4 +43,4 @@ def test_what_cannot_be_read_is_told(desk: Desk, tmp_path: Path, monkeypatch: py
     assert answer.status_code == 200
     assert "eu-9 cannot be read" in text
     assert "connection &lt;refused&gt;" in text
-    assert "The Prometheus at http://127.0.0.1:1 could not be asked: connection refused." in text
+    assert "The Prometheus at http://127.0.0.1:1 could not be queried: connection refused." in text

@@ -64,5 +64,5 @@ def test_a_new_person_and_their_link_are_noted_without_the_link(ada: User) -> No
     answer = browser(ada).post("/users/add", {"username": "eve", "role": "viewer"})
     assert answer.status_code == 201
     lines = book.entries().lines
-    assert [line.act for line in lines] == ["give link", "add person"]
+    assert [line.act for line in lines] == ["create invite link", "invite user"]
     assert all("welcome" not in book.plain(line.number).link.body for line in lines)

@@ -315,7 +315,7 @@ def test_under_two_names_for_one_database_it_refuses_and_writes_nothing() -> Non
                 assert code(answer, 503) == "not_apart"
                 assert "the queues of main" in answer.json()["error"]["message"]
             page = web.get("/once", "admin", seconds=SECONDS).body.decode()
-            assert "is the very database of the queues of main" in page
+            assert "is the same database as the queues of main" in page
         assert own.client.exists(state.ONCE_RECORDS, state.ONCE_COUNTS) == 0
 
 

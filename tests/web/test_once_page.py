@@ -59,17 +59,28 @@ def address(act: str, key: str, token: int) -> str:
 
 
 def test_it_tells_what_is_claimed_by_whom_and_what_came_of_it(ledger: Ledger, admin: Client) -> None:
-    assert "Nothing was claimed yet." in page(admin)
+    assert "No keys yet." in page(admin)
     ledger.claim("order:1", owner="worker-3", by="billing")
     ledger.done("order:2", b'{"id":"ch_1"}')
     ledger.lapsed("order:3")
     shown = page(admin)
-    for words in (">order:1</a>", "worker-3", "token billing", "9 min left", '{"id": "ch_1"}', ">lapsed</span>"):
-        assert words.replace('": "', '":"') in shown.replace('": "', '":"'), words
+    for words in (">order:1</a>", "worker-3", "token billing", "9 min left", ">expired</span>"):
+        assert words in shown
+    assert '{"id":"<text of 4 characters>"}' in html.unescape(shown)
     assert [int(count) for count in re.findall(r"<small>(\d+)</small>", shown)] == [3, 1, 1, 1]
     only = page(admin, "?state=lapsed")
     assert "order:3" in only
     assert "order:1" not in only
+
+
+def test_a_result_is_revealed_and_the_audit_has_it(ledger: Ledger, operator: Client, viewer: Client) -> None:
+    ledger.done("done", json.dumps({"password": SECRET}).encode())
+    assert viewer.post("/once/keys/done/reveal").status_code == 403
+    assert operator.post("/once/keys/never/reveal").status_code == 404
+    assert AuditEntry.objects.count() == 0
+    assert SECRET in operator.post("/once/keys/done/reveal").content.decode()
+    (entry,) = AuditEntry.objects.all()
+    assert (entry.act, json.loads(entry.body)) == ("reveal", {"options": {"key": "done", "parts": "result"}})
 
 
 def test_a_viewer_reads_no_secret_of_a_result_and_gets_no_button(ledger: Ledger, admin: Client, viewer: Client) -> None:
@@ -77,11 +88,12 @@ def test_a_viewer_reads_no_secret_of_a_result_and_gets_no_button(ledger: Ledger,
     ledger.claim("claimed")
     for path in ("/once", "/once/rows", "/once/keys/done"):
         view._shown.forget()
-        assert SECRET in admin.get(path).content.decode()
+        assert SECRET not in admin.get(path).content.decode()
         told = viewer.get(path).content.decode()
         assert SECRET not in told
         assert "Release" not in told
         assert "Forget" not in told
+        assert "Reveal" not in told
 
 
 def test_names_that_mean_harm_are_only_text(ledger: Ledger, admin: Client) -> None:
@@ -122,7 +134,7 @@ def test_a_claim_that_moved_since_it_was_shown_is_left_alone(ledger: Ledger, ope
         operator.post(address("release", "order:1", shown), {"reason": REASON}),
     ):
         assert answer.status_code == 404
-        assert "claimed anew" in answer.content.decode()
+        assert "claimed again" in answer.content.decode()
     ledger.complete("order:1", heir)
     assert operator.post(address("release", "order:1", heir), {"reason": REASON}).status_code == 404
     assert not AuditEntry.objects.exists()
@@ -133,7 +145,7 @@ def test_one_that_moves_at_the_last_moment_is_refused_by_its_token_and_that_is_n
     shown = ledger.show("order:1").claim
     assert shown
     heir = ledger.token("order:1", owner="heir")
-    with pytest.raises(BadOrder, match=r"Somebody else has claimed it meanwhile.*Nothing was done"):
+    with pytest.raises(BadOrder, match=r"It was claimed meanwhile.*Nothing was done"):
         acts.release(ADMIN, shown, REASON)
     assert ledger.show("order:1").claim
     assert ledger.show("order:1").claim.token == heir  # type: ignore[union-attr]
@@ -160,7 +172,7 @@ def test_an_admin_forgets_what_was_done_so_that_it_can_be_done_again(
     token = ledger.done("order:2", b"1")
     assert operator.post(address("forget", "order:2", token), {"reason": REASON}).status_code == 403
     assert ledger.show("order:2").state is IdempotencyState.COMPLETED
-    assert "does it once more" in admin.get(address("forget", "order:2", token)).content.decode()
+    assert "does the work again" in admin.get(address("forget", "order:2", token)).content.decode()
     assert admin.post(address("forget", "order:2", token), {"reason": REASON}).status_code == 302
     assert ledger.show("order:2").state is IdempotencyState.FREE
     assert AuditEntry.objects.get().act == "forget completed"
@@ -186,7 +198,7 @@ def test_a_key_of_any_text_has_a_page(ledger: Ledger, admin: Client, key: str) -
     assert f"/once/keys/{slug(key)}" in page(admin)
     shown = admin.get(f"/once/keys/{slug(key)}")
     assert shown.status_code == 200
-    assert "what came of it" in shown.content.decode()
+    assert "&lt;text of 15 characters&gt;" in shown.content.decode()
     assert str(token) in shown.content.decode()
     assert admin.get("/once/keys/none").status_code == 404
 
@@ -205,6 +217,12 @@ def test_pages_go_through_all_keys_once_newest_first(ledger: Ledger, admin: Clie
     assert query == ""
     assert sorted(seen) == keys
     assert seen[0] == keys[-1]
+
+
+@pytest.mark.parametrize("after", ["x", ".x", f"{'9' * 400}.x", f"{'9' * 5000}.x", "1.~~", "inf.x"])
+def test_a_place_that_nobody_gave_out_begins_with_the_newest(ledger: Ledger, admin: Client, after: str) -> None:
+    ledger.claim("some-key")
+    assert "some-key" in page(admin, f"?after={after}")
 
 
 def test_keys_of_the_same_moment_are_not_lost_between_windows(
@@ -235,14 +253,14 @@ def test_a_search_is_literal_bounded_and_finds_the_exact_key_however_old(
         ledger.claim(f"new-{number}")
     assert ">old.*</a>" in page(admin, "?q=old.*")
     bounded = page(admin, "?q=old")
-    assert "None of the 20 newest has “old” in its key." in bounded
+    assert "None of the 20 newest keys contains “old”." in bounded
     found = re.search(r'id="older" rel="next" href="/once([^"]+)"', bounded)
     assert found
     further = re.search(r'id="older" rel="next" href="/once([^"]+)"', page(admin, found[1]))
     assert further
     assert ">old.*</a>" in page(admin, further[1])
     assert ">new-37</a>" in page(admin, "?q=NEW-37")
-    assert "None of the 20 newest has “.+” in its key." in page(admin, "?q=.%2B")
+    assert "None of the 20 newest keys contains “.+”." in page(admin, "?q=.%2B")
 
 
 def test_what_the_store_may_lose_is_said_while_something_is_claimed(
@@ -250,7 +268,7 @@ def test_what_the_store_may_lose_is_said_while_something_is_claimed(
 ) -> None:
     assert "append-only file" not in page(admin)
     ledger.claim("k")
-    assert "keeps no append-only file" in page(admin)
+    assert "has no append-only file" in page(admin)
     sound = serve(options={"appendonly": "yes", "maxmemory-policy": "allkeys-lru"})
     monkeypatch.setenv("UNSTALL_STATE_URL", sound.url)
     registry.reset()
@@ -258,7 +276,7 @@ def test_what_the_store_may_lose_is_said_while_something_is_claimed(
     Ledger(sound.client).claim("k")
     told = page(admin)
     assert "append-only" not in told
-    assert "allkeys-lru: without room it throws away any key, the ledger too" in told
+    assert "allkeys-lru: when it is full it evicts any key, also idempotency keys" in told
 
 
 def test_a_store_that_is_away_is_said_and_nothing_is_shown_as_none(ledger: Ledger, admin: Client, desk: Desk) -> None:
@@ -266,10 +284,31 @@ def test_a_store_that_is_away_is_said_and_nothing_is_shown_as_none(ledger: Ledge
     desk.state.stop()
     told = page(admin)
     assert "The state store does not answer" in told
-    assert "Nothing was claimed yet" not in told
+    assert "No keys yet" not in told
     assert admin.get("/once/keys/k").status_code == 503
     desk.state.start()
-    until(lambda: "Nothing was claimed yet" in page(admin))
+    until(lambda: "No keys yet" in page(admin))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        f"completed\t5\t1\t{'9' * 400}\t{'9' * 400}\t0\tci\tw",
+        f"claimed\t{'9' * 5000}\t1\t1\t{2**62}\t0\tci\tw",
+        "claimed\t1",
+    ],
+)
+def test_a_record_that_is_none_is_said(ledger: Ledger, admin: Client, desk: Desk, record: str) -> None:
+    """Another program may have written it."""
+    desk.state.client.hset(state.ONCE_RECORDS, "k", record)
+    desk.state.client.zadd(state.ONCE_NEWEST, {"k": 1e15})
+    assert "The state store does not answer" in page(admin)
+    assert admin.get("/once/keys/k").status_code == 503
+
+
+def test_a_counter_that_is_no_number_is_said(ledger: Ledger, admin: Client, desk: Desk) -> None:
+    desk.state.client.hset(state.ONCE_COUNTS, "bytes", "x")
+    assert "The state store does not answer" in page(admin)
 
 
 def test_a_full_ledger_is_said(ledger: Ledger, admin: Client, tmp_path: Any) -> None:
@@ -278,4 +317,4 @@ def test_a_full_ledger_is_said(ledger: Ledger, admin: Client, tmp_path: Any) -> 
     registry.reset()
     for number in range(100):
         ledger.claim(f"k{number}")
-    assert "all 100 keys that it may have" in page(admin)
+    assert "its limit of 100 keys" in page(admin)

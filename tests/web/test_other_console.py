@@ -32,7 +32,7 @@ def test_every_page_says_who_acts_and_what_that_means(desk: Desk) -> None:
     for address in ("/queues", f"/queues/main/{BASE}/", "/stuck", "/scanners", "/tuning"):
         page = client.get(address).content.decode()
         assert "Another console acts on main: host-b (process 41, installation bbbbbbbb), since" in page, address
-        assert "Scanners and bulk runs hold here" in page, address
+        assert "Scanners and bulk runs are paused here" in page, address
     assert "host-b" not in browser().get("/login").content.decode()
 
 

@@ -96,7 +96,7 @@ def test_a_queue_is_found_by_a_part_of_its_name(admin: Client) -> None:
     page = admin.get("/scanners?q=ORD").content.decode()
     assert "bull:orders" in page
     assert "bull:mail" not in page
-    assert "No queue has this in its name." in admin.get("/scanners?q=nothing").content.decode()
+    assert "No queue name contains this." in admin.get("/scanners?q=nothing").content.decode()
 
 
 def test_many_queues_come_in_pages(desk: Desk, admin: Client) -> None:
@@ -113,7 +113,7 @@ def test_many_queues_come_in_pages(desk: Desk, admin: Client) -> None:
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
 def test_only_an_admin_edits(admin: Client, role: Role) -> None:
     page = browser(person(role)).get("/scanners").content.decode()
-    assert "acts" in page
+    assert ">enabled</span>" in page
     assert "policy-edit" not in page
     assert ">Edit</a>" not in page
     assert browser(person(role)).post(MAIL, {"step": "confirm", **ARMED}).status_code == 403
@@ -121,7 +121,7 @@ def test_only_an_admin_edits(admin: Client, role: Role) -> None:
 
 def test_looking_says_what_would_change_and_changes_nothing(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
-    assert "relaunch-failed: Observes, at most 100 jobs in one run. → Acts, at most 50 jobs in one run." in page
+    assert "relaunch-failed: Dry run, at most 100 jobs per run. → Enabled, at most 50 jobs per run." in page
     assert ">Save</button>" in page
     assert written() is None
     assert not AuditEntry.objects.exists()
@@ -141,14 +141,14 @@ def test_what_was_shown_is_saved_with_its_reason(admin: Client) -> None:
 def test_what_was_never_shown_is_shown_first(admin: Client) -> None:
     shown = admin.get(MAIL).content.decode()
     answer = save(admin, MAIL, shown, **ARMED)
-    assert "Look at it once more; nothing was changed." in answer.content.decode()
+    assert "Check the changes again; nothing was changed." in answer.content.decode()
     assert written() is None
 
 
 def test_what_was_changed_after_it_was_shown_is_shown_again(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
     answer = save(admin, MAIL, page, **(ARMED | {"relaunch_failed.most": "5000"})).content.decode()
-    assert "Look at it once more; nothing was changed." in answer
+    assert "Check the changes again; nothing was changed." in answer
     assert "at most 5,000 jobs" in answer
     assert written() is None
 
@@ -158,7 +158,7 @@ def test_an_edit_of_somebody_else_meanwhile_is_not_overwritten(admin: Client) ->
     other = {"never": {"names": ["charge"]}}
     PolicyLayer.objects.create(deployment="main", base=BASE, written=json.dumps(other), by="ben", at=now_ms())
     answer = save(admin, MAIL, page, **ARMED).content.decode()
-    assert "nothing was changed" in answer or "Somebody edited this policy meanwhile" in answer
+    assert "nothing was changed" in answer or "This policy was edited meanwhile" in answer
     assert written() == other
 
 
@@ -171,7 +171,7 @@ def test_another_person_cannot_confirm_what_one_was_shown(admin: Client) -> None
 
 def test_without_a_reason_nothing_is_saved(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
-    assert "Say why." in save(admin, MAIL, page, reason="  ", **ARMED).content.decode()
+    assert "Enter a reason." in save(admin, MAIL, page, reason="  ", **ARMED).content.decode()
     assert written() is None
 
 
@@ -190,7 +190,7 @@ def test_a_slip_of_the_pen_is_told_beside_its_field(admin: Client, field: str, v
     page = look(admin, MAIL, **{field: value})
     name = f"policy-{field.replace('.', '-')}"
     assert re.search(rf'id="{name}-wrong"><li>[^<]*{re.escape(says)}', page), page
-    assert "It cannot be saved like this." in page
+    assert "This cannot be saved. Correct the errors below." in page
     assert "Save</button>" not in page
     save(admin, MAIL, page, **{field: value})
     assert written() is None
@@ -219,11 +219,11 @@ def test_backoffs_are_lines_of_a_table_and_stay_as_they_were_written(admin: Clie
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"backoff.0.name": "a", "backoff.1.name": "a", "backoff.1.first": "5"}, "stands there twice"),
+        ({"backoff.0.name": "a", "backoff.1.name": "a", "backoff.1.first": "5"}, "is listed twice"),
         ({"backoff.0.name": "", "backoff.0.attempts": "3"}, "Write 1 to 500 characters"),
         ({"backoff.0.name": "a", "backoff.0.attempts": "many"}, "a whole number from 0 to 100"),
         ({"backoff.0.name": "a", "backoff.0.first": "60", "backoff.0.longest": "5"}, "shorter than the first pause"),
-        ({"never.signatures": "123"}, "of which nothing is left without its numbers"),
+        ({"never.signatures": "123"}, "which is empty when its numbers are left out"),
         ({"never.names": "x" * 501}, "Write 1 to 500 characters"),
     ],
 )
@@ -252,7 +252,7 @@ def test_emptied_it_is_as_the_file_and_the_defaults_say(admin: Client) -> None:
     )
     shown = admin.get(MAIL)
     page = admin.post(MAIL, {"token": token(shown.content), "step": "empty"}).content.decode()
-    assert "stale-check: Observes" in page
+    assert "stale-check: Dry run" in page
     assert save(admin, MAIL, page).status_code == 302
     assert written() is None
 
@@ -260,10 +260,10 @@ def test_emptied_it_is_as_the_file_and_the_defaults_say(admin: Client) -> None:
 def test_armed_without_a_note_it_says_that_it_observes(admin: Client) -> None:
     fields = {"relaunch_failed.mode": "act"}
     page = look(admin, MAIL, **fields)
-    assert "It stays observing as long as nobody wrote down why its jobs may run twice." in page
+    assert "It stays in dry run until the idempotency note below is set." in page
     save(admin, MAIL, page, **fields)
     cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
-    assert "armed, but nobody wrote down why its jobs may run twice" in cells
+    assert "enabled, but the idempotency note is not set" in cells
 
 
 def test_what_counts_without_it_stands_in_the_empty_fields(desk: Desk, admin: Client, tmp_path: Path) -> None:
@@ -272,27 +272,27 @@ def test_what_counts_without_it_stands_in_the_empty_fields(desk: Desk, admin: Cl
     )
     page = admin.get(MAIL).content.decode()
     assert 'name="stale_check.after" type="text" value="" placeholder="1200"' in page
-    assert ">as below: observes</option>" in page
-    assert "Already: charge" in page
+    assert ">Inherit (dry run)</option>" in page
+    assert "Inherited: charge" in page
     cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
-    assert "as all queues" in cells
+    assert "from all queues" in cells
 
 
 def test_all_queues_have_a_policy_of_their_own(admin: Client) -> None:
     fields = {"orphan_watch.mode": "act", "orphan_watch.release": "true"}
     page = look(admin, EVERYWHERE, **fields)
-    assert "This changes, for all queues:" in page
+    assert "Changes for all queues:" in page
     save(admin, EVERYWHERE, page, **fields)
     assert written("") == {"orphan_watch": {"mode": "act", "release": True}}
     cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
     assert "releases locks" in cells
-    assert "as all queues" in cells
+    assert "from all queues" in cells
 
 
 def test_an_edit_of_another_version_is_told_and_can_be_replaced(admin: Client) -> None:
     PolicyLayer.objects.create(deployment="main", base=BASE, written='{"later": {}}', by="anna", at=now_ms())
     page = admin.get("/scanners").content.decode()
-    assert "What was edited for bull:mail cannot be read here, so nothing acts" in page
+    assert "The edited policy for bull:mail cannot be read, so no scanner acts" in page
     assert 'data-state="acts"' not in row(page, "<code>bull:mail</code>")
     shown = look(admin, MAIL, **ARMED)
     save(admin, MAIL, shown, **ARMED)
@@ -364,14 +364,14 @@ def test_where_nothing_may_be_changed_nothing_acts(desk: Desk, admin: Client, tm
     assert "the deployment is read-only" in cells
     assert 'data-state="acts"' not in cells
     card = page[page.index('aria-labelledby="scan-stale-check"') : page.index('aria-labelledby="scan-relaunch-failed"')]
-    assert 'observes</span> <span class="muted">in all 2 queues' in card
+    assert 'dry run</span> <span class="muted">in all 2 queues' in card
 
 
 def test_a_value_from_further_above_says_from_where(desk: Desk, admin: Client, tmp_path: Path) -> None:
     configure(desk, tmp_path, "[policy.stale_check]\nmost = 20")
     page = admin.get("/scanners").content.decode()
-    assert "in the file" in row(page, "All queues</b>")
-    assert "as all queues" in row(page, "<code>bull:mail</code>")
+    assert "from the file" in row(page, "All queues</b>")
+    assert "from all queues" in row(page, "<code>bull:mail</code>")
 
 
 def test_a_job_table_is_the_business_of_its_own_scanners(desk: Desk, admin: Client) -> None:
@@ -383,7 +383,7 @@ def test_a_job_table_is_the_business_of_its_own_scanners(desk: Desk, admin: Clie
     page = admin.get("/scanners").content.decode()
     cells = row(page, f"<code>{first.ref.base}</code>")
     assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge"', cells) == ["relaunch-failed", "startup-sweep"]
-    assert 'acts</span> <span class="muted">in the only job table' in page
+    assert 'enabled</span> <span class="muted">in the only job table' in page
     form = admin.get(f"/scanners/policy?queue=main/{first.ref.base}").content.decode()
     assert "startup_sweep" in form
     assert "orphan_watch" not in form

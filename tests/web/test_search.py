@@ -82,10 +82,10 @@ def test_without_script_the_search_goes_on_by_a_link(
     add(desk.client, MAIL, *(f"w{index}" for index in range(15)))
     desk.look(MAIL)
     page = text(viewer, "/search?q=nothing&by=name&queue=main/bull:mail&state=waiting")
-    assert "10 of 15 looked at" in page
+    assert "10 of 15 searched" in page
     link = re.search(r'id="go-on" href="([^"]*)"', page)
     assert link is not None
-    assert "That was all. 15 looked at, 0 found" in text(viewer, link[1].replace("&amp;", "&"))
+    assert "Search complete. 15 searched, 0 found" in text(viewer, link[1].replace("&amp;", "&"))
 
 
 def test_a_search_ends_at_its_limits(desk: Desk, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_search_ends_at_its_limits(desk: Desk, viewer: Client, monkeypatch: py
     monkeypatch.setattr(search, "FOUND_LIMIT", 4)
     page = text(viewer, "/search?q=mail&by=name&queue=main/bull:mail")
     assert len(jobs(page)) == 4
-    assert "Stopped at 4 jobs found" in page
+    assert "Stopped at 4 matches" in page
     monkeypatch.setattr(search, "FOUND_LIMIT", 500)
     monkeypatch.setattr(search, "EXAMINED_LIMIT", 10)
     assert "Stopped after 10 jobs" in text(viewer, "/search?q=zzz&by=name&queue=main/bull:mail")
@@ -115,7 +115,7 @@ def test_data_is_searched_by_those_who_may_read_it(desk: Desk, viewer: Client, o
 
 def test_a_name_without_a_queue_asks_for_one(desk: Desk, viewer: Client) -> None:
     desk.look()
-    assert "needs one queue" in text(viewer, "/search?q=x&by=name")
+    assert "needs a single queue" in text(viewer, "/search?q=x&by=name")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_silent_store_is_told_and_is_no_empty_result(desk: Desk, viewer: Clien
         page = text(viewer, "/search?q=1")
     finally:
         desk.store.resume()
-    assert "Not looked at" in page
+    assert "Not searched" in page
 
 
 def test_a_stranger_finds_nothing(desk: Desk) -> None:

@@ -50,7 +50,7 @@ def test_a_line_says_what_where_since_when_why_and_what_comes(desk: Desk) -> Non
     assert 'data-state="abandoned">abandoned' in page
     assert "Worker mail-3 lost its connection 4 min ago." in page
     assert "Likely cause: <b>crashed</b> (exit 137)" in page
-    assert f"If nobody acts: {NOBODY}" in page
+    assert f"Without intervention: {NOBODY}" in page
     assert "4 min ago" in page
     assert "1 of 25 active jobs in 1 queue" in page
 
@@ -107,7 +107,7 @@ def test_all_clear_says_what_was_looked_at_and_when(desk: Desk) -> None:
     found(desk, looked=25, age=2000)
     page = text()
     assert "All clear." in page
-    assert "25 active jobs in 1 queue were looked at" in page
+    assert "25 active jobs in 1 queue were checked" in page
 
 
 def test_what_could_not_be_looked_at_is_no_all_clear(desk: Desk) -> None:
@@ -115,19 +115,19 @@ def test_what_could_not_be_looked_at_is_no_all_clear(desk: Desk) -> None:
     page = text()
     assert "All clear" not in page
     assert "connection refused" in page
-    assert "That is no all-clear" in page
+    assert "This is not an all-clear" in page
 
 
 def test_an_old_inbox_is_no_all_clear(desk: Desk) -> None:
     found(desk, age=60_000)
     page = text()
-    assert "This is old." in page
+    assert "This data is stale." in page
     assert "All clear" not in page
 
 
 def test_before_anybody_looked_nothing_is_said_of_the_jobs(desk: Desk) -> None:
     page = text()
-    assert "Nobody has looked for stuck jobs yet." in page
+    assert "Stuck jobs have not been checked yet." in page
     assert "All clear" not in page
 
 
@@ -138,7 +138,7 @@ def test_an_outage_of_the_state_store_is_said_and_not_taken_for_nobody_having_lo
         desk.forget()
         for address in ("/stuck", "/stuck/rows"):
             page = text(address=address)
-            assert "What is stuck is unknown: the state store cannot be read." in page
+            assert "Stuck jobs are unknown: the state store cannot be read." in page
             assert "It accepts connections but does not answer" in page
             assert "Nobody has looked" not in page
         matching = text(address="/act?act=requeue&matching=stuck")
@@ -153,7 +153,7 @@ def test_the_number_in_the_navigation_counts_all_that_is_stuck_in_the_colour_of_
     registry().state().set(state.SCHEDULER, Sign("here", 1, 7, now_ms(), now_ms(), "me").encode())
     assert 'class="count"' not in text(address="/queues")
     found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.ORPHAN, **soon)])
-    red = '<span class="count" data-tone="stuck">3<span class="hush"> stuck, 2 need a person'
+    red = '<span class="count" data-tone="stuck">3<span class="hush"> stuck, 2 need manual action'
     assert red in text(address="/queues")
     assert red in text(address="/stuck/count")
     found(desk, [stuck("3", Kind.ABANDONED, **soon)])
@@ -166,7 +166,7 @@ def test_what_a_scanner_promised_is_taken_back_when_nobody_leads(desk: Desk) -> 
     found(desk, [stuck("3", rescuer=Scanner.STALE_CHECK, fate="Stale-check requeues it within 5 min.")])
     page = text()
     assert "within 5 min" not in page
-    assert "Never put right as things are. Stale-check is armed, but no scheduler leads." in page
+    assert "Never recovered in the current state. Stale-check is enabled, but no scheduler leads." in page
 
 
 def test_recovery_of_the_last_day_stands_beside_what_is_predicted(desk: Desk) -> None:
@@ -223,7 +223,7 @@ def test_more_than_a_page_can_be_selected_at_once(desk: Desk, monkeypatch: pytes
     assert wide(text()) == []
     found(desk, [stuck("1"), stuck("2"), stuck("3")])
     page = text()
-    assert "Select all 3 matching:" in page
+    assert "All 3 matching:" in page
     assert [re.findall(r"act=(\w+)", link) for link in wide(page)] == [["requeue"], ["fail"], ["remove"]]
     assert [re.findall(r"act=(\w+)", link) for link in wide(text(Role.OPERATOR))] == [["requeue"], ["fail"]]
     assert wide(text(Role.VIEWER)) == []
@@ -232,7 +232,7 @@ def test_more_than_a_page_can_be_selected_at_once(desk: Desk, monkeypatch: pytes
 def test_what_a_filter_holds_can_be_selected_at_once_and_the_link_carries_the_filter(desk: Desk) -> None:
     found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.DOOMED)])
     page = text(address=f"/stuck?verdict=abandoned&queue=main/{BASE}")
-    assert "Select all 2 matching:" in page
+    assert "All 2 matching:" in page
     asked = QueryDict(wide(page)[0].partition("?")[2])
     assert (asked["act"], asked["verdict"], asked["queue"]) == ("requeue", "abandoned", f"main/{BASE}")
     assert asked["back"].startswith("/stuck?")
@@ -241,7 +241,7 @@ def test_what_a_filter_holds_can_be_selected_at_once_and_the_link_carries_the_fi
 
 def test_all_of_a_cut_inbox_are_those_that_are_listed(desk: Desk) -> None:
     found(desk, [stuck("1"), stuck("2")], more=400)
-    assert "Select all 2 matching, of those that are listed:" in text(address="/stuck?verdict=abandoned")
+    assert "All 2 matching that are listed:" in text(address="/stuck?verdict=abandoned")
 
 
 def test_nothing_is_offered_on_all_of_what_is_read_only(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

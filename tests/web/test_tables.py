@@ -65,7 +65,7 @@ def test_the_table_of_queues_lists_it_with_its_counts(bench: TableBench) -> None
     assert row
     assert ">jobs</a>" in row[0]
     assert "Table" in row[0]
-    for label, value in (("Waiting", "2"), ("Active", "3"), ("Failed", "1"), ("Stuck", "2"), ("Watchdog", "–")):
+    for label, value in (("Waiting", "2"), ("Active", "3"), ("Failed", "1"), ("Stuck", "2"), ("Stalled check", "–")):
         assert re.search(rf'data-label="{label}">{value}<', row[0]), (label, row[0])
 
 
@@ -84,9 +84,9 @@ def test_its_page_has_a_tab_for_each_state_and_for_what_else_there_is(bench: Tab
 
 def test_the_head_says_how_lost_rows_are_put_back(bench: TableBench) -> None:
     page = text(QUEUE)
-    assert "rows of 2 owners run" in page
-    assert "a lost row is put back within 1 min" in page
-    assert "That somebody works on a row is told by its lease in lease_until." in page
+    assert "2 owners with running rows" in page
+    assert "a lost row is requeued within 1 min" in page
+    assert "Signs that a worker runs a row: its lease in lease_until." in page
 
 
 def test_the_active_rows_have_verdicts_and_the_buttons_that_fit(bench: TableBench) -> None:
@@ -96,7 +96,7 @@ def test_the_active_rows_have_verdicts_and_the_buttons_that_fit(bench: TableBenc
     assert "importer-1 holds it; its lease has" in rows["3"]
     assert "act=" not in rows["3"]
     assert "The lease of importer-2 ended 1 min ago and was not renewed." in rows["4"]
-    assert "A sweep takes it within 1 min, and it waits again." in rows["4"]
+    assert "A sweep recovers it within 1 min, and it waits again." in rows["4"]
     assert re.search(r'act=requeue[^>]*data-kind="primary"', rows["4"])
     assert "act=fail" in rows["4"]
     assert "act=remove" not in page
@@ -119,7 +119,8 @@ def test_nothing_is_done_to_the_table_as_a_whole_but_a_retry(bench: TableBench) 
 def test_a_row_has_a_page_with_its_data_and_its_error(bench: TableBench) -> None:
     page = text(f"{QUEUE}jobs/4")
     assert 'data-state="orphan">orphan' in page
-    assert "a.csv" in page
+    assert "<text of 5 characters>" in page
+    assert "a.csv" not in page
     assert "importer-2" in page
     assert "no route to host" in text(f"{QUEUE}jobs/6")
     assert "no route to host" in text(f"{QUEUE}jobs/6?tab=error")
@@ -131,7 +132,11 @@ def test_a_viewer_sees_no_secret_of_a_row(bench: TableBench) -> None:
     bench.forget()
     page = text(f"{QUEUE}jobs/4", Role.VIEWER) + text(f"{QUEUE}jobs/4?tab=raw", Role.VIEWER)
     assert "hunter2" not in page
-    assert "hunter2" in text(f"{QUEUE}jobs/4", Role.OPERATOR)
+    assert "a.csv" not in page
+    assert "hunter2" not in text(f"{QUEUE}jobs/4", Role.OPERATOR)
+    for tab in ("data", "raw"):
+        answer = client(Role.OPERATOR).post(f"{QUEUE}jobs/4/reveal?tab={tab}")
+        assert "hunter2" in answer.content.decode()
 
 
 def test_a_row_that_is_not_there_is_missing(bench: TableBench) -> None:
@@ -150,8 +155,8 @@ def test_a_row_is_requeued_through_the_dialog(bench: TableBench) -> None:
     address = "/act?act=requeue&job=app/jobs/4"
     shown = text(address)
     assert "The row waits again, with one attempt more" in shown
-    assert "Count it as an attempt" in shown
-    assert "Forget its stalls" not in shown
+    assert "Count as an attempt" in shown
+    assert "Reset stalled counter" not in shown
     answer = through(client(), address)
     assert answer.status_code == 200
     assert bench.states()[4] == "queued"
@@ -163,7 +168,7 @@ def test_a_row_is_requeued_through_the_dialog(bench: TableBench) -> None:
 def test_a_row_that_somebody_holds_takes_force(bench: TableBench) -> None:
     address = "/act?act=requeue&job=app/jobs/3"
     page = text(address)
-    assert "Its row says that somebody works on it" in page
+    assert "Its row shows that a worker is running it" in page
     assert 'name="force"' in page
     client_ = client()
     answer = client_.post(address, {"step": "look", "has_force": "1", "force": "on"})
@@ -206,8 +211,8 @@ def test_the_palette_finds_it(bench: TableBench) -> None:
 
 def test_the_policy_says_what_counts_for_its_rows(bench: TableBench) -> None:
     page = text(f"{QUEUE}?tab=policy")
-    assert "Grace of a lease" in page
-    assert "The startup-sweep acts here by itself." in page
+    assert "Lease grace period" in page
+    assert "The startup-sweep acts here automatically." in page
     assert "The row waits again, with one attempt more" in page
     assert "Rows belong to their application: delete them there." in page
 
@@ -244,7 +249,7 @@ def test_a_machine_reads_tables_like_queues(bench: TableBench) -> None:
     assert (jobs["3"]["has_lock"], jobs["4"]["has_lock"]) == (True, False)
     assert jobs["4"]["lease_until"]
     assert (jobs["4"]["verdict"]["kind"], jobs["3"]["verdict"]["kind"]) == ("orphan", "held")
-    assert "a.csv" in told(machine.get("queues/app/jobs/jobs/4"))["data"]["text"]
+    assert told(machine.get("queues/app/jobs/jobs/4"))["data"]["text"] == '{"file":"<text of 5 characters>"}'
     assert [one["id"] for one in told(machine.get("orphans"))["orphans"]] == ["4", "5"]
 
 

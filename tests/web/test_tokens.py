@@ -64,7 +64,7 @@ def test_it_expires_when_it_was_said(admin: Client) -> None:
         ({"name": "<b>"}, "Letters, digits"),
         ({"name": "x" * 61}, "at most 60"),
         ({"name": "a\x00b"}, "Null characters"),
-        ({"scopes": []}, "could do nothing"),
+        ({"scopes": []}, "Select at least one scope"),
         ({"scopes": ["read", "everything"]}, "not one of the available"),
         ({"days": "0"}, "not one of the available"),
         ({"days": "36500"}, "not one of the available"),
@@ -84,7 +84,7 @@ def test_a_name_is_used_once_also_after_it_was_revoked(admin: Client) -> None:
     admin.post(f"/tokens/{token.pk}/revoke")
     answer = admin.post("/tokens/make", FORM | {"name": "DEPLOY"})
     assert answer.status_code == 422
-    assert "taken" in answer.content.decode()
+    assert "already in use" in answer.content.decode()
 
 
 def test_two_who_take_one_name_at_once_do_not_both_get_it(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,8 @@ def test_the_audit_hears_of_both_and_keeps_no_token(admin: Client) -> None:
     admin.post(f"/tokens/{token.pk}/revoke")
     entries = list(AuditEntry.objects.order_by("number"))
     assert [(entry.act, entry.actor, entry.phase) for entry in entries] == [
-        ("token made", "anna", "note"),
-        ("token revoked", "anna", "note"),
+        ("create token", "anna", "note"),
+        ("revoke token", "anna", "note"),
     ]
     assert '"token":"deploy"' in entries[0].body
     assert written not in entries[0].body
@@ -111,7 +111,7 @@ def test_the_audit_hears_of_both_and_keeps_no_token(admin: Client) -> None:
 
 def test_what_cannot_be_audited_is_not_made(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> int:
-        raise NotRecorded("The audit cannot be written, so nothing was done.")
+        raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
     monkeypatch.setattr(audit, "note", full)
     answer = admin.post("/tokens/make", FORM)
@@ -123,7 +123,7 @@ def test_revoking_takes_effect_at_once_and_is_listed(admin: Client, desk: Desk) 
     machine = Machine()
     machine.token = made(admin)
     answer = admin.post(f"/tokens/{MachineToken.objects.get().pk}/revoke", follow=True)
-    assert "deploy is revoked" in answer.content.decode()
+    assert "Token deploy was revoked" in answer.content.decode()
     assert "revoked" in admin.get("/tokens").content.decode()
     assert machine.get("queues").status_code == 401
 

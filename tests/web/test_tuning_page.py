@@ -53,10 +53,10 @@ def test_the_most_severe_stands_first(viewer: Client) -> None:
 
 def test_now_and_proposed_are_foretold_and_drawn(viewer: Client) -> None:
     page = post(viewer, text=KUBERNETES)
-    assert "back after about 90 s; typically 70 s, at worst 120 s" in page
-    assert "back after about 45 s; typically 35 s, at worst 60 s" in page
-    assert "SIGKILL after 30 s, and it ends its jobs until 30 s: a race" in page
-    assert "done after 50 s, SIGKILL after 65 s: 15 s to spare" in page
+    assert "requeued after about 90 s; typically 70 s, at worst 120 s" in page
+    assert "requeued after about 45 s; typically 35 s, at worst 60 s" in page
+    assert "SIGKILL after 30 s, but jobs may run until 30 s: jobs may be killed" in page
+    assert "done after 50 s, SIGKILL after 65 s: 15 s margin" in page
     assert page.count('<svg role="img"') == 4
     assert "style=" not in page
 
@@ -88,9 +88,9 @@ def test_a_fault_of_ours_tells_nobody_what_was_pasted(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("a: 1\nb: [1,\n", "pasted, line 3: this is no YAML"),
+        ("a: 1\nb: [1,\n", "pasted, line 3: this is not YAML"),
         ("A=1\nwhat?\n", "pasted, line 2: neither a comment nor NAME=value"),
-        ("x: !!python/object:a.b {}\n", "pasted, line 1: a tag that builds something"),
+        ("x: !!python/object:a.b {}\n", "pasted, line 1: a tag that constructs an object"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_line(written: str, said: str, viewer: Client) -> None:
@@ -100,7 +100,7 @@ def test_what_cannot_be_read_is_said_with_its_line(written: str, said: str, view
 def test_what_is_too_large_is_said_on_the_page(viewer: Client) -> None:
     page = post(viewer, 413, text="#" * (FILE_LIMIT + 1))
     assert "too large: a file may have 1,024 KB" in page
-    assert "Look at your files" in page
+    assert "Analyze configuration" in page
     half = [SimpleUploadedFile(f"{n}.env", b"#" * (ALL_LIMIT // 2)) for n in range(3)]
     assert "all of them together 1,536 KB" in post(viewer, 413, files=half)
 
@@ -141,7 +141,7 @@ def test_the_running_queues_are_shown_at_once(desk: Desk, viewer: Client) -> Non
     assert "about 90 s" in page
     assert "typically 70 s, at worst 120 s" in page
     page = post(viewer, text="QUEUE_WORKER_LOCK_DURATION=30000\n", version="1.123.5")
-    assert "bull:jobs runs with a lock of 60 s: the files are not what runs." in page
+    assert "bull:jobs runs with a lock of 60 s: the files do not match the running workers." in page
 
 
 def test_beside_it_stands_what_was_measured(desk: Desk, viewer: Client) -> None:
@@ -154,7 +154,7 @@ def test_beside_it_stands_what_was_measured(desk: Desk, viewer: Client) -> None:
     page = text(viewer, PAGE)
     assert "median 1 min 3 s" in page
     assert "worst 1 min 54 s, of 3" in page
-    assert "Measured within 7 days: median 1 min 3 s, worst 1 min 54 s, of 3." in post(viewer, text=KUBERNETES)
+    assert "Measured, 7 days: median 1 min 3 s, worst 1 min 54 s, of 3." in post(viewer, text=KUBERNETES)
 
 
 def test_without_a_database_nothing_is_measured_and_all_else_is_said(
@@ -167,15 +167,15 @@ def test_without_a_database_nothing_is_measured_and_all_else_is_said(
     desk.look("bull:jobs", flavour=N8N)
     monkeypatch.setattr(incidents, "recovery_times", silent)
     page = post(viewer, text=KUBERNETES)
-    assert "not known, for the database does not answer" in page
+    assert "unknown, because the database does not answer" in page
     assert "about 90 s" in page
 
 
 def test_unknown_is_not_shown_as_zero(desk: Desk, viewer: Client) -> None:
-    assert "No queue was looked at yet" in text(viewer, PAGE)
+    assert "No queues checked yet" in text(viewer, PAGE)
     desk.client.rpush("bull:jobs:wait", "1")
     desk.look("bull:jobs", flavour=N8N)
     view._shown.forget()
     page = text(viewer, PAGE)
-    assert "too little was seen" in page
+    assert "not enough data" in page
     assert "0 s" not in page[page.index("running-title") :]

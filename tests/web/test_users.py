@@ -43,7 +43,11 @@ def test_a_new_person_has_no_password_before_that(admin: Client) -> None:
 
 @pytest.mark.parametrize(
     ("username", "role", "why"),
-    [("ANNA", "viewer", "taken"), ("", "viewer", "required"), ("boris", "emperor", "not one of the available")],
+    [
+        ("ANNA", "viewer", "already in use"),
+        ("", "viewer", "required"),
+        ("boris", "emperor", "not one of the available"),
+    ],
 )
 def test_who_cannot_be_added_is_not(admin: Client, username: str, role: str, why: str) -> None:
     answer = admin.post("/users/add", {"username": username, "role": role})

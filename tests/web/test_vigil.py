@@ -75,14 +75,16 @@ def test_a_change_of_leader_is_no_news_and_half_a_minute_without_one_is(hook: Ho
     watch(LED, 130, 120, one)
     assert hook.posted == []
     watch(ALONE, 300, 60, one)
-    assert hook.titles == ["No scheduler runs: nothing is read, recovered, or told of anything else."]
+    assert hook.titles == [
+        "No scheduler is running: queues are not read, jobs are not recovered and no other alert is sent."
+    ]
     watch(LED, 360, 120, one)
     assert hook.events() == ["firing", "resolved"]
 
 
 def test_a_scheduler_that_only_reads_is_none_that_leads(hook: Hooked) -> None:
     watch(UNLED, 0, 60, vigil())
-    assert "cannot lead, because the database does not answer it" in hook.titles[0]
+    assert "cannot become leader, because the database does not answer" in hook.titles[0]
 
 
 def test_of_several_web_processes_one_tells_and_the_next_takes_over(hook: Hooked, state_store: Store) -> None:
@@ -148,7 +150,7 @@ def test_without_the_state_store_the_database_says_who_tells(hook: Hooked, state
     finally:
         state_store.resume()
     (title,) = hook.titles
-    assert title.startswith("The state store does not answer, so nobody can tell whether a scheduler runs: ")
+    assert title.startswith("The state store does not answer, so it is unknown whether a scheduler is running: ")
 
 
 def test_it_watches_only_where_somebody_is_to_be_told(tmp_path: Path) -> None:

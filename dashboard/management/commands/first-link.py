@@ -13,13 +13,15 @@ from recovery.processes.address import UNIX, origin
 
 
 class Command(BaseCommand):
-    help = "Print a one-time link that makes the first admin. It works for 24 hours; earlier ones stop working."
+    help = "Print a one-time link that creates the first admin. It works for 24 hours; earlier links stop working."
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = first_link()
         if path is None:
-            raise CommandError("There is an admin already. They make links for others on the page Users.")
+            raise CommandError("There is already an admin, who can invite users on the Users page.")
         public = config.current().public_url
         self.stdout.write(origin(public, settings.BIND) + path)
         if not public and settings.BIND.startswith(UNIX):
-            self.stderr.write("Set UNSTALL_PUBLIC_URL to where people reach the pages; this link only guesses.")
+            self.stderr.write(
+                "Set UNSTALL_PUBLIC_URL to the public URL of the web interface; the host in this link is a guess."
+            )

@@ -44,7 +44,7 @@ def require_state(chosen: config.Config) -> None:
             (
                 Problem(
                     "UNSTALL_STATE_URL",
-                    "is not set, and a web process by itself keeps no state store.",
+                    "is not set, and a web process does not start a state store.",
                     "Set it to a Redis or Valkey that holds no queues (redis://host:6379/1), or run `manage.py up`.",
                 ),
             )

@@ -21,9 +21,9 @@ PUBLISHED = "job stalled more than maxStalledCount"  # what it publishes, and wh
 
 STEP = 10  # jobs of one run: each is searched in `active`, half a millisecond when it stands in the midst of 50,000
 
-_N8N = "It is a job of n8n: its workflow would run a second time from its start. That takes your explicit consent."
+_N8N = "It is a job of n8n: its workflow would run a second time from its start. That needs your explicit consent."
 _NO_LOCK = "No lock was shown: there is none to release."
-_HAD_LOCK = "It had a lock when it was shown: wait until that has run out, or release it."
+_HAD_LOCK = "It had a lock when it was shown: wait until the lock expires, or release it."
 
 
 def requeue(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:

@@ -25,10 +25,10 @@ _NOBODY = (
     "No worker listens for it, and Bull itself has no way to stop a running job from outside. "
     "docs/cancel.md has the ten lines that make a worker listen."
 )
-_NO_N8N = "Neither a worker nor a main process of n8n listens: nobody was told."
-_ABORTING = "n8n was told; the worker that runs it aborts it, and its execution becomes canceled."
+_NO_N8N = "No worker and no main process of n8n listens: no process was notified."
+_ABORTING = "n8n was notified; the worker that runs it aborts it, and its execution becomes canceled."
 _N8N = (
-    "It is a queue of n8n, which takes the executions of a paused queue for crashed ones after its next look; "
+    "It is a queue of n8n, which marks the executions of a paused queue as crashed at its next recovery check; "
     "stop its workers instead."
 )
 
@@ -95,5 +95,5 @@ def _heard(job: Seen, answer: Sequence[Any]) -> Done:
     heard = decode.count(answer[1]) or 0
     if not heard:
         return Done(job.id, Outcome.REFUSED, _NOBODY, State.ACTIVE)
-    listeners = "1 listener was told" if heard == 1 else f"{heard} listeners were told"
-    return Done(job.id, Outcome.DONE, f"{listeners}; the worker that runs it ends it.", State.ACTIVE)
+    listeners = "1 listener was notified" if heard == 1 else f"{heard} listeners were notified"
+    return Done(job.id, Outcome.DONE, f"{listeners}; the worker that runs it stops it.", State.ACTIVE)

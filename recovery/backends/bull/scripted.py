@@ -28,14 +28,14 @@ TOGETHER = 5  # runs of 10 or 15 jobs
 _FOLDER = Path(__file__).parent / "lua" / "write"
 _AGAIN = {
     "processedOn": "It was started again since it was shown.",
-    "attemptsMade": "It was tried again since it was shown.",
+    "attemptsMade": "It was retried since it was shown.",
     "stalledCounter": "It was recovered since it was shown.",
 }
 UNPROVEN = (
-    "It has no lock, but that alone proves nothing: a worker takes a job and locks it a moment later; look again when "
-    "it has been without one for as long as the queue's stalled check waits."
+    "It has no lock, but that alone is not proof: a worker takes a job and locks it a moment later; try again "
+    "when it has had no lock for one stalled interval of the queue."
 )
-_BARE = "Nothing but its id is left: there is nothing to run. It can be removed."
+_BARE = "Its job data is missing: there is nothing to run. It can be removed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +165,12 @@ def _elsewhere(job: Seen, place: str) -> Done:
 def _why(word: str, more: Any) -> str:
     sentences = {
         "locked": f"It is locked again ({_left(more)}).",
-        "other": f"Another lock is on it than the one that was shown ({_left(more)}).",
-        "unlocked": "It has no lock any more.",
+        "other": f"Its lock is not the one that was shown ({_left(more)}).",
+        "unlocked": "It no longer has a lock.",
         "changed": _AGAIN.get(decode.name(more), "It has changed since it was shown."),
         "unproven": UNPROVEN,
         "refused": f"The store refused it: {decode.prose(more)}",
-        "strange": f"Under its key is no job but a {decode.name(more)}.",
+        "strange": f"Its key does not hold a job but a {decode.name(more)}.",
     }
     return sentences.get(word, f"The script answered {word}.")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from recovery.backends.base import ACTIVE_CHUNK, MOVE_CHUNK, Target
 from recovery.backends.bull import active, moves, pausing, removal
 from recovery.backends.shared import fence
-from recovery.domain.acting import Act, Done, Kept, Options, Removed, Seen
+from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Removed, Seen
 from recovery.domain.counts import Flavour
 from recovery.errors import Unsupported
 
@@ -27,7 +27,7 @@ _ON_JOBS: Mapping[Act, OnJobs] = {
     Act.CANCEL: pausing.cancel,
 }
 _SMALL = frozenset({Act.CANCEL, Act.REMOVE, Act.FAIL})  # what was removed is dumped and kept
-_MIXED = "Bull and BullMQ are both at work on this queue: what suits one of them harms the other."
+_MIXED = "Bull and BullMQ workers both use this queue: a change for one of them can break the other."
 
 
 class BullOperator:
@@ -40,10 +40,13 @@ class BullOperator:
     def chunk(self, act: Act) -> int:
         return ACTIVE_CHUNK if act in _SMALL else MOVE_CHUNK
 
+    def effects(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options) -> Mapping[str, ActionEffects]:
+        return {}
+
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         self._check(act, target.flavour)
         if act not in _ON_JOBS:
-            raise Unsupported(f"{act} is not done to single jobs.")
+            raise Unsupported(f"{act} does not apply to single jobs.")
         if len(jobs) > self.chunk(act):
             raise ValueError(f"{act} takes at most {self.chunk(act)} jobs at once, not {len(jobs)}")
         return _ON_JOBS[act](target, jobs, options, now) if jobs else ()
@@ -51,13 +54,13 @@ class BullOperator:
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
         self._check(act, target.flavour)
         if act not in (Act.PAUSE, Act.RESUME):
-            raise Unsupported(f"{act} is not done to a whole queue.")
+            raise Unsupported(f"{act} does not apply to a whole queue.")
         return pausing.turn(act, target, options, now)
 
     def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
         self._check(act, target.flavour)
         if act not in (Act.CLEAN, Act.DRAIN):
-            raise Unsupported(f"{act} takes nothing away.")
+            raise Unsupported(f"{act} removes nothing.")
         return removal.take_away(act, target, options, now, budget=budget)
 
     def put_back(self, target: Target, kept: Kept, now: int) -> Done:

@@ -12,20 +12,20 @@ from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
 from recovery.backends.shared.script_batches import failure
 from recovery.connections.scripts import Part
-from recovery.domain.acting import Done, Options, Outcome, Seen
+from recovery.domain.acting import ActionEffects, Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
 
 STALLED = "job stalled more than allowable limit"  # the library's own words
 
 _ONCE = (
-    "Up to BullMQ 4 a job is active without a lock for a moment whenever it is taken. "
+    "Up to BullMQ 4 a job is briefly active without a lock when a worker takes it. "
     "It must be seen without one twice, at least one stalled interval apart."
 )
 _DEFERRED = "It is in wait: the next worker that takes it fails it at once, without running it."
-_DROPPED = "There was no such job: its id was taken out of the list of active jobs."
-_REMOVED = "It failed, and was removed as its own options say (removeOnFail)."
-_LEFT = "Its lock is gone, and it stays active until the library's stalled check finds it, if a worker is alive."
+_DROPPED = "Its job data was missing: its id was removed from the list of active jobs."
+_REMOVED = "It failed, and was removed by its own option removeOnFail."
+_LEFT = "Its lock is removed, and it stays active until the stalled check of a live worker finds it."
 _NEVER_LOCKED = "It was shown without a lock, so there is none to release."
 
 Answers = Mapping[str, calls.Answer]  # what the script said of each job, in one word
@@ -43,11 +43,25 @@ def fail(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options,
     """As a stalled job fails: by the worker that takes it next where the version does so, else here and now."""
     if not _is_proven(traits, options):
         return tuple(_refusal(seen, _ONCE) for seen in jobs)
-    if traits.has("defers_stalls") and not options.directly:
+    if not fails_here(traits, options):
         answers = _recover(target, traits, jobs, Options(), options.message or STALLED)
         deferred = {word: (_DEFERRED, state) for word, state in _BACK.items()}
         return _told(target, jobs, answers, {**deferred, "dropped": (_DROPPED, None)})
     return _fail_here(target, traits, jobs, options, now)
+
+
+def fails_here(traits: Traits, options: Options) -> bool:
+    """Whether a job fails at once, and is not left to the worker that takes it next."""
+    return options.directly or not traits.has("defers_stalls")
+
+
+def effects_of_failing(
+    target: Target, traits: Traits, jobs: Sequence[Seen], options: Options
+) -> dict[str, ActionEffects]:
+    """Which parents hear of each failure."""
+    everywhere = replace(options, other_queues=True, affected=None)
+    plans = failing.plans(target, traits, jobs, everywhere, options.message or STALLED)
+    return {plan.seen.id: ActionEffects(failing.affected(target, plan.parents), refusal=plan.refusal) for plan in plans}
 
 
 def release(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
@@ -84,21 +98,35 @@ def _recover(target: Target, traits: Traits, jobs: Sequence[Seen], options: Opti
 
 
 def _fail_here(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    reason, is_stall = options.message or STALLED, not options.directly
-    plans = failing.plans(target, traits, jobs, reason, is_stall=is_stall)
+    reason = options.message or STALLED
+    plans = failing.plans(target, traits, jobs, options, reason)
     able = [plan for plan in plans if not plan.refusal]
-    args = failing.arguments(traits, able, reason, now, is_stall=is_stall)
+    args = failing.arguments(traits, able, options, reason, now)
     parts = [([plan.seen for plan in able], args)] if able else []
-    answers = _ask(target, "fail-jobs", parts, failing.keys(target, able))
+    heard, answers = _counted(_ask(target, "fail-jobs", parts, failing.keys(target, able)))
     done = {"failed": ("", State.FAILED), "removed": (_REMOVED, None), "dropped": (_DROPPED, None)}
-    told = {one.id: one for one in _told(target, [plan.seen for plan in able], answers, done)}
+    others = {plan.seen.id: _refusal(plan.seen, failing.OTHERS) for plan in able if answers[plan.seen.id] == "others"}
+    tried = [plan.seen for plan in able if plan.seen.id not in others]
+    told = {one.id: one for one in _told(target, tried, answers, done)} | others
     return tuple(
-        _refusal(plan.seen, plan.refusal) if plan.refusal else _with_note(told[plan.seen.id], plan) for plan in plans
+        _refusal(plan.seen, plan.refusal)
+        if plan.refusal
+        else _with_note(target, told[plan.seen.id], plan, heard[plan.seen.id])
+        for plan in plans
     )
 
 
-def _with_note(done: Done, plan: failing.Plan) -> Done:
-    return replace(done, why=plan.note) if plan.note and done.state is State.FAILED and not done.why else done
+def _counted(answers: Answers) -> tuple[dict[str, int], Answers]:
+    """How many parents heard of each job, which follows the word, and the words alone."""
+    parts = {id: str(word).partition(" ") if isinstance(word, str) else (word, "", "") for id, word in answers.items()}
+    return {id: int(count or 0) for id, (_, _, count) in parts.items()}, {id: part[0] for id, part in parts.items()}
+
+
+def _with_note(target: Target, done: Done, plan: failing.Plan, heard: int) -> Done:
+    if done.outcome is not Outcome.DONE:
+        return done
+    why = plan.note if plan.note and done.state is State.FAILED and not done.why else done.why
+    return replace(done, why=why, affected=failing.affected(target, plan.parents[:heard]))
 
 
 _Part = tuple[Sequence[Seen], Sequence[Part]]  # the jobs of one script, and its arguments

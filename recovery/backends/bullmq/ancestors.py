@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from recovery.backends.base import Command, Target
+from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import Traits
 from recovery.backends.shared import decode
+from recovery.domain.refs import raw
 
 _FIELDS = (b"parent", b"parentKey", b"opts", b"deid")
 _HIGHEST = 16  # generations above a job; a tree that is higher was not made by hand
@@ -48,8 +51,12 @@ class Line:
     is_untold: bool = False  # a worker would have told the parent, this version's stalled check does not
 
 
-def lines(target: Target, traits: Traits, jobs: Sequence[Mapping[bytes, Any]], *, is_stall: bool) -> list[Line]:
-    """One line a job, from the fields of its hash. One round trip for each generation that fails directly."""
+def lines(
+    target: Target, traits: Traits, ids: Sequence[str], jobs: Sequence[Mapping[bytes, Any]], *, is_stall: bool
+) -> list[Line]:
+    """One line a job, from the fields of its hash. One round trip for each generation that fails directly, and one
+    that asks which of them have it written down.
+    """
     found = [_above(traits, fields, is_stall=is_stall) for fields in jobs]
     climbing = [line for line in found if _goes_on(traits, line)]
     for _ in range(_HIGHEST):
@@ -57,14 +64,33 @@ def lines(target: Target, traits: Traits, jobs: Sequence[Mapping[bytes, Any]], *
             break
         _climb(target, traits, climbing, is_stall=is_stall)
         climbing = [line for line in climbing if _goes_on(traits, line)]
+    lengths = _pointing_back(target, [_key(target, id) for id in ids], found)
     return [
         Line(
-            tuple(line),
-            _TOO_HIGH if line in climbing else "",
+            tuple(line[:length]),
+            _TOO_HIGH if line in climbing and length == len(line) else "",
             is_untold=is_stall and not line and bool(_above(traits, fields, is_stall=False)),
         )
-        for line, fields in zip(found, jobs, strict=True)
+        for line, fields, length in zip(found, jobs, lengths, strict=True)
     ]
+
+
+def _key(target: Target, id: str) -> bytes:
+    return BullMQKeys(target.ref.base).job(raw(id))
+
+
+def _pointing_back(target: Target, jobs: Sequence[bytes], lines: Sequence[Sequence[Ancestor]]) -> list[int]:
+    """How many of each line, from the nearest up, have the one below among their dependencies.
+
+    What a job says of its parent may be planted; the parent's own books are not, unless whoever did it may write there.
+    """
+    links = [
+        (b"SISMEMBER", above.key + b":dependencies", below)
+        for job, line in zip(jobs, lines, strict=True)
+        for below, above in zip((job, *(one.key for one in line)), line, strict=False)
+    ]
+    replies = iter(target.wire.call(links) if links else ())
+    return [len(list(takewhile(bool, [decode.count(next(replies)) == 1 for _ in line]))) for line in lines]
 
 
 def _goes_on(traits: Traits, line: Sequence[Ancestor]) -> bool:
@@ -104,7 +130,7 @@ def _place(written: Mapping[str, Any], key: bytes) -> tuple[bytes, bytes] | None
     base, id = written.get("queueKey"), written.get("id")
     if isinstance(base, str) and isinstance(id, str):
         place = base.encode("utf-8", "replace"), id.encode("utf-8", "replace")
-        if b":".join(place) == key or not key:
+        if b":".join(place) == key:
             return place
     base_bytes, colon, id_bytes = key.rpartition(b":")
     return (base_bytes, id_bytes) if colon else None

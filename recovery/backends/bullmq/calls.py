@@ -105,7 +105,7 @@ def _moved(seen: Seen, state: State) -> Done:
     if state is State.UNKNOWN:
         return Done(seen.id, Outcome.REFUSED, f"It is not {seen.state} any more.")
     if state is seen.state:
-        return Done(seen.id, Outcome.REFUSED, f"It was at work since it was shown, and is {state} again.", state)
+        return Done(seen.id, Outcome.REFUSED, f"It ran since it was shown, and is {state} again.", state)
     return Done(seen.id, Outcome.REFUSED, f"It is {state} now, not {seen.state} any more.", state)
 
 

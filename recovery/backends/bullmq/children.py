@@ -9,6 +9,7 @@ from typing import NamedTuple
 from recovery.backends.base import CHILD_LIMIT, Command, Wire
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.shared import decode
+from recovery.backends.shared.refusals import ID_BYTES
 
 # A hash of up to this many children is listed by all its field names, in a steady order. What they returned, which
 # may be of any size, is never fetched.
@@ -36,7 +37,8 @@ def read(wire: Wire, keys: BullMQKeys, id: bytes) -> Children:
     for (outcome, _, key, listing), size in zip(places, sizes, strict=True):
         if size and len(listed) < CHILD_LIMIT:
             for child in listing(wire, key, size):
-                listed.setdefault(child, outcome)
+                if len(child) <= ID_BYTES:
+                    listed.setdefault(child, outcome)
     total = None if None in sizes else sum(size or 0 for size in sizes)
     return Children(tuple(islice(listed.items(), CHILD_LIMIT)), total)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from recovery.backends.base import TEXT_LIMIT, Target
@@ -19,16 +19,21 @@ from recovery.backends.bullmq.versions import Traits
 from recovery.backends.shared import decode, script_reads
 from recovery.backends.shared.numbers import whole
 from recovery.connections.scripts import Part
-from recovery.domain.acting import Seen
-from recovery.domain.refs import raw
+from recovery.domain.acting import Affected, Options, RelativeChange, Seen
+from recovery.domain.refs import QueueRef, raw, text
 
 _Fields = Mapping[bytes, Any]
 _FIELDS = (b"opts", b"parent", b"parentKey", b"deid", b"stacktrace")
 _JOB_BYTES = 4 * TEXT_LIMIT  # of one job; its stack traces are what does not fit first
 
-_UNREADABLE = "Its options cannot be read, so it is not known what its failure does to others."
-_UNTOLD = "Its parent still waits for it: this version does not tell a parent of a child that stalled too often."
-_ELSEWHERE = "Its parent lives on another node of the cluster, which the same script cannot reach."
+_UNREADABLE = "Its options cannot be read, so the effect of its failure on other jobs is unknown."
+_UNTOLD = (
+    "Its parent still waits for it: this BullMQ version does not notify a parent of a child that stalled too often."
+)
+OTHERS = "Its failure changes jobs of other queues: its parent, or jobs that wait for it. This needs other_queues."
+_GROWN = "Its flow has grown since it was read. Try again."
+_FOLLOWER = "The job that follows it would be recorded with a parent in another queue that does not list it."
+_ELSEWHERE = "Its parent lives on another node of the cluster, which one script cannot reach."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +61,44 @@ class Plan:
     note: str = ""  # what the operator should know of it
 
 
-def plans(target: Target, traits: Traits, jobs: Sequence[Seen], reason: str, *, is_stall: bool) -> tuple[Plan, ...]:
-    """One round trip, two for a job that another follows, and one for each generation above that would fail, too."""
+def plans(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, reason: str) -> tuple[Plan, ...]:
+    """One round trip, two for a job that another follows or that has a parent, and one for each generation above that
+    would fail, too.
+    """
+    is_stall = not options.directly
     read = _read(target, jobs)
-    lines = ancestors.lines(target, traits, read, is_stall=is_stall)
+    lines = ancestors.lines(target, traits, [seen.id for seen in jobs], read, is_stall=is_stall)
     dedups = [b"" if is_stall else decode.octets(fields.get(b"deid")) or b"" for fields in read]
     found = map(_Found, jobs, read, lines, followers.read(target, traits, dedups))
-    return tuple(_plan(target, one, reason, is_stall=is_stall) for one in found)
+    return tuple(_within(target, _plan(target, one, reason, is_stall=is_stall), options) for one in found)
 
 
-def arguments(traits: Traits, chosen: Iterable[Plan], reason: str, now: int, *, is_stall: bool) -> list[Part]:
+def affected(target: Target, parents: Sequence[Ancestor]) -> tuple[Affected, ...]:
+    """What the failure does to them."""
+    return tuple(
+        Affected(
+            QueueRef(target.ref.deployment, text(one.base)).job(text(one.id)),
+            RelativeChange.FAILED if one.option == "fpof" else RelativeChange.RELEASED,
+        )
+        for one in parents
+    )
+
+
+def _within(target: Target, plan: Plan, options: Options) -> Plan:
+    """Refused when it reaches into another queue, or further than when its family was looked at."""
+    base = raw(target.ref.base)
+    if not options.other_queues and any(one.base != base for one in plan.parents):
+        return replace(plan, refusal=plan.refusal or OTHERS)
+    failed = {str(one.job) for one in affected(target, plan.parents) if one.change is RelativeChange.FAILED}
+    if options.affected is not None and not failed <= options.affected:
+        return replace(plan, refusal=plan.refusal or _GROWN)
+    return plan
+
+
+def arguments(traits: Traits, chosen: Iterable[Plan], options: Options, reason: str, now: int) -> list[Part]:
     """What `fail-jobs.lua` takes."""
-    args: list[Part] = [traits.for_script(), now, reason.encode("utf-8", "replace"), "stall" if is_stall else "direct"]
+    how = "direct" if options.directly else "stall"
+    args: list[Part] = [traits.for_script(), now, reason.encode("utf-8", "replace"), how, int(options.other_queues)]
     for plan in chosen:
         keep = plan.keep
         args += (raw(plan.seen.id), *calls.seen_args(plan.seen), plan.parent, plan.dedup, plan.traces, plan.limit)
@@ -118,7 +149,7 @@ def _plan(target: Target, found: _Found, reason: str, *, is_stall: bool) -> Plan
         follower,
         keep,
         line.parents,
-        line.refusal or (_ELSEWHERE if is_far else ""),
+        line.refusal or (_ELSEWHERE if is_far else _FOLLOWER if follower.is_foreign else ""),
         _UNTOLD if is_stall and line.is_untold else "",
     )
 

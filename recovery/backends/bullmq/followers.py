@@ -13,6 +13,7 @@ from recovery.backends.bullmq.versions import Traits
 from recovery.backends.shared import decode
 from recovery.backends.shared.numbers import whole
 from recovery.connections.scripts import Part
+from recovery.domain.refs import raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,15 @@ class Follower:
     push: str = "LPUSH"
     ttl: int | None = None  # ms that its deduplication key lives; None: until it ends
     dedup: bytes = b""
+    books: bytes = b""  # where its parent would write it down
     is_far: bool = False  # its parent's books lie in another slot
+    is_foreign: bool = False  # or in another queue
     is_readable: bool = True
 
     def arguments(self) -> tuple[Part, ...]:
         """As `parts/read-failing.lua` takes them."""
         ttl: Part = "" if self.ttl is None else self.ttl
-        return self.options, self.delay, self.priority, self.push, ttl, self.dedup
+        return self.options, self.delay, self.priority, self.push, ttl, self.dedup, self.books
 
 
 NONE = Follower()
@@ -55,6 +58,8 @@ def _follower(target: Target, reply: Any) -> Follower:
     options = decode.from_json(written)
     if not isinstance(options, dict):
         return Follower(is_readable=False)
+    key = decode.octets(books) or b""
+    own = raw(target.ref.base) + b":"
     dedup = options.get("de")
     dedup = dedup if isinstance(dedup, dict) else {}
     ttl = None if dedup.get("keepLastIfActive") else whole(dedup.get("ttl"))
@@ -66,5 +71,7 @@ def _follower(target: Target, reply: Any) -> Follower:
         "RPUSH" if options.get("lifo") else "LPUSH",
         ttl if ttl and ttl > 0 else None,
         name.encode("utf-8", "replace") if isinstance(name, str) else b"",
-        is_far=calls.is_elsewhere(target, decode.octets(books) or b"") if books else False,
+        key,
+        is_far=calls.is_elsewhere(target, key) if key else False,
+        is_foreign=bool(key) and not (key.startswith(own) and key.endswith(b":dependencies")),
     )

@@ -52,6 +52,11 @@ def is_too_big(reply: Any) -> bool:
     return decode.items(reply)[_HEAD - 1] == b"-1"
 
 
+def parent_of(reply: Any) -> bytes:
+    """The key of the parent that waited for the job; b"" when none did."""
+    return decode.items(reply)[4]
+
+
 def args_of(kept: Kept) -> Sequence[Part]:
     """Suffix and dump of each key, as `restore-job.lua` takes them."""
     return [part for suffix, dump in kept.dumps for part in (raw(suffix), dump)]

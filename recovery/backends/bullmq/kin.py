@@ -14,7 +14,8 @@ from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.splitting import split
 from recovery.backends.shared import decode
 from recovery.connections.scripts import Part
-from recovery.domain.refs import raw
+from recovery.domain.acting import Options
+from recovery.domain.refs import JobRef, QueueRef, raw, text
 
 # Members of a family that one script takes away. Each may stand in a list that is searched: 200 are some 20 ms.
 FAMILY_LIMIT = 200
@@ -32,20 +33,31 @@ class Relative(NamedTuple):
         return self.base, self.id
 
 
+class JobDescendants(NamedTuple):
+    """The children of a job, their children, and so on; `staying` are keys of those that are left alone."""
+
+    found: tuple[Relative, ...] = ()
+    staying: tuple[bytes, ...] = ()
+
+
+CHILDLESS = JobDescendants()
+
+
 class Unreached(Exception):
     """A relative that a script cannot take along; the text says why. Among many jobs it stands for its own."""
 
 
 def around(
-    target: Target, jobs: Sequence[bytes], *, with_children: bool
-) -> tuple[dict[bytes, Relative | Unreached | None], dict[bytes, tuple[Relative, ...] | Unreached]]:
+    target: Target, jobs: Sequence[bytes], options: Options
+) -> tuple[dict[bytes, Relative | Unreached | None], dict[bytes, JobDescendants | Unreached]]:
     """The parent of each of these job keys and, when they are asked for, its descendants. Most jobs have neither,
     which one round trip tells of all of them.
     """
-    asked = [*_ask_parents(jobs), *(_ask_families(jobs) if with_children else ())]
+    asked = [*_ask_parents(jobs), *(_ask_families(jobs) if options.children else ())]
     replies = target.wire.call(asked) if asked else []
     above, below = replies[: len(jobs)], replies[len(jobs) :]
-    return _parents(target, jobs, above), _families(target, jobs, below) if with_children else {}
+    families = _families(target, jobs, below, others=options.other_queues) if options.children else {}
+    return _parents(target, jobs, above), families
 
 
 def parents(target: Target, jobs: Sequence[bytes]) -> dict[bytes, Relative | Unreached | None]:
@@ -78,7 +90,7 @@ def relatives(target: Target, keys: Sequence[bytes]) -> dict[bytes, Relative | U
     found: dict[bytes, Relative | Unreached] = {}
     for key, job in (split(target.wire, target.ref, keys) if keys else {}).items():
         if job is None:
-            found[key] = Unreached(f"{decode.prose(key)} belongs to no queue that is known.")
+            found[key] = Unreached(f"{decode.prose(key)} belongs to no known queue.")
         else:
             found[key] = _reached(target, Relative(key, raw(job.queue.base), raw(job.id)))
     return found
@@ -107,46 +119,61 @@ def _ask_families(jobs: Sequence[bytes]) -> list[Command]:
 
 
 def _families(
-    target: Target, jobs: Sequence[bytes], replies: Sequence[Any]
-) -> dict[bytes, tuple[Relative, ...] | Unreached]:
-    found: dict[bytes, tuple[Relative, ...] | Unreached] = {}
+    target: Target, jobs: Sequence[bytes], replies: Sequence[Any], *, others: bool
+) -> dict[bytes, JobDescendants | Unreached]:
+    found: dict[bytes, JobDescendants | Unreached] = {}
     for job, reply in zip(jobs, replies, strict=True):
         try:
-            found[job] = descendants(target, job) if decode.count(reply) else ()
+            found[job] = descendants(target, job, others=others) if decode.count(reply) else CHILDLESS
         except Unreached as reason:
             found[job] = reason
     return found
 
 
-def descendants(target: Target, job: bytes) -> tuple[Relative, ...]:
-    """All children, their children, and so on. Raises Unreached when there are too many, or one is out of reach."""
+def descendants(target: Target, job: bytes, *, others: bool) -> JobDescendants:
+    """All children that name the job as their parent, the children that name those, and so on.
+
+    What is merely written down with a job may have been planted there. Children in other queues stay where they are,
+    with all below them, unless `others` are meant. Raises Unreached when there are too many, or one is out of reach.
+    """
     found: dict[bytes, Relative] = {}
+    staying: dict[bytes, None] = {}
     level = [job]
     while level:
-        keys = [key for key in _children(target, level) if key not in found and key != job]
-        if len(found) + len(keys) > FAMILY_LIMIT:
+        keys = _pointing_back(target, _children(target, level))
+        keys = [key for key in keys if key not in found and key not in staying and key != job]
+        if len(found) + len(staying) + len(keys) > FAMILY_LIMIT:
             raise Unreached(_TOO_MANY)
+        level = []
         for key, relative in relatives(target, keys).items():
-            if isinstance(relative, Unreached):
+            if not others and (isinstance(relative, Unreached) or relative.base != raw(target.ref.base)):
+                staying[key] = None
+            elif isinstance(relative, Unreached):
                 raise relative
-            found[key] = relative
-        level = keys
-    return tuple(found.values())
+            else:
+                found[key] = relative
+                level.append(key)
+    return JobDescendants(tuple(found.values()), tuple(staying))
 
 
-def _children(target: Target, jobs: Sequence[bytes]) -> list[bytes]:
-    """Whoever is written down in one of their books; the sizes are asked first."""
+def _pointing_back(target: Target, written: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
+    """Of these (child, job) the children whose own `parentKey` is the job."""
+    asked: list[Command] = [(b"HMGET", child, b"parentKey") for child, _ in written]
+    replies = target.wire.call(asked) if asked else []
+    pairs = zip(written, replies, strict=True)
+    return list(dict.fromkeys(child for (child, job), reply in pairs if decode.fields(reply, 1)[0] == job))
+
+
+def _children(target: Target, jobs: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Whoever is written down in one of their books, and with which job; the sizes are asked first."""
     books = [(job, name) for job in jobs for name in _LISTING]
     sizes = target.wire.call([(_SIZE[name], job + name) for job, name in books])
     if sum(decode.count(size) or 0 for size in sizes) > FAMILY_LIMIT:
         raise Unreached(_TOO_MANY)
-    asked: list[Command] = [
-        (*_LISTING[name][:1], job + name, *_LISTING[name][1:])
-        for (job, name), size in zip(books, sizes, strict=True)
-        if decode.count(size)
-    ]
+    kept = [book for book, size in zip(books, sizes, strict=True) if decode.count(size)]
+    asked: list[Command] = [(*_LISTING[name][:1], job + name, *_LISTING[name][1:]) for job, name in kept]
     replies = target.wire.call(asked) if asked else []
-    return list(dict.fromkeys(key for reply in replies for key in decode.items(reply)))
+    return [(key, job) for (job, _), reply in zip(kept, replies, strict=True) for key in decode.items(reply)]
 
 
 _SIZE = {b":dependencies": b"SCARD", b":processed": b"HLEN", b":failed": b"HLEN", b":unsuccessful": b"ZCARD"}
@@ -174,6 +201,10 @@ def _hint(parent: Any, key: bytes) -> str:
 
 def own_key(target: Target, id: str) -> bytes:
     return BullMQKeys(target.ref.base).job(raw(id))
+
+
+def ref_of(target: Target, relative: Relative) -> JobRef:
+    return QueueRef(target.ref.deployment, text(relative.base)).job(text(relative.id))
 
 
 def keys_of(relatives: Sequence[Relative]) -> tuple[bytes, ...]:

@@ -14,11 +14,9 @@ from recovery.domain.acting import Done, Outcome, Seen
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.errors import StoreError
 
-GHOST = (
-    "It is a ghost: there is no such job, only its id is left in the list of active jobs. Failing it takes the id away."
-)
-ENDED = "Its lock has ended since. It can be requeued or failed now."
-UNTOLD = "It is not as it was when it was shown, and the store does not say how it is now."
+GHOST = "Its job data is missing: only its id is left in the list of active jobs. Failing it removes the id."
+ENDED = "Its lock has expired since. It can be requeued or failed now."
+UNTOLD = "It has changed since it was shown, and its current state cannot be read."
 GONE = "The job is gone: there is no such job any more."
 _WAITING = (State.WAITING, State.PAUSED, State.PRIORITIZED)
 
@@ -50,7 +48,7 @@ def _as_it_is(seen: Seen, row: JobRow | None, word: Answer) -> Done:
 
 def _elsewhere(row: JobRow) -> str:
     if row.state is State.UNKNOWN:
-        return "It is not active any more, and where it is now cannot be told."
+        return "It is no longer active, and its current state is unknown."
     place = f"in wait now ({row.state})" if row.state in _WAITING else f"{row.state} now"
     return f"It is {place}, not active any more."
 
@@ -75,9 +73,9 @@ def _locked(seen: Seen, lock: Lock) -> str:
 
 def _unlocked(seen: Seen, row: JobRow, word: Answer) -> str:
     if word == "children":
-        return "It still waits for children, and this version fails no job that does."
+        return "It still waits for children, and this BullMQ version cannot fail a job that does."
     if row.stalls != seen.stalls:
-        return "It was recovered since, and taken once more: it is active again, without a lock."
+        return "It was recovered and taken by a worker again: it is active, without a lock."
     if seen.token is not None:
         return ENDED
-    return "It was changed while this was done. It is active, without a lock: try again."
+    return "It changed during the action. It is active, without a lock: try again."

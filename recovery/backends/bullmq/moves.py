@@ -24,8 +24,8 @@ SCRIPT_JOBS = 50
 SEARCHING_JOBS = 10
 
 _MISSING = "The job is gone: there is no such job any more."
-_ELSEWHERE = "Its parent lives on another node of the cluster, which the same script cannot reach."
-_BOOKS = "Its parent keeps something else where its children are written down, so nothing was changed."
+_ELSEWHERE = "Its parent lives on another node of the cluster, which one script cannot reach."
+_BOOKS = "The key that lists its parent's children has an unexpected type, so nothing was changed."
 
 
 def retry(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:

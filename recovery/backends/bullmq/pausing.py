@@ -58,7 +58,7 @@ def _not_held(target: Target, seen: Seen, lock: Any) -> Done | None:
     if seen.state is not State.ACTIVE:
         return Done(seen.id, Outcome.REFUSED, f"Only a job that runs can be cancelled; it is {seen.state}.", seen.state)
     if lock is None:
-        return Done(seen.id, Outcome.REFUSED, "No worker holds it (any more), so there is nobody to be told.")
+        return Done(seen.id, Outcome.REFUSED, "No worker holds it (any more), so no worker can be notified.")
     if decode.name(lock) != seen.token:
         return Done(seen.id, Outcome.REFUSED, "Another worker holds it now than when it was shown.", State.ACTIVE)
     return None
@@ -68,5 +68,5 @@ def _told(target: Target, seen: Seen, heard: Any) -> Done:
     insist(heard, target.ref, b"PUBLISH")
     if not heard:
         return Done(seen.id, Outcome.REFUSED, _NOBODY, State.ACTIVE)
-    listeners = "1 listener was told" if heard == 1 else f"{heard} listeners were told"
-    return Done(seen.id, Outcome.DONE, f"{listeners}; the worker that runs it ends it.", State.ACTIVE)
+    listeners = "1 listener was notified" if heard == 1 else f"{heard} listeners were notified"
+    return Done(seen.id, Outcome.DONE, f"{listeners}; the worker that runs it stops it.", State.ACTIVE)

@@ -49,7 +49,8 @@ class _Spot(NamedTuple):
 
 
 def take_away(act: Act, target: Target, traits: Traits, options: Options, now: int, *, budget: int) -> Removed:
-    """The oldest first. Who is locked, too young, or a scheduler's next run is passed over.
+    """The oldest first. Who is locked, too young, or a scheduler's next run is passed over, and without
+    `Options.other_queues` a job for which a parent in another queue waits.
 
     `Options.limit` is for what is still to come: whoever takes another step lowers it by what is gone. When another
     scheduler leads the step ends, with what it took until then.
@@ -57,7 +58,7 @@ def take_away(act: Act, target: Target, traits: Traits, options: Options, now: i
     states, cutoff = _wanted(act, options, now)
     spot = _Spot.parse(options.cursor)
     most = min(budget, options.limit) if options.limit else budget
-    sweep = _Sweep(target, traits, now, cutoff, most)
+    sweep = _Sweep(target, traits, now, cutoff, most, others=options.other_queues)
     try:
         spot, has_all = sweep.over(states, spot)
         if act is Act.CLEAN and (sweep.removed or not options.cursor):
@@ -80,8 +81,11 @@ def _wanted(act: Act, options: Options, now: int) -> tuple[tuple[State, ...], in
 class _Sweep:
     """One step: at most `most` jobs go."""
 
-    def __init__(self, target: Target, traits: Traits, now: int, cutoff: int | None, most: int) -> None:
+    def __init__(
+        self, target: Target, traits: Traits, now: int, cutoff: int | None, most: int, *, others: bool
+    ) -> None:
         self._target = target
+        self._others = int(others)
         self._keys = BullMQKeys(target.ref.base)
         self._call = (traits.for_script(), now)
         self._cutoff = cutoff
@@ -146,7 +150,8 @@ class _Sweep:
         keys = (*calls.queue_keys(self._target.ref.base), self._keys.job(id), *kin.keys_of(line))
         cutoff = "" if self._cutoff is None else self._cutoff
         age = (cutoff, b",".join(_AGES[state]))
-        return keys, (*self._call, id, keepsakes.PLACES[state], *age, self._keep_limit, *kin.args_of(line))
+        how = (*age, self._keep_limit, self._others)
+        return keys, (*self._call, id, keepsakes.PLACES[state], *how, *kin.args_of(line))
 
     def _removed(self, reply: Any) -> int:
         insist(reply, self._target.ref, b"EVALSHA")

@@ -164,8 +164,10 @@ def _for_script(traits: Traits) -> str:
     return json.dumps(flags | fields)
 
 
-_TWO_AT_WORK = "Two generations of workers are at work, which pause a queue differently: jobs could be lost."
-_ANY_MAJOR = "Nothing in Redis tells which BullMQ keeps this queue, and they do this differently. Start a worker first."
+_TWO_AT_WORK = "Workers of two BullMQ generations are running, which pause a queue differently: jobs could be lost."
+_ANY_MAJOR = (
+    "The BullMQ version of this queue cannot be detected, and versions do this differently. Start a worker first."
+)
 _SAME_IN_ALL = frozenset({Act.REQUEUE, Act.RELEASE, Act.CANCEL})
 
 
@@ -173,7 +175,7 @@ _SAME_IN_ALL = frozenset({Act.REQUEUE, Act.RELEASE, Act.CANCEL})
 def refusals(flavour: Flavour) -> Mapping[Act, str]:
     """What cannot be done to a queue of this flavour, and why."""
     if flavour.read_only or flavour.library is not Library.BULLMQ:
-        reason = flavour.read_only or "This is no BullMQ that is known here: nothing is changed."
+        reason = flavour.read_only or "This BullMQ version is not supported: nothing is changed."
         return MappingProxyType(dict.fromkeys(Act, reason))
     refused: dict[Act, str] = {}
     if not Traits.of(flavour).is_sure:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from recovery.backends.base import ACTIVE_CHUNK, MOVE_CHUNK, Target
-from recovery.backends.bullmq import active, moves, pausing, removal, versions
+from recovery.backends.bullmq import active, affected_jobs, moves, pausing, removal, versions
 from recovery.backends.bullmq.versions import Traits
 from recovery.backends.shared import fence
-from recovery.domain.acting import Act, Done, Kept, Options, Removed, Seen
+from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Removed, Seen
 from recovery.domain.counts import Flavour
 from recovery.errors import Fenced, Unsupported
 
@@ -36,10 +36,13 @@ class BullMQOperator:
     def chunk(self, act: Act) -> int:
         return ACTIVE_CHUNK if act in _AT_ONCE else MOVE_CHUNK
 
+    def effects(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options) -> Mapping[str, ActionEffects]:
+        return affected_jobs.effects(act, target, self._traits(act, target.flavour), jobs, options)
+
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         traits = self._traits(act, target.flavour)
         if act not in _ON_JOBS:
-            raise Unsupported(f"{act} is not done to single jobs.")
+            raise Unsupported(f"{act} does not apply to single jobs.")
         if len(jobs) > self.chunk(act):
             raise ValueError(f"{act} takes at most {self.chunk(act)} jobs at once, not {len(jobs)}")
         try:
@@ -50,13 +53,13 @@ class BullMQOperator:
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
         traits = self._traits(act, target.flavour)
         if act not in (Act.PAUSE, Act.RESUME):
-            raise Unsupported(f"{act} is not done to a whole queue.")
+            raise Unsupported(f"{act} does not apply to a whole queue.")
         return pausing.turn(act, target, traits, options, now)
 
     def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
         traits = self._traits(act, target.flavour)
         if act not in (Act.CLEAN, Act.DRAIN):
-            raise Unsupported(f"{act} takes nothing away.")
+            raise Unsupported(f"{act} removes nothing.")
         return removal.take_away(act, target, traits, options, now, budget=budget)
 
     def put_back(self, target: Target, kept: Kept, now: int) -> Done:

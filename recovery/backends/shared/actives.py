@@ -19,6 +19,7 @@ from recovery.backends.shared import decode, rows
 from recovery.backends.shared.entries import Entry
 from recovery.backends.shared.keys import Keys
 from recovery.backends.shared.layout import Layout, Scene
+from recovery.backends.shared.refusals import oversized
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.domain.refs import QueueRef, raw, text
 
@@ -56,6 +57,7 @@ class Facts(NamedTuple):
     worker: str
     parent: str
     is_there: bool
+    error: str = ""  # its numbers are too long to be read
 
 
 class Sight(NamedTuple):
@@ -63,6 +65,7 @@ class Sight(NamedTuple):
 
     row: JobRow
     is_steady: bool
+    error: str = ""  # its numbers are too long to be read
 
     @property
     def is_sure(self) -> bool:
@@ -70,10 +73,10 @@ class Sight(NamedTuple):
         return self.is_steady and self.row.lock_known and self.row.lock is None
 
 
-def ids(wire: Wire, windows: Sequence[Window]) -> list[list[bytes] | str]:
-    """The ids of each window, oldest first; a text says why a list cannot be read."""
+def ids(wire: Wire, windows: Sequence[Window]) -> list[list[bytes] | Exception]:
+    """The ids of each window, oldest first; an exception says why a list cannot be read."""
     replies = wire.call([_window(window, 0) for window in windows])
-    return [decode.refusal(reply) or _plain_ids(reply)[::-1] for reply in replies]
+    return [reply if isinstance(reply, Exception) else _plain_ids(reply)[::-1] for reply in replies]
 
 
 def _plain_ids(reply: Any) -> list[bytes]:
@@ -170,7 +173,7 @@ def _sight(suspect: Suspect, first: Sequence[Any], second: Sequence[Any], texts:
     )
     before, was_known = _lock(ttl)
     same_lock = was_known and is_known and (before is None) == (lock is None)
-    return Sight(row, same_lock and _plain(numbers) == _plain(numbers_after))
+    return Sight(row, same_lock and _plain(numbers) == _plain(numbers_after), oversized(numbers, numbers_after))
 
 
 def _counted(reply: Any) -> dict[str, Any]:
@@ -203,7 +206,7 @@ def _lock(ttl: Any) -> tuple[Lock | None, bool]:
 def _facts(reply: Any, worker: str, parent: str) -> Facts:
     processed, added = decode.fields(reply, 2)
     is_there = added is not None or (isinstance(reply, Exception) and not decode.is_wrong_type(reply))
-    return Facts(decode.moment(processed), worker, parent, is_there)
+    return Facts(decode.moment(processed), worker, parent, is_there, oversized(reply))
 
 
 def _texts(

@@ -39,6 +39,8 @@ def integer(reply: Any) -> int | None:
     if reply is None or type(reply) is int:
         return reply
     raw = octets(reply)
+    if raw is not None and raw.isdigit() and len(raw) <= 18:
+        return int(raw)
     if raw is None or not _DECIMAL.fullmatch(raw):
         return None
     return int(raw) if _WHOLE.fullmatch(raw) else int(float(raw))
@@ -46,7 +48,11 @@ def integer(reply: Any) -> int | None:
 
 def moment(reply: Any) -> int | None:
     """A time in milliseconds since 1970 that a calendar can hold."""
-    value = integer(reply)
+    return as_moment(integer(reply))
+
+
+def as_moment(value: int | None) -> int | None:
+    """The same of a number."""
     return value if value is not None and 0 < value <= LAST_MOMENT else None
 
 

@@ -28,3 +28,4 @@ class Window(NamedTuple):
     total: int | None = None
     next: str = ""
     previous: str = ""
+    start: int = 0  # of a list: how many ids stand before the first one, from the end at which it is read

@@ -12,7 +12,7 @@ from recovery.backends.shared import decode
 from recovery.backends.shared.cursors import Offset, offset
 from recovery.backends.shared.entries import Entry, Window, Wish
 from recovery.backends.shared.layout import Place, Scene
-from recovery.backends.shared.refusals import insist
+from recovery.backends.shared.refusals import insist, insist_on_short_ids
 from recovery.domain.jobs import State
 
 # How far past its old place an id is looked for: 10,000 steps are 0.4 ms of the server's time.
@@ -50,6 +50,7 @@ def _look(wire: Wire, scene: Scene, key: bytes, start: Offset, wish: Wish) -> _L
     length, tail, found = wire.call([(b"LLEN", key), (b"LRANGE", key, -2, -1), part])
     insist(found, scene.ref, b"LRANGE")
     ids = decode.items(found)
+    insist_on_short_ids(ids, scene.ref, key)
     if wish.ascending:
         ids.reverse()
     is_known = start.anchor in ids
@@ -92,4 +93,5 @@ def _window(scene: Scene, look: _Look, size: int) -> Window:
         look.total,
         str(Offset(start + len(shown), shown[-1])) if has_more else "",
         str(Offset(max(0, start - size))) if start else "",
+        start,
     )

@@ -6,6 +6,7 @@ from recovery.backends.base import Wire
 from recovery.backends.shared import decode
 from recovery.backends.shared.layout import Scene
 from recovery.backends.shared.refusals import insist
+from recovery.connections.reply_limits import OversizedReply
 from recovery.domain.jobs import LogPage
 
 PAGE = 1000  # lines at most in one read
@@ -13,6 +14,7 @@ PAGE = 1000  # lines at most in one read
 # more of them once this many bytes have come; each is then cut to what a person reads.
 PAGE_BYTES = 128 * 1024
 _STEP = 50
+_SINGLE = 5  # lines read one by one where a step of them is too long
 LINE = 2000  # characters
 
 
@@ -26,6 +28,9 @@ def read(wire: Wire, scene: Scene, id: bytes, start: int, size: int) -> LogPage:
         first = start + len(lines)
         step = min(_STEP, size - len(lines))
         (reply,) = wire.call([(b"LRANGE", key, first, first + step - 1)])
+        if isinstance(reply, OversizedReply):
+            lines += _one_by_one(wire, scene, key, range(first, first + min(step, _SINGLE)))
+            break
         insist(reply, scene.ref, b"LRANGE")
         more = decode.items(reply)
         lines += more
@@ -33,6 +38,15 @@ def read(wire: Wire, scene: Scene, id: bytes, start: int, size: int) -> LogPage:
         if len(more) < step:
             break
     return LogPage(tuple(map(_line, lines)), start, decode.count(length))
+
+
+def _one_by_one(wire: Wire, scene: Scene, key: bytes, places: range) -> list[bytes]:
+    """A few lines, of which one or more are too long to be read: that is said in their place."""
+    replies = wire.call([(b"LINDEX", key, place) for place in places])
+    for reply in replies:
+        if not isinstance(reply, OversizedReply):
+            insist(reply, scene.ref, b"LINDEX")
+    return [str(reply).encode() if isinstance(reply, Exception) else reply for reply in replies if reply is not None]
 
 
 def _line(raw: bytes) -> str:

@@ -7,21 +7,34 @@ from dataclasses import replace
 from typing import Any
 
 from recovery.backends.base import READ_LIMIT, Command, Wire
-from recovery.backends.shared import decode, locks, membership, rows
+from recovery.backends.shared import decode, locks, membership, rows, script_reads
 from recovery.backends.shared.layout import Place, Scene
 from recovery.backends.shared.windows import window
 from recovery.domain.jobs import JobRow, Page, State
-from recovery.domain.refs import raw
+from recovery.domain.refs import raw, text
 
 MANY = 8  # rows from which on their part of a list is read again, in place of a search for each
 MARGIN = 500  # ids on both sides of that part: jobs come and go meanwhile
 
 
-def read(wire: Wire, scene: Scene, place: Place, *, cursor: str, size: int, oldest_first: bool | None) -> Page:
-    """Three round trips; two more when a row looks wrong."""
+def read(
+    wire: Wire,
+    scene: Scene,
+    place: Place,
+    *,
+    cursor: str,
+    size: int,
+    oldest_first: bool | None,
+    by_script: bool = False,
+) -> Page:
+    """Three round trips; two more when a row looks wrong. `by_script`: what scripts can read of it, they do."""
     size = max(1, min(size, READ_LIMIT))
-    seen = window(wire, scene, place, cursor=cursor, size=size, oldest_first=oldest_first)
-    found = rows.read(wire, scene, place.state, seen.entries)
+    ascending = not place.newest_first if oldest_first is None else oldest_first
+    seen = window(wire, scene, place, cursor=cursor, size=size, oldest_first=ascending)
+    known = script_reads.look_at_page(wire, scene, place, seen, from_tail=ascending) if by_script else {}
+    left = [entry for entry in seen.entries if text(entry.id) not in known]
+    known |= {row.id: row for row in rows.read(wire, scene, place.state, left)}
+    found = [known[text(entry.id)] for entry in seen.entries]
     return Page(tuple(settled(wire, scene, place, found)), seen.total, seen.next, seen.previous)
 
 
@@ -31,10 +44,9 @@ def settled(wire: Wire, scene: Scene, place: Place, found: Sequence[JobRow]) -> 
     Such a job looks like one without a hash, or like an active one that nobody holds: exactly what a person is
     alarmed by. So these are asked again, lock first: no lock and then still active is what the row says.
     """
-    doubtful = [row for row in found if _is_doubtful(row)]
-    if not doubtful:
-        return list(found)
-    again = dict(zip((row.id for row in doubtful), _second_look(wire, scene, place, doubtful), strict=True))
+    doubtful = [row for row in found if _is_doubtful(row) and not row.is_one_moment]
+    looks = _second_look(wire, scene, place, doubtful) if doubtful else ()
+    again = dict(zip((row.id for row in doubtful), looks, strict=True))
     kept = (again.get(row.id, row) for row in found)
     return [row for row in kept if row is not None and not rows.is_old_marker(scene, row)]
 

@@ -29,11 +29,20 @@ class KeyspaceReader:
         cursor: str = "",
         size: int = 25,
         oldest_first: bool | None = None,
+        by_script: bool = False,
     ) -> Page:
         place = self.layout.place(state)
         if place is None:
             return Page((), 0)
-        return pages.read(wire, self._scene(ref), place, cursor=cursor, size=size, oldest_first=oldest_first)
+        return pages.read(
+            wire,
+            self._scene(ref),
+            place,
+            cursor=cursor,
+            size=size,
+            oldest_first=oldest_first,
+            by_script=by_script,
+        )
 
     def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> FollowUpRead | None:
         return script_reads.ScriptedFollowUp(wire, self._scene(ref), wanted)

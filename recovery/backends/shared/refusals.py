@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import redis
 
 from recovery.backends.shared import decode
-from recovery.domain.refs import QueueRef, shown
-from recovery.errors import AccessDenied, StoreError, WrongType
+from recovery.connections.reply_limits import OversizedReply
+from recovery.domain.refs import QueueRef, shown, text
+from recovery.errors import AccessDenied, OversizedAnswer, StoreError, WrongType
+
+ID_BYTES = 16 * 1024  # of a job's id: a page has a hundred of them, each in several addresses
 
 
 def insist(reply: Any, ref: QueueRef, command: bytes) -> None:
@@ -19,7 +23,22 @@ def insist(reply: Any, ref: QueueRef, command: bytes) -> None:
     raise _kind(reply)(target, decode.refusal(reply), command=command.decode())
 
 
+def oversized(*replies: Any) -> str:
+    """Which of them was too long to be read; one that was merely not asked any more does not count."""
+    return next((str(reply) for reply in replies if type(reply) is OversizedReply), "")
+
+
+def insist_on_short_ids(ids: Iterable[bytes], ref: QueueRef, key: bytes) -> None:
+    """Raises OversizedAnswer when one of them is no id that a page, an address or an act can take."""
+    longest = max(map(len, ids), default=0)
+    if longest > ID_BYTES:
+        target = f"{shown(ref.deployment)}, queue {ref.label}"
+        raise OversizedAnswer(target, f"{shown(text(key))} holds an id of {longest:,} bytes, so it is not shown")
+
+
 def _kind(reply: Exception) -> type[StoreError]:
     if isinstance(reply, redis.exceptions.NoPermissionError):
         return AccessDenied
+    if isinstance(reply, OversizedReply):
+        return OversizedAnswer
     return WrongType if decode.is_wrong_type(reply) else StoreError

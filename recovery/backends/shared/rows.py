@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from recovery.backends.base import Command, Wire
@@ -26,6 +27,7 @@ NUMBERS = (
 # In the order in which the page's budget is spent: what tells the job first, what it carried last.
 TEXTS = (b"name", b"opts", b"pb", b"rjk", b"parentKey", b"failedReason", b"progress", b"returnvalue")
 SIZES = (*TEXTS, b"data")
+_NAME, _DATA = SIZES.index(b"name"), SIZES.index(b"data")
 
 
 class ScriptLook(NamedTuple):
@@ -45,7 +47,7 @@ class _Draft:
     """A job while it is being read."""
 
     entry: Entry
-    numbers: Mapping[bytes, Any]
+    numbers: Sequence[Any]
     sizes: Mapping[bytes, Any]
     lock: tuple[Any, Any] | None
     missing: bool
@@ -70,7 +72,7 @@ def of_script(scene: Scene, state: State, entry: Entry, look: ScriptLook) -> Job
     lock = (look.token, look.ttl) if state is State.ACTIVE else ()
     draft = _draft(entry, (look.numbers, *look.sizes, *lock))
     draft.texts = {name: text for name, text in zip(TEXTS, look.texts, strict=True) if text is not None}
-    return replace(_row(scene, state, draft), is_one_moment=True)
+    return _row(scene, state, draft, is_one_moment=True)
 
 
 def is_old_marker(scene: Scene, row: JobRow) -> bool:
@@ -97,7 +99,7 @@ def _draft(entry: Entry, replies: Sequence[Any]) -> _Draft:
     sizes, lock = rest[: len(SIZES)], rest[len(SIZES) :]
     return _Draft(
         entry,
-        dict(zip(NUMBERS, decode.fields(numbers, len(NUMBERS)), strict=True)),
+        decode.fields(numbers, len(NUMBERS)),
         dict(zip(SIZES, sizes, strict=True)),
         (lock[0], lock[1]) if lock else None,
         is_missing(numbers, sizes),
@@ -110,49 +112,51 @@ def is_missing(numbers: Any, sizes: Sequence[Any]) -> bool:
         return True
     if isinstance(numbers, Exception):
         return False
-    by_name = dict(zip(SIZES, sizes, strict=True))
-    return decode.fields(numbers, len(NUMBERS))[0] is None and by_name[b"name"] == 0 and by_name[b"data"] == 0
+    return decode.fields(numbers, len(NUMBERS))[0] is None and sizes[_NAME] == 0 and sizes[_DATA] == 0
 
 
-def _row(scene: Scene, state: State, draft: _Draft) -> JobRow:
-    number = {name.decode(): decode.integer(value) for name, value in draft.numbers.items()}
+def _row(scene: Scene, state: State, draft: _Draft, *, is_one_moment: bool = False) -> JobRow:
+    added, processed, finished, delay, priority, made, old_made, starts, stalls, old_stalls = map(
+        decode.integer, draft.numbers
+    )
     lock, lock_known = locks.read(*draft.lock) if draft.lock else (None, True)
-    row = JobRow(
+    finished_at = decode.as_moment(finished)
+    if state.is_finished and finished_at is None:
+        # Bull < 4.12.6 writes no finishedOn when it fails a stalled job; the score is the same moment.
+        finished_at = decode.as_moment(_whole(draft.entry.score))
+    return JobRow(
         ref=scene.ref.job(text(draft.entry.id)),
         state=state,
-        added_at=decode.moment(draft.numbers[b"timestamp"]),
-        processed_at=decode.moment(draft.numbers[b"processedOn"]),
-        finished_at=decode.moment(draft.numbers[b"finishedOn"]),
+        added_at=decode.as_moment(added),
+        processed_at=decode.as_moment(processed),
+        finished_at=finished_at,
         due_at=decode.due(draft.entry.score) if state is State.DELAYED else None,
-        delay=number["delay"] or 0,
-        priority=number["priority"] or 0,
-        attempts=_first(number["atm"], number["attemptsMade"]) or 0,
-        starts=number["ats"],
-        stalls=_first(number["stc"], number["stalledCounter"]) or 0,
+        delay=delay or 0,
+        priority=priority or 0,
+        attempts=(old_made if made is None else made) or 0,
+        starts=starts,
+        stalls=(old_stalls if stalls is None else stalls) or 0,
         data_size=decode.count(draft.sizes[b"data"]),
         lock=lock,
         lock_known=lock_known,
         missing=draft.missing,
-    )
-    if state.is_finished and row.finished_at is None:
-        # Bull < 4.12.6 writes no finishedOn when it fails a stalled job; the score is the same moment.
-        row = replace(row, finished_at=decode.moment(_whole(draft.entry.score)))
-    return _with_texts(row, draft)
-
-
-def _with_texts(row: JobRow, draft: _Draft) -> JobRow:
-    limit = decode.mapping(draft.texts.get(b"opts")).get("attempts")
-    return replace(
-        row,
+        is_one_moment=is_one_moment,
         name=_name(draft, b"name"),
         worker=_name(draft, b"pb"),
         scheduler=_name(draft, b"rjk"),
         parent=_name(draft, b"parentKey"),
-        attempts_limit=limit if type(limit) is int and limit > 0 else 1,
+        attempts_limit=_attempts_limit(draft.texts.get(b"opts")),
         reason=decode.first_line(_prose(draft, b"failedReason")),
         progress=_empty_as_nothing(decode.line(_prose(draft, b"progress"))),
         result=decode.line(_prose(draft, b"returnvalue")),
     )
+
+
+@lru_cache(maxsize=256)
+def _attempts_limit(options: Any) -> int:
+    """The jobs of a queue are mostly added with the same options."""
+    limit = decode.mapping(options).get("attempts")
+    return limit if type(limit) is int and limit > 0 else 1
 
 
 def _name(draft: _Draft, field: bytes) -> str:
@@ -172,10 +176,6 @@ def _unread(draft: _Draft, field: bytes) -> str:
 def _empty_as_nothing(progress: str) -> str:
     """Both libraries write 0 from the start."""
     return "" if progress in ("0", "{}") else progress
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _whole(score: float | None) -> int | None:

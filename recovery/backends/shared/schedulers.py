@@ -9,7 +9,7 @@ from recovery.backends.base import LIST_LIMIT, Command, Wire
 from recovery.backends.shared import decode
 from recovery.backends.shared.layout import Scene
 from recovery.backends.shared.payloads import Budget, fetch, lengths
-from recovery.backends.shared.refusals import insist
+from recovery.backends.shared.refusals import insist, insist_on_short_ids
 from recovery.domain.jobs import SchedulerRow
 from recovery.domain.refs import text
 
@@ -25,6 +25,7 @@ def read(wire: Wire, scene: Scene, size: int) -> tuple[SchedulerRow, ...]:
     (reply,) = wire.call([(b"ZRANGE", scene.keys.repeat, 0, size - 1, b"WITHSCORES")])
     insist(reply, scene.ref, b"ZRANGE")
     found = decode.pairs(reply)
+    insist_on_short_ids((id for id, _ in found), scene.ref, scene.keys.repeat)
     hashes = _hashes(wire, scene, [id for id, _ in found])
     return tuple(
         _row(scene, id, decode.score(score), fields) for (id, score), fields in zip(found, hashes, strict=True)

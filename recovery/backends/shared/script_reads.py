@@ -8,22 +8,26 @@ its steps. Who acts may run scripts; where one is refused the caller falls back 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from recovery.backends.base import Command, Target, Wire
 from recovery.backends.shared import decode, locks, rows
-from recovery.backends.shared.entries import Entry
+from recovery.backends.shared.entries import Entry, Window
 from recovery.backends.shared.keys import Keys
-from recovery.backends.shared.layout import Scene
+from recovery.backends.shared.layout import Place, Scene
 from recovery.backends.shared.payloads import Budget, fetch, lengths
 from recovery.backends.shared.refusals import insist
 from recovery.connections.scripts import Part, Script, script
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import raw
 
-JOBS = 10  # looked at by scripts; of more a few round trips do not matter
+JOBS = 10  # of an act, looked at by scripts; of more a few round trips do not matter
 DEPTH = 100_000  # ids of a list that one script searches: 1 ms. What is longer is searched by a plain command.
+PAGE_JOBS = 50  # of a page, looked at by one script: about 1 ms, in which nobody else is served
+TOGETHER = 2  # of these scripts on their way at once
+MARGIN = 200  # ids on both sides of the part of a list that a script reads: jobs come and go meanwhile
 
 _FOLDER = Path(__file__).parent / "lua" / "read"
 _UNSEARCHED = -1
@@ -58,6 +62,41 @@ def look(wire: Wire, scene: Scene, wanted: Wanted) -> dict[str, JobRow | None]:
     return dict(looked(scene, wanted, look_script().each(wire, look_runs(scene, wanted))))
 
 
+def look_at_page(wire: Wire, scene: Scene, place: Place, page: Window, *, from_tail: bool) -> dict[str, JobRow]:
+    """The jobs of a page that scripts find where it was read, each as it is at one moment. The others are left out."""
+    found: dict[str, JobRow] = {}
+    names = (*rows.NUMBERS, *rows.SIZES)
+    entries = page.entries
+    left = rows.PAGE_BYTES * PAGE_JOBS // max(PAGE_JOBS, len(entries))
+    limits = (rows.TEXT_BYTES, left, locks.TOKEN_BYTES, len(rows.NUMBERS), len(rows.TEXTS), len(names))
+    parts = [(at, entries[at : at + PAGE_JOBS]) for at in range(0, len(entries), PAGE_JOBS)]
+    runs: list[Run] = [
+        (
+            (place.key(scene.keys), *chain.from_iterable((scene.keys.job(id), scene.keys.lock(id)) for id, _ in part)),
+            (*_stretch(place, page.start + at, len(part), from_tail), *limits, *names, *(id for id, _ in part)),
+        )
+        for at, part in parts
+    ]
+    look = script(_FOLDER / "look-at-page.lua")
+    replies = [reply for at in range(0, len(runs), TOGETHER) for reply in look.each(wire, runs[at : at + TOGETHER])]
+    for (_, part), reply in zip(parts, replies, strict=True):
+        if isinstance(reply, Exception):
+            continue
+        for (id, _), answer in zip(part, reply, strict=True):
+            row = _row(scene, id, rows.ScriptLook(*answer), (place,)) if answer else None
+            if row is not None:
+                found[row.id] = row
+    return found
+
+
+def _stretch(place: Place, first: int, count: int, from_tail: bool) -> tuple[str, int, int]:
+    """Where a script looks for these ids of a list, that may have moved a little since it was read."""
+    start, end = max(0, first - MARGIN), first + count + MARGIN
+    if not place.is_list:
+        return "z", 0, 0
+    return ("l", -end, -(start + 1)) if from_tail else ("l", start, end - 1)
+
+
 class ScriptedFollowUp:
     """Sends a look at some jobs behind each script, so that nobody waits for it alone; see `base.FollowUpRead`."""
 
@@ -82,11 +121,11 @@ def looked(scene: Scene, wanted: Wanted, replies: Sequence[Any]) -> Iterator[tup
     """What the scripts of `look_runs` answered. A job of which one could not tell all is left out."""
     for (id, _), reply in zip(wanted, replies, strict=True):
         if not isinstance(reply, Exception) and reply[0] != _UNSEARCHED:
-            yield id, _row(scene, raw(id), rows.ScriptLook(*reply))
+            yield id, _row(scene, raw(id), rows.ScriptLook(*reply), scene.layout.places)
 
 
-def _row(scene: Scene, id: bytes, look: rows.ScriptLook) -> JobRow | None:
-    place = scene.layout.places[look.place - 1] if look.place else None
+def _row(scene: Scene, id: bytes, look: rows.ScriptLook, places: Sequence[Place]) -> JobRow | None:
+    place = places[look.place - 1] if look.place else None
     entry = Entry(id, decode.score(look.score) if place and not place.is_list else None)
     row = rows.of_script(scene, place.state if place else State.UNKNOWN, entry, look)
     is_gone = row.missing and (place is None or rows.is_old_marker(scene, row))

@@ -14,7 +14,7 @@ from recovery.backends.shared import decode
 from recovery.backends.shared.cursors import Spot, spot
 from recovery.backends.shared.entries import Entry, Window, Wish
 from recovery.backends.shared.layout import Place, Scene
-from recovery.backends.shared.refusals import insist
+from recovery.backends.shared.refusals import insist, insist_on_short_ids
 from recovery.domain.refs import QueueRef
 
 _STEP = 1000  # members read at once when the last job shown is gone and shared its score with many
@@ -32,8 +32,7 @@ def window(wire: Wire, scene: Scene, place: Place, wish: Wish) -> Window:
         if entries:
             return _backward(entries, decode.count(total), size)
     total, found = wire.call([(b"ZCARD", key), _range(key, 0, size + 1, wish.ascending)])
-    insist(found, scene.ref, b"ZRANGE")
-    return _forward(_entries(found), decode.count(total), size, None)
+    return _forward(_entries(found, scene.ref, key), decode.count(total), size, None)
 
 
 class _Way(NamedTuple):
@@ -51,8 +50,7 @@ class _Way(NamedTuple):
         fresh: list[Entry] = []
         for _ in range(_ROUNDS):
             (found,) = wire.call([_range(self.key, rank, count, self.ascending)])
-            insist(found, self.ref, b"ZRANGE")
-            read = _entries(found)
+            read = _entries(found, self.ref, self.key)
             fresh = [entry for entry in read if self._is_beyond(entry)]
             if rank and (not read or fresh[:1] == read[:1]):
                 rank, count = self._rank(wire), _STEP + size  # members in front of it left meanwhile
@@ -86,8 +84,12 @@ def _range(key: bytes, first: int, count: int, ascending: bool) -> Command:
     return b"ZRANGE" if ascending else b"ZREVRANGE", key, first, first + count - 1, b"WITHSCORES"
 
 
-def _entries(reply: object) -> list[Entry]:
-    return [Entry(id, decode.score(score)) for id, score in decode.pairs(reply)]
+def _entries(reply: object, ref: QueueRef, key: bytes) -> list[Entry]:
+    """Raises StoreError."""
+    insist(reply, ref, b"ZRANGE")
+    entries = [Entry(id, decode.score(score)) for id, score in decode.pairs(reply)]
+    insist_on_short_ids((entry.id for entry in entries), ref, key)
+    return entries
 
 
 def _forward(entries: Sequence[Entry], total: int | None, size: int, start: Spot | None) -> Window:

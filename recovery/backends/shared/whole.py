@@ -9,7 +9,7 @@ from recovery.backends.base import LOAD_LIMIT, Command, Wire
 from recovery.backends.shared import decode, membership, pages, rows
 from recovery.backends.shared.entries import Entry
 from recovery.backends.shared.layout import Scene
-from recovery.backends.shared.payloads import Budget, fetch, lengths
+from recovery.backends.shared.payloads import Budget, lengths
 from recovery.backends.shared.refusals import insist
 from recovery.domain.jobs import Job, JobRow, Text
 from recovery.domain.refs import text
@@ -17,6 +17,7 @@ from recovery.errors import JobMissing
 
 # A job hash has about twenty fields. One with more was not written by a library, and is read by the known names.
 FIELD_LIMIT = 200
+NAME_BYTES = 1024  # of a field: one with a longer name is not shown
 FIELDS_AT_ONCE = 8  # of the longest allowed; a page has room for no more
 # In the order in which the page's bytes are spent.
 _FIRST = (b"data", b"opts", b"failedReason", b"returnvalue", b"stacktrace")
@@ -75,8 +76,8 @@ def _fields(wire: Wire, scene: Scene, id: bytes, limit: int) -> dict[bytes, Text
     names = _names(wire, scene, key)
     sizes = wire.call(lengths(key, names)) if names else []
     affordable = tuple(Budget(min(LOAD_LIMIT, FIELDS_AT_ONCE * limit), limit).affordable(names, sizes))
-    values = wire.call([fetch(key, affordable)])[0] if affordable else ()
-    texts = dict(zip(affordable, decode.fields(values, len(affordable)), strict=True))
+    values = wire.call([(b"HGET", key, name) for name in affordable]) if affordable else ()
+    texts = dict(zip(affordable, values, strict=True))
     return {name: _text(texts.get(name), size) for name, size in zip(names, sizes, strict=True)}
 
 
@@ -87,6 +88,7 @@ def _names(wire: Wire, scene: Scene, key: bytes) -> tuple[bytes, ...]:
     if not decode.count(size):
         return ()
     present = decode.items(wire.call([(b"HKEYS", key)])[0]) if size <= FIELD_LIMIT else list(_KNOWN)
+    present = [name for name in present if len(name) <= NAME_BYTES]
     return tuple(sorted(present, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)))
 
 

@@ -101,7 +101,7 @@ def _columns(wire: SqlWire, session: Session, table: Table) -> dict[str, Column]
     }
     rows = session.all(_CATALOGUE[session.engine], parameters[session.engine])
     if not rows:
-        raise StatementRefused(wire.target, f"it has no table {table.table}, or does not let us see it")
+        raise StatementRefused(wire.target, f"it has no table {table.table}, or our user may not read it")
     there = {str(name): Column(_kind(session.engine, str(type_)), bool(null)) for name, type_, null in rows}
     missing = [name for name in table.columns.used if name not in there]
     if missing:
@@ -115,7 +115,7 @@ def _check_states(wire: SqlWire, table: Table, column: Column) -> None:
     states = table.states
     values = (*states.queued, *states.running, *states.done, *states.failed)
     if column.kind is Kind.NUMBER and not all(str(value).lstrip("-").isdecimal() for value in values):
-        reason = f"its column {table.columns.state} of {table.table} holds numbers, and [[tables]] names texts"
+        reason = f"its column {table.columns.state} of {table.table} holds numbers, but [[tables]] names strings"
         raise StatementRefused(wire.target, reason)
 
 

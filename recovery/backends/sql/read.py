@@ -15,7 +15,7 @@ from recovery.domain.refs import QueueRef, shown
 from recovery.errors import JobMissing, Unsupported
 
 STATES = (State.ACTIVE, State.WAITING, State.FAILED, State.COMPLETED)
-_NO_PLAN = "A job table is asked in SQL, not in commands."
+_NO_PLAN = "A job table is read with SQL, not with Redis commands."
 _NOTHING = Text("", 0)
 
 
@@ -62,6 +62,7 @@ class TableReader:
         cursor: str = "",
         size: int = 25,
         oldest_first: bool | None = None,
+        by_script: bool = False,
     ) -> Page:
         with select.scene(wire, ref) as scene:
             return select.page(scene, state, cursor=cursor, size=size, oldest_first=oldest_first)

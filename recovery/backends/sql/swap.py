@@ -22,8 +22,8 @@ from recovery.domain.jobs import State
 
 CHUNK = 100  # rows in one transaction: some 20 ms, in which their workers wait
 GONE = "There is no such row (any more)."
-BUSY = "Somebody else is changing this row right now. Look again in a moment."
-MOVED = "It was changed in the moment in which this was to be done."
+BUSY = "Another session is changing this row. Try again in a moment."
+MOVED = "It changed during the action."
 
 _SAME = {Engine.POSTGRESQL: "IS NOT DISTINCT FROM", Engine.MYSQL: "<=>", Engine.SQLITE: "IS"}
 _COMPARED = ("attempts", "owner")  # beside the state; times are looked at under the lock

@@ -128,7 +128,7 @@ def take(scene: Scene, found: Sequence[Orphan], occasion: Occasion, error: str =
         if (look.row.processed_at, look.row.attempts, look.row.worker) != _told(before):
             return Refusal(MOVED)
         if not occasion.evidence(table, look.row, look.now, before.now):
-            return Refusal("Somebody has shown meanwhile that it is theirs.")
+            return Refusal("A worker has renewed its lease or heartbeat meanwhile.")
         return orphaned(look, error)
 
     return swap.swap(scene, list(seen), decide)

@@ -10,7 +10,7 @@ from recovery.backends.sql.rows import Look, held_until
 from recovery.backends.sql.swap import Effect, Move, Refusal
 from recovery.config import Table
 from recovery.connections.sql import SqlWire, of
-from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Removed, Seen
+from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Outcome, Removed, Seen
 from recovery.domain.ages import age
 from recovery.domain.counts import Flavour
 from recovery.domain.jobs import State
@@ -21,15 +21,15 @@ BY_HAND = "failed by an operator"
 
 _OWN = "Rows belong to their application: delete them there."
 _REFUSED: Mapping[Act, str] = {
-    Act.RELEASE: "A row has no lock to take away: when its worker is gone, requeue it.",
-    Act.PROMOTE: "When a row is due is the business of its application.",
-    Act.CANCEL: "Nobody can be told to stop: how a worker of a table listens is not known.",
+    Act.RELEASE: "A row has no lock to release: when its worker is gone, requeue it.",
+    Act.PROMOTE: "The application of a row decides when it is due.",
+    Act.CANCEL: "No worker can be asked to stop: how a worker of a table listens is unknown.",
     Act.REMOVE: _OWN,
     Act.CLEAN: _OWN,
     Act.DRAIN: _OWN,
-    Act.RESTORE: "Nothing is taken away from a table, so nothing comes back.",
-    Act.PAUSE: "A table cannot be paused: its workers take rows as they like.",
-    Act.RESUME: "A table cannot be paused: its workers take rows as they like.",
+    Act.RESTORE: "Nothing is removed from a table, so nothing can be restored.",
+    Act.PAUSE: "A table cannot be paused: its workers take rows on their own.",
+    Act.RESUME: "A table cannot be paused: its workers take rows on their own.",
 }
 
 
@@ -43,6 +43,9 @@ class TableOperator:
 
     def chunk(self, act: Act) -> int:
         return swap.CHUNK
+
+    def effects(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options) -> Mapping[str, ActionEffects]:
+        return {}
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
         if reason := self.refusals(target.flavour).get(act):
@@ -62,7 +65,7 @@ class TableOperator:
                 return tuple(Done(id, Outcome.REFUSED, f"The database refused it: {error.reason}") for id in seen)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
-        raise Unsupported(_REFUSED.get(act, f"{act} is not done to a whole table."))
+        raise Unsupported(_REFUSED.get(act, f"{act} does not apply to a whole table."))
 
     def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
         raise Unsupported(_OWN)
@@ -129,9 +132,9 @@ def _in_work(table: Table, look: Look, options: Options) -> Refusal | None:
         return None
     until, by = held_until(table, look.row)
     if until is None:
-        return Refusal("Nothing tells whether somebody still works on it. This needs force.")
+        return Refusal("It is unknown whether a worker still runs it. This needs force.")
     if until > look.now:
-        return Refusal(f"Its {by} counts for another {age(until - look.now)}: somebody may still work on it.")
+        return Refusal(f"Its {by} is valid for another {age(until - look.now)}: a worker may still run it.")
     return None
 
 

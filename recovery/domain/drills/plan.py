@@ -127,7 +127,7 @@ def problems(plan: Plan) -> dict[str, str]:
         if value is not None and not least <= value <= most:
             found[name] = f"Write {_said(name, least)} to {_said(name, most)}."
     if plan.wait is not None and plan.wait >= plan.job and "wait" not in found:
-        found["wait"] = "The job would be over before its worker is ended: make the job longer."
+        found["wait"] = "The job would finish before its worker is stopped: make the job longer."
     return found
 
 
@@ -135,15 +135,17 @@ def doubts(plan: Plan) -> tuple[str, ...]:
     """What will not go well. It is tried all the same: to see that is what a drill is for."""
     said = []
     if plan.renew >= plan.lock:
-        said.append("The lock may end before it is renewed: then the watchdog takes jobs away from workers that live.")
+        said.append("The lock may expire before it is renewed: then the stalled check takes jobs from live workers.")
     elif plan.renew * 2 > plan.lock:
-        said.append("The lock does not outlast one renewal that is missed.")
+        said.append("The lock does not outlast one missed renewal.")
     if plan.stalled_interval == 0:
-        said.append("Without a stalled interval there is no watchdog.")
+        said.append("Without a stalled interval no stalled check runs.")
     if plan.workers == 1:
-        said.append("With one worker nobody is left to take over.")
+        said.append("With one worker, no other worker can take over.")
     if plan.means is Means.TERM and plan.grace <= plan.shutdown:
-        said.append("The grace is over before the worker gives up by itself: SIGKILL meets it while it ends.")
+        said.append(
+            "The grace period ends before the worker's own shutdown timeout: it is killed with SIGKILL during shutdown."
+        )
     return tuple(said)
 
 

@@ -17,52 +17,55 @@ from recovery.domain.outlook import outlook, words
 from recovery.domain.surroundings import Sighting
 from recovery.domain.verdicts import Kind
 
-UNSEEN = "It runs to its end: what it does is done, whatever its execution says."
-_LOOK = "at its next recovery look, every 3 hours unless set otherwise and whenever its main starts"
+UNSEEN = "It runs to its end: its effects stand, whatever status its execution has."
+_LOOK = "at its next recovery check, every 3 hours by default and whenever its main process starts"
 
 
 def of_orphan(claim: Claim, around: Around) -> str:
     if around.near(claim.job.queue).watchdog_is_dead:
         return f"{_taken(claim, around)} n8n takes an active job for a running one."
     if around.release is Release.TWO:
-        return f"{_taken(claim, around)} Its main hears of it, and the execution becomes an error."
-    return f"{_taken(claim, around)} Before n8n 2.0 it goes back once, and the workflow runs again from its start."
+        return f"{_taken(claim, around)} Its main process is notified, and the execution becomes an error."
+    return f"{_taken(claim, around)} Before n8n 2.0 it is requeued once, and the workflow runs again from its start."
 
 
 def of_going(execution: Execution, around: Around) -> str:
     """Of one that nobody runs."""
     if execution.status is ExecutionStatus.UNKNOWN:
-        return "Never put right: n8n looks for new and running executions only."
+        return "Never recovered: n8n checks new and running executions only."
     if around.release is Release.OLD:
-        return "Never put right before n8n 1.60: it stays as it is. Later ones mark it crashed when their main starts."
+        return (
+            "Never recovered before n8n 1.60: it stays as it is. Later versions mark it crashed when their main "
+            "process starts."
+        )
     return f"n8n marks it crashed {_LOOK}: the newest hundred first."
 
 
 def of_left(claim: Claim, execution: Execution, around: Around) -> str:
     if claim.is_locked:
-        return "The job goes when its worker is through with it."
+        return "The job is removed when its worker finishes it."
     if claim.is_active:
         taken = _taken(claim, around)
         if around.release is Release.TWO or around.near(claim.job.queue).watchdog_is_dead:
             return taken
-        return f"{taken} Before n8n 2.0 it goes back, and the workflow runs again."
+        return f"{taken} Before n8n 2.0 it is requeued, and the workflow runs again."
     return _next(claim, around) + _of_ended(execution, around)
 
 
 def of_deleted(claim: Claim, around: Around) -> str:
     if claim.is_locked:
-        return "Its worker runs on for nobody: what it ends with cannot be kept."
+        return "Its worker runs on in vain: its result cannot be saved."
     if claim.is_active:
         if around.near(claim.job.queue).watchdog_is_dead:
             return _taken(claim, around)
-        return f"{_taken(claim, around)} A worker that is handed it again finds no such execution, and fails it."
+        return f"{_taken(claim, around)} The next worker that takes it finds no such execution, and fails it."
     return f"{_next(claim, around)}fails it: it finds no such execution."
 
 
 def of_paused(around: Around) -> str:
     if around.release is Release.OLD:
         return "It waits until the queue is resumed."
-    return f"n8n marks it crashed {_LOOK}, although its job waits. Resumed before, it runs."
+    return f"n8n marks it crashed {_LOOK}, although its job waits. If it is resumed before that, it runs."
 
 
 def _taken(claim: Claim, around: Around) -> str:
@@ -77,11 +80,11 @@ def _next(claim: Claim, around: Around) -> str:
     if claim.job.queue in around.paused:
         return "Once the queue is resumed, the next worker "
     if around.nobody_works(claim.job.queue):
-        return "No worker is connected: the next one that comes "
-    return "The next worker that is free "
+        return "No worker is connected: the next one to connect "
+    return "The next free worker "
 
 
 def _of_ended(execution: Execution, around: Around) -> str:
     if execution.status is ExecutionStatus.CRASHED and around.release is not Release.OLD:
-        return "puts the job away without running it."
-    return "runs the workflow again from its start: it does not look at how the execution ended."
+        return "removes the job without running it."
+    return "runs the workflow again from its start: it does not check how the execution ended."

@@ -38,12 +38,12 @@ class Mismatch(StrEnum):
 
 
 _SENTENCES = {
-    Mismatch.ORPHANED: "A worker took the job and is gone; the execution counts as going.",
-    Mismatch.NO_JOB: "The execution is going, and no job is there that would run it.",
-    Mismatch.DEAD_PARENT: "A sub-workflow is going, and every execution that may have started it is gone.",
-    Mismatch.UNSEEN: "The execution has ended for n8n, and a worker is running it.",
-    Mismatch.LEFT: "The execution has ended, and its job is still there.",
-    Mismatch.DELETED: "The execution was deleted, and its job is still there.",
-    Mismatch.PAUSED: "The execution waits in a paused queue, where n8n does not look for it.",
+    Mismatch.ORPHANED: "The worker that took the job is gone; the execution still counts as running.",
+    Mismatch.NO_JOB: "The execution is unfinished, and no job exists that would run it.",
+    Mismatch.DEAD_PARENT: "A sub-workflow is unfinished, and every execution that may have started it is gone.",
+    Mismatch.UNSEEN: "n8n counts the execution as ended, and a worker is still running it.",
+    Mismatch.LEFT: "The execution has ended, and its job still exists.",
+    Mismatch.DELETED: "The execution was deleted, and its job still exists.",
+    Mismatch.PAUSED: "The execution waits in a paused queue, where n8n does not check for it.",
 }
 _RANKS = {kind: number for number, kind in enumerate(Mismatch)}

@@ -31,7 +31,7 @@ def _evidence(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:  #
     if kind is Mismatch.DEAD_PARENT:
         return (
             stands,
-            "No execution is going that began before it, and no worker has been connected for so long.",
+            "No unfinished execution began before it, and no worker has been connected that long.",
             "It is a sub-workflow, which has no job of its own: it ran inside its parent's process.",
         )
     if claim is None:
@@ -43,7 +43,7 @@ def _evidence(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:  #
             return f"Job {job} is active and has no lock.", stands, nobody
         case Mismatch.NO_JOB:
             ended = f", {age(around.now - claim.finished_at)} ago" if claim.finished_at is not None else ""
-            return stands, f"Its job {job} is {claim.state}{ended}: n8n's main did not hear of it."
+            return stands, f"Its job {job} is {claim.state}{ended}: n8n's main process was not notified."
         case Mismatch.UNSEEN:
             return f"Job {job} is active and locked: a worker runs it.", stands
         case Mismatch.LEFT:

@@ -28,7 +28,7 @@ def of_stopping(setup: Setup, better: Timing) -> Iterator[Finding]:
     if workload.kind is Kind.KUBERNETES and workload.pre_stop == 0:
         yield _no_pause(setup)
     if workload.pre_stop is None:
-        says = "What preStop runs is not known to end in time; it is taken as 0 s here."
+        says = "How long the preStop command runs is unknown; 0 s is assumed."
         yield Finding("unknown-pause", Severity.NOTE, setup.where, says)
     yield from _health(setup, workload)
 
@@ -40,9 +40,9 @@ def of_scaling(setup: Setup, scaler: Scaler) -> Iterator[Finding]:
     window = _CALM if scaler.window is None else scaler.window
     if window < _CALM or not scaler.is_paced:
         longer = "long" if shutdown is None else f"longer than {spoken(shutdown)}"
-        rest = f"A job that runs {longer} is cut."
+        rest = f"A job that runs {longer} is killed."
         pace = "" if scaler.is_paced else ", all of them within 15 s"
-        says = f"It takes workers away after {spoken(window)} of quiet{pace}. {rest}"
+        says = f"It scales workers down after {spoken(window)} without load{pace}. {rest}"
         remedy = f"scaleDown: wait {_CALM} s, then at most one pod in {_PACE} s."
         yield Finding("hasty-scale-down", Severity.MEDIUM, where, says, remedy=remedy, edits=_calm(scaler))
     pool, most = _pool(setup), scaler.most
@@ -63,10 +63,13 @@ def _race(setup: Setup, stop: Shutdown, better: Timing) -> Iterator[Finding]:
     )
     remedy = _longer(setup.workload, better.grace or 0)
     if stop.races:
-        says = f"SIGKILL comes {_when(stop)} the worker stops waiting for its jobs: nothing is ended in order."
+        says = (
+            f"Grace period ≤ shutdown timeout: SIGKILL comes {_when(stop)} the worker stops waiting for its jobs, "
+            "and running jobs are killed."
+        )
         yield Finding("sigkill-race", Severity.HIGH, setup.where, says, arithmetic, remedy)
     else:
-        says = f"Only {spoken(stop.margin)} are left between the end of waiting and SIGKILL."
+        says = f"Only {spoken(stop.margin)} are left between the shutdown timeout and SIGKILL."
         yield Finding("narrow-grace", Severity.MEDIUM, setup.where, says, arithmetic, remedy)
 
 
@@ -80,7 +83,7 @@ def _longer(workload: Workload | None, grace: float) -> str:
 
 
 def _when(stop: Shutdown) -> str:
-    return "in the moment when" if stop.margin == 0 else f"{spoken(-stop.margin)} before"
+    return "when" if stop.margin == 0 else f"{spoken(-stop.margin)} before"
 
 
 def _cut(setup: Setup, better: Timing) -> Iterator[Finding]:
@@ -88,21 +91,23 @@ def _cut(setup: Setup, better: Timing) -> Iterator[Finding]:
     shutdown, wanted, said = setup.timing.shutdown, better.shutdown, predict(better).recovery
     if shutdown is None or wanted is None or said is None or wanted <= shutdown:
         return
-    says = f"A job that runs longer than {spoken(shutdown)} is cut at each deployment, and then waits for its recovery."
+    says = (
+        f"A job that runs longer than {spoken(shutdown)} is killed at each deployment, and then waits for its recovery."
+    )
     arithmetic = f"shutdown {plain(shutdown)} s < recovery {plain(said.about)} s"
     name = f"{shutdown_name(setup)} = {plain(wanted)}" if setup.version else f"Wait {spoken(wanted)} for running jobs"
-    remedy = f"{name}: as long as a recovery takes."
+    remedy = f"{name}: as long as the recovery takes."
     yield Finding("short-shutdown", Severity.LOW, setup.where, says, arithmetic, remedy)
 
 
 def _no_pause(setup: Setup) -> Finding:
-    says = "There is no preStop pause: SIGTERM comes before probes, scalers and senders of requests know of it."
+    says = "There is no preStop pause: SIGTERM comes before probes, autoscalers and clients notice."
     return Finding("no-pre-stop", Severity.LOW, setup.where, says, remedy="preStop: sleep 5.")
 
 
 def _health(setup: Setup, workload: Workload) -> Iterator[Finding]:
     if workload.is_probed is False:
-        says = "Nothing looks after its health: a worker that hangs keeps its locks and takes no job."
+        says = "It has no health check: a worker that hangs keeps its locks and takes no job."
         remedy = "A readiness and a liveness probe."
         if setup.version:
             remedy = f"{variables.HEALTH}=true, and probes on /healthz and /healthz/readiness, port 5678."
@@ -115,7 +120,7 @@ def _closed(setup: Setup, workload: Workload) -> Iterator[Finding]:
     setting = workload.settings.get(variables.HEALTH)
     if workload.missing or (setting and (setting.is_hidden or setting.value.lower() in ("true", "1"))):
         return
-    says = "It is probed, and answers only when it is told to: Kubernetes restarts a worker that works."
+    says = "It has probes but no health endpoint is enabled: Kubernetes restarts a healthy worker."
     edits = written(setting.place, "true") if setting else added(workload.variables, (variables.HEALTH, "true"))
     yield Finding("closed-health-check", Severity.HIGH, setup.where, says, "", f"{variables.HEALTH}=true", edits)
 

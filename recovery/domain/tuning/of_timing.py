@@ -41,7 +41,7 @@ def name_of(part: str, setup: Setup) -> str:
 
 def _unchecked(setup: Setup, better: Timing) -> Finding:
     name = name_of("stalled_interval", setup)
-    says = "No check for lost jobs runs: a job whose worker dies stays active for ever."
+    says = "No check for lost jobs runs: a job whose worker dies stays active forever."
     if setup.timing.library is Library.BULLMQ:
         says = "BullMQ refuses to start a worker whose check has no interval."
     return Finding("no-check", Severity.HIGH, setup.where, says, f"{name} = 0", f"Set {_changes(setup, better)}.")
@@ -70,7 +70,7 @@ def _faster(setup: Setup, better: Timing) -> str:
     now, then = setup.timing.lock - setup.timing.renew, better.lock - better.renew
     words = f"Set {_changes(setup, better)}: about {spoken(said.about)}."
     if then < now:
-        words += f" A worker that is blocked for {spoken(then)} loses its jobs then; now it takes {spoken(now)}."
+        words += f" A worker that is blocked for {spoken(then)} then loses its jobs; now that takes {spoken(now)}."
     return words
 
 
@@ -90,19 +90,19 @@ def _renewals(setup: Setup, better: Timing) -> Iterator[Finding]:
     arithmetic = f"lock {plain(lock)} − renewal {plain(renew)} = {plain(left)} s"
     remedy = f"Renew every {spoken(better.renew)}: {name_of('renew', setup)} = {plain(better.renew * 1000)}."
     if left <= 0:
-        says = "Every lock ends before it is renewed: jobs are taken from workers that still run them."
+        says = "Every lock expires before it is renewed: jobs are taken from workers that still run them."
         yield Finding("renewed-too-late", Severity.HIGH, setup.where, says, arithmetic, remedy)
     elif 2 * renew > lock:
-        says = f"A renewal that comes {spoken(left)} late loses the job, less than the time between two of them."
+        says = f"A renewal that comes {spoken(left)} late loses the job, which is less than the renewal interval."
         yield Finding("renewed-too-late", Severity.MEDIUM, setup.where, says, arithmetic, remedy)
     else:
-        says = f"No renewal may fail: the one after it comes at {spoken(2 * renew)}, and the lock lives {spoken(lock)}."
+        says = f"No renewal may fail: the next one comes at {spoken(2 * renew)}, and the lock lasts {spoken(lock)}."
         yield Finding("renewed-too-late", Severity.LOW, setup.where, says, arithmetic, remedy)
 
 
 def _short(setup: Setup) -> Finding:
     lock = setup.timing.lock
-    says = f"A worker whose event loop is blocked for {spoken(lock)} loses its jobs though it lives: they run twice."
+    says = f"A worker whose event loop is blocked for {spoken(lock)} loses its jobs while it is alive: they run twice."
     return Finding(
         "short-lock",
         Severity.MEDIUM,
@@ -124,6 +124,6 @@ def _stalls(setup: Setup) -> Iterator[Finding]:
         remedy = f"{name_of('max_stalled', setup)} = 1 runs it once more. Leave it where a job must not run twice."
         yield Finding("no-second-run", Severity.LOW, setup.where, says, remedy=remedy)
     elif count > _MANY_STALLS:
-        says = f"A job that kills its worker may kill {count + 1} of them before it is failed."
+        says = f"A job that crashes its worker may crash {count + 1} of them before it is failed."
         remedy = f"{name_of('max_stalled', setup)} = 1 or 2."
         yield Finding("many-stalls", Severity.LOW, setup.where, says, f"{count} + 1 = {count + 1}", remedy)

@@ -32,7 +32,7 @@ def of_variables(setup: Setup) -> Iterator[Finding]:
 def _ignored(setup: Setup, version: Version, setting: Setting, why: str, instead: str) -> Finding:
     """It is taken out and not renamed: nobody has ever seen what its value does."""
     says = f"{setting.name} does nothing in n8n {text(version)}: {why}."
-    remedy = f"Take it out; if you want what it says, write {instead}." if instead else "Take it out."
+    remedy = f"Remove it; to set what it means, write {instead}." if instead else "Remove it."
     if setting.name == variables.MAX_STALLED and not instead:
         remedy += " An execution whose worker dies is failed now; run it again from n8n, or on an error workflow."
     # A line of a secret is not shown, whatever stands there.
@@ -41,7 +41,7 @@ def _ignored(setup: Setup, version: Version, setting: Setting, why: str, instead
 
 
 def _odd(setup: Setup, setting: Setting) -> Finding:
-    says = f"{setting.name} is no number, so n8n warns and does as if it were not set."
+    says = f"{setting.name} is not a number, so n8n warns and ignores it."
     remedy = "Write milliseconds as digits." if setting.name in _MILLISECONDS else "Write digits."
     return Finding("no-number", Severity.MEDIUM, setup.where, says, _shown(setting), remedy, removed(setting))
 
@@ -61,5 +61,5 @@ def _alias(setup: Setup, old: Setting, new: Setting | None) -> Finding:
         return Finding("old-name", Severity.LOW, setup.where, says, remedy=remedy, edits=edits)
     severity = Severity.LOW if old.value == new.value else Severity.MEDIUM
     says = f"{old.name} overrides {new.name}: n8n waits {spoken(setup.timing.shutdown or 0)}."
-    remedy = f"Take {old.name} out."
+    remedy = f"Remove {old.name}."
     return Finding("overriding-name", severity, setup.where, says, remedy=remedy, edits=removed(old))

@@ -90,7 +90,7 @@ def _of_stores(policies: Sequence[StorePolicy]) -> Iterator[Finding]:
     for policy in policies:
         if policy.setting.value != SAFE_POLICY:
             where = f"{policy.name} ({policy.file}:{policy.line})"
-            says = "Under memory pressure this store throws locks and jobs away."
+            says = "Under memory pressure this store evicts locks and jobs."
             said, remedy = f"maxmemory-policy {policy.setting.value}", f"maxmemory-policy {SAFE_POLICY}"
             edits = written(policy.setting.place, SAFE_POLICY) or removed(policy.setting)
             yield Finding("eviction", Severity.HIGH, where, says, said, remedy, edits)
@@ -109,10 +109,10 @@ def _remarks(scene: Scene, outlooks: Sequence[Outlook]) -> Iterator[str]:
     for outlook in outlooks:
         setup = outlook.setup
         if setup.is_assumed:
-            yield f"{setup.where}: nothing says which n8n it is; it is taken for the newest known."
+            yield f"{setup.where}: its n8n version is unknown; the newest known version is assumed."
         yield from _unseen(setup.workload)
     if scene.texts and not outlooks:
-        yield "No worker was found: neither a worker of n8n, nor a library that you named."
+        yield "No worker was found: neither an n8n worker nor a library that you named."
 
 
 def _unseen(workload: Workload | None) -> Iterator[str]:
@@ -122,4 +122,4 @@ def _unseen(workload: Workload | None) -> Iterator[str]:
         yield f"{workload.where}: it also reads {name}, which was not given."
     hidden = sorted(setting.name for setting in workload.settings.values() if setting.is_hidden)
     if hidden:
-        yield f"{workload.where}: not known is the value of {', '.join(hidden)}."
+        yield f"{workload.where}: unknown values: {', '.join(hidden)}."

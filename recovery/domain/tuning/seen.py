@@ -65,7 +65,7 @@ def findings(running: Running) -> Iterator[Finding]:
     """Of what runs, whatever the files say."""
     for store in running.stores:
         if store.holds_state:
-            says = "The state store is the very database of these queues: a full or emptied one takes both."
+            says = "The state store is the database of these queues: if it is full or flushed, both are affected."
             remedy = "Another server, or another database number, in UNSTALL_STATE_URL."
             yield Finding("shared-database", Severity.HIGH, store.name, says, remedy=remedy)
         for warning in store.warnings:
@@ -76,11 +76,11 @@ def findings(running: Running) -> Iterator[Finding]:
         if seen.is_unwatched:
             within = seen.recovers_within
             rescue = (
-                "nothing will ever rescue them"
+                "nothing will ever recover them"
                 if within is None
-                else f"only a scanner rescues them, within {spoken(within)} of their worker's death"
+                else f"only a scanner recovers them, within {spoken(within)} of their worker's death"
             )
-            says = f"Jobs are active and nobody runs the check for lost ones: {rescue}."
+            says = f"Jobs are active and no worker runs the stalled check: {rescue}."
             remedy = "Start a worker, or leave skipStalledCheck out of its options."
             severity = Severity.HIGH if within is None else Severity.MEDIUM
             yield Finding("nobody-checks", severity, seen.queue.label, says, remedy=remedy)
@@ -96,7 +96,10 @@ def differences(running: Running, setups: Sequence[Setup]) -> Iterator[Finding]:
             )
             for what, found, written in pairs if seen.is_n8n else ():
                 if found is not None and found > written + _CLOCK:
-                    says = f"{seen.queue.label} runs with a {what} of {spoken(found)}: the files are not what runs."
+                    says = (
+                        f"{seen.queue.label} runs with a {what} of {spoken(found)}: the files do not match the "
+                        "running workers."
+                    )
                     arithmetic = f"seen {plain(found)} s, written {plain(written)} s"
-                    remedy = "Restart every worker of it with these files, or give those that it runs with."
+                    remedy = "Restart all its workers with these files, or analyze the files that they run with."
                     yield Finding("not-in-force", Severity.MEDIUM, setup.where, says, arithmetic, remedy)

@@ -172,7 +172,7 @@ def _entries(folder: str, troubles: list[Trouble]) -> Iterable[os.DirEntry[str]]
             return sorted((one for one in entries if not one.name.startswith(".")), key=lambda one: one.name)
     except OSError as error:
         advice = "Create it, mount it into where the web process runs, or correct `roots`."
-        trouble = Trouble(folder, "there is no such folder.", advice)
+        trouble = Trouble(folder, "the folder does not exist.", advice)
         troubles.append(trouble if isinstance(error, FileNotFoundError) else _unreadable(folder, error))
         return ()
 
@@ -187,8 +187,8 @@ def _entry(
         return None
     inside = next((one for one in (root, *roots) if path.startswith(f"{one}/")), None)
     if inside is None:
-        advice = "Name the folder that it leads to in `roots`, or remove the link."
-        troubles.append(Trouble(entry.path, "is a link that leads out of the folders that may be read.", advice))
+        advice = "Add its target folder to `roots`, or remove the link."
+        troubles.append(Trouble(entry.path, "is a link to a folder outside of `roots`.", advice))
         return None
     try:
         status = os.lstat(path)
@@ -198,7 +198,7 @@ def _entry(
         troubles.append(_unreadable(entry.path, error))
         return None
     if not stat.S_ISREG(status.st_mode):
-        troubles.append(Trouble(entry.path, "is no file.", "Only plain files are read; choose other `patterns`."))
+        troubles.append(Trouble(entry.path, "is not a file.", "Only plain files are read; choose other `patterns`."))
         return None
     return _Entry(inside, path, label, status)
 
@@ -226,10 +226,10 @@ def _data(file: int) -> int:
 
 def _unreadable(path: str, error: OSError) -> Trouble:
     if isinstance(error, Unfit):
-        return Trouble(path, "is no file, or became a link.", "Only plain files are read.")
-    advice = "Let the user of the web process read it: by its group (often `adm`), or an ACL."
+        return Trouble(path, "is not a file, or became a link.", "Only plain files are read.")
+    advice = "Give the user of the web process read access: by its group (often `adm`), or an ACL."
     reason = f"cannot be read: {error.strerror or error}."
-    return Trouble(path, reason, advice if isinstance(error, PermissionError) else "Look at its disk and its mount.")
+    return Trouble(path, reason, advice if isinstance(error, PermissionError) else "Check its disk and its mount.")
 
 
 def _inode(id: tuple[int, int]) -> str:

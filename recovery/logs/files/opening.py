@@ -34,4 +34,4 @@ def opened(root: str, path: str) -> int:
     if stat.S_ISREG(os.fstat(file).st_mode):
         return file
     os.close(file)
-    raise Unfit(errno.EINVAL, "is no file")
+    raise Unfit(errno.EINVAL, "is not a file")

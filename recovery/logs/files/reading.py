@@ -9,11 +9,12 @@ from typing import NamedTuple
 from recovery.domain import stack_traces
 from recovery.domain.lines import Level
 from recovery.domain.moments import AHEAD, TRACE, own
-from recovery.domain.written import JUDGED
+from recovery.domain.written import JUDGED, LIMIT
 from recovery.logs.files.finding import File
 from recovery.logs.files.opening import QUIET_NS
 
 CHUNK = 256 * 1024
+NEAR = LIMIT // 2  # bytes of a line to either side of an offset within it, that are judged together
 PROBE = 64 * 1024  # bytes in which a timestamp is looked for
 SPARSE = 1024 * 1024  # bytes without any, behind which none is expected
 UNENDED = 4 * 1024 * 1024  # a line that is still longer is taken in parts
@@ -64,6 +65,14 @@ def line_start(file: int, low: int, high: int) -> int:
             return first + found + 1
         high = first
     return low
+
+
+def cut_line(file: int, read: File, offset: int) -> bytes:
+    """The line that an offset lies within, as far as it is near; b"" when it lies between two lines."""
+    if not read.start < offset < read.size or os.pread(file, 1, offset - 1) == b"\n":
+        return b""
+    start = line_start(file, max(read.start, offset - NEAR), offset)
+    return os.pread(file, offset - start, start) + os.pread(file, NEAR, offset).partition(b"\n")[0]
 
 
 def ended(file: int, read: File, low: int, now: int) -> int:

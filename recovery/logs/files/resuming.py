@@ -12,7 +12,7 @@ from recovery.logs.files.finding import HALF, File
 from recovery.logs.files.ledger import View
 from recovery.logs.files.places import LINE, PART, Place
 
-UNKNOWN = "This place in the logs is unknown."
+UNKNOWN = "This log position is unknown."
 NAMED = 5  # files in one sentence
 
 
@@ -48,10 +48,10 @@ def _loss(key: str, offset: int, view: View) -> str:
     """Words for what may be missing; "" when all of it was read."""
     if key[:HALF] in view.seen.inodes:
         label = next((file.label for file in view.files.values() if file.inode == key[:HALF]), "A file")
-        return f"{label} was truncated: what was written to it right before may be missing."
+        return f"{label} was truncated: its last lines may be missing."
     if view.gone.get(key) == offset:
         return ""
-    return "A file is gone, maybe before it was read to its end."
+    return "A file is gone, perhaps before it was read to its end."
 
 
 def _told(lost: Iterable[str]) -> str:
@@ -65,7 +65,7 @@ def _behind(place: Place, view: View) -> dict[str, int]:
     [(asked, end)] = place.offsets.items()
     file = _now(asked, end, Place(0), view)
     if file is None or not _ends_line(file, end):
-        raise Missing("This line is not there any more.")
+        raise Missing("This line no longer exists.")
     key = file.key
     if end <= view.base.get(key, 0):
         return {

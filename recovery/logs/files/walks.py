@@ -14,6 +14,7 @@ from itertools import chain, islice
 from recovery.domain import stack_traces
 from recovery.domain.lines import Line, Query
 from recovery.domain.moments import AHEAD
+from recovery.domain.redact import MARK
 from recovery.domain.written import sieve, written
 from recovery.logs.files import reading
 from recovery.logs.files.finding import File
@@ -47,6 +48,7 @@ class Walk:
         self._labelled = labelled
         self._limit = limit
         self._size = 0
+        self._begun = dict(offsets)  # what a reader sent as its place is any number: it may cut a line in two
         self._files = {key: file for key, file in view.files.items() if key in offsets and query.has(labelled(file))}
         self._may_match = self._sieves(query)
         self._may_match_text = self._sieves(replace(query, levels=frozenset()))
@@ -79,11 +81,15 @@ class Walk:
         return {key: sieves[one] for key, one in left.items()}
 
     def _judge(self, file: File, row: Row) -> None:
+        begun = self._begun[file.key]
+        if begun in (row.start, row.end) and _hides_when_whole(file, begun):
+            row = row._replace(raw=MARK.encode())
         may_match = self._may_match if row.level is None else self._may_match_text
         if not may_match[file.key](row.raw):
             return
         id = str(Place.line(row.at, file.key, row.end))
-        line = written(id, row.at, row.raw, self._labelled(file), row.level, more=row.more)
+        is_revealed = self._query.is_revealed
+        line = written(id, row.at, row.raw, self._labelled(file), row.level, more=row.more, is_revealed=is_revealed)
         if self._query.matches(line):
             self.lines.append(line)
             self._size += len(line.text)
@@ -175,6 +181,13 @@ class _Open:
     def __exit__(self, *_: object) -> None:
         if self._opened >= 0:
             os.close(self._opened)
+
+
+def _hides_when_whole(file: File, offset: int) -> bool:
+    """Whether an offset cuts a line that has a secret. A part of it may not show that it is one, or whose."""
+    with _Open(file) as opened:
+        line = reading.cut_line(opened, file, offset) if opened >= 0 else b""
+    return bool(line) and MARK in written("", 0, line, {}).text
 
 
 def offsets_behind(view: View, offsets: Mapping[str, int]) -> set[str]:

@@ -123,12 +123,12 @@ class Asking:
                 return read(_told(answer.body))
             return await asyncio.to_thread(lambda: read(_told(answer.body)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise Garbled(self.target, "it does not answer as a Loki does", advice=NO_LOKI) from error
+            raise Garbled(self.target, "it does not answer like a Loki", advice=NO_LOKI) from error
 
     def _check_rest(self) -> None:
         rest = self._rests_until - _steady()
         if self._busy is not None and rest > 0:
-            raise Busy(self.target, f"{self._busy.reason}; it is asked again in {rest:.0f} s", advice=self._busy.advice)
+            raise Busy(self.target, f"{self._busy.reason}; next query in {rest:.0f} s", advice=self._busy.advice)
 
 
 def _told(body: bytes) -> Any:

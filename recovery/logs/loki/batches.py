@@ -85,7 +85,7 @@ async def _crowded(
     except StoreError:
         total = None
     lost = None if total is None else total - len(entries)
-    reason = f"Loki gives at most {len(found):,} lines of one moment, and this one has more"
+    reason = f"Loki returns at most {len(found):,} lines per timestamp, and this one has more"
     gap = Gap(reason, lost) if lost is None or lost > 0 else None
     if is_backward:
         return Batch(entries, at, end, is_cut=True, gap=gap)

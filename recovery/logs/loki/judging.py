@@ -34,13 +34,14 @@ def _judged(steps: Sequence[Step], query: Query, limit: int) -> Judged:
         if len(found.lines) >= limit:
             break
         found.looked_at += 1
-        line = _line(step)
+        line = _line(step, is_revealed=query.is_revealed)
         if query.matches(line):
             found.lines.append(line)
     return found
 
 
-def _line(step: Step) -> Line:
+def _line(step: Step, *, is_revealed: bool) -> Line:
     _, entry = step
     raw, id = entry.text.encode(), str(place_of(step))
-    return written(id, entry.at, raw[:JUDGED], entry.labels, entry.level, more=max(0, len(raw) - JUDGED))
+    more = max(0, len(raw) - JUDGED)
+    return written(id, entry.at, raw[:JUDGED], entry.labels, entry.level, more=more, is_revealed=is_revealed)

@@ -13,19 +13,19 @@ from typing import Any
 from recovery.domain import redact
 from recovery.errors import AccessDenied, Garbled, NotReady, StatementRefused, StoreError, TimedOut
 
-NO_LOKI = "Is this the address of a Loki, without /loki/api/v1 behind it?"
+NO_LOKI = "Is this the address of a Loki, without /loki/api/v1 at the end?"
 _SAID = 200  # characters of what it says of itself
 _LONGEST_REST = 60.0  # seconds: whoever asks for more is asked again all the same
-_TENANT = "This Loki has several tenants: write yours as tenant."
+_TENANT = "This Loki has several tenants: set yours as tenant."
 _LOGIN = "Check token_file, or username and password_file, and whether this tenant may be read."
-_NARROW = "Choose a label, or a shorter time; its administrator may raise the limit."
-_BUSY = "It goes on by itself. When this stays, its limits for queries are too low."
-_SLOW = "Choose a label, or a shorter time. It gives a query as long as its query_timeout allows."
-_OWN_LOG = "Look at its own log. It is asked again by itself."
+_NARROW = "Choose a label, or a shorter time range; its administrator can raise the limit."
+_BUSY = "It is retried automatically. If this continues, its query limits are too low."
+_SLOW = "Choose a label, or a shorter time range. Queries are limited by its query_timeout."
+_OWN_LOG = "Check its own log. It is retried automatically."
 _ADVICE = {
     HTTPStatus.NOT_FOUND: NO_LOKI,
     HTTPStatus.METHOD_NOT_ALLOWED: NO_LOKI,
-    HTTPStatus.REQUEST_URI_TOO_LONG: "The question is too long for a proxy in front of it: choose fewer values.",
+    HTTPStatus.REQUEST_URI_TOO_LONG: "The query is too long for a proxy in front of it: choose fewer values.",
 }
 _TOO_MANY = re.compile(r"max_entries_limit_per_query \((\d+) > (\d+)\)")
 _TOO_MUCH = ("time range exceeds the limit", "too many bytes", "too many chunks", "query too large")

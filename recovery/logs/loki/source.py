@@ -36,7 +36,7 @@ _OLDEST_NS = 366 * 24 * HOUR  # how far back a search goes that names no beginni
 _AROUND = (HOUR // 4, 12 * HOUR, LONGEST)  # how far around a line its neighbours are looked for
 _VALUES_SECONDS = 60.0  # for which the values of labels are taken for what they were
 _VALUES_NS = 6 * HOUR
-_UNKNOWN = "This place in the logs is unknown."
+_UNKNOWN = "This log position is unknown."
 
 Fetch = Callable[[Asking, Sequence[str], int, int, int], Awaitable[Batch]]
 
@@ -118,14 +118,14 @@ class LokiSource:
         )
 
     async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
-        point, question = _place(id).point, Query(query.labels)
+        point, question = _place(id).point, Query(query.labels, is_revealed=query.is_revealed)
         if point.is_bare:
             raise Missing(_UNKNOWN)
         own = (await self._fetch(batches.forward, question, point.at, point.at + 1, self._asking.most)).entries
         rest = past(own, point)
         at = len(own) - len(rest) - 1
         if at < 0 or own[at].key != point.key:
-            raise Missing("This line is gone, or has not these labels.")
+            raise Missing("This line is gone, or has other labels.")
         older = await self._neighbours(question, point.at, lines - at, is_older=True)
         newer = await self._neighbours(question, point.at + 1, lines - len(rest), is_older=False)
         whole = [*older, *own, *newer]

@@ -17,6 +17,7 @@ def examine() -> Iterator[Finding]:
     """Finding by finding, so that a slow store does not hold back what is known already. Raises nothing."""
     yield from home.variables()
     yield from home.data_directory()
+    yield from home.private_files()
     yield from home.database()
     try:
         config = configuration.current()

@@ -22,5 +22,5 @@ def _channel(about: str, channel: Channel) -> Finding:
     try:
         untried = channels.reach(channel)
     except NotDelivered as error:
-        return wrong(about, f"{channel.target}: {error}", "Until that is mended nobody is told there.")
+        return wrong(about, f"{channel.target}: {error}", "Until this is fixed, no notification is sent there.")
     return good(about, untried or f"{channel.target} can be reached.")

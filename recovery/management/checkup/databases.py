@@ -42,7 +42,7 @@ def _used(about: str, registry: Registry, database: Database) -> Iterator[Findin
     named |= {one.database for one in registry.config.n8n}
     named |= {hook.follow.database for hook in registry.config.hooks if hook.follow}
     if database.name not in named:
-        yield warning(about, "Nothing uses it.", "Write [[tables]], [[hooks]] or [[n8n]] that name it, or take it out.")
+        yield warning(about, "It is not used.", "Refer to it in [[tables]], [[hooks]] or [[n8n]], or remove it.")
 
 
 def _table(about: str, wire: SqlWire, table: Table) -> Iterator[Finding]:
@@ -50,16 +50,16 @@ def _table(about: str, wire: SqlWire, table: Table) -> Iterator[Finding]:
     try:
         found = TableReader().look(wire, QueueRef(wire.database.name, table.name))
     except StatementRefused as error:
-        yield wrong(about, f"It cannot be read: {error.reason}.", "Look at [[tables]], and at what our user may read.")
+        yield wrong(about, f"It cannot be read: {error.reason}.", "Check [[tables]], and what our user may read.")
         return
     took = (time.perf_counter() - began) * 1000
     yield good(about, f"{_words(found.counts)} It was read in {took:.0f} ms.")
     if took > _SLOW_MS:
-        remedy = f"Put an index on its column {table.columns.state}."
-        yield warning(about, "It takes long to read, so its numbers are old.", remedy)
+        remedy = f"Add an index on its column {table.columns.state}."
+        yield warning(about, "Reading it is slow, so its numbers are stale.", remedy)
     if not table.has_proof and table.age_limit is None:
         remedy = "Name lease_until or heartbeat, or an age_limit with started_at."
-        yield warning(about, "Nothing in a row tells whether somebody works on it: no sweep finds lost rows.", remedy)
+        yield warning(about, "A row does not show whether a worker runs it: a sweep cannot find lost rows.", remedy)
 
 
 def _words(counts: Counts) -> str:

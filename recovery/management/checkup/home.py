@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from stat import S_IRWXO
 
 from django.conf import settings
 from django.core import checks
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from recovery.config.schema import SECRETS
 from recovery.management.checkup.findings import Finding, good, warning, wrong
+from recovery.processes.private_files import open_to_others
 
-SETTINGS, DIRECTORY, DATABASE = "settings", "data directory", "database"
+SETTINGS, DIRECTORY, FILES, DATABASE = "settings", "data directory", "files", "database"
+_NAMED = 20  # files in one line that is to be copied
 # The configuration is told by its own finding, with its own words.
 _CONFIGURATION = "unstall.E002"
 
@@ -31,7 +35,7 @@ def variables() -> Iterator[Finding]:
         tell = wrong if found.is_serious() else warning
         yield tell(SETTINGS, str(found.msg), str(found.hint or ""))
     if clean:
-        yield good(SETTINGS, "Every variable can be used, and there is a secret key.")
+        yield good(SETTINGS, "All variables are valid, and a secret key is set.")
 
 
 def data_directory() -> Iterator[Finding]:
@@ -46,10 +50,23 @@ def data_directory() -> Iterator[Finding]:
         remedy = "Set UNSTALL_DATA_DIR to a directory that belongs to the user who runs this."
         yield wrong(DIRECTORY, f"{directory} cannot be written: {error.strerror}.", remedy)
         return
-    if directory.stat().st_mode & S_IRWXO:
-        yield warning(DIRECTORY, f"{directory} is open to every user of this machine.", f"chmod o= {directory}")
-    else:
-        yield good(DIRECTORY, f"{directory} can be written.")
+    yield good(DIRECTORY, f"{directory} can be written.")
+
+
+def private_files() -> Iterator[Finding]:
+    """Finds data and files of secrets that other users of this machine may read."""
+    files = [Path(path) for name in SECRETS if (path := os.environ.get(f"{name}_FILE"))]
+    if connection.vendor == "sqlite":
+        database = str(connection.settings_dict["NAME"])
+        files += [Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm")]
+    found = list(dict.fromkeys(open_to_others([Path(settings.DATA_DIR), *files])))
+    if not found:
+        yield good(FILES, "Data and secrets are readable only by our own user and its group.")
+        return
+    more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+    named = " ".join(shlex.quote(str(path)) for path in found[:_NAMED])
+    says = f"Every user of this machine can read {found[0]}{more}."
+    yield warning(FILES, says, f"chmod o= {named}{' …' if len(found) > _NAMED else ''}")
 
 
 def database() -> Iterator[Finding]:
@@ -59,11 +76,11 @@ def database() -> Iterator[Finding]:
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     except DatabaseError as error:
         reason = " ".join(str(error).split())
-        yield wrong(name, f"It does not answer: {reason}", "Look at DATABASE_URL, and whether the server runs.")
+        yield wrong(name, f"It does not answer: {reason}", "Check DATABASE_URL, and whether the server runs.")
         return
     if missing:
         yield wrong(
-            name, f"Its tables are not up to date: {len(missing)} steps are missing.", "Run `manage.py migrate`."
+            name, f"Its tables are not up to date: {len(missing)} migrations are missing.", "Run `manage.py migrate`."
         )
     else:
         yield good(name, "It answers, and its tables are up to date.")

@@ -21,10 +21,10 @@ def n8n(registry: Registry) -> Iterator[Finding]:
             yield from _database(about, registry, one)
         else:
             yield warning(
-                about, "It names no database, so only its jobs are seen.", "Write database = … (docs/n8n.md)."
+                about, "It has no database, so only its jobs are visible.", "Write database = … (docs/n8n.md)."
             )
         if one.editor and not one.api_key:
-            yield good(about, "There is no API key: what failed is retried in its editor, and not from here.")
+            yield good(about, "There is no API key: retry failed executions in the n8n editor, not from here.")
 
 
 def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
@@ -32,12 +32,12 @@ def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
         with of(registry.wire(one.database)).session() as session:
             found = tables.look(session, one)
     except Unsupported as error:
-        yield wrong(about, f"Its executions cannot be read: {error}", "Look at [[n8n]], and at what our user may read.")
+        yield wrong(about, f"Its executions cannot be read: {error}", "Check [[n8n]], and what our user may read.")
         return
     except StoreError as error:
         yield silent(about, error)
         return
-    writes = "marking a row is possible" if found.writable >= _WRITES else "our user may only read, which is enough"
+    writes = "marking a row is possible" if found.writable >= _WRITES else "our user may only read, which is sufficient"
     yield good(about, f"Its tables are those of n8n {found.release.value}; {writes}.")
     if found.read_only:
-        yield warning(about, found.read_only, "Look for a newer Unstall.")
+        yield warning(about, found.read_only, "Check for a newer Unstall.")

@@ -37,9 +37,9 @@ def _exporters(config: Config) -> Iterator[Finding]:
         except page.NoNode as error:
             yield wrong(about, f"{exporter.target}: {error}.", "Is this the address of a node_exporter?")
             continue
-        yield good(about, f"{exporter.target} tells of {len(found.cores)} cores of {found.gauges.host or 'a machine'}.")
+        yield good(about, f"{exporter.target} reports {len(found.cores)} cores of {found.gauges.host or 'a machine'}.")
         if found.gauges.disk_total is None:
-            yield warning(about, f"It tells of no disk at {node.disk}.", "Write where it is mounted there as its disk.")
+            yield warning(about, f"It reports no disk at {node.disk}.", "Set disk to its mount point on that server.")
 
 
 def _prometheus(config: Config, prometheus: Prometheus) -> Iterator[Finding]:
@@ -53,8 +53,8 @@ def _prometheus(config: Config, prometheus: Prometheus) -> Iterator[Finding]:
         named = ", ".join(map(shown, sorted(found)[:_NAMED])) + (" and more" if len(found) > _NAMED else "")
         yield good("prometheus", f"{target} knows {len(found):,} server{'s' * (len(found) > 1)}: {named}.")
     else:
-        yield warning("prometheus", f"{target} tells of no server.", EMPTY_ADVICE)
+        yield warning("prometheus", f"{target} reports no server.", EMPTY_ADVICE)
     for node in config.nodes:
         if node.instance and node.id not in found:
-            remedy = f"Look at what the label {prometheus.label} says there."
+            remedy = f"Check the values of the label {prometheus.label} there."
             yield warning(f"node {node.id}", f"{target} knows no {node.instance}.", remedy)

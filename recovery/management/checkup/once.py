@@ -31,8 +31,8 @@ def _apart(registry: Registry) -> Iterator[Finding]:
     if found.trouble:
         yield wrong(ABOUT, found.trouble, "Give UNSTALL_STATE_URL another server, or another database number.")
     for name in found.unknown:
-        says = f"Whether the queues of {name} are kept in the state store is not known: it tells no run id."
-        yield warning(ABOUT, says, "See that it answers, and let its user call INFO.")
+        says = f"Whether the queues of {name} are in the state store is unknown: it does not report a run id."
+        yield warning(ABOUT, says, "Make sure that it answers, and allow its user to call INFO.")
 
 
 def _used(registry: Registry) -> Iterator[Finding]:
@@ -41,9 +41,9 @@ def _used(registry: Registry) -> Iterator[Finding]:
     if not found.keys:
         yield good(ABOUT, "Nothing is claimed.")
         return
-    yield good(ABOUT, f"{found.claimed:,} claimed, {found.lapsed:,} lapsed, {found.completed:,} completed.")
+    yield good(ABOUT, f"{found.claimed:,} claimed, {found.lapsed:,} expired, {found.completed:,} completed.")
     if found.keys > _NEARLY * most:
-        says = f"It has {found.keys:,} of {most:,} keys; with all of them nothing can be claimed."
+        says = f"It has {found.keys:,} of {most:,} keys; at the limit nothing can be claimed."
         yield warning(ABOUT, says, "Raise keys in [once], or complete with a shorter keep.")
     for doubt in durability.doubts(registry.state()):
         yield warning(ABOUT, doubt.says, doubt.remedy)

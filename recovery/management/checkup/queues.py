@@ -54,7 +54,7 @@ def _server(about: str, wire: Wire) -> Iterator[Finding]:
     took = (time.perf_counter() - started) * 1000
     told = wire.each_node(("INFO",))
     seen = vitals(told)
-    yield good(about, f"{wire.target} answers in {took:.1f} ms: {seen.server or 'it does not tell what it is'}.")
+    yield good(about, f"{wire.target} answers in {took:.1f} ms: {seen.server or 'its version is unknown'}.")
     for says in seen.warnings:
         yield warning(about, says, _remedy(says))
     yield from _clock(about, told)
@@ -86,8 +86,8 @@ def _clock(about: str, told: Mapping[str, Any]) -> Iterator[Finding]:
         ahead = int(stamp) / 1_000_000 - time.time()
         if abs(ahead) > _SKEW_S:
             word = "ahead of" if ahead > 0 else "behind"
-            says = f"The clock of {node} is {abs(ahead):.0f} s {word} ours: ages and delays are wrong by that much."
-            yield warning(about, says, "Let both machines keep their clocks by NTP.")
+            says = f"The clock of {node} is {abs(ahead):.0f} s {word} ours: ages and delays are off by that much."
+            yield warning(about, says, "Synchronize the clocks of both machines with NTP.")
 
 
 def _queues(about: str, registry: Registry, deployment: Deployment) -> Iterator[Finding]:
@@ -101,12 +101,12 @@ def _queues(about: str, registry: Registry, deployment: Deployment) -> Iterator[
     found = {known.ref.base for known in roster.listing(deployment.name).queues}
     there = _present(registry.wire(deployment.name), found)
     for base in sorted(set(configured(deployment)) - there):
-        remedy = f"Look at the name and the prefix in `queues` of [[deployments]] {deployment.name}."
-        yield warning(about, f"Of the configured queue {shown(base)} there is nothing yet.", remedy)
+        remedy = f"Check the name and the prefix in `queues` of [[deployments]] {deployment.name}."
+        yield warning(about, f"The configured queue {shown(base)} has no keys yet.", remedy)
     if there:
         yield good(about, f"{len(there):,} queue{'s' * (len(there) > 1)} found.")
     else:
-        remedy = "Look at the database number and at `prefixes`, or name the queues in `queues`."
+        remedy = "Check the database number and `prefixes`, or list the queues in `queues`."
         yield warning(about, "No queue was found.", remedy)
 
 

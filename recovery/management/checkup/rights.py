@@ -17,8 +17,8 @@ from recovery.management.checkup.findings import Finding, good, warning, wrong
 
 _KEY = "unstall:doctor"  # behind the prefix, where an ACL that names prefixes lets us look
 _GRANT = "Grant what docs/redis-acl.md lists."
-_ACT = "Grant what docs/redis-acl.md lists to act; or say so with read_only = true, or UNSTALL_READ_ONLY=1 for main."
-_OLD = "It is too old or a proxy does not pass it on: Redis 6.2 or Valkey is needed."
+_ACT = "Grant what docs/redis-acl.md lists for actions; or set read_only = true, or UNSTALL_READ_ONLY=1 for main."
+_OLD = "The server is too old or a proxy blocks the command: Redis 6.2 or Valkey is required."
 
 # Every command that reading uses. Without one of them a column or a tab stays unknown.
 _READS: tuple[tuple[str | int, ...], ...] = (
@@ -49,7 +49,7 @@ _READS: tuple[tuple[str | int, ...], ...] = (
 )
 # Commands about the server, and what is missing without them.
 _EXTRAS: dict[Command, str] = {
-    ("CLIENT", "LIST"): "who works on what stays unknown",
+    ("CLIENT", "LIST"): "the worker of each job stays unknown",
     ("INFO",): "version, role and eviction policy stay unknown",
     ("SCAN", 0, "COUNT", 1): "queues are found by their workers or by their configured names only",
 }
@@ -74,7 +74,7 @@ def _reads(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
         if isinstance(reply, redis.ResponseError)
     }
     if not refused:
-        yield good(about, "Everything that reading needs is allowed.")
+        yield good(about, "All commands needed for reading are allowed.")
         return
     by_remedy: dict[str, list[str]] = {}
     for word, reply in refused.items():
@@ -86,7 +86,7 @@ def _reads(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
 def _writes(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
     """Whether anything can be put right, where it is not configured that nothing is to be."""
     if deployment.read_only:
-        yield good(about, "It is configured to be read only: nothing in it is changed from here.")
+        yield good(about, "It is configured to be read only: Unstall changes nothing in it.")
         return
     queue = QueueRef(deployment.name, f"{_prefix(deployment)}:{_KEY}")
     try:
@@ -94,10 +94,10 @@ def _writes(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]
     except redis.ResponseError as error:
         lacking = str(error)
     if lacking:
-        says = f"Its user may change nothing, so no scanner and nobody puts anything right here: {lacking}."
+        says = f"Its user has no write permission, so neither scanners nor people can recover jobs here: {lacking}."
         yield warning(about, says, _ACT)
     else:
-        yield good(about, "Its user may put jobs right.")
+        yield good(about, "Its user may recover jobs.")
 
 
 def _prefix(deployment: Deployment) -> str:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import cast
 
-from recovery.connections import faults
+from recovery.connections import faults, monitor_acl
 from recovery.connections.registry import Registry
 from recovery.connections.state import PROBE, SNAPSHOT
+from recovery.domain.refs import shown
 from recovery.errors import StoreError
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
 from recovery.once.apart import neighbours
 from recovery.reads import leading
 
 ABOUT, SCHEDULER = "state store", "scheduler"
+_OPEN = frozenset({"user", "default", "on", "nopass"})
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _PROBE_S = 5  # seconds our probe lives, should we die before we remove it
 
 
 def store(registry: Registry) -> Iterator[Finding]:
     state = registry.config.state
     if state is None:
-        remedy = "Set UNSTALL_STATE_URL for processes that are started one by one; `manage.py up` brings a store."
+        remedy = "Set UNSTALL_STATE_URL for separately started processes; `manage.py up` starts a store."
         yield warning(ABOUT, "None is configured.", remedy)
         return
     try:
@@ -32,6 +36,7 @@ def store(registry: Registry) -> Iterator[Finding]:
         return
     yield good(ABOUT, f"{state.target} can be written.")
     yield from beside
+    yield from _users(registry)
     yield from _scheduler(sign, has_worked=has_worked)
 
 
@@ -41,6 +46,28 @@ def _probe(registry: Registry) -> None:
     with faults.guarded(client):
         client.set(PROBE, b"1", ex=_PROBE_S)
         client.delete(PROBE)
+
+
+def _users(registry: Registry) -> Iterator[Finding]:
+    """Nothing is said where our user may not ask for users, or the store has none (Redis 5)."""
+    client = registry.state()
+    try:
+        with faults.guarded(client):
+            lines = cast("list[str]", client.acl_list())
+    except StoreError:
+        return
+    if any(_OPEN.issubset(line.split()) for line in lines) and not _is_private(registry):
+        remedy = "Set a password there (requirepass) and in UNSTALL_STATE_URL: redis://:PASSWORD@HOST:PORT/0"
+        yield warning(ABOUT, "It requires no password, and other machines may be able to reach it.", remedy)
+    for writer in monitor_acl.too_wide(lines):
+        remedy = "Give each monitor a user of its own: manage.py servers --acl ID prints it."
+        yield warning(ABOUT, f"Its user {shown(writer.name)} may write the keys of every server.", remedy)
+
+
+def _is_private(registry: Registry) -> bool:
+    """A socket, or an address that only this machine reaches."""
+    address = registry.config.state.nodes[0] if registry.config.state else None
+    return address is not None and (bool(address.path) or address.host in _LOCAL)
 
 
 def _fed(registry: Registry) -> tuple[leading.Sign | None, bool]:
@@ -55,22 +82,24 @@ def _scheduler(sign: leading.Sign | None, *, has_worked: bool) -> Iterator[Findi
     """Nothing is said where none has been started yet."""
     if sign and sign.leads:
         since = datetime.fromtimestamp(sign.since / 1000, UTC).isoformat(sep=" ", timespec="seconds")
-        yield good(SCHEDULER, f"Process {sign.pid} on {sign.host} leads since {since}, epoch {sign.epoch}.")
+        yield good(SCHEDULER, f"Process {sign.pid} on {sign.host} is the leader since {since}, epoch {sign.epoch}.")
     elif sign:
         says = (
             f"Process {sign.pid} on {sign.host} only reads, because its database does not answer: nothing is repaired."
         )
-        yield warning(SCHEDULER, says, "Look at DATABASE_URL where it runs, and whether it is migrated.")
+        yield warning(SCHEDULER, says, "Check DATABASE_URL where it runs, and whether it is migrated.")
     elif has_worked:
-        yield warning(SCHEDULER, "None runs: every number on the pages is old.", "Start one: manage.py scheduler")
+        yield warning(
+            SCHEDULER, "None is running: all numbers on the pages are stale.", "Start one: manage.py scheduler"
+        )
 
 
 def _neighbours(registry: Registry) -> Iterator[Finding]:
     """Those that do not answer are told among the deployments."""
     found = neighbours(registry)
     for name in found.same:
-        remedy = "Use another server, or another database number: nothing is written beside queues."
-        yield wrong(ABOUT, f"It is the very place of the queues of {name}.", remedy)
+        remedy = "Use another server, or another database number: Unstall writes nothing next to queues."
+        yield wrong(ABOUT, f"It is the same database as the queues of {name}.", remedy)
     for name in found.beside:
-        remedy = "Better a server of its own: one that is full or stopped then takes only one of the two."
+        remedy = "Use a separate server, so that a full or stopped one affects only one of the two."
         yield warning(ABOUT, f"It shares its server with the queues of {name}.", remedy)

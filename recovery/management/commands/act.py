@@ -17,7 +17,17 @@ from recovery.actions.catalog import ENTRIES
 from recovery.actions.gather import Selection
 from recovery.actions.runner import Preview
 from recovery.config import current
-from recovery.domain.acting import Act, JobResult, Judgement, Options, Order, Outcome, Seen
+from recovery.domain.acting import (
+    AFFECTED_LISTED,
+    Act,
+    Affected,
+    JobResult,
+    Judgement,
+    Options,
+    Order,
+    Outcome,
+    Seen,
+)
 from recovery.domain.jobs import State
 from recovery.domain.refs import shown
 from recovery.errors import (
@@ -44,7 +54,8 @@ _STATUSES: Sequence[tuple[type[UnstallError] | tuple[type[UnstallError], ...], i
 
 class Command(BaseCommand):
     help = (
-        "Do to jobs, or to a queue, what a button does. Exit status: 0 all done, 2 for a wrong call, "
+        "Run an action on jobs or on a queue, like the buttons of the pages. Exit status: 0 all done, 2 for a wrong "
+        "call, "
         "3 when something was refused, 4 when a store does not answer."
     )
     requires_system_checks = ()
@@ -53,23 +64,33 @@ class Command(BaseCommand):
         acts = [act.value for act in Act if act is not Act.RESTORE]
         parser.add_argument("action", choices=acts, metavar="ACTION", help=", ".join(acts))
         parser.add_argument("--queue", required=True, metavar="[DEPLOYMENT/]BASE")
-        parser.add_argument("--job", action="append", default=[], metavar="ID", help="may be given several times")
+        parser.add_argument("--job", action="append", default=[], metavar="ID", help="can be repeated")
         parser.add_argument("--all", metavar="STATE", help="every job of a state, or of a verdict (orphan, …)")
-        parser.add_argument("--reason", required=True, metavar="TEXT", help="it is kept in the audit")
+        parser.add_argument("--reason", required=True, metavar="TEXT", help="reason, recorded in the audit log")
         parser.add_argument("--name", default="", help="with --all: only jobs of this name")
         parser.add_argument("--error", default="", help="with --all: only failures of this signature")
-        parser.add_argument("--dry-run", action="store_true", help="say what would happen, and do nothing")
-        parser.add_argument("--force", action="store_true", help="in spite of poison, or of a holder that is connected")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="dry run: print what would happen and change nothing"
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="also when the job is quarantined or its worker is still connected"
+        )
         parser.add_argument("--consent", action="store_true", help="n8n: the workflow may run twice")
-        parser.add_argument("--latest", action="store_true", help="relaunch: with the workflow as it is saved now")
-        parser.add_argument("--yes", action="store_true", help="do not ask")
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--latest", action="store_true", help="relaunch: with the currently saved workflow")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        parser.add_argument("--json", action="store_true", help="print JSON")
         parser.add_argument("--requeue", action="store_true", help="release: and back to wait at once")
-        parser.add_argument("--reset", action="store_true", help="requeue, retry: forget stalls and attempts")
+        parser.add_argument("--children", action="store_true", help="remove: with the children that name it as parent")
+        parser.add_argument("--other-queues", action="store_true", help="also change jobs of other queues")
+        parser.add_argument(
+            "--reset", action="store_true", help="requeue, retry: reset the stalled counter and the attempts"
+        )
         parser.add_argument("--rerun-completed", action="store_true", help="retry: jobs that have completed, too")
-        parser.add_argument("--directly", action="store_true", help="fail: do not leave it to a live worker")
+        parser.add_argument(
+            "--directly", action="store_true", help="fail: even if a live worker's stalled check would do it"
+        )
         parser.add_argument("--older-than", type=_natural, default=0, metavar="SECONDS", help="clean")
-        parser.add_argument("--limit", type=_natural, default=0, metavar="N", help="clean: at most so many jobs")
+        parser.add_argument("--limit", type=_natural, default=0, metavar="N", help="clean: limit (0 = none)")
         parser.add_argument("--delayed", action="store_true", help="drain: delayed jobs too")
 
     def handle(self, *_: Any, **given: Any) -> None:
@@ -100,14 +121,17 @@ class Command(BaseCommand):
             self.stderr.write(f"refused: {shown(one.id)}: {one.why}")
         if len(refused) > SHOWN:
             self.stderr.write(f"refused: {len(refused) - SHOWN:,} more")
+        for one in [one for preview in previews for one in preview.judgements if one.is_allowed]:
+            for line in _along(one.effects.affected):
+                self.stderr.write(f"with {shown(one.id)}: {line}")
         for risk in dict.fromkeys(preview.risk for preview in previews if preview.risk):
             self.stderr.write(f"risk: {risk}")
         if not can:
             return True
         self.stderr.write(_question(order, previews, can))
         if any(preview.needs_name for preview in previews) or can >= runner.NAMED_FROM:
-            return _answer(f"Type {order.queue.label} to go on: ") == order.queue.label
-        return _answer("Go on? [y/N] ").lower() in ("y", "yes")
+            return _answer(f"Type {order.queue.label} to continue: ") == order.queue.label
+        return _answer("Continue? [y/N] ").lower() in ("y", "yes")
 
     def _tell(self, asked: Namespace, order: Order, results: Sequence[JobResult]) -> None:
         if asked.json:
@@ -117,6 +141,8 @@ class Command(BaseCommand):
         else:
             for one in results:
                 self.stdout.write(_line(order, one, dry=asked.dry_run))
+                for line in _along(one.affected):
+                    self.stdout.write(f"  with it: {line}")
         came_to = {one.outcome for one in results}
         if Outcome.UNKNOWN in came_to:
             sys.exit(UNREACHABLE)
@@ -140,6 +166,8 @@ def _order(asked: Namespace) -> Order:
         older_than=asked.older_than * 1000,
         limit=asked.limit,
         delayed=asked.delayed,
+        children=asked.children,
+        other_queues=asked.other_queues,
     )
     return Order(act, calling.queue(asked.queue, current()), calling.actor(), asked.reason, options=options)
 
@@ -148,17 +176,17 @@ def _fits(act: Act, asked: Namespace) -> None:
     """Which jobs are meant is said once, and only where jobs are meant."""
     if act is Act.CLEAN:
         if asked.job or not asked.all:
-            raise BadOrder("Say with --all which state is to be cleaned.")
+            raise BadOrder("Give the state to clean with --all.")
     elif ENTRIES[act].is_for_queue:
         if asked.job or asked.all:
-            raise BadOrder(f"{act} is for the queue itself and takes neither --job nor --all.")
+            raise BadOrder(f"{act} applies to the whole queue and takes neither --job nor --all.")
     elif bool(asked.job) == bool(asked.all):
-        raise BadOrder("Name jobs with --job, or all of a state with --all.")
+        raise BadOrder("Give jobs with --job, or all jobs of a state with --all.")
 
 
 def _state(written: str) -> State:
     if written not in set(State) - {State.UNKNOWN}:
-        raise BadOrder(f"{written!r} is no state of a job.")
+        raise BadOrder(f"{written!r} is not a job state.")
     return State(written)
 
 
@@ -210,7 +238,16 @@ def _results(order: Order, parts: Sequence[Order]) -> Iterator[JobResult]:
 def _foretold(judgement: Judgement) -> JobResult:
     """What would come of it."""
     outcome = Outcome.DONE if judgement.is_allowed else judgement.outcome
-    return JobResult(judgement.id, outcome, judgement.risk if judgement.is_allowed else judgement.why)
+    why = judgement.risk if judgement.is_allowed else judgement.why
+    return JobResult(judgement.id, outcome, why, affected=judgement.effects.affected)
+
+
+def _along(affected: Sequence[Affected]) -> Iterator[str]:
+    """Other jobs that change with one, and how; of very many the first."""
+    for one in affected[:AFFECTED_LISTED]:
+        yield f"{one.job.queue.label} {one.job.label} {one.change}"
+    if len(affected) > AFFECTED_LISTED:
+        yield f"and {len(affected) - AFFECTED_LISTED:,} more"
 
 
 def _question(order: Order, previews: Sequence[Preview], can: int) -> str:

@@ -1,4 +1,4 @@
-"""The audit from the shell: is the chain whole, where does it end, and all of it for a file."""
+"""The audit from the shell: is it whole, where does it end, is it what kept heads say, and all of it for a file."""
 
 from __future__ import annotations
 
@@ -10,24 +10,47 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from recovery import config as configuration
+from recovery import shared_clock
+from recovery.actions import audit as writing
+from recovery.connections import audit_heads
+from recovery.domain.audit_head_targets import AuditHeadTarget, AuditHeadTargets
+from recovery.errors import ConfigError, NotDelivered, NotRecorded
+from recovery.management import calling
 from recovery.reads import audit
+from recovery.reads.seals import UNKNOWN_KEY
+from recovery.scanners.audit_heads import AuditHeadSender
 
 BROKEN, WRONG_CALL, UNREACHABLE = 1, 2, 4
 
 
 class Command(BaseCommand):
     help = (
-        "verify: exit status 0 when the chain is whole, 1 when it is not. head: its end, to be kept elsewhere; "
-        "verify --head FILE then proves that nothing up to there was changed. export: all of it."
+        "verify: exit status 0 when the chain, its signatures and its index are intact, 1 when they are not. head: "
+        "print the "
+        "last entry, to be stored elsewhere; verify --head FILE then proves that no entry up to it was changed, and "
+        "compare FILE "
+        "that each stored head is in the database. head --send: send it to the targets of [audit] now. reseal: after a "
+        "change of the secret key. export: print all entries."
     )
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         commands = parser.add_subparsers(dest="what", required=True)
-        verify = commands.add_parser("verify", help="make every hash again and follow every link")
-        verify.add_argument("--head", type=Path, metavar="FILE", help="what `audit head` wrote earlier")
-        verify.add_argument("--json", action="store_true", help="for scripts")
-        commands.add_parser("head", help="print the end of the chain")
+        verify = commands.add_parser("verify", help="recompute every hash and check every link")
+        verify.add_argument(
+            "--head", type=Path, metavar="FILE", help="the output of `audit head`, or the file of [audit]"
+        )
+        verify.add_argument("--json", action="store_true", help="print JSON")
+        head = commands.add_parser("head", help="print the end of the chain")
+        head.add_argument(
+            "--send", action="store_true", help="send it to the targets of [audit], as the scheduler does"
+        )
+        compare = commands.add_parser("compare", help="look up each stored head, which is fast")
+        compare.add_argument("file", type=Path, help="heads, one per line; a log that contains them also works")
+        compare.add_argument("--json", action="store_true", help="print JSON")
+        reseal = commands.add_parser("reseal", help="verify all entries, then they need no former secret key")
+        reseal.add_argument("--without-former-key", action="store_true", help="also when a former key is lost")
         export = commands.add_parser("export", help="print every entry")
         export.add_argument("--format", choices=audit.FORMATS, default="json")
 
@@ -36,32 +59,87 @@ class Command(BaseCommand):
             self._run(given)
         except DatabaseError as error:
             raise CommandError(f"The database does not answer: {error}", returncode=UNREACHABLE) from error
+        except (ConfigError, NotRecorded) as error:
+            raise CommandError(str(error), returncode=WRONG_CALL) from error
 
     def _run(self, given: dict[str, Any]) -> None:
         match given["what"]:
             case "verify":
-                self._verify(given["head"], as_json=given["json"])
+                file = given["head"]
+                self._tell(audit.verify(_heads(file) if file else None), as_json=given["json"])
+            case "compare":
+                self._tell(audit.compare(_heads(given["file"])), as_json=given["json"], is_chain=False)
             case "head":
-                self.stdout.write(audit.head().written())
+                self._head(is_sent=given["send"])
+            case "reseal":
+                self._reseal(may_lack=given["without_former_key"])
             case _:
                 for piece in audit.export(given["format"]):
                     self.stdout.write(piece, ending="")
 
-    def _verify(self, file: Path | None, *, as_json: bool) -> None:
-        report = audit.verify(_head(file) if file else None)
+    def _tell(self, report: audit.Report, *, as_json: bool, is_chain: bool = True) -> None:
         if as_json:
             self.stdout.write(_document(report))
+        elif report.is_sound and is_chain:
+            self.stdout.write(f"The chain is intact up to #{report.head.number}: {report.head.hash or 'it is empty'}")
+            self.stdout.write(_signed(report))
         elif report.is_sound:
-            self.stdout.write(f"The chain is whole up to #{report.head.number}: {report.head.hash or 'it is empty'}")
+            self.stdout.write(
+                f"All {report.checked:,} stored heads are in the chain, which ends at #{report.head.number}."
+            )
         if report.is_sound:
             return
         told = [f"#{finding.number} {finding.kind}: {finding.text}" for finding in report.findings]
-        raise CommandError("\n".join(["The chain is broken.", *told]), returncode=BROKEN)
+        raise CommandError("\n".join(["The audit log was modified.", *told]), returncode=BROKEN)
+
+    def _head(self, *, is_sent: bool) -> None:
+        head = audit.head()
+        self.stdout.write(head.written())
+        if not is_sent:
+            return
+        config = configuration.current()
+        if not config.audit.configured:
+            raise CommandError("No target is configured: add [audit] to unstall.toml.", returncode=WRONG_CALL)
+        line = AuditHeadSender(config.audit, config.environment).line(head, shared_clock.now())
+        failed = [why for place in config.audit.configured if (why := _sent(config.audit, place, line, head))]
+        if failed:
+            raise CommandError("\n".join(failed), returncode=UNREACHABLE)
+
+    def _reseal(self, *, may_lack: bool) -> None:
+        """What cannot be verified is not signed anew, but for entries of a key that is said to be lost."""
+        report = audit.verify()
+        if any(finding.kind != UNKNOWN_KEY or not may_lack for finding in report.findings):
+            self._tell(report, as_json=False)
+        lost = [finding.text for finding in report.findings]
+        body = {"lost keys": lost} if lost else {}
+        writing.reseal(calling.actor(), report.head.number, report.head.hash, "The secret key was changed.", body)
+        self.stdout.write(f"Entries up to #{report.head.number} no longer need a former key.")
 
 
-def _head(file: Path) -> audit.Head:
+def _sent(places: AuditHeadTargets, place: AuditHeadTarget, line: str, head: audit.Head) -> str:
+    """Why it was not; "" when it was."""
     try:
-        return audit.Head.read(file.read_text("utf-8"))
+        audit_heads.send(places, place, line, f"audit-head-{head.number}")
+    except NotDelivered as error:
+        return f"{place.value} {places.target(place)}: {error}"
+    return ""
+
+
+def _signed(report: audit.Report) -> str:
+    if not report.unsigned:
+        return "All entries are signed, and the index by job matches them."
+    return (
+        f"Entries after #{report.unsigned} are signed; earlier entries are protected by a signature of the chain's end."
+    )
+
+
+def _heads(file: Path) -> audit.Heads:
+    """One line after the other: a file of years has some MB."""
+    try:
+        if file.stat().st_size > audit.HEADS_LIMIT:
+            raise CommandError(f"{file} is larger than 64 MB: pass only its last part.", returncode=WRONG_CALL)
+        with file.open(encoding="utf-8") as lines:
+            return audit.kept_heads(lines)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{file} cannot be read: {error}", returncode=WRONG_CALL) from error
     except audit.NotAHead as error:
@@ -70,5 +148,5 @@ def _head(file: Path) -> audit.Head:
 
 def _document(report: audit.Report) -> str:
     findings = [{"number": one.number, "kind": one.kind, "text": one.text} for one in report.findings]
-    facts = {"is_sound": report.is_sound, "checked": report.checked, "findings": findings}
+    facts = {"is_sound": report.is_sound, "checked": report.checked, "unsigned": report.unsigned, "findings": findings}
     return json.dumps(facts | {"head": {"number": report.head.number, "hash": report.head.hash}}, indent=2)

@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from recovery.domain.refs import visible
 from recovery.errors import ConfigError
 from recovery.management.checkup import Finding, Level, examine
 from recovery.processes import beside
@@ -22,11 +23,11 @@ _WIDTH = len(Level.WARNING) + 2
 
 
 class Command(BaseCommand):
-    help = "Check everything that is configured. Exit status: 0, or 1 when something is wrong."
+    help = "Check the whole configuration. Exit status: 0, or 1 when something is wrong."
     requires_system_checks = ()  # they are among the findings
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
         with suppress(ConfigError):  # it is among the findings
@@ -47,9 +48,9 @@ class Command(BaseCommand):
         for about, group in groupby(_kept(examine(), findings), key=lambda finding: finding.about):
             self.stdout.write(f"{about}")
             for finding in group:
-                self.stdout.write(f"  {finding.level:<{_WIDTH}}{finding.says}")
+                self.stdout.write(f"  {finding.level:<{_WIDTH}}{visible(finding.says)}")
                 if finding.remedy:
-                    self.stdout.write(f"  {'':<{_WIDTH}}→ {finding.remedy}")
+                    self.stdout.write(f"  {'':<{_WIDTH}}→ {visible(finding.remedy)}")
         self.stdout.write(_summary(findings))
         return findings
 
@@ -64,5 +65,5 @@ def _summary(findings: list[Finding]) -> str:
     wrong = sum(finding.level is Level.WRONG for finding in findings)
     warnings = sum(finding.level is Level.WARNING for finding in findings)
     if not wrong and not warnings:
-        return "\nAll is well."
-    return f"\n{wrong} wrong, {warnings} to look at."
+        return "\nNo problems found."
+    return f"\n{wrong} wrong, {warnings} warning{'s' * (warnings != 1)}."

@@ -30,23 +30,23 @@ from recovery.processes import beside
 from recovery.processes.signals import Ending
 
 INTERRUPTED = 130
-BY_HAND = "By hand, from the shell."
+BY_HAND = "Started from the shell."
 _PLAN = Plan()
 _TIMES = {
-    "lock": "how long a lock lasts",
-    "renew": "how often it is renewed",
-    "stalled-interval": "how often a watchdog looks",
-    "grace": "with TERM: when SIGKILL follows",
-    "shutdown": "with TERM: how long the worker waits for its job before it gives up",
-    "job": "how long the job takes",
-    "wait": "how long it has run when its worker is ended; by default a random time",
-    "timeout": "when a round is given up",
+    "lock": "lock duration",
+    "renew": "lock renewal interval",
+    "stalled-interval": "interval of the stalled check",
+    "grace": "with TERM: grace period before SIGKILL",
+    "shutdown": "with TERM: shutdown timeout of the worker",
+    "job": "duration of the job",
+    "wait": "run time of the job when its worker is stopped; random by default",
+    "timeout": "timeout of a round",
 }
 _NUMBERS = {
-    "max-stalled": "how often a job may stall",
-    "concurrency": "jobs at once in each worker",
+    "max-stalled": "maxStalledCount",
+    "concurrency": "concurrency of each worker",
     "workers": "processes",
-    "rounds": "how often it is repeated",
+    "rounds": "number of rounds",
 }
 
 
@@ -56,14 +56,16 @@ class Stopped(Exception):
 
 class Command(BaseCommand):
     help = (
-        "Measure the time to recovery: end a real worker in the middle of its job. Exit status: 0 the job was "
+        "Measure the recovery time: stop a real worker in the middle of its job. Exit status: 0 the job was "
         "recovered each time, 2 for a wrong call, 3 when it was not, 4 when the store does not answer."
     )
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--library", choices=[one.value for one in Library], default=_PLAN.library.value)
-        parser.add_argument("--node-modules", default="", metavar="PATH", help="where your library is (else NODE_PATH)")
+        parser.add_argument(
+            "--node-modules", default="", metavar="PATH", help="path of your library (default: NODE_PATH)"
+        )
         for name, words in _TIMES.items():
             default = getattr(_PLAN, name.replace("-", "_"))
             said = f"{words} (default {spelled(default)})" if default is not None else words
@@ -75,8 +77,8 @@ class Command(BaseCommand):
             )
         parser.add_argument("--signal", choices=[one.value for one in Means], default=Means.KILL.value)
         parser.add_argument("--on", default="", metavar="DEPLOYMENT", help="in its Redis, not in our state store")
-        parser.add_argument("--json", action="store_true", help="for scripts")
-        parser.add_argument("--follow", action="store_true", help="what happens as JSON on stderr, one object a line")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        parser.add_argument("--follow", action="store_true", help="print events as JSON on stderr, one object per line")
 
     def handle(self, *_: Any, **given: Any) -> None:
         asked = Namespace(**given)
@@ -91,7 +93,7 @@ class Command(BaseCommand):
         try:
             found = self._run(asked, plan, rest)
         except Stopped:
-            raise CommandError("Stopped, and cleaned up.", returncode=INTERRUPTED) from None
+            raise CommandError("Stopped and cleaned up.", returncode=INTERRUPTED) from None
         except (ConfigError, Missing, BadOrder, Unsupported) as error:
             raise CommandError(str(error), returncode=WRONG_CALL) from error
         except StoreError as error:

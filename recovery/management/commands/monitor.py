@@ -12,7 +12,7 @@ from recovery.monitor.agent import run
 
 
 class Command(BaseCommand):
-    help = "Sample this server's CPU, load and memory, and bring them and its log lines into the state store."
+    help = "Sample this server's CPU, load and memory, and send them and its log lines to the state store."
     requires_system_checks = ()  # it needs neither the database nor the deployments
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -32,17 +32,15 @@ _NONE = "No n8n is configured. Set UNSTALL_N8N_DATABASE_URL, or write [[n8n]] (d
 
 class Command(BaseCommand):
     help = (
-        "Show n8n's jobs beside its executions, and what contradicts itself. "
+        "Compare n8n's jobs with its executions, and list mismatches. "
         "Exit status: 0, 2 for a wrong call, 4 when a store does not answer or its tables are not known."
     )
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="for scripts")
-        parser.add_argument("--mismatches", action="store_true", help="without what is as it should be")
-        parser.add_argument(
-            "--wait", action="store_true", help="look twice, half a minute apart: for where no scheduler runs"
-        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        parser.add_argument("--mismatches", action="store_true", help="only mismatches")
+        parser.add_argument("--wait", action="store_true", help="check twice, 30 seconds apart: when no scheduler runs")
 
     def handle(self, *_: Any, **options: Any) -> None:
         config = configured()
@@ -132,15 +130,15 @@ def _text(truth: Truth, *, matching: bool) -> str:
     if truth.mismatches > len(truth.pairs):
         lines += ["", f"The {len(truth.pairs):,} worst of {truth.mismatches:,} are listed."]
     if matching and truth.matching:
-        lines += ["", "As it should be:", *(f"  {_stands(pair)}" for pair in truth.matching)]
+        lines += ["", "Consistent:", *(f"  {_stands(pair)}" for pair in truth.matching)]
     return "\n".join(lines)
 
 
 def _summary(truth: Truth) -> str:
-    seen = f"{truth.jobs:,} jobs beside {truth.executions:,} executions that have not ended"
+    seen = f"{truth.jobs:,} jobs, {truth.executions:,} unfinished executions"
     counted = ", ".join(f"{count:,} {kind.value}" for kind, count in truth.counts.items()) or "no mismatch"
     fresh = truth.fresh(GRACE)
-    young = f"; {fresh:,} more met just now, to be seen again in half a minute" if fresh else ""
+    young = f"; {fresh:,} new, to be confirmed in 30 seconds" if fresh else ""
     return f"{truth.name} ({truth.release.value}), {shown(truth.queue.base)}: {seen}: {counted}{young}."
 
 
@@ -151,7 +149,7 @@ def _paragraph(pair: Pair, now: int) -> Sequence[str]:
     since = f"  for {age(now - finding.since)}" if finding.since is not None else ""
     lines = [f"{finding.kind.value}  {_stands(pair)}{since}", f"  why      {shown(finding.why)}"]
     repair = [f"  repair   {finding.repair.value}"] if finding.repair else []
-    return [*lines, f"  if not   {shown(finding.fate)}", *repair]
+    return [*lines, f"  expected {shown(finding.fate)}", *repair]
 
 
 def _stands(pair: Pair) -> str:

@@ -12,11 +12,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from recovery.actions import once as acts
+from recovery.actions import payload_reveals
 from recovery.actions.audit import REASON_LIMIT
 from recovery.connections.registry import registry
 from recovery.domain.ages import age
 from recovery.domain.once import Claim, IdempotencyState
-from recovery.domain.redact import payload
+from recovery.domain.payload_shape import shape
 from recovery.domain.refs import shown
 from recovery.errors import ConfigError, Missing, StoreError, UnstallError
 from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL, actor
@@ -31,7 +32,7 @@ _STATES = [state.value for state in IdempotencyState if state is not Idempotency
 
 class Command(BaseCommand):
     help = (
-        "List what is claimed and done, show one key, release a claim. "
+        "List claimed and completed keys, show one key, release a claim. "
         "Exit status: 0, 2 for a wrong call, 3 when it is refused, 4 without an answer."
     )
     requires_system_checks = ()
@@ -41,15 +42,18 @@ class Command(BaseCommand):
         listed = steps.add_parser("list", help="newest first, 50 at a time")
         listed.add_argument("--state", choices=_STATES, help="only these")
         listed.add_argument("--match", default="", help="a literal part of the key")
-        listed.add_argument("--after", default="", help="what next said, for the following ones")
-        shown_one = steps.add_parser("show", help="one key, with its result; secrets are hidden")
-        released = steps.add_parser("release", help="let a claim go, so that the next claimer need not wait")
+        listed.add_argument("--after", default="", help="cursor of the next page, as printed")
+        shown_one = steps.add_parser("show", help="one key, with the shape of its result")
+        shown_one.add_argument("--reveal", action="store_true", help="the unredacted result; recorded in the audit log")
+        released = steps.add_parser("release", help="release a claim, so that the next claimer need not wait")
         for one in (shown_one, released):
             one.add_argument("key")
-        released.add_argument("--token", type=int, required=True, help="the claim that is meant")
-        released.add_argument("--reason", required=True, help=f"at most {REASON_LIMIT} characters, for the audit")
+        released.add_argument("--token", type=int, required=True, help="token of the claim")
+        released.add_argument(
+            "--reason", required=True, help=f"at most {REASON_LIMIT} characters, recorded in the audit log"
+        )
         for one in (listed, shown_one, released):
-            one.add_argument("--json", action="store_true", help="for scripts")
+            one.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
@@ -70,7 +74,10 @@ def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     following = str(found.next) if found.next else None
     told = {"now": found.now, "keys": [_told(row.claim) for row in found.rows], "next": following}
     if not found.rows:
-        return told, "Nothing is claimed." if following is None else f"None of {found.looked:,}. --after {following}"
+        return (
+            told,
+            "Nothing is claimed." if following is None else f"No match in {found.looked:,} keys. --after {following}",
+        )
     lines = aligned([_HEAD, *(_cells(row.claim, found.now) for row in found.rows)], (0, 1, 2, 3))
     return told, lines + (f"\nMore: --after {following}" if following else "")
 
@@ -78,10 +85,16 @@ def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
 def _show(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     answer = acts.show(options["key"])
     if answer.claim is None:
-        raise Missing("Nobody has claimed it.")
-    result = payload(answer.result.decode("utf-8", "replace")) if answer.result else None
+        raise Missing("It is not claimed.")
+    result = answer.result.decode("utf-8", "replace") if answer.result else None
+    if result and options["reveal"]:
+        payload_reveals.record_of_key(actor(), options["key"])
+    elif result:
+        result = shape(result, "result")
     rows = [_HEAD, _cells(answer.claim, answer.now)]
-    return _told(answer.claim) | {"result": result}, aligned(rows, (0, 1, 2, 3)) + (f"\n{result}" if result else "")
+    return _told(answer.claim) | {"result": result}, aligned(rows, (0, 1, 2, 3)) + (
+        f"\n{shown(result)}" if result else ""
+    )
 
 
 def _release(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -98,7 +111,7 @@ def _told(claim: Claim) -> dict[str, Any]:
 
 def _cells(claim: Claim, now: int) -> tuple[str, ...]:
     since = f"{age(now - (claim.until if claim.is_completed else claim.since))} ago"
-    return (shown(claim.key), claim.state.value, shown(claim.owner), claim.by, since, str(claim.token))
+    return (shown(claim.key), claim.state.value, shown(claim.owner), shown(claim.by), since, str(claim.token))
 
 
 _STEPS = {"list": _list, "show": _show, "release": _release}

@@ -35,7 +35,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
         config = configured()
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         self.stdout.write(_json(inbox) if options["json"] else _text(inbox))
         troubles = [looking.trouble(one) for one in snapshot.deployments if one.error]
         troubles += [
-            f"{shown(str(tally.queue))} cannot be looked at: {tally.error}." for tally in inbox.queues if tally.error
+            f"{shown(str(tally.queue))} cannot be read: {tally.error}." for tally in inbox.queues if tally.error
         ]
         if troubles:
             raise CommandError("\n".join(troubles), returncode=UNREACHABLE)
@@ -133,7 +133,7 @@ def _text(inbox: Inbox) -> str:
 
 
 def _summary(inbox: Inbox) -> str:
-    looked = f"{inbox.looked:,} active job{'s' * (inbox.looked != 1)} looked at"
+    looked = f"{inbox.looked:,} active job{'s' * (inbox.looked != 1)} checked"
     if not inbox.stuck:
         return f"{looked}: nothing is stuck."
     counted = ", ".join(f"{count:,} {kind.value}" for kind, count in inbox.counts.items() if kind.urgency)
@@ -143,9 +143,9 @@ def _summary(inbox: Inbox) -> str:
 def _paragraph(stuck: Stuck, now: int) -> Sequence[str]:
     verdict = stuck.verdict
     name = f"  {shown(stuck.name)}" if stuck.name else ""
-    poison = ", poison" if verdict.is_poison else ""
+    poison = ", quarantined" if verdict.is_poison else ""
     what = stuck.job if stuck.has_job else f"{stuck.job.queue} execution {stuck.execution}"
     head = f"{verdict.kind.value}{poison}  {shown(str(what))}{name}  for {age(now - stuck.since)}"
     because = f" Cause: {verdict.cause or 'unknown'}, {verdict.cause_evidence}" if verdict.cause_evidence else ""
-    lines = [head, f"  why      {shown(verdict.why + because)}", f"  if not   {shown(verdict.fate)}"]
+    lines = [head, f"  why      {shown(verdict.why + because)}", f"  expected {shown(verdict.fate)}"]
     return [*lines, f"  suggest  {verdict.suggests}"] if verdict.suggests else lines

@@ -27,14 +27,14 @@ UNREACHABLE = 4
 
 class Command(BaseCommand):
     help = (
-        "Say what applies to a queue, or to all queues of which nothing narrower is said, and where it comes from. "
+        "Show the policy of a queue, or of all queues without a policy of their own, and where each value comes from. "
         "Exit status: 0, 2 for a wrong call, 4 when the database does not answer."
     )
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("queue", nargs="?", default="", metavar="[DEPLOYMENT/]BASE")
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
         config = configured()
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             raise CommandError(f"The database does not answer: {error}", returncode=UNREACHABLE) from error
         if queue.base and not _is_known(queue):
             self.stderr.write(
-                f"There is no queue {shown(str(queue))} now. This is what would apply to one of that name."
+                f"There is no queue {shown(str(queue))} now. This policy would apply to a queue of that name."
             )
         now = shared_clock.now()
         self.stdout.write(_json(book, queue) if options["json"] else "\n".join(_lines(book, queue, now)))
@@ -82,14 +82,14 @@ def _is_deployment(name: str, config: Config) -> bool:
 
 def _lines(book: Book, queue: QueueRef, now: int) -> Iterator[str]:
     found = book.of(queue)
-    yield shown(str(queue)) if queue.base else "All queues of which nothing narrower is said"
+    yield shown(str(queue)) if queue.base else "All queues without a policy of their own"
     for term in policy_terms.terms(found, now):
         yield f"  {term.name}: {shown(term.value)}"
         yield f"      {shown(term.origin)}"
     yield from (f"  {shown(why)}" for why in found.withheld)
     others = [_place(layer.origin) for layer in book.layers if queue.base == "" and _is_narrower(layer)]
     if others:
-        yield "Something else is said for:"
+        yield "Other policies are set for:"
         yield from (f"  {place}" for place in sorted(set(others)))
     yield from (f"  {shown(row.trouble)}" for row in book.unread if row.trouble not in found.withheld)
 

@@ -38,7 +38,7 @@ from recovery.scanners.acting.turn import Asked, Run, Turn
 from recovery.scanners.crew import Crew, starting
 from recovery.scheduler.row import Row, Tenure
 
-NOBODY_KNOWS = "The database does not say which scheduler leads ({error}), so nothing is done. --observe looks only."
+NOBODY_KNOWS = "The leader cannot be read from the database ({error}), so nothing is changed. --observe does a dry run."
 SURE_FOR = 1.0  # seconds until it is asked again whether the same one leads
 SHOWN = 200  # finds told in words; --json has all
 _HARMLESS = (None, Outcome.DONE, Outcome.UNCHANGED)
@@ -54,11 +54,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         names = [scan.value for scan in Scan if scan.can_be_ordered]
         parser.add_argument("scanner", choices=names, metavar="NAME", help=", ".join(names))
-        parser.add_argument("--queue", default="", metavar="[DEPLOYMENT/]BASE", help="only there")
-        parser.add_argument("--table", default="", metavar="[DATABASE/]NAME", help="startup-sweep: its worker starts")
+        parser.add_argument("--queue", default="", metavar="[DEPLOYMENT/]BASE", help="only this one")
+        parser.add_argument(
+            "--table", default="", metavar="[DATABASE/]NAME", help="startup-sweep: the table whose worker starts"
+        )
         parser.add_argument("--owner", default="", metavar="NAME", help="with --table: only rows of this owner")
-        parser.add_argument("--observe", action="store_true", help="look only, whatever the policies say")
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--observe", action="store_true", help="dry run, regardless of the policies")
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **given: Any) -> None:
         asked, config = Namespace(**given), configured()
@@ -70,7 +72,7 @@ class Command(BaseCommand):
         except UnstallError as error:
             raise CommandError(str(error), returncode=_status(error)) from error
         except Error as error:
-            raise CommandError(f"The database says {type(error).__name__}.", returncode=UNREACHABLE) from error
+            raise CommandError(f"The database answered {type(error).__name__}.", returncode=UNREACHABLE) from error
         self.stdout.write(_json(scan, asked, report, run) if asked.json else _text(scan, report))
         faults = [*chosen.troubles, *(report.faults if not report.looked else ())]
         if faults:
@@ -142,7 +144,7 @@ def _chosen(asked: Namespace, scan: Scan, mandate: Mandate | None) -> _Chosen:
     snapshot = looking.snapshot(registry)
     crew = Crew(registry, lambda: snapshot, mandate, writes=not asked.observe)
     if scan not in crew.scans:
-        raise BadOrder(f"There is nothing for {scan.value} to look at: no table is configured.")
+        raise BadOrder(f"{scan.value} has nothing to check: no table is configured.")
     silent = [one for one in snapshot.deployments if one.error] if scan.may_act else []
     return _Chosen(
         crew.run_of(scan), tuple(f"{one.name} ({one.target}) does not answer: {one.error}." for one in silent)
@@ -217,7 +219,7 @@ def _find(find: Find) -> dict[str, Any]:
 
 
 def _text(scan: Scan, report: Report) -> str:
-    lines = [f"{scan.value}: looked at {report.looked:,}, found {report.found:,}, acted on {report.acted:,}."]
+    lines = [f"{scan.value}: {report.looked:,} checked, {report.found:,} matched, {report.acted:,} changed."]
     lines += [f"held: {hold}" for hold in report.holds] + [f"fault: {fault}" for fault in report.faults]
     lines += [_line(find) for find in report.finds[:SHOWN]]
     if len(report.finds) > SHOWN:
@@ -227,7 +229,7 @@ def _text(scan: Scan, report: Report) -> str:
 
 def _line(find: Find) -> str:
     name = str(find.job) if find.job.id else str(find.job.queue)
-    did = f"{find.act.value}: {find.outcome.value}" if find.act and find.outcome else "left alone"
+    did = f"{find.act.value}: {find.outcome.value}" if find.act and find.outcome else "not changed"
     entry = f" (#{find.audit})" if find.audit else ""
     return " ".join(part for part in (f"{name}: {find.what} {did}{entry}.", find.why, find.policy) if part)
 

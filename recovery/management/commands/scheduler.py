@@ -15,7 +15,7 @@ WRONG_CALL = 2
 
 
 class Command(BaseCommand):
-    help = "Run the scanners that feed the pages. Ends in order on SIGTERM; a second signal exits at once."
+    help = "Run the scanners that feed the pages. Shuts down cleanly on SIGTERM; a second signal exits immediately."
     requires_system_checks = ()
 
     def handle(self, *_: Any, **__: Any) -> None:

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from recovery import shared_clock
 from recovery.config import current
+from recovery.connections import monitor_acl
 from recovery.connections.registry import Registry
 from recovery.domain.ages import age
 from recovery.domain.refs import shown
@@ -24,21 +25,26 @@ from recovery.management.columns import aligned
 from recovery.processes import beside
 from recovery.reads import servers
 
-_HEAD = ("server", "told by", "cpu", "smoothed", "cores", "memory", "load", "disk", "workers", "strays", "last seen")
-_NOBODY = "No server tells of itself. Start a monitor on each one that runs workers (docs/monitor.md)."
+_HEAD = ("server", "source", "cpu", "smoothed", "cores", "memory", "load", "disk", "workers", "strays", "last seen")
+_NOBODY = "No servers reporting. Start a monitor on each one that runs workers (docs/monitor.md)."
 _UNKNOWN = "?"
 
 
 class Command(BaseCommand):
     help = (
-        "List all servers with their CPU, memory and workers. Exit status: 0, 2 for a wrong call, 4 without an answer."
+        "List all servers with their CPU, memory and workers. --acl ID prints the ACL of one monitor's own user in the "
+        "state store. Exit status: 0, 2 for a wrong call, 4 without an answer."
     )
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        parser.add_argument("--acl", metavar="ID", help="print the ACL of the monitor that has this UNSTALL_SERVER_ID")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        if options["acl"]:
+            self.stdout.write(monitor_acl.rule(options["acl"]))
+            return
         try:
             found = _look()
         except ConfigError as error:

@@ -32,28 +32,29 @@ _LIBRARIES = (Library.BULL.value, Library.BULLMQ.value)
 
 class Command(BaseCommand):
     help = (
-        "Read environment files, compose files and Kubernetes manifests, and say what they do to jobs whose worker is "
-        "stopped or killed. Nothing is changed, and no Redis is asked without --running. Exit status: 0, 3 when "
-        "something grave is found, 2 for a wrong call or a file that cannot be read."
+        "Read environment files, compose files and Kubernetes manifests, and report what they mean for jobs whose "
+        "worker "
+        "is stopped or killed. Nothing is changed, and no Redis is read without --running. Exit status: 0, 3 when "
+        "a serious problem is found, 2 for a wrong call or a file that cannot be read."
     )
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("files", nargs="*", metavar="FILE", help="- reads standard input")
-        parser.add_argument("--json", action="store_true", help="for scripts")
-        parser.add_argument("--patch", action="store_true", help="the patch and nothing else, for `patch -p0`")
-        parser.add_argument("--running", action="store_true", help="also look at the configured queues")
-        parser.add_argument("--n8n-version", metavar="V", help="where no image's tag says it")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        parser.add_argument("--patch", action="store_true", help="print only the patch, for `patch -p0`")
+        parser.add_argument("--running", action="store_true", help="also check the configured queues")
+        parser.add_argument("--n8n-version", metavar="V", help="n8n version, when no image tag shows it")
         parser.add_argument("--worker", default="", metavar="NAME", help="the service or container that runs the jobs")
-        parser.add_argument("--library", choices=_LIBRARIES, help="of workers whose options stand in their code")
+        parser.add_argument("--library", choices=_LIBRARIES, help="library of workers that set their options in code")
         for name, what in (("lock", "lockDuration"), ("renew", "lockRenewTime"), ("stalled", "stalledInterval")):
             parser.add_argument(f"--{name}", metavar="TIME", help=f"its {what}: 30s, 500ms, 1m")
         parser.add_argument("--max-stalled", type=int, default=1, metavar="N", help="its maxStalledCount")
-        parser.add_argument("--shutdown", metavar="TIME", help="how long it waits for its jobs after SIGTERM")
+        parser.add_argument("--shutdown", metavar="TIME", help="its shutdown timeout after SIGTERM")
 
     def handle(self, *_: Any, **options: Any) -> None:
         if not options["files"] and not options["running"] and not options["library"]:
-            raise CommandError("Name files, or say --running or --library.", returncode=WRONG_CALL)
+            raise CommandError("Give files, --running or --library.", returncode=WRONG_CALL)
         try:
             given = scene((name, _content(name)) for name in options["files"])
         except Illegible as error:

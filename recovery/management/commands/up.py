@@ -29,7 +29,10 @@ ONLY_SERVER = "this-server"
 
 
 class Command(BaseCommand):
-    help = "Start everything on this machine: web, scheduler, monitor, a Valkey for the state, and a demo if need be."
+    help = (
+        "Start everything on this machine: web, scheduler, monitor, a Valkey for the state, and a demo when no Redis "
+        "is configured."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         plan = self._plan()
@@ -45,11 +48,11 @@ class Command(BaseCommand):
             box.start(with_demo=plays)
             self.stdout.write(self._welcome(plan, plays=plays))
             box.tend()
-            self.stdout.write("Ending everything. Another Ctrl-C does not wait for it.")
+            self.stdout.write("Stopping all processes. Press Ctrl-C again to exit immediately.")
         except Taken as other:
             raise CommandError(self._taken(plan, other.holder), returncode=WRONG_CALL) from None
         except WronglyCalled as name:
-            raise CommandError(f"{name} cannot work like this.", returncode=WRONG_CALL) from None
+            raise CommandError(f"{name} is invalid.", returncode=WRONG_CALL) from None
         except DatabaseError as error:
             raise CommandError(f"The database cannot be used (DATABASE_URL): {error}") from None
         except NotStarted as reason:
@@ -66,7 +69,7 @@ class Command(BaseCommand):
             raise CommandError(f"UNSTALL_BIND: {problem}", returncode=WRONG_CALL) from None
         if why := address.taken():
             raise CommandError(
-                f"Nothing can listen on {settings.BIND}: {why}. Is Unstall running already? "
+                f"Cannot listen on {settings.BIND}: {why}. Is Unstall running already? "
                 f"Otherwise choose another port: UNSTALL_BIND={address.host}:{address.port + 1}",
                 returncode=WRONG_CALL,
             )
@@ -93,13 +96,13 @@ class Command(BaseCommand):
         return False
 
     def _welcome(self, plan: Plan, *, plays: bool) -> str:
-        link, what = _first_link(), "Open this to become the first admin (it works once, for 24 hours):"
+        link, what = _first_link(), "Open this link to create the admin account (single use, valid for 24 hours):"
         if not link:
             link, what = f"{origin(config.current().public_url, settings.BIND)}/", "Unstall is ready:"
         watched = _targets()
         if plan.plays:
-            watched = f"{'the demo' if plays else 'nothing'}; set UNSTALL_REDIS_URL to watch a Redis of yours"
-        return f"\n{what}\n\n    {link}\n\nWatching {watched}. Ctrl-C ends everything.\n"
+            watched = f"{'the demo' if plays else 'nothing'}; set UNSTALL_REDIS_URL to watch your own Redis"
+        return f"\n{what}\n\n    {link}\n\nWatching {watched}. Press Ctrl-C to stop.\n"
 
     def _say(self, name: str, line: str) -> None:
         """One line of a child's; a terminal that is gone must not stop the children."""
@@ -109,7 +112,7 @@ class Command(BaseCommand):
 
     def _taken(self, plan: Plan, holder: str) -> str:
         who = f"process {holder}" if holder else "another process"
-        return f"{plan.directory} is in use by {who}. Stop that one, or choose another: UNSTALL_DATA_DIR=…"
+        return f"{plan.directory} is in use by {who}. Stop it, or set another directory: UNSTALL_DATA_DIR=…"
 
 
 def _first_link() -> str:

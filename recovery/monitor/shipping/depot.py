@@ -23,7 +23,6 @@ from recovery.monitor.shipping.stock import Stock
 
 LABEL_SETS = 10_000  # as many as there are files that can be followed
 OFFSETS_MS = 8 * 86_400_000  # a monitor that is stopped over a weekend goes on where it was
-FORGOTTEN_MS = 31 * 86_400_000  # longer than lines are kept anywhere
 _DIGITS = 18
 # Fields of the offsets that are none: a file's has colons.
 _TURN, _PATTERNS, _STOCK = b"turn", b"patterns", b"stock"
@@ -53,6 +52,7 @@ class Depot:
             of(server) for of in (state.logs, state.log_labels, state.log_offsets)
         )
         self._turn = 0
+        self._lists = True  # as far as we know, our user may write the list of those that ship
         self._stock = Stock(*self._keep)
         self._sets: dict[bytes, int] = {}  # of labels, and when one last came; the one that came last is last
 
@@ -80,7 +80,20 @@ class Depot:
 
         Three ways to and fro and as many commands as there are parcels. Raises Overtaken.
         """
-        with guarded(self._store), self._store.pipeline(transaction=True) as pipeline:
+        with guarded(self._store):
+            try:
+                self._bring(parcels, places, gone, now)
+            except redis.exceptions.NoPermissionError:
+                if not self._lists:
+                    raise
+                self._lists, turn = False, self._turn  # whoever leads finds our keys and lists us
+                self.known()
+                if self._turn != turn:
+                    raise Overtaken from None
+                self._bring(parcels, places, gone, now)
+
+    def _bring(self, parcels: Sequence[Packed], places: Mapping[str, str], gone: Sequence[str], now: int) -> None:
+        with self._store.pipeline(transaction=True) as pipeline:
             pipeline.watch(self._offsets)  # type: ignore[no-untyped-call] # redis-py's own
             if _whole(cast("Any", pipeline.hget(self._offsets, cast("Any", _TURN)))) != self._turn:
                 raise Overtaken
@@ -115,8 +128,8 @@ class Depot:
         pipeline.hset(self._offsets, mapping=cast("Any", {**places, **own}))
         pipeline.pexpire(self._offsets, max(self._keep[1], OFFSETS_MS))
         self._label(pipeline, parcels, now)
-        pipeline.zadd(state.SHIPPING, {raw(self._server): now})
-        pipeline.zremrangebyscore(state.SHIPPING, "-inf", now - FORGOTTEN_MS)
+        if self._lists:
+            pipeline.zadd(state.SHIPPING, {raw(self._server): now})
 
     def _label(self, pipeline: Any, parcels: Sequence[Packed], now: int) -> None:
         """The sets that came, and off with those of which no line is left."""

@@ -92,7 +92,7 @@ class Following:
         if lines and self._is_too_long:
             del lines[0]
             self._is_too_long = False
-            self._complain(f"a line of {LONGEST} bytes and more is left out")
+            self._complain(f"a line of {LONGEST} bytes or more is skipped")
         if len(self._rest) > LONGEST:
             self._rest, self._is_too_long = b"", True
         return lines

@@ -50,7 +50,7 @@ class Running:
         except Exception as error:  # noqa: BLE001 -- see above
             where = traceback.extract_tb(error.__traceback__)[-1]
             said = f"{type(error).__name__} in {PurePath(where.filename).name}, line {where.lineno}"
-            self._say(f"shipping of log lines failed and begins anew in {AGAIN:g} s: {said}")
+            self._say(f"log shipping failed and restarts in {AGAIN:g} s: {said}")
             self._close()
             return AGAIN
 

@@ -38,12 +38,12 @@ def read(environ: Mapping[str, str]) -> Shipping:
     files, units = _list(environ, FILES, problems), _list(environ, JOURNAL, problems)
     docker = environ.get(DOCKER, "").strip()
     if any(not PurePath(pattern).is_absolute() or not pattern.strip("/") for pattern in files):
-        remedy = "Write whole paths, like /var/log/app/*.log, with a comma between them."
-        problems.append(Problem(FILES, "has a pattern that is no whole path.", remedy))
+        remedy = "Write absolute paths, like /var/log/app/*.log, with a comma between them."
+        problems.append(Problem(FILES, "has a pattern that is not an absolute path.", remedy))
     if docker and not PurePath(docker).is_absolute():
-        problems.append(Problem(DOCKER, "is no whole path.", "Write it as /var/lib/docker/containers."))
+        problems.append(Problem(DOCKER, "is not an absolute path.", "Write it as /var/lib/docker/containers."))
     if any(not _UNIT.fullmatch(unit) for unit in units):
-        problems.append(Problem(JOURNAL, "has what is no unit's name.", "Write names like worker.service, mail-*."))
+        problems.append(Problem(JOURNAL, "has an invalid unit name.", "Write names like worker.service, mail-*."))
     keep_bytes = _number(environ, KEEP_MB, 64, 4096, problems) * MIB
     keep_ms = _number(environ, KEEP_HOURS, 24, 720, problems) * _HOUR
     if problems:
@@ -54,7 +54,9 @@ def read(environ: Mapping[str, str]) -> Shipping:
 def _list(environ: Mapping[str, str], name: str, problems: list[Problem]) -> tuple[str, ...]:
     found = tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
     if len(found) > LIMIT:
-        problems.append(Problem(name, f"has {len(found)} parts.", f"Write at most {LIMIT}; one pattern finds many."))
+        problems.append(
+            Problem(name, f"has {len(found)} parts.", f"Write at most {LIMIT}; one pattern can match many.")
+        )
     return found
 
 
@@ -63,6 +65,6 @@ def _number(environ: Mapping[str, str], name: str, default: int, most: int, prob
     if not written:
         return default
     if not (re.fullmatch("[0-9]{1,6}", written) and 1 <= int(written) <= most):
-        problems.append(Problem(name, "is no such number.", f"Write a whole number from 1 to {most}."))
+        problems.append(Problem(name, "is not such a number.", f"Write a whole number from 1 to {most}."))
         return default
     return int(written)

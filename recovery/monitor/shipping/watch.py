@@ -123,7 +123,7 @@ class Watch:
             self._follow(path, pattern, status, now)
         elif not self._is_said_full:
             self._is_said_full = True
-            self._say(f"more than {FILES} log files: {path} and others are left out. Choose narrower patterns.")
+            self._say(f"more than {FILES} log files: {path} and others are skipped. Choose narrower patterns.")
 
     def _follow(self, path: str, pattern: Pattern, status: os.stat_result, now: float) -> None:
         tail = Tail.make(pattern.kind, identity(status), path, self.server, Place(path))

@@ -1,16 +1,18 @@
 """Since when executions of n8n have been seen without a job, as the state store remembers it.
 
 Neither n8n's database nor its queue tells it: a job that is gone leaves nothing. Whoever looks first leaves a mark. It
-holds for the execution as it was then: started again, it is another one.
+holds for the execution as it was then: started again, it is another one. Marks are signed: what is old enough by its
+mark may be put right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import redis
 
+from recovery import signing
 from recovery.backends.shared import decode
 from recovery.connections import faults, state
 from recovery.domain.ages import DAY
@@ -20,6 +22,7 @@ from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.refs import text
 
 _KEEP_S = 7 * 86_400
+_PURPOSE = "execution without a job"
 
 
 def since(store: redis.Redis, name: str, alone: Sequence[Execution], now: int) -> dict[str, int]:
@@ -32,13 +35,27 @@ def since(store: redis.Redis, name: str, alone: Sequence[Execution], now: int) -
 def _marked(store: redis.Redis, name: str, seen: Sequence[tuple[Execution, int]], now: int) -> dict[str, int]:
     """Each with when it was seen so; an earlier mark of the same counts."""
     fields = [_field(name, one) for one, _ in seen]
+    sealed = {field: _sealed(field, at) for field, (_, at) in zip(fields, seen, strict=True)}
     with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
-        for field, (_, at) in zip(fields, seen, strict=True):
-            pipeline.hsetnx(state.N8N_ALONE, field, at)
+        for field in fields:
+            pipeline.hsetnx(state.N8N_ALONE, field, sealed[field])
         pipeline.expire(state.N8N_ALONE, _KEEP_S)
         pipeline.hmget(state.N8N_ALONE, fields)
         found = cast("list[bytes | None]", pipeline.execute()[-1])
-    return {one.id: min(now, decode.moment(mark) or now) for (one, _), mark in zip(seen, found, strict=True)}
+    marks = {field: _moment(field, mark) for field, mark in zip(fields, found, strict=True)}
+    if foreign := {field: sealed[field] for field, at in marks.items() if at is None}:
+        with faults.guarded(store):
+            store.hset(state.N8N_ALONE, mapping=cast("dict[Any, Any]", foreign))
+    return {one.id: min(now, marks[field] or now) for field, (one, _) in zip(fields, seen, strict=True)}
+
+
+def _sealed(field: str, at: int) -> bytes:
+    return signing.seal(_PURPOSE, b"%d" % at, field)
+
+
+def _moment(field: str, mark: bytes | None) -> int | None:
+    """None for a mark that is not ours."""
+    return decode.moment(signing.unseal(_PURPOSE, mark, field))
 
 
 def remember(store: redis.Redis, truths: Iterable[Truth]) -> None:
@@ -64,7 +81,7 @@ def _forget(store: redis.Redis, truth: Truth, listed: set[str]) -> None:
         field
         for field, mark in ((text(field), mark) for field, mark in marks.items())
         if field.startswith(f"{truth.name}:") and field not in listed
-        and truth.checked_at - (decode.moment(mark) or 0) > DAY
+        and truth.checked_at - (_moment(field, mark) or 0) > DAY
     ]  # fmt: skip
     if old:
         with faults.guarded(store):

@@ -33,7 +33,7 @@ from recovery.reads.n8n import queues
 from recovery.reads.n8n.queues import Jobs
 from recovery.reads.sightings import Memory
 
-NO_DATABASE = "No database is named in [[n8n]], so nothing is known of its executions."
+NO_DATABASE = "[[n8n]] has no database, so its executions are unknown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,5 +182,5 @@ def _notes(join: Join, known: Tables) -> tuple[str, ...]:
     if known.read_only:
         told.append(known.read_only)
     if join.executions >= executions.OPEN_LIMIT:
-        told.append(f"More than {executions.OPEN_LIMIT:,} executions have not ended: the others were not looked at.")
+        told.append(f"More than {executions.OPEN_LIMIT:,} executions are unfinished: the others were not checked.")
     return tuple(told)

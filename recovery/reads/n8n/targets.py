@@ -27,14 +27,14 @@ def installation(registry: Registry, ref: QueueRef) -> N8n:
     """Raises QueueMissing."""
     found = registry.config.n8n_with(ref)
     if found is None:
-        raise QueueMissing(f"There is no n8n whose executions are called {ref.label}.")
+        raise QueueMissing(f"No configured n8n has the executions {ref.label}.")
     return found
 
 
 def database(registry: Registry, n8n: N8n) -> tuple[SqlWire, Tables]:
     """Raises Unsupported when there is none, or it is not as any n8n makes it; StoreError."""
     if not n8n.database:
-        raise Unsupported("No database is named in [[n8n]], so nothing is known of its executions.")
+        raise Unsupported("[[n8n]] has no database, so its executions are unknown.")
     wire = of(registry.wire(n8n.database))
     return wire, tables.learned(wire, n8n)
 

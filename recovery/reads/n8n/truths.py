@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import astuple, fields
@@ -12,7 +11,7 @@ from typing import Any
 import redis
 
 from recovery import shared_clock
-from recovery.connections import faults, state
+from recovery.connections import faults, state, state_limits
 from recovery.connections.registry import registry
 from recovery.domain.jobs import Lock, State
 from recovery.domain.n8n.claims import Claim
@@ -21,11 +20,12 @@ from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.errors import ConfigError, StoreError
+from recovery.reads import documents
 from recovery.reads.shared import windows
 
-_LEVEL = 1  # of zlib: the dearer levels cost more time than they save
+_PURPOSE = "n8n truths"
 _KEEP_S = 7 * 86_400
-_BROKEN = (ValueError, TypeError, IndexError, KeyError, AttributeError, zlib.error)
+_BROKEN = (ValueError, TypeError, IndexError, KeyError, AttributeError)
 # A reader of another version knows by this that it cannot read it.
 _SHAPE = zlib.crc32(
     ",".join(field.name for kind in (Truth, Pair, Claim, Execution, Finding) for field in fields(kind)).encode()
@@ -43,8 +43,8 @@ def publish(store: redis.Redis, truths: Sequence[Truth]) -> None:
 def fetch(store: redis.Redis) -> tuple[Truth, ...]:
     """The newest, one an installation; () when there are none that this version can read; raises StoreError."""
     with faults.guarded(store):
-        packed = store.get(state.N8N)
-    return decode(packed) if isinstance(packed, bytes) else ()
+        packed = state_limits.string_of(state_limits.ask_string(store, state.N8N))
+    return decode(packed) if packed is not None else ()
 
 
 def newest() -> tuple[Truth, ...]:
@@ -62,14 +62,14 @@ def is_old(truth: Truth, now: int | None = None) -> bool:
 def encode(truths: Sequence[Truth]) -> bytes:
     """About 10 ms for a thousand pairs."""
     document = [_SHAPE, [_truth(truth) for truth in truths]]
-    return zlib.compress(json.dumps(document, separators=(",", ":")).encode("ascii"), _LEVEL)
+    return documents.pack(_PURPOSE, document)
 
 
 @lru_cache(maxsize=2)  # it is fetched once a second, and changes twice a minute
 def decode(packed: bytes) -> tuple[Truth, ...]:
     """The inverse of `encode`; () for anything that this version did not write."""
     try:
-        shape, written = json.loads(zlib.decompress(packed))
+        shape, written = documents.unpack(_PURPOSE, packed)
         return tuple(map(_read_truth, written)) if shape == _SHAPE else ()
     except _BROKEN:
         return ()

@@ -77,11 +77,11 @@ def documents(name: str, text: str) -> Iterator[Node]:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
         problem = redact.text(error.problem or "it ends too early")
-        raise Illegible(name, f"this is no YAML: {problem}.", line=line) from None
+        raise Illegible(name, f"this is not YAML: {problem}.", line=line) from None
     except yaml.YAMLError as error:
         position = getattr(error, "position", None)
         line = text.count("\n", 0, position) + 1 if isinstance(position, int) else 0
-        raise Illegible(name, "this is no YAML: a character that it does not allow.", line=line) from None
+        raise Illegible(name, "this is not YAML: a character that it does not allow.", line=line) from None
 
 
 class _Composer:
@@ -100,7 +100,7 @@ class _Composer:
         deadline = time.monotonic() + SECONDS_LIMIT
         for count, event in enumerate(yaml.parse(self._text, Loader=_LOADER)):
             if count > EVENTS_LIMIT:
-                raise self._refused(event, f"there is too much in it: more than {EVENTS_LIMIT:,} parts.")
+                raise self._refused(event, f"it is too large: more than {EVENTS_LIMIT:,} parts.")
             if time.monotonic() > deadline:
                 raise self._refused(event, f"it takes longer than {SECONDS_LIMIT:.0f} s to read.")
             if isinstance(event, yaml.DocumentStartEvent):
@@ -121,7 +121,7 @@ class _Composer:
         elif isinstance(event, yaml.AliasEvent):
             # Inside of what it names, it would hold itself.
             if event.anchor not in self._anchors:
-                raise self._refused(event, "an alias of nothing that stands before it.")
+                raise self._refused(event, "an alias without an anchor before it.")
             node, anchor = self._anchors[event.anchor], None
         else:
             opened = self._begun(event)
@@ -135,7 +135,7 @@ class _Composer:
     def _begun(self, event: Any) -> Scalar | None:
         """A scalar, which is whole at once."""
         if event.tag not in _PLAIN_TAGS:
-            raise self._refused(event, "a tag that builds something; only plain values are read.")
+            raise self._refused(event, "a tag that constructs an object; only plain values are read.")
         start, end = event.start_mark, event.end_mark
         if isinstance(event, yaml.ScalarEvent):
             style = event.style or ""
@@ -166,9 +166,9 @@ class _Composer:
 
     def _key(self, node: Node, event: Any) -> Scalar:
         if not isinstance(node, Scalar):
-            raise self._refused(event, "a key that is no plain word.")
+            raise self._refused(event, "a key that is not a plain string.")
         if node.value in self._seen[-1]:
-            raise self._refused(event, "a key that stands there twice.")
+            raise self._refused(event, "a duplicate key.")
         self._seen[-1].add(node.value)
         return node
 
@@ -186,14 +186,14 @@ class Budget:
     def spend(self, count: int, line: int) -> None:
         self._left -= count + 1
         if self._left < 0:
-            raise Illegible(self._name, f"its aliases unfold into more than {UNFOLD_LIMIT:,} parts.", line=line)
+            raise Illegible(self._name, f"its aliases expand to more than {UNFOLD_LIMIT:,} parts.", line=line)
 
     def pairs(self, node: Node | None, depth: int = 0) -> dict[str, tuple[Scalar, Node]]:
         """By key; merged ones where the mapping has none of its own. Nothing for what is no mapping."""
         if not isinstance(node, Mapping):
             return {}
         if depth > DEPTH_LIMIT:
-            raise Illegible(self._name, f"merges inside of merges, more than {DEPTH_LIMIT}.", line=node.line)
+            raise Illegible(self._name, f"merges nested deeper than {DEPTH_LIMIT}.", line=node.line)
         self.spend(len(node.pairs), node.line)
         own = {key.value: (key, value) for key, value in node.pairs if key.value != _MERGE}
         for key, value in node.pairs:

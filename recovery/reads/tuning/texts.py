@@ -49,10 +49,10 @@ def _decoded(name: str, content: bytes) -> str:
         text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Illegible(name, "this is no text in UTF-8.", line=line) from None
+        raise Illegible(name, "this is not UTF-8 text.", line=line) from None
     text = text.removeprefix(_BOM)
     foreign = _FOREIGN.search(text)
     if foreign:
         line = text.count("\n", 0, foreign.start()) + 1
-        raise Illegible(name, f"a character that no such file holds, U+{ord(foreign[0]):04X}.", line=line)
+        raise Illegible(name, f"a character that is not allowed, U+{ord(foreign[0]):04X}.", line=line)
     return text

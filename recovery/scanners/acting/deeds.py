@@ -28,9 +28,9 @@ from recovery.reads import refusals
 from recovery.reads.refusals import Refusals, RightsRefusal
 
 CHUNK = 100  # jobs in one order: no library's script takes fewer, so an order that stops half way has done nothing
-NO_MANDATE = "Nothing is done: it is not known which scheduler leads."
-LED = "Nothing more is done: this scheduler leads no more."
-ONLY_LOOKS = "It was asked to look only."
+NO_MANDATE = "Nothing is changed: the leader is unknown."
+LED = "Stopped: this scheduler is no longer the leader."
+ONLY_LOOKS = "This was a dry run."
 _COUNTED = (Outcome.DONE, Outcome.UNKNOWN)  # what a run may do at most; what was refused cost nobody anything
 
 Holding = Callable[[QueueRef], tuple[str, ...]]  # why nothing may be done to a queue, in sentences; empty: it may
@@ -203,7 +203,7 @@ class Deeds:
         if self.room(queue):
             return ""
         most = self._duty(queue).most
-        return self._held(f"At most {most:,} jobs of {queue.label} in one run: the rest waits for the next.")
+        return self._held(f"At most {most:,} jobs of {queue.label} per run: the rest waits for the next run.")
 
     def _duty(self, queue: QueueRef) -> Duty:
         return self._book.of(queue).policy.duty(Scanner(self._scanner.value))

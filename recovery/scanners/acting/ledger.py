@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 FINDS = 1_000  # written down of one run, what was done first: the run's own numbers count all of them
 PATIENCE = 10 * 60_000  # ms that an order waits for a scheduler: what was asked for longer ago nobody expects any more
-NOBODY_CAME = "No scheduler started it within ten minutes. Ask again."
-CUT_OFF = "The scheduler that ran it ended before it did."
+NOBODY_CAME = "No scheduler started it within ten minutes. Start it again."
+CUT_OFF = "The scheduler that ran it stopped before the run finished."
 _BATCH = 500
 _SAID = 1_000  # characters of a sentence
 _HOLDS = 20  # sentences of one run
@@ -157,14 +157,14 @@ class Ledger:
         try:
             row = write()
         except Error as error:
-            self._fail(f"The database said {type(error).__name__}.")
+            self._fail(f"The database answered {type(error).__name__}.")
             return None
         self._trouble = ""
         return row
 
     def _fail(self, trouble: str) -> None:
         if trouble != self._trouble:
-            log.warning("runs of scanners cannot be written down: %s", trouble)
+            log.warning("scanner runs cannot be recorded: %s", trouble)
         self._trouble = trouble
 
 

@@ -14,14 +14,14 @@ from recovery.domain.verdicts import Kind
 from recovery.scanners.watching.assess import Judged
 from recovery.scanners.watching.beat import Found
 
-N8N = "It is n8n's: its workflow would run again from the start, so a person has to consent."
-POISON = "It is poison: it was orphaned too often, and waits for a person."
-MALFORMED = "Its data breaks the schema of its queue, so it waits for a person."
-UNPROVEN = "It has no lock, and that is not yet proof: the next looks will tell."
-LOCKED = "Its lock has not ended yet, and the policy does not let it be released."
-UNNAMED = "Its lock has not ended yet, and it has no named worker that was seen to leave."
-ENDLESS = "Its lock never ends by itself: that is for the stale check."
-JUST_GONE = "Its worker has only just gone: the next look tells whether it has come back."
+N8N = "It is an n8n job: its workflow would run again from the start, so a person has to confirm it."
+POISON = "It stalled repeatedly and is quarantined until a person decides."
+MALFORMED = "Its data violates the schema of its queue, so it waits for a person."
+UNPROVEN = "It has no lock, but that is not yet proof: the next checks confirm it."
+LOCKED = "Its lock has not expired yet, and the policy does not allow releasing it."
+UNNAMED = "Its lock has not expired yet, and no named worker of it was seen disconnecting."
+ENDLESS = "Its lock never expires: stale-check handles it."
+JUST_GONE = "Its worker has just disconnected: the next check shows whether it reconnected."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Lost:
 
     def _too_soon(self, duty: Duty) -> str:
         for_now = self.around.now - self.one.mark.opened_at
-        return f"It is left alone for {age(duty.after - for_now)} more." if for_now < duty.after else ""
+        return f"Its policy waits {age(duty.after - for_now)} more." if for_now < duty.after else ""
 
 
 def by_queue(found: Iterable[Found]) -> dict[QueueRef, list[Lost]]:

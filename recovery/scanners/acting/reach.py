@@ -19,7 +19,7 @@ def readable(snapshot: Snapshot, only: QueueRef | None, faults: list[str]) -> It
         if sample.ref.deployment in away:
             continue
         if sample.error:
-            faults.append(f"{shown(str(sample.ref))} cannot be looked at: {sample.error}.")
+            faults.append(f"{shown(str(sample.ref))} cannot be read: {sample.error}.")
         else:
             yield sample
 
@@ -27,4 +27,4 @@ def readable(snapshot: Snapshot, only: QueueRef | None, faults: list[str]) -> It
 def _away(errors: dict[str, str], chosen: Iterable[QueueSample]) -> list[str]:
     """Each deployment once, however many queues it has."""
     names = dict.fromkeys(sample.ref.deployment for sample in chosen)
-    return [f"{shown(name)} cannot be looked at: {errors[name]}." for name in names if name in errors]
+    return [f"{shown(name)} cannot be read: {errors[name]}." for name in names if name in errors]

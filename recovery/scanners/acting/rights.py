@@ -1,6 +1,7 @@
-"""Whether the scanners may change what they look at: the store is asked when a term begins, and every RETRY after that.
+"""Asks each store whether the scanners may change what they look at: when a term begins, and every RETRY after that.
 
-One queue of each prefix is asked for, as an ACL names prefixes. A deployment that is configured to be read only is not.
+Of a Redis, one queue of each prefix is asked for, as an ACL names prefixes; of a database, each job table. A store that
+is configured to be read only is not asked.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Callable
 import redis
 
 from recovery.backends.shared import rights
+from recovery.backends.sql import rights as sql_rights
 from recovery.connections.registry import Registry
+from recovery.connections.sql import SqlWire
 from recovery.domain.counts import Snapshot
 from recovery.domain.refs import QueueRef
-from recovery.errors import StoreError
+from recovery.errors import QueueMissing, StoreError
 from recovery.reads import refusals
 
 EVERY = 2.0  # seconds: a queue that is found is asked for before its jobs have been lost for long
@@ -33,7 +36,7 @@ class Rights:
         if snapshot is None:
             return
         silent = {one.name for one in snapshot.deployments if one.error}
-        for deployment in self._registry.config.deployments:
+        for deployment in self._registry.config.places:
             if not deployment.read_only and deployment.name not in silent:
                 refs = [sample.ref for sample in snapshot.queues if sample.ref.deployment == deployment.name]
                 self._ask({refusals.prefix_of(ref): ref for ref in refs}, now)
@@ -43,8 +46,8 @@ class Rights:
         refused = []
         for ref in due:
             try:
-                lacking = rights.lacking(self._registry.wire(ref.deployment), ref)
-            except (StoreError, redis.ResponseError):
+                lacking = self._lacking(ref)
+            except (StoreError, QueueMissing, redis.ResponseError):
                 continue  # whatever it is, it says nothing of rights
             self._asked_at[ref.deployment, refusals.prefix_of(ref)] = now
             self._learn(ref, lacking)
@@ -52,6 +55,10 @@ class Rights:
                 refused.append((ref, lacking))
         if refused and len(refused) == len(prefixes):
             refusals.note(self._registry.state(), *refused[0], is_all=True)
+
+    def _lacking(self, ref: QueueRef) -> str | None:
+        wire = self._registry.wire(ref.deployment)
+        return sql_rights.lacking(wire, ref) if isinstance(wire, SqlWire) else rights.lacking(wire, ref)
 
     def _is_due(self, place: tuple[str, str], now: int) -> bool:
         asked_at = self._asked_at.get(place)

@@ -94,5 +94,5 @@ class Turn:
 
     def _succeed(self) -> None:
         if self._trouble:
-            log.info("%s: works again", self.scan.value)
+            log.info("%s: recovered", self.scan.value)
         self._trouble = ""

@@ -129,7 +129,7 @@ class Desk:
 
     def _failed(self, channel: str, error: NotDelivered, at: int) -> None:
         if self._outlets.failed(channel, at, str(error), error.retry):
-            log.warning("alerts are not told to %s: %s", channel, error)
+            log.warning("alerts cannot be sent to %s: %s", channel, error)
 
     def _settle(self, book: Book, alerts: Iterable[Alert], at: int) -> None:
         over = [alert for alert in alerts if alert.resolved_at is not None and not self._is_awaited(alert, at)]

@@ -25,6 +25,7 @@ from recovery.errors import StoreError
 from recovery.reads import brakes, gates, inboxes, leading, pulses
 from recovery.reads.brakes import ErrorBreaker, StoreBrake
 from recovery.reads.pulses import Pulse
+from recovery.scanners.audit_heads import AuditHeadSender
 
 LIMIT = 500  # troubles of one look, those with most jobs: whoever is told of more than these reads the page
 FRESH = 15 * SECOND  # or three intervals: what is older says nothing of now
@@ -34,12 +35,18 @@ Source = Callable[[int], Iterable[Finding] | None]  # None: not known
 
 
 class Sources:
-    """`newest`: the snapshot of this term. `silent`: of a deployment that does not answer nothing is known."""
+    """`newest`: the snapshot of this term. `silent`: of a deployment that does not answer nothing is known.
 
-    def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None]) -> None:
+    `heads`: who sends the audit's heads, where that is done.
+    """
+
+    def __init__(
+        self, registry: Registry, newest: Callable[[], Snapshot | None], heads: AuditHeadSender | None = None
+    ) -> None:
         self._registry = registry
         self._config = registry.config
         self._newest = newest
+        self._heads = heads
 
     def look(self, now: int) -> Look:
         inbox, snapshot, servers = self._inbox(now), self._snapshot(now), self._gates()
@@ -49,6 +56,7 @@ class Sources:
             AlertKind.UNREADABLE: lambda _: _unreadable(snapshot) if snapshot else None,
             AlertKind.SCANNER: lambda _: _refused(pulses.read(self._registry.state())),
             AlertKind.CONSOLE: lambda _: _consoles(leading.fetch(self._registry.state())),
+            AlertKind.AUDIT: lambda _: _unsent(self._heads) if self._heads else (),
             AlertKind.BREAKER: lambda at: _breakers(brakes.breakers(at)),
             AlertKind.GATE: lambda at: None if servers is None else _closed(servers, at),
             AlertKind.BRAKE: lambda at: (
@@ -106,9 +114,9 @@ def _abandoned(inbox: Inbox, snapshot: Snapshot | None, now: int) -> Iterator[Fi
 
 
 def _abandoned_words(tally: Tally, count: int, sample: QueueSample | None, now: int) -> str:
-    why = "nobody runs the stalled check"
+    why = "no worker runs the stalled check"
     if sample and sample.flavour.library is Library.TABLE:
-        why = "no scanner sweeps this table"
+        why = "no scanner checks this table"
     elif sample and sample.workers == 0:
         why = "no worker is connected"
     be = "is" if count == 1 else "are"
@@ -122,8 +130,8 @@ def _poison(inbox: Inbox) -> Iterator[Finding]:
         mine = [row for row in rows if row.job.queue == queue]
         is_one = count == 1
         words = (
-            f"{_jobs(count)} of {_name(queue)} {'is' if is_one else 'are'} poison: "
-            f"orphaned so often that only a person touches {'it' if is_one else 'them'}."
+            f"{_jobs(count)} of {_name(queue)} {'is' if is_one else 'are'} quarantined: "
+            f"stalled repeatedly, so only a person can retry {'it' if is_one else 'them'}."
         )
         link = f"/stuck?{urlencode({'queue': _key(queue), 'verdict': 'poison'})}"
         yield Finding(AlertKind.POISON, _key(queue), words, link, count, min(row.since for row in mine))
@@ -140,7 +148,7 @@ def _breakers(found: Iterable[ErrorBreaker]) -> Iterator[Finding]:
     for queue, mine in queues.items():
         since = min((breaker.opened_at for breaker in mine if breaker.opened_at is not None), default=None)
         words = (
-            f"{_open_words(mine)} in {_name(queue)}: {_breaker_words(mine[0])} Nothing goes but a probe now and then."
+            f"{_open_words(mine)} in {_name(queue)}: {_breaker_words(mine[0])} Only an occasional probe job is retried."
         )
         yield Finding(AlertKind.BREAKER, _key(queue), words, "/scanners#brakes", len(mine), since)
 
@@ -152,13 +160,13 @@ def _open_words(breakers: Sequence[ErrorBreaker]) -> str:
 def _breaker_words(breaker: ErrorBreaker) -> str:
     """Without ages: they would be news at each look."""
     last = f", the last with “{shown(breaker.error)}”" if breaker.error else ""
-    return f"{breaker.failed:,} of {breaker.of:,} relaunches failed again{last}."
+    return f"{breaker.failed:,} of {breaker.of:,} auto-retries failed again{last}."
 
 
 def _brake(store: StoreBrake) -> Finding:
     since = min(hold.since for hold in store.holds)
     evidence = " ".join(hold.evidence for hold in store.holds)
-    words = f"Scanners hold on {shown(store.deployment)}: {evidence}"
+    words = f"Auto-recovery is paused on {shown(store.deployment)}: {evidence}"
     return Finding(AlertKind.BRAKE, store.deployment, words, "/scanners#brakes", since=since)
 
 
@@ -168,7 +176,7 @@ def _brake(store: StoreBrake) -> Finding:
 def _refused(last: Mapping[Scan, Pulse]) -> Iterator[Finding]:
     for scan, pulse in last.items():
         if pulse.is_refused:
-            words = f"{scan.value.capitalize()} is refused by its store: {pulse.trouble}"
+            words = f"{scan.value.capitalize()} is denied by its store: {pulse.trouble}"
             yield Finding(AlertKind.SCANNER, scan.value, words, f"/scanners/{scan.value}", since=pulse.ended_at)
 
 
@@ -176,6 +184,19 @@ def _consoles(sign: leading.Sign | None) -> Iterator[Finding]:
     for one in sign.consoles if sign else ():
         key, words = f"{one.deployment}/{one.installation}", f"{one.words} {one.meaning}"
         yield Finding(AlertKind.CONSOLE, key, words, "/scanners", since=one.since)
+
+
+# -- the audit
+
+
+def _unsent(heads: AuditHeadSender) -> Iterable[Finding] | None:
+    troubles = heads.troubles
+    if troubles is None:
+        return None
+    return [
+        Finding(AlertKind.AUDIT, place.value, f"The audit heads cannot be sent: {why}", "/audit", since=since)
+        for place, (why, since) in troubles.items()
+    ]
 
 
 # -- gates
@@ -191,7 +212,7 @@ def _closed(found: Iterable[Gate], now: int) -> Iterator[Finding]:
         if gate.state is GateState.CLOSED and _is_seen(gate, now):
             known = gate.sample.cpu if gate.sample else None
             cpu = f": its CPU is at {known:.0f} %" if known is not None else ""
-            words = f"The gate of {shown(gate.server)} is closed{cpu}. No heavy job starts there."
+            words = f"The gate of {shown(gate.server)} is closed{cpu}. No heavy job starts on it."
             yield Finding(AlertKind.GATE, gate.server, words, f"/servers/{slug(gate.server)}", since=gate.since)
 
 

@@ -12,6 +12,7 @@ from recovery.scanners.alerting.book import Rows
 from recovery.scanners.alerting.desk import Desk, sender_of
 from recovery.scanners.alerting.outlets import Outlets
 from recovery.scanners.alerting.sources import Sources
+from recovery.scanners.audit_heads import AuditHeadSender
 
 EVERY = 5.0  # seconds
 AFTER = 6.0  # seconds after the start of a term: the first look at all active jobs is through
@@ -21,8 +22,14 @@ KINDS = frozenset(AlertKind) - {AlertKind.SCHEDULER}  # that nobody leads is tol
 class Watch:
     """For one term of a leader. One thread at a time."""
 
-    def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None], may: May = always) -> None:
-        self._sources = Sources(registry, newest)
+    def __init__(
+        self,
+        registry: Registry,
+        newest: Callable[[], Snapshot | None],
+        may: May = always,
+        heads: AuditHeadSender | None = None,
+    ) -> None:
+        self._sources = Sources(registry, newest, heads)
         self._book = Rows(KINDS)
         self._desk = Desk(sender_of(registry.config), Outlets(registry.state), may)
 

@@ -179,5 +179,5 @@ def _ruling(one: Failed, past: Past, policy: Policy, now: int, facts: Mapping[st
     said = ruling(Case(one.row.ref, one.failure, past, **(facts or {})), policy.backoffs, policy.never, now)
     at = (one.failure.failed_at or now) + policy.relaunch_failed.after
     if said.is_due and at > now:
-        return Ruling(Rule.WAITS, f"Its policy lets it wait for {age(at - now)} more.", at)
+        return Ruling(Rule.WAITS, f"Its policy waits {age(at - now)} more.", at)
     return said

@@ -20,9 +20,9 @@ from recovery.scanners.watching.resolution import NOBODY_KNOWN, REMOVED, Lost, R
 
 AT_ONCE = 1_000  # incidents looked at in one run, the oldest first
 CLOSED = "The incident was closed: {why}."
-_NOT_CONFIGURED = "its deployment is not configured any more"
+_NOT_CONFIGURED = "its deployment is no longer configured"
 _GONE = "its queue is gone"
-_MOVED = "its job is not stuck any more"
+_MOVED = "its job is no longer stuck"
 
 
 class LeftOpen:

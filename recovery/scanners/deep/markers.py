@@ -13,7 +13,7 @@ from recovery.domain.ages import age
 from recovery.domain.counts import Library, QueueSample, Snapshot
 from recovery.reads.lists import Queue
 
-NOT_TOUCHED = "It is only said: a worker looks by itself now and then. One that does not hangs, and wants a restart."
+NOT_TOUCHED = "Report only: workers also poll without the marker. A worker that does not is hung and needs a restart."
 _BLOCKED = "bzpopmin"  # how a worker waits for the marker
 _PLACES = (b"wait", b"prioritized")
 
@@ -44,7 +44,7 @@ def lost(queue: Queue, snapshot: Snapshot, after: int, now: int) -> str:
         return ""
     oldest = age(now - (sample.oldest_waiting_at or now))
     workers = "1 worker is" if idle == 1 else f"{idle:,} workers are"
-    return f"{count:,} jobs wait, the oldest for {oldest}; {workers} idle, and the marker that wakes them is missing."
+    return f"{count:,} jobs wait, the oldest for {oldest}; {workers} idle, and the wake-up marker is missing."
 
 
 def _may_be(sample: QueueSample, after: int, now: int) -> bool:

@@ -91,12 +91,12 @@ class Relaunch:
             self.finds += [Find(self._queue.ref.job(one.id), _what(one), self._observed) for one in due]
         for rule, kept in self._candidates.kept.items():
             jobs = "1 failed job is" if kept.count == 1 else f"{kept.count:,} failed jobs are"
-            self._tell_queue(kept.why, f"{jobs} not relaunched: {rule.value}")
+            self._tell_queue(kept.why, f"{jobs} not auto-retried: {rule.value}")
         if self._candidates.looked >= LOOKED:
             label, total = self._queue.ref.label, self._candidates.total
             of = "" if total is None else f" of {total:,}"
             self.holds["looked"] = (
-                f"{self.looked:,}{of} failed jobs of {label} were looked at; the next run goes on there."
+                f"{self.looked:,}{of} failed jobs of {label} were checked; the next run continues there."
             )
 
     # -- who may go
@@ -189,7 +189,7 @@ class Relaunch:
 
     def _without_budget(self, allowed: Limit) -> int:
         now = self._clock()
-        self.holds["budget"] = f"Budget of {self._queue.ref.label}: {allowed.words} The rest waits for its turn."
+        self.holds["budget"] = f"Budget of {self._queue.ref.label}: {allowed.words} The rest waits."
         free_at = brakes.free_at(self._queue.ref, allowed, now=now)
         return now + MINUTE if free_at is None else free_at
 
@@ -210,7 +210,7 @@ class Relaunch:
     def _tell_full(self) -> None:
         """What one run may do is done; the rest is for the next one."""
         if self._candidates.waiting or self._candidates.may_have_more:
-            self.holds["most"] = f"As many jobs of {self._queue.ref.label} went as may in one run: the rest waits."
+            self.holds["most"] = f"The maximum of jobs per run is reached for {self._queue.ref.label}: the rest waits."
 
     def _tell_queue(self, why: str, what: str = "failed jobs") -> None:
         self.finds.append(Find(self._queue.ref.job(""), what, why))

@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 RUN = 5 * MINUTE  # of one run: shorter than an order waits for its turn, and five minutes' worth of every budget
 FOLLOW_EVERY = 10.0  # seconds between two looks at what is out
 _WAIT = 1.0  # seconds at once: whoever leads no more has to notice
-N8N = "It is n8n's: its workflow would run again from its start. A person retries it, and accepts that."
-WELL_AGAIN = "Its probe succeeded, so the rest follows."
+N8N = "It is an n8n job: its workflow would run again from its start. Only a person can retry it and accept that."
+WELL_AGAIN = "Its probe succeeded, so the rest is retried."
 
 Wait = Callable[[float], object]
 
@@ -106,7 +106,7 @@ class RelaunchFailed:
         try:
             scans.order(actor, Scan.RELAUNCH_FAILED, queue=ref, reason=WELL_AGAIN)
         except (BadOrder, NotRecorded) as error:
-            log.info("%s is well again: %s", ref, error)
+            log.info("%s has recovered: %s", ref, error)
 
 
 class _Tour:
@@ -137,7 +137,7 @@ class _Tour:
                         self._step(ref)
                 self._rest()
         except Error as error:
-            self.faults.append(f"The database is away: {type(error).__name__}.")
+            self.faults.append(f"The database is unavailable: {type(error).__name__}.")
 
     def report(self) -> Report:
         for ref, one in self._all.items():

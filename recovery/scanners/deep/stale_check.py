@@ -35,10 +35,10 @@ from recovery.scanners.deep.left_open import LeftOpen
 from recovery.scanners.deep.stale_jobs import Stale, StaleJobs
 from recovery.scanners.watching.orphan_watch import NO_SNAPSHOT
 
-UNPROVEN = "It has no lock, and that is not proven to be for good: the next look tells."
-GHOST_HELD = "A worker has its lock, so it may be under way: a person decides."
-ENDLESS = "Its lock never ends, and the policy does not let it be released."
-UNNAMED = "Its lock never ends, and it is not known that its worker is gone: a person decides."
+UNPROVEN = "It has no lock, but that is not yet proof: the next check confirms it."
+GHOST_HELD = "A worker has its lock, so it may be running: a person decides."
+ENDLESS = "Its lock never expires, and the policy does not allow releasing it."
+UNNAMED = "Its lock never expires, and it is not known that its worker is gone: a person decides."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Deed:
 
 _REQUEUE = _Deed(Act.REQUEUE, Options())
 _RELEASE = _Deed(Act.RELEASE, Options(requeue=True))
-_REMOVE = _Deed(Act.REMOVE, Options(children=False))  # of a job that is not there, what is said of children is old
+_REMOVE = _Deed(Act.REMOVE, Options())
 
 
 class StaleCheck:
@@ -123,7 +123,7 @@ class _Look:
         try:
             self.finds += incidents.close(self.snapshot, queue, after, self.now)
         except (UnstallError, Error) as error:
-            self.fail(f"Incidents that were left open cannot be closed: {_words(error)}")
+            self.fail(f"Open incidents cannot be closed: {_words(error)}")
 
     def fail(self, why: str) -> None:
         self.faults.append(why)
@@ -150,7 +150,7 @@ class _Look:
             self.faults += [f"{shown(str(ref))}: {fault}" for fault in found.faults]
             self._act(queue, found.jobs, duty, resolved.sentence(Scanner.STALE_CHECK, self.now))
             if found.more:
-                self._say(queue, f"{found.more:,} more jobs without a lock", "The next run looks at them.")
+                self._say(queue, f"{found.more:,} more jobs without a lock", "The next run checks them.")
         if said := markers.lost(queue, self.snapshot, stale_after, self.now):
             self._say(queue, said, markers.NOT_TOUCHED)
 
@@ -163,7 +163,7 @@ class _Look:
                 self.finds.append(Find(one.row.ref, self._what(one), why))
             elif one.since > self.now - duty.after:
                 left = age(one.since + duty.after - self.now)
-                self.finds.append(Find(one.row.ref, self._what(one), f"Its policy waits for {left} more."))
+                self.finds.append(Find(one.row.ref, self._what(one), f"Its policy waits {left} more."))
             else:
                 wanted.setdefault(_deed(one), []).append(Wish(Seen.of(one.row), self._what(one), sentence))
         for deed, wishes in wanted.items():
@@ -185,7 +185,7 @@ class _Look:
 
 def _words(error: Exception) -> str:
     """Of a database only the kind: its own words may name hosts and files."""
-    return str(error) if isinstance(error, UnstallError) else f"the database said {type(error).__name__}"
+    return str(error) if isinstance(error, UnstallError) else f"the database answered {type(error).__name__}"
 
 
 def _why_not(queue: Queue, one: Stale, duty: Duty) -> Iterator[str]:

@@ -27,7 +27,7 @@ from recovery.scanners.watching.patrol import ACTIVE_LIMIT
 JUDGED = 2_000  # jobs judged in one queue and run: four times what a run does to a queue by default
 AT_ONCE = 100  # rows read in one go
 ASKED = 2_000  # marks asked in one go
-NOT_SEEN = "We may not look at its locks: rights are missing, or a proxy refuses it."
+NOT_SEEN = "Its locks cannot be read: permissions are missing, or a proxy refuses the command."
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _suspects(queue: Queue) -> _Suspects:
     found, known = _Suspects(), set[bytes]()
     for start in range(0, ACTIVE_LIMIT, WINDOW):
         (ids,) = actives.ids(queue.wire, [Window(queue.ref, start)])
-        if isinstance(ids, str):
+        if isinstance(ids, Exception):
             found.faults.append(f"Its active jobs cannot be read: {ids}.")
             break
         fresh = [id for id in ids if id not in known and not _is_marker(queue, id)]

@@ -68,7 +68,7 @@ class StartupSweep:
         """
         wire, occasion = self._registry.wire(queue.deployment), Occasion(is_start=True, owner=owner)
         if not isinstance(wire, SqlWire):
-            raise BadOrder(f"{shown(queue.deployment)} is no database: only rows of job tables are swept.")
+            raise BadOrder(f"{shown(queue.deployment)} is not a database: only rows of job tables are swept.")
         table = wire.table(queue.base)
         sweep.check(table, occasion)
         work = self._work(self._mandate or Mandate(0, always), observes)
@@ -116,7 +116,8 @@ class _Outages:
             return ""
         left = age(table.heartbeat_limit - lasted)
         return (
-            f"{shown(name)} was away a moment ago, or nobody looked: its workers have {left} to renew what they hold."
+            f"{shown(name)} was unavailable a moment ago, or was not checked: its workers have {left} to renew their "
+            "leases."
         )
 
     def _noted(self, table: Table) -> int | None:
@@ -204,4 +205,4 @@ def _counted(found: int, finds: Sequence[Find]) -> Iterator[str]:
     if refused := tried - done:
         yield f"{refused:,} refused"
     if left := found - tried:
-        yield f"{left:,} left as they are"
+        yield f"{left:,} left unchanged"

@@ -77,5 +77,5 @@ def _found(written: str) -> Callable[[Told], Any]:
     except Exception as error:
         raise Failed(f"{written} cannot be imported: {type(error).__name__}.") from error
     if not callable(found):
-        raise Failed(f"{written} is no function.")
+        raise Failed(f"{written} is not a function.")
     return found  # type: ignore[no-any-return] # whatever the application has there

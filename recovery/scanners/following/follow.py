@@ -24,7 +24,7 @@ def follow(registry: Registry, rule: Follow, row: str | int, stage: str) -> str:
         for to, condition in _tries(session, rule, stage):
             changed = _set(session, rule, row, to, condition)
             if changed > 1:
-                raise Failed(f"{changed:,} rows of {rule.table} have this {rule.id}: none was changed.")
+                raise Failed(f"{changed:,} rows of {rule.table} have this {rule.id}: no row was changed.")
             if changed:
                 return f"{rule.table} {shown(str(row))} is {to} now."
     return ""

@@ -69,8 +69,8 @@ class Hooks:
     def again(self, now: int) -> int:
         """Calls that failed before, and are due again; those that are too old are given up."""
         for call in HookCall.objects.filter(at__lt=now - GIVE_UP)[:AT_ONCE]:
-            why = call.trouble or "nobody had the time"
-            log.error("hook %s: given up for job %s of %s: %s", call.hook, call.job, call.base, why)
+            why = call.trouble or "it was not called in time"
+            log.error("hook %s: gave up on job %s of %s: %s", call.hook, call.job, call.base, why)
             call.delete()
         return self._run(HookCall.objects.filter(tries__gt=0, due_at__lte=now), now)
 
@@ -93,7 +93,7 @@ class Hooks:
         try:
             batch = _look(ref, calls)
         except Missing:
-            log.info("%s is gone, and %d calls of hooks with it", ref, len(calls))
+            log.info("%s is gone, and %d pending hook calls with it", ref, len(calls))
             return _forget(calls)
         except UnstallError as error:
             for call in calls:

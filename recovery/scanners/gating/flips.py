@@ -18,7 +18,7 @@ from recovery.models import GateFlip
 from recovery.reads.gates import column
 
 FLIPS_FOR = 90 * DAY
-GONE = "The server tells of itself no more."
+GONE = "The server no longer reports."
 
 
 class _Turn(NamedTuple):

@@ -16,7 +16,7 @@ from recovery.connections.registry import Registry
 from recovery.domain.gate import Gate, fold, seeded
 from recovery.domain.mandate import May, always
 from recovery.domain.refs import raw
-from recovery.reads import gates
+from recovery.reads import gates, servers
 from recovery.scanners.gating.flips import Flips
 
 EVERY = 2.5  # seconds: twice a poll, so that no sample is missed
@@ -30,10 +30,13 @@ class Gates:
         self._may = may
         self._gates: dict[str, Gate] = {}
         self._flips = Flips()
+        self._cursor = 0  # of the search for servers that are not listed yet
 
     def run(self, now: int) -> None:
         """Raises StoreError, and with the gates stored Error of the database."""
         store = self._registry.state()
+        if self._may():
+            self._cursor = servers.list_new(store, self._cursor, now)
         stored, samples = gates.fetch(store), gates.samples(store, now)
         config = self._registry.config.gate
         found: dict[str, Gate] = {}
@@ -42,6 +45,9 @@ class Gates:
             found[server] = fold(start, server, sample, config.terms_of(server), now)
         self._gates = found
         if self._may():
+            listed = servers.seen(store)
+            late = {name: one.sampled_at for name, one in samples.items() if one.sampled_at > listed.get(name, 0)}
+            servers.touch(store, late)
             _store(store, found, stored)
             self._flips.record(found.values(), now, self._may)
 

@@ -28,9 +28,9 @@ def read(page: bytes, disk: str) -> Reading:
     try:
         found = reading(_samples(b"\n".join(lines).decode("utf-8", "replace") + "\n"), disk)
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise NoNode("it cannot be read: a line is not as a node_exporter writes it") from error
+        raise NoNode("it cannot be read: a line is not in the format of node_exporter") from error
     if not found.cores:
-        raise NoNode(f"it tells nothing of {CORES}: this is not a node_exporter, or its cpu collector is off")
+        raise NoNode(f"it does not report {CORES}: this is not a node_exporter, or its cpu collector is off")
     return found
 
 

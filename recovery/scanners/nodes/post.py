@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recovery.connections import faults, state
+from recovery.connections import faults, server_hashes, state
 from recovery.connections.publishing import Publisher
 from recovery.connections.registry import Registry
 from recovery.domain import nodes
@@ -22,6 +22,7 @@ from recovery.domain.nodes import Trouble
 from recovery.domain.servers import FORMAT, Origin, Server
 from recovery.errors import StoreError
 
+_FIELDS = ("format", "origin", "cpu_ema")
 KEEP_S = 120  # what is told of a node that cannot be read, when nobody tells it again
 _RANK = {Origin.MONITOR: 0, Origin.EXPORTER: 1, Origin.PROMETHEUS: 2}
 
@@ -94,11 +95,12 @@ class Post:
         store = self._registry.state()
         with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
             pipeline.time()
+            server_hashes.prepare(pipeline)
             for id in ids:
-                pipeline.hmget(state.server_metrics(id), ["format", "origin", "cpu_ema"])
-            (seconds, micros), *rows = pipeline.execute()
+                server_hashes.ask(pipeline, id, _FIELDS)
+            (seconds, micros), _, *rows = pipeline.execute()
         self._ahead = seconds * SECOND + micros // 1000 - now
-        found = ((id, _kept(*row)) for id, row in zip(ids, rows, strict=True))
+        found = ((id, _kept(*server_hashes.row_of(row, len(_FIELDS)))) for id, row in zip(ids, rows, strict=True))
         self._kept = {id: kept for id, kept in found if kept}
 
 

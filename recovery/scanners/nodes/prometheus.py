@@ -19,8 +19,8 @@ from recovery.scanners.nodes.post import Kept, Post, Source, Standing
 
 EVERY = 15.0  # seconds: few servers are scraped more often
 POLLS = 10  # a server whose last scrape is longer ago is gone, as one whose monitor missed so many samples
-EMPTY = "it tells of no server: no node_cpu_seconds_total fits"
-EMPTY_ADVICE = "Look at match and label in [prometheus], and whether it scrapes any node_exporter."
+EMPTY = "it reports no server: no node_cpu_seconds_total matches"
+EMPTY_ADVICE = "Check match and label in [prometheus], and whether it scrapes any node_exporter."
 
 
 class FromPrometheus:

@@ -92,8 +92,8 @@ class Watch:
         """It answered, and no number is known yet. What was wrong before is told until one is."""
         self._still = self._still + 1 if is_still else 0
         if self._still >= _STILL:
-            advice = "Does a cache between us and the exporter keep its page?"
-            self._tell(Garbled(self.question.endpoint.target, "its counters stand still", advice=advice), now)
+            advice = "Does a cache between Unstall and the exporter serve an old page?"
+            self._tell(Garbled(self.question.endpoint.target, "its counters do not change", advice=advice), now)
 
     def _fail(self, error: StoreError, now: int, at: float) -> None:
         self._before, self._still = None, 0

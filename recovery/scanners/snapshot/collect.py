@@ -164,7 +164,7 @@ class _Desk:
             if self._trouble[0]:  # what it last failed with says more than that it has not answered yet
                 return self._watch.missed(*self._trouble)
             silent = max(0, now - self._began) / 1000 + self.patience
-            return replace(self._watch.missed(f"no answer for {silent:.0f} s", _ADVICE), is_late=True)
+            return replace(self._watch.missed(f"no answer for {silent:.1f} s", _ADVICE), is_late=True)
         future, self.future = self.future, None
         fault = future.exception()
         if fault is None:
@@ -174,4 +174,4 @@ class _Desk:
         if repr(fault) != self._fault:
             log.error("cannot read %s", self._watch.name, exc_info=fault)
         self._fault = repr(fault)
-        return self._watch.missed(f"cannot be read: {fault!r}", "This is a fault of Unstall; see its log.")
+        return self._watch.missed(f"cannot be read: {fault!r}", "This is a bug in Unstall; see its log.")

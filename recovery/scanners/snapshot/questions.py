@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.backends.base import Command, QueueReader
+from recovery.connections.reply_limits import OversizedReply, UnreadReply
 from recovery.connections.wire import Encoded
 from recovery.domain.counts import QueueSample
 from recovery.scanners.snapshot.ages import Head
@@ -24,7 +25,9 @@ from recovery.scanners.snapshot.roster import Known
 
 CALM = 5  # answers of one queue that are alike, until it counts as idle
 IDLE_MS = 4_000  # what moves in an idle queue is seen within this time
+SKIPPED_MS = 60_000  # a queue with a key that is too long to be read: the server copies all of it for each question
 _NEAR = 1_500  # ms: a tick that comes a little late does not find what it could have asked before
+_UNREAD = frozenset({OversizedReply, UnreadReply})
 _FEWEST = 2  # keys that are not there: one EXISTS in place of one command gains nothing
 
 # What each command answers of a key that is not there. A hash that is there may lack the fields: HMGET is always asked.
@@ -57,14 +60,33 @@ class QueueQuestions:
     _last: Sequence[Any] = ()
     _alike: int = 0
     _spares: bool = True  # off where the server refuses to say it of several keys at once
+    _skipped_until: int = 0
 
     def __post_init__(self) -> None:
         self.commands = self.reader.sample_plan(self.known.ref)
         self.whole = self.request = Encoded(self.commands)
         self._blank = [_NOTHING.get(_name(command)) for command in self.commands]
 
+    def skip(self, replies: Sequence[Any], now: int) -> str:
+        """Why this queue is not asked for a while; "" when no answer of it was too long."""
+        if _UNREAD.isdisjoint(map(type, replies)):  # asked a thousand times a snapshot, and nearly always so
+            return ""
+        refused = next(reply for reply in replies if type(reply) in _UNREAD)
+        if not isinstance(refused, UnreadReply):
+            self._skipped_until = now + SKIPPED_MS
+        self._ask_all()
+        return f"skipped: {refused}"
+
+    def skip_slow(self, error: str, now: int) -> str:
+        """The same for one that made the server too slow to answer in time."""
+        self._skipped_until = now + SKIPPED_MS
+        self._ask_all()
+        return f"skipped: {error}, while the other queues of this deployment were read"
+
     def is_due(self, now: int, tick: int) -> bool:
         """Idle queues take turns, so that each tick asks half of them."""
+        if self.sample is not None and now < self._skipped_until <= now + SKIPPED_MS:
+            return False
         if self.sample is None or self.sample.read_at is None or not self._is_idle(self.sample):
             return True
         is_turn = (self.number + tick) % 2 == 0

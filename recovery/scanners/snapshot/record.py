@@ -140,7 +140,7 @@ class Recorder:
         try:
             replies = self._registry.wire(deployment).call(commands)
         except StoreError as error:
-            log.info("%s: this minute stays unknown: %s", deployment, error)
+            log.info("%s: this minute was not recorded: %s", deployment, error)
             return 0
         tape = Tape(self._registry.state())
         start = 0

@@ -10,10 +10,12 @@ from typing import cast
 
 import redis
 
+from recovery import signing
 from recovery.connections import faults, state
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.refs import QueueRef, raw, text
 
+_PURPOSE = "known queue"
 _FRESH = 5 * 60_000  # ms that a remembered "last seen" may lag: not worth a write each minute
 
 
@@ -102,14 +104,19 @@ class Roster:
         return replace(stored, last_seen=known.last_seen) != known
 
 
-def _row(known: Known) -> str:
-    return json.dumps([known.flavour, known.first_seen, known.last_seen, known.is_configured], separators=(",", ":"))
+def _row(known: Known) -> bytes:
+    """Signed: until discovery has looked again, the library in it is what the queue is read and acted on by."""
+    written = json.dumps([known.flavour, known.first_seen, known.last_seen, known.is_configured], separators=(",", ":"))
+    return signing.seal(_PURPOSE, written.encode("ascii"), known.ref.deployment, known.ref.base)
 
 
 def _known(deployment: str, base: bytes, row: bytes) -> Known | None:
-    """None for a row that another version wrote: discovery will find that queue again."""
+    """None for a row that another version or another program wrote: discovery will find that queue again."""
+    written = signing.unseal(_PURPOSE, row, deployment, text(base))
+    if written is None:
+        return None
     try:
-        (library, major, version, evidence, *rest), first_seen, last_seen, is_configured = json.loads(row)
+        (library, major, version, evidence, *rest), first_seen, last_seen, is_configured = json.loads(written)
         flavour = Flavour(Library(library), major, version, tuple(evidence), *rest)
         return Known(QueueRef(deployment, text(base)), flavour, int(first_seen), int(last_seen), bool(is_configured))
     except (ValueError, TypeError):

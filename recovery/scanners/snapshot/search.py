@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from recovery.backends import workers
-from recovery.backends.flavours import identify
+from recovery.backends.flavours import UNREAD, identify
 from recovery.config import Deployment
 from recovery.connections.registry import Registry
 from recovery.connections.wire import Wire
@@ -18,6 +18,7 @@ from recovery.domain.counts import Flavour, Worker
 from recovery.domain.drills.plan import is_drill
 from recovery.domain.refs import QueueRef, raw
 from recovery.errors import StoreError
+from recovery.scanners.snapshot.namespace_quota import NamespaceQuota
 from recovery.scanners.snapshot.roster import Known, Roster
 from recovery.scanners.snapshot.sweep import SLICE, Sweep
 
@@ -36,7 +37,7 @@ YOUNG_MS = 60_000
 _FIRST_REST, _REST = 2, 19
 _PREFIX = "bull"  # both libraries' default
 _ABSENT = Flavour(
-    evidence=("configured; nothing of it is in Redis yet",), read_only="Nothing of this queue is in Redis yet."
+    evidence=("configured; it has no keys in Redis yet",), read_only="This queue has no keys in Redis yet."
 )
 
 
@@ -61,6 +62,7 @@ class Search:
         self._missing: dict[str, int] = {}
         self._rejected: dict[str, int] = {}
         self._left_out: set[str] = set()
+        self._share: NamespaceQuota | None = None
 
     def run(self, now: int) -> bool:
         """Whatever is due; False: nothing was. A store that does not answer is asked again in the next run, and the
@@ -139,11 +141,13 @@ class Search:
     def _learn(self, wire: Wire, bases: Sequence[str], now: int, listings: Sequence[bytes] = ()) -> None:
         """Identify these and hand on the new listing."""
         known = {queue.ref.base: queue for queue in self._roster.listing(self.name).queues}
+        self._share = None
         hands = self._hands(bases, listings)
         rest = iter(bases)
         while batch := list(islice(rest, BATCH)):
             for base, flavour in zip(batch, identify(wire, batch, hands), strict=True):
-                self._take(known, base, flavour, now)
+                if flavour is not UNREAD:
+                    self._take(known, base, flavour, now)
         trouble = self._sweep.refusal
         self._roster.replace(self.name, known.values(), left_out=len(self._left_out), trouble=trouble)
 
@@ -163,10 +167,28 @@ class Search:
         before = known.get(base)
         if before is not None:
             known[base] = replace(before, flavour=flavour, last_seen=now)
-        elif len(known) < LIMIT or base in self._configured:
+        elif len(known) < LIMIT or base in self._configured or self._has_made_room(known, base):
             known[base] = Known(QueueRef(self.name, base), flavour, now, now, base in self._configured)
         else:
             self._left_out.add(base)
+
+    def _has_made_room(self, known: dict[str, Known], base: str) -> bool:
+        """Whether another queue is left out in place of this one: the newest of the namespace that has the most.
+
+        One that is configured, or has a worker, is not left out, and one that has a worker takes any other's place.
+        """
+        attended = self._roster.hints(self.name)
+        if self._share is None:
+            oldest_first = sorted(known.values(), key=lambda queue: queue.first_seen)
+            kept = self._configured | attended
+            bases = [queue.ref.base for queue in oldest_first if queue.ref.base not in kept]
+            self._share = NamespaceQuota(len(bases), bases)
+        gone = self._share.take() if base in attended else self._share.add(base)
+        if gone is None or gone == base:
+            return False
+        del known[gone]
+        self._left_out.add(gone)
+        return True
 
     def _miss(self, known: dict[str, Known], base: str, now: int) -> None:
         """Not a queue, or one no longer, or one not yet."""

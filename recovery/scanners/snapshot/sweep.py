@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from recovery.backends.base import Command
+from recovery.connections.reply_limits import OversizedReply
 from recovery.connections.wire import Wire
 from recovery.domain.refs import raw, text
+from recovery.scanners.snapshot.namespace_quota import NamespaceQuota
 
 COUNT = 1000  # keys a call looks at: 1 ms of the server at worst; 10,000 would be 7 ms
 SLICE = 0.05  # seconds of calls in a row
+NAME_BYTES = 1_024  # of a base: a longer name is no queue's, and would fill pages and memory
 CANDIDATES = 20_000  # held at most: a keyspace may hold millions of keys that end in `:id` and belong to no queue
 
 _GLOB = re.compile(rb"([*?\[\]\\^-])")
@@ -41,9 +44,11 @@ class Sweep:
         self._todo: list[_Kind] = []
         self._cursors: dict[str, bytes] = {}
         self.found: set[str] = set()
+        self._share = NamespaceQuota(CANDIDATES)
         self.spent = 0.0  # seconds of calls in this pass
         self.is_cut = False  # more candidates than are held
         self.refusal = ""  # why this deployment cannot be searched
+        self._count = COUNT
 
     @property
     def is_under_way(self) -> bool:
@@ -53,6 +58,7 @@ class Sweep:
         self._todo = list(_KINDS)
         self._cursors = {}
         self.found = set()
+        self._share = NamespaceQuota(CANDIDATES)
         self.spent = 0.0
         self.is_cut = False
 
@@ -68,7 +74,11 @@ class Sweep:
 
     def _step(self, wire: Wire, kind: _Kind) -> None:
         """One call on each master that is not through."""
-        replies = self._ask(wire, kind)
+        replies = {node: self._without_names(reply) for node, reply in self._ask(wire, kind).items()}
+        if None in replies.values():
+            self._count = max(1, self._count // 10)  # the same again, in smaller steps
+            return
+        self._count = min(COUNT, self._count * 2)
         refusals = [reply for reply in replies.values() if isinstance(reply, Exception)]
         if refusals:
             self._refused(refusals[0])
@@ -79,6 +89,12 @@ class Sweep:
         if all(cursor == b"0" for cursor in self._cursors.values()):
             self._todo.pop(0)
             self._cursors = {}
+
+    def _without_names(self, reply: Any) -> Any:
+        """Keeps of an answer with too long names how the SCAN goes on; None: to be asked again in smaller steps."""
+        if not isinstance(reply, OversizedReply) or reply.cursor is None:
+            return reply
+        return (reply.cursor, ()) if self._count == 1 else None
 
     def _ask(self, wire: Wire, kind: _Kind) -> dict[str, Any]:
         cursors = self._cursors or dict.fromkeys(wire.nodes(), b"0")
@@ -91,7 +107,7 @@ class Sweep:
 
     def _command(self, kind: _Kind, cursor: bytes) -> Command:
         only = (b"TYPE", kind.type) if self._by_type else ()
-        return (b"SCAN", cursor, b"MATCH", self._pattern(kind), b"COUNT", COUNT, *only)
+        return (b"SCAN", cursor, b"MATCH", self._pattern(kind), b"COUNT", self._count, *only)
 
     def _pattern(self, kind: _Kind) -> bytes:
         """Several prefixes are told apart here: a pass for each would cost the server as much as one for all."""
@@ -110,11 +126,17 @@ class Sweep:
     def _find(self, keys: Iterable[bytes], kind: _Kind) -> None:
         for key in keys:
             base = key.removesuffix(kind.suffix)
-            if base and base != key and _RELAY not in key and self.wants(base):
-                if len(self.found) >= CANDIDATES:
-                    self.is_cut = True
-                    return
-                self.found.add(text(base))
+            if base and base != key and len(base) <= NAME_BYTES and _RELAY not in key and self.wants(base):
+                self._hold(text(base))
+
+    def _hold(self, base: str) -> None:
+        if base in self.found:
+            return
+        gone = self._share.add(base)
+        self.is_cut = self.is_cut or gone is not None
+        if gone != base:
+            self.found.add(base)
+            self.found.discard(gone or "")
 
     def wants(self, base: bytes) -> bool:
         """Whether it has one of the prefixes to which the search is limited."""

@@ -85,7 +85,7 @@ class Totals:
             try:
                 found |= self._asked(deployment, mine, now)
             except StoreError as error:
-                log.info("%s: what the workers counted is not known: %s", deployment, error)
+                log.info("%s: the workers' metrics cannot be read: %s", deployment, error)
         return found
 
     def _asked(self, deployment: str, wanted: Mapping[QueueRef, int], now: int) -> dict[QueueRef, _Cells]:

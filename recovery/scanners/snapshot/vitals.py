@@ -43,10 +43,10 @@ def _warnings(fields: Mapping[str, str]) -> Iterator[str]:
     policy = fields.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         yield (
-            f"maxmemory-policy is {shown(policy)}: under memory pressure locks and jobs are thrown away. "
+            f"maxmemory-policy is {shown(policy)}: under memory pressure locks and jobs are evicted. "
             "Queues need noeviction."
         )
     if fields.get("role") == "slave":
-        yield "This is a replica: what it shows may lag behind its master."
+        yield "This is a replica: its data may lag behind its master."
         if fields.get("master_link_status") == "down":
-            yield "The replica has lost its master: its numbers stand still."
+            yield "The replica has lost its master: its numbers are not updated."

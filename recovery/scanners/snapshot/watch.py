@@ -23,6 +23,7 @@ from recovery.scanners.snapshot.roster import Listing, Roster
 from recovery.scanners.snapshot.vitals import Vitals, vitals
 
 VITALS_MS = 30_000  # INFO: what a server is changes rarely
+SLOW_QUEUES = 2  # left out in one look: where more of them do not answer in time, it is the server
 HINT_MS = 6_000  # a new queue with workers is found within this time
 
 
@@ -41,7 +42,7 @@ class Look:
 
     def slow(self, why: str) -> Look:
         """This one again, in place of one that came to nothing."""
-        warning = f"It answers slowly ({why}). These numbers are its last ones."
+        warning = f"It answers slowly ({why}). These are its last known numbers."
         deployment = replace(self.deployment, warnings=(*self.deployment.warnings, warning))
         return replace(self, deployment=deployment, is_late=True)
 
@@ -94,6 +95,8 @@ class Watch:
         self._vitals_at: int | None = None
         self._hinted_at: int | None = None
         self._commands = 0
+        self._is_one_by_one = False  # the last look got no answer in time, which one queue alone may be the reason of
+        self._slow: set[QueueRef] = set()  # of the last look one by one: not answered in time, and the server was then
         self._last = Look(DeploymentSample(deployment.name, deployment.target, 0))
 
     def look(self, now: int) -> Look:
@@ -104,7 +107,9 @@ class Watch:
             found = self._look(now)
         except StoreError as error:
             self._vitals_at = None  # it may be another server when it comes back
+            self._is_one_by_one = isinstance(error, TimedOut)
             return replace(self.missed(error.reason, error.advice), is_late=isinstance(error, TimedOut))
+        self._is_one_by_one = False
         took = (time.perf_counter() - started) * 1000
         done = replace(found.deployment, took_ms=round(took, 2), commands=self._commands)
         self._last = replace(found, deployment=done)
@@ -124,7 +129,7 @@ class Watch:
     def _look(self, now: int) -> Look:
         wire = self._wire()
         plan = self._planned()
-        samples, heads = self._samples(plan, wire, now)
+        heads = self._heads(plan, wire, now)
         hands = self._workers(wire, plan, now)
         self._look_at_server(wire, now)
         self._ask_ages(wire, heads, now)
@@ -139,7 +144,7 @@ class Watch:
                 workers_known=hands is not None,
                 warnings=(*self._vitals.warnings, *self._gaps()),
             ),
-            tuple(self._complete(samples, heads, hands)),
+            tuple(self._complete(plan, heads, hands)),
             hands or (),
         )
 
@@ -154,20 +159,19 @@ class Watch:
             self._pace.keep(self._plan.refs)
         return self._plan
 
-    def _samples(
-        self, plan: _Plan, wire: Wire, now: int
-    ) -> tuple[list[QueueSample], dict[QueueRef, tuple[Head, Head]]]:
-        """Queue by queue while the rest is still on its way: the server works on one core, we on another."""
+    def _heads(self, plan: _Plan, wire: Wire, now: int) -> dict[QueueRef, tuple[Head, Head]]:
+        """Takes the samples, queue by queue while the rest is still on its way: the server works on one core, we on
+        another.
+        """
         self._tick += 1
         asked = [row for row in plan.rows if row.is_due(now, self._tick)]
         again = self._ask(plan, wire, asked, [row.request for row in asked], now)
         self._ask(plan, wire, again, [row.whole for row in again], now)
-        samples, heads = [], {}
+        heads = {}
         for row in plan.rows:
             assert row.sample is not None and row.heads is not None  # noqa: S101, PT018 -- one without is due
-            samples.append(row.sample)
             heads[row.known.ref] = row.heads
-        return samples, heads
+        return heads
 
     def _ask(
         self, plan: _Plan, wire: Wire, rows: Sequence[QueueQuestions], batches: Sequence[Encoded], now: int
@@ -175,12 +179,18 @@ class Watch:
         """Those that have to be asked in full."""
         again = []
         self._commands += sum(map(len, batches))
-        for row, replies in plan.answered(wire, rows, batches):
+        answered = (
+            self._one_by_one(wire, rows, batches, now) if self._is_one_by_one else plan.answered(wire, rows, batches)
+        )
+        for row, replies in answered:
+            known, by = row.known, row.reader
+            if skipped := row.skip(replies, now):
+                _leave_out(row, skipped)
+                continue
             answers = row.answers(replies)
             if answers is None:
                 again.append(row)
                 continue
-            known, by = row.known, row.reader
             try:
                 sample, (waiting, active) = by.sample(known.ref, known.flavour, answers, now)
             except (ValueError, TypeError, LookupError) as error:
@@ -191,6 +201,30 @@ class Watch:
             row.sample = _or_before(sample._replace(read_at=read_at), row.sample)
             row.heads = Head(known.ref, False, waiting, by), Head(known.ref, True, active, by)
         return again
+
+    def _one_by_one(
+        self, wire: Wire, rows: Sequence[QueueQuestions], batches: Sequence[Encoded], now: int
+    ) -> Iterator[tuple[QueueQuestions, Sequence[Any]]]:
+        """Each queue with its replies, in a round trip of its own. One that is not answered in time at two looks is
+        left out for a while, if the server answers afterwards: it may hold a value that takes long to be copied. At one
+        look it may be a server that came back in between.
+        """
+        before, self._slow = self._slow, set()
+        late: dict[QueueRef, tuple[QueueQuestions, TimedOut]] = {}
+        for row, batch in zip(rows, batches, strict=True):
+            try:
+                yield row, wire.send(batch)
+            except TimedOut as caught:
+                late[row.known.ref] = row, caught
+                if len(late) > SLOW_QUEUES:
+                    raise
+                wire.call([(b"PING",)])
+        for ref in before & late.keys():
+            row, error = late.pop(ref)
+            _leave_out(row, row.skip_slow(error.reason, now))
+        self._slow = set(late)
+        if late:
+            raise next(error for _, error in late.values())
 
     def _workers(self, wire: Wire, plan: _Plan, now: int) -> tuple[Worker, ...] | None:
         """Of all nodes; None when one of them will not tell."""
@@ -217,7 +251,17 @@ class Watch:
         unknown = self._ages.unknown((head for pair in heads.values() for head in pair if head.id), now)
         if unknown:
             questions = [head.question for head in unknown]
-            self._ages.learn(unknown, self._count(len(questions), wire.call(questions)), now)
+            replies = self._count(len(questions), wire.call(questions))
+            self._ages.learn(unknown, replies, now)
+            self._skip_oversized(unknown, replies, now)
+
+    def _skip_oversized(self, heads: Sequence[Head], replies: Sequence[Any], now: int) -> None:
+        """The times of a job may be too long to be read as well."""
+        rows = {row.known.ref: row for row in self._plan.rows}
+        for head, reply in zip(heads, replies, strict=True):
+            row = rows[head.ref]
+            if row.sample is not None and (skipped := row.skip([reply], now)):
+                row.sample = row.sample._replace(error=skipped, is_old=True)
 
     def _ask_rates(self, wire: Wire, plan: _Plan, now: int) -> None:
         due = self._pace.due(plan.refs, now)
@@ -227,17 +271,18 @@ class Watch:
 
     def _complete(
         self,
-        samples: Iterable[QueueSample],
+        plan: _Plan,
         heads: Mapping[QueueRef, tuple[Head, Head]],
         hands: tuple[Worker, ...] | None,
     ) -> Iterable[QueueSample]:
         groups: dict[QueueRef, list[Worker]] = {}
         for worker in hands or ():
             groups.setdefault(worker.queue, []).append(worker)
-        for row, sample in zip(self._plan.rows, samples, strict=True):
-            ref = sample.ref
+        for row in plan.rows:
+            assert row.sample is not None  # noqa: S101 -- each has one by now
+            ref = row.known.ref
             waiting, active = heads[ref]
-            row.sample = sample._replace(
+            row.sample = row.sample._replace(
                 oldest_waiting_at=self._ages.since(ref, False, waiting.id),
                 oldest_active_at=self._ages.since(ref, True, active.id),
                 workers=None if hands is None else workers.count(groups.get(ref, ()), ref),
@@ -249,9 +294,11 @@ class Watch:
         """What the list of queues misses."""
         listing = self._roster.listing(self.name)
         if listing.left_out:
-            yield f"{listing.left_out:,} more queues were found and are not shown."
+            yield f"{listing.left_out:,} more queues were found; they are not shown."
         if listing.trouble:
-            yield f"Queues cannot be searched for ({listing.trouble}): configured ones and those with workers show."
+            yield (
+                f"Queue discovery failed ({listing.trouble}): only configured queues and queues with workers are shown."
+            )
 
     def _each_node(self, wire: Wire, command: Command) -> dict[str, Any]:
         answers = wire.each_node(command)
@@ -261,6 +308,13 @@ class Watch:
     def _count(self, commands: int, replies: list[Any]) -> list[Any]:
         self._commands += commands
         return replies
+
+
+def _leave_out(row: QueueQuestions, why: str) -> None:
+    """Its numbers stay as they were, marked."""
+    known, by = row.known, row.reader
+    row.sample = _or_before(QueueSample(known.ref, known.flavour, error=why), row.sample)
+    row.heads = Head(known.ref, False, "", by), Head(known.ref, True, "", by)
 
 
 def _or_before(sample: QueueSample, before: QueueSample | None) -> QueueSample:

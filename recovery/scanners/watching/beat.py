@@ -100,7 +100,7 @@ class Beat:
         """What was found last, marked as old."""
         if self._brake:
             self._brake.failed(self.name, error)
-        fault = f"{self.name} cannot be looked at: {error}. What was seen last is kept."
+        fault = f"{self.name} cannot be read: {error}. The last known state is kept."
         silent = Blocked(Blocker.SILENT, self.name, error).clause
         last = Inbox(0, self._last.rows, self._last.tallies).unpromised(silent)
         return replace(
@@ -224,8 +224,8 @@ class Beat:
             and (post.sample.counts.active or post.marks or (self._cases and self._cases.has(ref)))
         }
         for ref, post in self._posts.items():
-            if ref not in on_duty:
-                post.jobs.clear()
+            if ref not in on_duty and (ref not in samples or _is_readable(samples[ref])):
+                post.jobs.clear()  # while one cannot be read it stays: locks lost meanwhile tell of the store
         return on_duty
 
     def _around(

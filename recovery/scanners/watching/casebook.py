@@ -1,6 +1,6 @@
 """Incidents, opened and closed: one row from the first sight of a job without its holder to its resolution.
 
-What is open is known here too, so that a look asks the database for nothing. After a failure it is read anew.
+What is open is supported too, so that a look asks the database for nothing. After a failure it is read anew.
 """
 
 from __future__ import annotations

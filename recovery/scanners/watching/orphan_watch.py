@@ -34,7 +34,7 @@ from recovery.scanners.watching.resolution import SCANNER, Resolved
 from recovery.scanners.watching.store_brake import StoreBrake
 from recovery.scanners.watching.table_beat import TableBeat
 
-NO_SNAPSHOT = "No snapshot has been taken yet, so no queue has been looked at."
+NO_SNAPSHOT = "No snapshot has been taken yet, so no queue has been checked."
 
 
 class OrphanWatch:
@@ -87,7 +87,7 @@ class OrphanWatch:
             report = self._rescue.act(self._found, deeds(observes), queue=queue, tells=observes or queue is not None)
             self._close(report, now)
         except Error as error:
-            report = Report(faults=(f"Nothing is done, for the database says {type(error).__name__}.",))
+            report = Report(faults=(f"Nothing is changed, because the database answered {type(error).__name__}.",))
         looked, faults = inbox.looked, (*inbox.faults, *report.faults)
         reached = sum(not one.faults for one in self._found)
         return replace(report, looked=looked, faults=tuple(dict.fromkeys(faults)), count=inbox.stuck, reached=reached)
@@ -116,7 +116,7 @@ class OrphanWatch:
         try:
             inboxes.publish(self._registry.state(), inbox)
         except WritesRefused as error:
-            fault = f"What it found cannot be shown, for the state store takes no writes: {error}."
+            fault = f"Its results cannot be shown, because the state store refuses writes: {error}."
             return replace(inbox, faults=(*inbox.faults, fault))
         return inbox
 

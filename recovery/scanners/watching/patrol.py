@@ -17,6 +17,7 @@ from recovery.backends.bullmq.parents import parents
 from recovery.backends.bullmq.versions import LAYOUT
 from recovery.backends.shared import actives
 from recovery.backends.shared.actives import WINDOW, Suspect, Window
+from recovery.backends.shared.refusals import oversized
 from recovery.domain.counts import Library
 from recovery.domain.refs import QueueRef, text
 from recovery.domain.surroundings import Surroundings
@@ -24,11 +25,15 @@ from recovery.scanners.watching.post import FACTS_LIFE, Post
 
 ACTIVE_LIMIT = 100_000  # ids looked at in one queue, oldest first: beyond that the newest wait for the oldest to end
 TURN = 10_000  # ids in one go: about 10 ms of the server's time in many short commands, and 2 MB here
+LIST_BYTES = 8 * 1024 * 1024  # of the ids of one queue: 80 of each, where there are as many as are looked at
 WINDOWS = 1_000  # lists in one go
 GROUP = 100  # locks in one command that asks whether they are there: about 20 µs of the server's time
 DUE = 50_000  # locks that are due, asked in one look: with the usual lock of 30 s enough for 150,000 held jobs
 STALE = 20_000  # jobs whose start is asked again in one look: all of 240,000 within a minute
+SKIPPED_MS = 60_000  # a list that holds an id that is too long to be read
 SUSPECTS = 2_000  # sure looks in one go: 14 short commands each
+
+_TOO_LONG = f"the ids of its active jobs take more than {LIST_BYTES // 2**20} MiB, so they are not read"
 
 T = TypeVar("T")
 
@@ -46,30 +51,33 @@ class Patrol:
         waiting = list(self._posts.values())
         while waiting:
             turn, waiting = self._turn(waiting)
-            self._list(turn)
+            self._list(turn, now)
             self._ask_locks([post for post in turn if not post.found_error], now)
 
     def inquire(self, now: int) -> None:
         """What new jobs say of themselves, and how their parents are; raises StoreError."""
         posts = [post for post in self._posts.values() if not post.found_error]
         active = sum(len(post.jobs) for post in posts)
-        self._read_facts([(post, at) for post in posts for at in post.jobs.unread()])
+        self._read_facts([(post, at) for post in posts for at in post.jobs.unread()], now)
         again = []
         for post in posts:
             share = -(-STALE * len(post.jobs) // active) if active else 0
             life = 0 if post.has_just_lost_a_worker(now) else FACTS_LIFE
             again += [(post, at) for at in post.jobs.stale(now, life, share if life else len(post.jobs))]
-        self._read_facts(list(self._restarted(again)))
+        self._read_facts(list(self._restarted(again)), now)
+        posts = [post for post in posts if not post.found_error]
         for post in posts:
             keys = {parent for parent in post.jobs.parents if parent}
             is_bullmq = post.sample.flavour.library is Library.BULLMQ
             post.parents = parents(self._wire, post.ref, keys) if keys and is_bullmq else {}
 
-    def _read_facts(self, wanted: Sequence[tuple[Post, int]]) -> None:
+    def _read_facts(self, wanted: Sequence[tuple[Post, int]], now: int) -> None:
         for part in _parts(wanted, TURN // 2):
             asked = [(post.ref, post.jobs.ids[at]) for post, at in part]
             for (post, at), facts in zip(part, actives.facts(self._wire, asked), strict=True):
                 post.jobs.state(at, facts)
+                if facts.error:
+                    _skip(post, facts.error, now)
 
     def _restarted(self, wanted: Sequence[tuple[Post, int]]) -> Iterator[tuple[Post, int]]:
         """Those that were started anew since they were read, or are there no more."""
@@ -89,6 +97,8 @@ class Patrol:
                 post = self._posts[suspect.window.ref]
                 if sight is None:
                     post.found_moved.add(text(suspect.id))
+                elif sight.error:
+                    _skip(post, sight.error, around[post.ref].now)
                 else:
                     post.take(sight, around[post.ref].now)
 
@@ -106,17 +116,27 @@ class Patrol:
             taken += 1
         return list(posts[:taken]), list(posts[taken:])
 
-    def _list(self, posts: Sequence[Post]) -> None:
+    def _list(self, posts: Sequence[Post], now: int) -> None:
         """Every list to its end: as many windows at once as the snapshot tells, then one by one."""
         found: dict[QueueRef, list[bytes]] = {post.ref: [] for post in posts}
-        windows = [Window(post.ref, start) for post in posts for start in _window_starts(post)]
+        sizes = dict.fromkeys(found, 0)
+        asked = [post for post in posts if not _is_skipped(post, now)]
+        windows = [Window(post.ref, start) for post in asked for start in _window_starts(post)]
         while windows:
             following, last = [], {window.ref: window.start for window in windows}
-            for part in _parts(windows, TURN // WINDOW if len(posts) == 1 else WINDOWS):
+            for whole in _parts(windows, TURN // WINDOW if len(posts) == 1 else WINDOWS):
+                part = [window for window in whole if not self._posts[window.ref].found_error]
                 for window, ids in zip(part, actives.ids(self._wire, part), strict=True):
                     post = self._posts[window.ref]
-                    if isinstance(ids, str):
-                        post.found_error = ids
+                    if isinstance(ids, Exception):
+                        post.found_error = str(ids)
+                        if oversized(ids):
+                            _skip(post, str(ids), now)
+                        continue
+                    sizes[window.ref] += sum(map(len, ids))
+                    if sizes[window.ref] > LIST_BYTES:
+                        _skip(post, _TOO_LONG, now)
+                        found[window.ref].clear()
                         continue
                     found[window.ref] += ids
                     after = window.start + WINDOW
@@ -140,6 +160,19 @@ class Patrol:
         ttls = iter(actives.ttls(self._wire, [(post.ref, post.jobs.ids[at]) for post, part in asked for at in part]))
         for post, part in asked:
             post.jobs.learn(part, list(islice(ttls, len(part))), now)
+
+
+def _skip(post: Post, why: str, now: int) -> None:
+    post.found_error = post.skipped_for = why
+    post.skipped_until = now + SKIPPED_MS
+
+
+def _is_skipped(post: Post, now: int) -> bool:
+    """Whether its list was too long to be read a moment ago: the server copies all of it for each question."""
+    is_skipped = now < post.skipped_until <= now + SKIPPED_MS
+    if is_skipped:
+        post.found_error = post.skipped_for
+    return is_skipped
 
 
 def _window_starts(post: Post) -> range:

@@ -58,6 +58,8 @@ class Post:
     found_steady: set[str] = field(default_factory=set)  # of those, the ones that did not move meanwhile
     found_moved: set[str] = field(default_factory=set)  # not where they were when they were looked at again
     found_error: str = ""
+    skipped_until: int = 0  # its list is too long to be read, which is not tried at every look
+    skipped_for: str = ""
 
     def begin(self, sample: QueueSample) -> None:
         self.sample = sample

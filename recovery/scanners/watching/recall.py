@@ -92,7 +92,7 @@ class Recall:
 
     def _fail(self, error: ConfigError | StoreError) -> None:
         if self._writes or isinstance(error, StoreError):
-            self.fault = f"The state store is of no use, so nothing is remembered over a restart: {error}"
+            self.fault = f"The state store cannot be used, so nothing is kept across a restart: {error}"
 
 
 def _rough(memory: Memory) -> Memory:

@@ -58,7 +58,9 @@ class StoreBrake:
         try:
             outage = self._outage(deployment)
         except StoreError as error:
-            self.failed(deployment, f"whether it was away before is not known, for the state store {error.reason}")
+            self.failed(
+                deployment, f"it is unknown whether it was unavailable before, because the state store {error.reason}"
+            )
             return str(error)
         with self._lock:
             self._failures.pop(deployment, None)
@@ -104,7 +106,7 @@ class StoreBrake:
         failure = self._failures.get(deployment)
         if failure is None or self._clock() - failure.at > FAILED_FOR:
             return ""
-        return f"The last look at {shown(deployment)} failed: {failure.why}."
+        return f"The last check of {shown(deployment)} failed: {failure.why}."
 
     def _outage(self, deployment: str) -> Outage:
         """Raises StoreError."""
@@ -122,7 +124,7 @@ class StoreBrake:
         try:
             held.publish(self._registry.state(), self._held)
         except (ConfigError, StoreError) as error:
-            log.debug("open pages do not hear of brakes: %s", error)
+            log.debug("open pages are not updated about safety limits: %s", error)
 
     def _note(self, deployment: str, look: Look) -> tuple[Brake, int]:
         """The brake as it is then, and the time that the database tells."""

@@ -82,7 +82,7 @@ class TableBeat:
 
     def _blind(self, error: str) -> Found:
         found = self._found()
-        fault = f"{self.name} cannot be looked at: {error}. What was seen last is kept."
+        fault = f"{self.name} cannot be read: {error}. The last known state is kept."
         silent = Blocked(Blocker.SILENT, self.name, error).clause
         last = Inbox(0, found.rows, found.tallies).unpromised(silent)
         marked = tuple(replace(tally, error=error) for tally in last.queues)

@@ -68,7 +68,7 @@ def proxy(site: LogSite) -> Iterator[Proxy]:
 
 
 def choose(page: Page, text: str) -> None:
-    page.get_by_role("textbox", name="Has", exact=True).fill(text)
+    page.get_by_role("textbox", name="Contains", exact=True).fill(text)
 
 
 def shows(page: Page, *kinds: str) -> None:
@@ -151,7 +151,7 @@ def test_older_lines_of_an_earlier_filter_that_come_late_are_not_shown(
     proxy.hold(b"GET /live/logs/older?")
 
     def asked() -> bool:
-        page.get_by_role("region", name="Lines of logs").evaluate("(box) => { box.scrollTop = 0; }")
+        page.get_by_role("region", name="Log lines").evaluate("(box) => { box.scrollTop = 0; }")
         return bool(proxy.held) and b"tortoise" in proxy.held[0].come
 
     until(asked, 30, "older lines are on their way")

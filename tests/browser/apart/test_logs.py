@@ -39,7 +39,7 @@ def of(server: str) -> str:
 
 
 def box(page: Page) -> Locator:
-    return page.get_by_role("region", name="Lines of logs")
+    return page.get_by_role("region", name="Log lines")
 
 
 def state(page: Page) -> Locator:
@@ -66,7 +66,7 @@ def test_a_line_is_text_and_nothing_else(open_page: Open, site: LogSite) -> None
     expect(page.locator("[data-look~=red][data-look~=bold]")).to_have_text("red")
     expect(page.locator("[data-look~=bright-cyan], [data-look~=cyan]")).to_have_text("cyan")
     assert found[2] == "broken \ufffd utf-8 \u2400 nul"
-    assert re.fullmatch(r"x{16384} … 23,616 more bytes are left out", found[3])
+    assert re.fullmatch(r"x{16384} … 23,616 more bytes omitted", found[3])
     assert SECRET not in page.content()
     expect(page.locator("li[data-level=error] .level")).to_have_text("error")
 
@@ -79,7 +79,7 @@ def test_every_filter_stands_in_the_address_and_back_leads_back(open_page: Open,
     stands(page, "ERROR one", "INFO two", "ERROR three retry", "ERROR four")
     page.get_by_role("checkbox", name="error").check()
     stands(page, "ERROR one", "ERROR three retry", "ERROR four")
-    page.get_by_role("textbox", name="Has not").fill("RETRY")
+    page.get_by_role("textbox", name="Excludes").fill("RETRY")
     stands(page, "ERROR one", "ERROR four")
     assert re.search(r"exclude=RETRY&level=error|level=error.*exclude=RETRY", page.url)
     page.locator("summary", has_text="container").click()
@@ -97,8 +97,8 @@ def test_every_filter_stands_in_the_address_and_back_leads_back(open_page: Open,
     page.go_back()
     page.wait_for_url(re.compile(r"(?!.*exclude)"))
     expect(page.get_by_role("checkbox", name="error")).to_be_checked()
-    expect(page.get_by_role("textbox", name="Has not")).to_have_value("")
-    page.get_by_role("textbox", name="Has", exact=True).fill("three")
+    expect(page.get_by_role("textbox", name="Excludes")).to_have_value("")
+    page.get_by_role("textbox", name="Contains", exact=True).fill("three")
     stands(page, "ERROR three retry")
     page.get_by_role("link", name="Show all").click()
     page.wait_for_url(f"{site.url}/logs")
@@ -107,7 +107,7 @@ def test_every_filter_stands_in_the_address_and_back_leads_back(open_page: Open,
 def test_a_label_that_no_line_has_is_said_with_those_that_exist(open_page: Open, site: LogSite) -> None:
     site.writer("known").write("here")
     page = open_page(of("nobody"), site=site)
-    note = page.locator(".log-note", has_text="No line has what was chosen for server")
+    note = page.locator(".log-note", has_text="No line has the selected value of server")
     note.get_by_role("button", name="server=known").click()
     stands(page, "here")
     assert "server%3Dknown" in page.url
@@ -191,8 +191,8 @@ def test_a_line_is_opened_linked_and_shown_among_its_neighbours(open_page: Open,
     expect(detail).to_contain_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{9} \S+"))
     expect(detail.get_by_role("button", name="Only lines with container=mail")).to_be_visible()
     link = detail.get_by_label("Link to this line").input_value()
-    detail.get_by_role("button", name="Lines around it").click()
-    dialog = page.get_by_role("dialog", name="Lines around it")
+    detail.get_by_role("button", name="Surrounding lines").click()
+    dialog = page.get_by_role("dialog", name="Surrounding lines")
     expect(dialog.locator("[aria-current]")).to_contain_text("ERROR line 15")
     expect(dialog.locator(".log-line")).to_have_count(30)
     expect(dialog).not_to_contain_text("other")
@@ -219,7 +219,7 @@ def test_a_source_in_trouble_is_said_and_the_others_go_on(
     assert note.first.locator("span").inner_text(), "what to do"
     expect(state(page)).to_contain_text("Loki:")
     site.loki.answers.clear()
-    expect(page.locator(".log-note", has_text="The source answers again.")).to_be_visible()
+    expect(page.locator(".log-note", has_text="The source is available again.")).to_be_visible()
     assert "sound" in texts(page)
     expect(state(page)).to_have_text("Live")
     complaints.clear()  # of the labels, which could not be read either
@@ -266,7 +266,7 @@ def test_a_proxy_that_holds_the_stream_back_is_said(open_page: Open, site: LogSi
     page = open_page(of("proxy"), site=site)
     page.route("**/live/logs?*", never)
     page.reload()
-    expect(state(page)).to_contain_text("a proxy collects the stream")
+    expect(state(page)).to_contain_text("a proxy buffers the stream")
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
@@ -284,7 +284,7 @@ def test_nobody_is_kept_out(open_page: Open, site: LogSite, theme: str, width: i
     page.keyboard.press("Escape")
     page.locator(".log-line a.at").last.click()
     assert barriers(page) == []
-    page.get_by_role("button", name="Lines around it").click()
+    page.get_by_role("button", name="Surrounding lines").click()
     expect(page.locator("#log-around [aria-current]")).to_be_visible()
     assert barriers(page) == []
     assert page.evaluate(_SIDEWAYS) <= 0

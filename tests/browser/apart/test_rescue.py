@@ -75,17 +75,17 @@ def test_a_killed_workers_job_is_requeued_by_a_person_and_completed(open_page: O
     assert (seen[0], seen[-1]) == ("held", "abandoned")
     assert {"doomed", "unlocked"} & set(seen), seen
     expect(verdict).to_contain_text("no lock")
-    expect(verdict).to_contain_text("If nobody acts: Never put right")
+    expect(verdict).to_contain_text("Without intervention: Never recovered")
 
     page.goto("/stuck")
     line = page.locator("[data-row]", has_text=jobs.base)
     expect(line).to_contain_text("abandoned", timeout=_SOON)
-    expect(line).to_contain_text("If nobody acts: Never put right")
+    expect(line).to_contain_text("Without intervention: Never recovered")
     expect(page.locator("#stuck-count .count")).to_be_visible()
 
     line.get_by_role("link", name=f"Requeue job {job}").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("runs from its start")
+    expect(dialog).to_contain_text("runs again from its start")
     dialog.get_by_label("Reason").fill(REASON)
     dialog.get_by_role("button", name="Requeue 1 job").click()
     expect(page.locator("#toasts")).to_contain_text("1 job requeued")
@@ -116,7 +116,7 @@ def _is_closed(site: Site, jobs: Queue, job: str) -> None:
 def _is_told(page: Page, jobs: Queue, job: str) -> None:
     page.goto(f"/queues/main/{jobs.base}/jobs/{job}")
     life = page.locator(".timeline")
-    expect(life).to_contain_text("Found abandoned")
+    expect(life).to_contain_text("Detected: abandoned")
     expect(life).to_contain_text("Requeued by admin")
     expect(life).to_contain_text(REASON)
     expect(life.get_by_role("listitem").filter(has_text="Recovered")).to_contain_text(
@@ -131,5 +131,5 @@ def _is_chained(page: Page) -> None:
     expect(newest).to_contain_text("requeue 1 job")
     expect(newest).to_contain_text(REASON)
     expect(newest).to_contain_text("done")
-    page.get_by_role("button", name="Verify the chain").click()
+    page.get_by_role("button", name="Verify integrity").click()
     expect(page.get_by_role("status").filter(has_text="Chain verified up to")).to_be_visible()

@@ -177,7 +177,7 @@ def test_charts_follow_the_gate_closes_marks_appear_and_a_silent_server_goes(
 
         # A job of that worker loses its lock: it was lost here.
         site.queues.client.delete(f"{BASE}:1:lock")
-        lost = until(lambda: traces(page).get("lost here"), PATIENCE, "the lost job is marked")
+        lost = until(lambda: traces(page).get("lost on this server"), PATIENCE, "the lost job is marked")
         assert lost == [f"1 job of {BASE}"]
         expect(page.locator("#server-now")).to_contain_text("1 stuck job", timeout=_MS)
 
@@ -185,7 +185,7 @@ def test_charts_follow_the_gate_closes_marks_appear_and_a_silent_server_goes(
         first.send_signal(signal.SIGTERM)
         other = page.locator(".server-card", has=page.locator("#server-eu-1"))
         expect(other).to_have_attribute("data-old", "", timeout=_MS)
-        expect(other).to_contain_text("fades in", timeout=_MS)
+        expect(other).to_contain_text("removed in", timeout=_MS)
         site.state.client.pexpire(state.server_metrics("eu-1"), 1)
         expect(cards).to_have_count(1, timeout=_MS)
         expect(page.locator(".gone")).to_contain_text("eu-1", timeout=_MS)

@@ -62,7 +62,7 @@ def test_every_page_of_a_table(open_table: Callable[..., Page], complaints: Comp
         Stop("/act?act=requeue&job=app/jobs/102", "Requeue 1 job in"),
         Stop("/act?act=requeue&job=app/jobs/101", "Requeue 1 job in", "operator", has_axe=False),
         Stop("/search?q=102", "Find a job", has_axe=False),
-        Stop(f"{QUEUE}jobs/999", "This job is gone", status=404, has_axe=False),
+        Stop(f"{QUEUE}jobs/999", "Job not found", status=404, has_axe=False),
     )
     page = walk.to(Stop(f"{QUEUE}?tab=active", "jobs", has_axe=False))
     assert page.locator("main img, main script").count() == 0
@@ -72,7 +72,7 @@ def test_every_page_of_a_table(open_table: Callable[..., Page], complaints: Comp
 def test_a_lost_row_is_put_back_with_a_click(open_table: Callable[..., Page], bench: TableBench) -> None:
     page = open_table(f"{QUEUE}?tab=active")
     row = page.locator("tr[data-row]", has=page.get_by_role("link", name="103", exact=True))
-    expect(row).to_contain_text("No scanner sweeps this table now.")
+    expect(row).to_contain_text("No scanner checks this table now.")
     row.get_by_role("link", name="Requeue job 103").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("The row waits again, with one attempt more")

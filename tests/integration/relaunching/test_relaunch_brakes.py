@@ -214,7 +214,7 @@ def test_what_was_refused_counts_neither_in_its_past_nor_in_the_budget(
     jobs.fails("1", "2")
 
     def refuse(*_: object, **__: object) -> int:
-        raise NotRecorded("The audit cannot be written, so nothing was done.")
+        raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
     with monkeypatch.context() as patch:
         patch.setattr(audit, "write_intent", refuse)
@@ -240,7 +240,7 @@ def test_what_went_stays_spent_when_nobody_can_note_what_stayed(
         return note(*given, **more)  # type: ignore[arg-type] # as it was called
 
     def refuse(*_: object) -> None:
-        raise NotRecorded("Too many others change the brakes at the same moment.")
+        raise NotRecorded("Too many processes change the safety limits at the same moment.")
 
     monkeypatch.setattr(brakes, "relaunched", lose_one)
     monkeypatch.setattr(brakes, "withdrawn", refuse)

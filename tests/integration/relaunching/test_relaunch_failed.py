@@ -30,7 +30,7 @@ def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs
     assert jobs.ids(State.WAITING) == ["2", "1"]
     entry = AuditEntry.objects.get(phase="intent")
     assert (entry.actor_kind, entry.actor, entry.act) == ("scanner", "relaunch-failed", Act.RETRY)
-    assert entry.reason.startswith("Acts")
+    assert entry.reason.startswith("Enabled")
 
 
 def test_by_default_it_says_what_it_would_do_and_does_nothing(make: Callable[..., Relaunching]) -> None:
@@ -39,7 +39,7 @@ def test_by_default_it_says_what_it_would_do_and_does_nothing(make: Callable[...
     before = jobs.dump()
     report = jobs.run()
     assert [find.job.id for find in report.finds] == ["1", "2"]
-    assert all(find.outcome is None and "bserves" in find.policy for find in report.finds)
+    assert all(find.outcome is None and "ry run" in find.policy for find in report.finds)
     assert jobs.dump() == before
     assert jobs.pasts() == []
 
@@ -56,21 +56,21 @@ def test_without_a_note_why_jobs_may_run_twice_it_observes(make: Callable[..., R
     jobs.fails("1")
     report = jobs.run()
     assert done(report) == []
-    assert "nobody wrote down" in report.finds[0].policy
+    assert "the idempotency note is not set" in report.finds[0].policy
 
 
 @pytest.mark.parametrize(
     ("toml", "fields", "said"),
     [
-        ("", {"stacktrace": '["UnrecoverableError: no\\n at x"]'}, "trying again does not help"),
-        ("", {"opts": '{"attempts": 3}'}, "no more were wanted"),
+        ("", {"stacktrace": '["UnrecoverableError: no\\n at x"]'}, "marked unrecoverable"),
+        ("", {"opts": '{"attempts": 3}'}, "stopped further attempts"),
         ("", {"failedReason": "The job was cancelled by ada"}, "cancelled"),
-        ('[policy.never]\nnames = ["ma*"]', {}, "never relaunches jobs named"),
-        ('[policy.never]\nsignatures = ["no route"]', {}, "never relaunches after"),
+        ('[policy.never]\nnames = ["ma*"]', {}, "never auto-retries jobs named"),
+        ('[policy.never]\nsignatures = ["no route"]', {}, "never auto-retries after"),
         ("", {"name": "x" * 20_000}, "too long to be read"),
         ("", {"stacktrace": '["' + "x" * 70_000 + '"]'}, "too long to be read"),
         ('[policy.backoff."*"]\nfirst = 7200', {}, "is due in"),
-        ('[policy.backoff."*"]\nattempts = 0', {}, "allows no relaunch"),
+        ('[policy.backoff."*"]\nattempts = 0', {}, "allows no auto-retry"),
     ],
 )
 def test_what_must_not_go_stays_and_is_said(
@@ -83,7 +83,7 @@ def test_what_must_not_go_stays_and_is_said(
     assert jobs.dump() == before
     (find,) = report.finds
     assert (find.job.id, find.outcome) == ("", None)
-    assert "1 failed job is not relaunched" in find.what
+    assert "1 failed job is not auto-retried" in find.what
     assert said in find.policy
 
 
@@ -111,7 +111,7 @@ def test_poison_waits_for_a_person(jobs: Relaunching) -> None:
         )
     report = jobs.run()
     assert done(report) == ["2"]
-    assert "Only a person retries it" in report.finds[-1].policy
+    assert "only a person can retry it" in report.finds[-1].policy
 
 
 def test_poison_is_known_before_its_last_incident_is_closed(jobs: Relaunching) -> None:
@@ -140,7 +140,7 @@ def test_malformed_jobs_stay(make: Callable[..., Relaunching], tmp_path: Path) -
     jobs.fails("2", data="{}")
     report = jobs.run()
     assert done(report) == ["1"]
-    assert "breaks the schema" in report.finds[-1].policy
+    assert "violates the schema" in report.finds[-1].policy
 
 
 def test_n8n_waits_for_a_person(jobs: Relaunching) -> None:

@@ -36,7 +36,7 @@ def test_jobs_without_a_lock_for_a_quarter_of_an_hour_go_back_to_wait(deep: Deep
     assert (report.looked, deep.ids(State.ACTIVE), sorted(deep.ids(State.WAITING))) == (2, [], ["1", "2"])
     entry = AuditEntry.objects.get(phase="intent")
     assert (entry.actor_kind, entry.actor) == ("scanner", "stale-check")
-    assert "Acts after 15 min" in entry.reason
+    assert "Enabled after 15 min" in entry.reason
     assert "by default" in entry.reason
 
 
@@ -186,7 +186,7 @@ def test_a_policy_may_wait_longer_and_the_list_says_how_long(make: Callable[...,
     deep = make("[policy.stale_check]\nafter = 3600")
     deep.orphan("1")
     deep.watched(16)
-    assert said(deep.run()) in [{"1": f"Its policy waits for {minutes} min more."} for minutes in (43, 44)]
+    assert said(deep.run()) in [{"1": f"Its policy waits {minutes} min more."} for minutes in (43, 44)]
 
 
 def test_a_policy_may_act_sooner(make: Callable[..., Deep]) -> None:
@@ -211,7 +211,7 @@ def test_where_the_policy_observes_it_tells_what_it_found(make: Callable[..., De
     deep.watched(16)
     report = deep.run()
     assert done(report) == []
-    assert "Observes" in said(report)["1"]
+    assert "Dry run" in said(report)["1"]
 
 
 def test_a_deployment_that_is_read_only_is_only_looked_at(make: Callable[..., Deep]) -> None:

@@ -36,9 +36,7 @@ def test_a_missing_marker_is_said_and_not_touched(deep: Deep) -> None:
     before = deep.dump()
     report = deep.check.run(deep.now)
     (find,) = report.finds
-    assert (
-        find.what == "2 jobs wait, the oldest for 20 min; 1 worker is idle, and the marker that wakes them is missing."
-    )
+    assert find.what == "2 jobs wait, the oldest for 20 min; 1 worker is idle, and the wake-up marker is missing."
     assert (find.policy, deep.dump()) == (markers.NOT_TOUCHED, before)
 
 

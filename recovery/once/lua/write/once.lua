@@ -1,10 +1,10 @@
 --[[
   One step in the life of a claim, by the clock of the store itself.
 
-  KEYS     records, results, ends, held, newest, counts (connections/state.py)
+  KEYS     records, results, ends, held, newest, counts, shares (connections/state.py)
   ARGV     1 claim, renew, complete, release, forget, show, prune   2 the key of the work   3 token, "" to claim
            4 for how long it is claimed, or kept once it is completed, ms   5 for how long a lapsed claim is kept, ms
-           6 most keys   7 most bytes of results   8 name of the machine token   9 owner   10 result, "": none
+           6 most keys; beyond three quarters of them a token that has a quarter gets no more   7 most bytes of results   8 name of the machine token   9 owner   10 result, "": none
            11 bytes of a result that was too large to be sent here
   Returns  word, now in ms, the record (nil: free), its result (nil: none; for prune how many were dropped)
   Cost     O(log n) of the keys, ten records at most whose time is over; prune: 500 of them
@@ -43,12 +43,17 @@ end
 if step == "claim" then
   if packed and state == "completed" then return answer("completed", "refused") end
   if packed and tonumber(till) > now then return answer("claimed", "refused") end
-  if not packed and redis.call("HLEN", records) >= tonumber(ARGV[6]) then return answer("full", "full") end
+  local total, most = redis.call("HLEN", records), tonumber(ARGV[6])
+  local own = tonumber(redis.call("HGET", shares, ARGV[8]) or 0)
+  local is_full = total >= most or (4 * total >= 3 * most and 4 * own >= most)
+  if not packed and is_full then return answer("full", "full") end
   if packed then count("replaced") end
+  share(packed, -1)
   -- Of all keys together, and never below the time: it rises even when all that is kept here was lost.
   local fresh = text(math.max(micros, tonumber(redis.call("HGET", counts, "token") or 0) + 1))
   redis.call("HSET", counts, "token", fresh)
   claimed(fresh, text(now), ARGV[8] .. "\t" .. ARGV[9])
+  share(packed, 1)
   return answer("won", "won")
 end
 

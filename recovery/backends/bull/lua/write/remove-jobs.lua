@@ -47,7 +47,7 @@ local function forget(id, key)
   call("ZREM", PRIORITY, id)
   call("SREM", STALLED, id)
   if limited then
-    redis.pcall("SREM", limited, id)
+    if string.sub(limited, 1, #BASE + 9) == BASE .. ":limiter:" then redis.pcall("SREM", limited, id) end
     call("HDEL", LIMITED, id)
   end
   if dedup then call("DEL", dedup) end

@@ -10,9 +10,10 @@
   ARGV[5]  only when it is not younger than this, ms; "" for whatever its age
   ARGV[6]  where its age stands: score, or fields of which the first that is set counts, with commas
   ARGV[7]  bytes of a job to be kept at most
-  ARGV[8…] base and id of the parent, of that one's parent, …
-  Returns  one word (done, missing, moved, young, locked, scheduler, foreign, books); when done, what is kept of it and
-           of each parent that went with it
+  ARGV[8]  "1": also when a parent in another queue waits for it
+  ARGV[9…] base and id of the parent, of that one's parent, …
+  Returns  one word (done, missing, moved, young, locked, scheduler, foreign, books, others: a parent in another queue
+           waits for it); when done, what is kept of it and of each parent that went with it
   Cost     O(log n); in a list O(n), but the oldest stand where the search begins
   Versions 3 to 6. Unlike the library it never takes one that is locked, nor a scheduler's next one (before 5.16)
 ]]
@@ -23,7 +24,7 @@
 --- include relatives
 local traits, now, id, place = cjson.decode(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local queue, job, most = queue_at(1), KEYS[#QUEUE_KEYS + 1], tonumber(ARGV[7])
-local ancestors = relatives_at(#QUEUE_KEYS + 2, 8, (#ARGV - 7) / 2)
+local ancestors = relatives_at(#QUEUE_KEYS + 2, 9, (#ARGV - 8) / 2)
 
 local function is_young(score)
   if ARGV[5] == "" then return false end
@@ -65,6 +66,10 @@ if refused then return { refused } end
 local dumps, size = dumps_of(job, most)
 local waiting_for_it = waiting_parent(ancestors[1], job)
 local fallen, highest = falling()
+local next_up = ancestors[#fallen + 1]
+if ARGV[8] ~= "1" and waiting_parent(next_up, highest) ~= "" and next_up.queue.base ~= queue.base then
+  return { "others" }
+end
 if not leave(queue, place, id) then return { "moved" } end
 
 erase(queue, job, id)
@@ -72,7 +77,6 @@ for at = 1, #fallen do
   leave(queue, "waiting-children", ancestors[at].id)
   erase(queue, ancestors[at].key, ancestors[at].id)
 end
-local next_up = ancestors[#fallen + 1]
 if next_up and leave_parent(next_up, highest) then
   release_parent(next_up.queue, traits, next_up.key, next_up.id, now)
 end

@@ -1,5 +1,5 @@
 --[[
-  One job is taken away for good, with its children when asked.
+  One job is taken away for good, with its children when asked: those that name it as their parent, and no others.
 
   KEYS      the queue's (`QUEUE_KEYS`), the job's; its parent's; those of its children, theirs, and so on
   ARGV[1]   traits, JSON
@@ -9,9 +9,12 @@
   ARGV[5…8] processedOn, attempts, starts, stalls as they were seen
   ARGV[9]   bytes of it to be kept at most
   ARGV[10]  "1": with its children
-  ARGV[11]  how many parents: 0 or 1
-  ARGV[12…] base and id of the parent, then of each child
-  Returns   one word (done, missing, moved, locked, scheduler, foreign, books, family); when done, what is kept of it
+  ARGV[11]  "1": what that changes in other queues, too
+  ARGV[12]  how many parents: 0 or 1
+  ARGV[13]  how many children stay, as they are in other queues
+  ARGV[14…] the keys of those; then base and id of the parent, then of each child
+  Returns   one word (done, missing, moved, locked, scheduler, foreign, books, family, others: a parent in another queue
+            waits for it); when done, what is kept of it
   Cost      O(log n); in a list O(n); with children so much for each of them
   Versions  3 to 6. Unlike the library it moves a parent to where its priority and delay belong
 ]]
@@ -24,10 +27,19 @@
 --- include relatives
 local traits, now, id, place = cjson.decode(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local queue, job = queue_at(1), KEYS[#QUEUE_KEYS + 1]
-local with_children, parents = ARGV[10] == "1", tonumber(ARGV[11])
-local parent = relatives_at(#QUEUE_KEYS + 2, 12, parents)
-local children = relatives_at(#QUEUE_KEYS + 2 + parents, 12 + 2 * parents, (#ARGV - 11) / 2 - parents)
+local with_children, others, parents = ARGV[10] == "1", ARGV[11] == "1", tonumber(ARGV[12])
+local staying, first = { unpack(ARGV, 14, 13 + ARGV[13]) }, 14 + ARGV[13]
+local parent = relatives_at(#QUEUE_KEYS + 2, first, parents)
+local children = relatives_at(#QUEUE_KEYS + 2 + parents, first + 2 * parents, (#ARGV - first + 1) / 2 - parents)
 local PLACES = { "completed", "waiting-children", "delayed", "failed", "prioritized", "wait", "paused", "active" }
+
+local function reaches_others()
+  if waiting_parent(parent[1], job) ~= "" and parent[1].queue.base ~= queue.base then return true end
+  for _, child in ipairs(children) do
+    if child.queue.base ~= queue.base then return true end
+  end
+  return false
+end
 
 local function objection()
   if foreign_key(queue) then return "foreign" end
@@ -36,7 +48,8 @@ local function objection()
   if not is_as_seen(job, { ARGV[5], ARGV[6], ARGV[7], ARGV[8] }) then return "moved" end
   if not has_sound_books(job) or not are_sound(parent) or not are_sound(children) then return "books" end
   if parent[1] and redis.call("HGET", job, "parentKey") ~= parent[1].key then return "moved" end
-  if with_children and not is_whole_family(job, children) then return "family" end
+  if with_children and not is_whole_family(job, children, staying) then return "family" end
+  if not others and reaches_others() then return "others" end
   for _, child in ipairs(children) do
     local theirs = hindrance(child.queue, child.key, child.id)
     if theirs then return theirs .. " child" end

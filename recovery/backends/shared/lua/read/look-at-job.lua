@@ -11,12 +11,12 @@
 -- Cost     O(log n) where it is expected in a sorted set, else O(n) for each list: 1 ms for 100,000 ids
 -- Versions all of both libraries; before Redis 6.0.6 (LPOS) no list can be searched
 
+--- include read-job
+
 local id, places, expected, depth = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local longest, left = tonumber(ARGV[5]), tonumber(ARGV[6])
+local limits = { longest = tonumber(ARGV[5]), left = tonumber(ARGV[6]), token = tonumber(ARGV[7]) }
 local numbers, texts = tonumber(ARGV[8]), tonumber(ARGV[9])
 local FIRST_NAME = 10
-
-local function is_error(reply) return type(reply) == "table" and reply.err ~= nil end
 
 local is_sure = true -- every place that was searched says whether it has the job
 
@@ -56,22 +56,6 @@ end
 local place, score = find()
 if place == -1 then return { place } end
 
-local function names(from, to)
-  local some = {}
-  for at = from, to do table.insert(some, ARGV[at]) end
-  return some
-end
-
-local values = redis.pcall("HMGET", KEYS[1], unpack(names(FIRST_NAME, FIRST_NAME + numbers - 1)))
-local lengths, written = {}, {}
-for at = FIRST_NAME + numbers, #ARGV do
-  local length = redis.pcall("HSTRLEN", KEYS[1], ARGV[at])
-  table.insert(lengths, length)
-  if at < FIRST_NAME + numbers + texts then
-    local fits = not is_error(length) and length > 0 and length <= math.min(longest, left)
-    if fits then left = left - length end
-    table.insert(written, fits and redis.pcall("HGET", KEYS[1], ARGV[at]))
-  end
-end
-local token = redis.pcall("GETRANGE", KEYS[2], 0, tonumber(ARGV[7]) - 1)
-return { place, score, values, lengths, written, token, redis.pcall("PTTL", KEYS[2]) }
+local names = {}
+for at = FIRST_NAME, #ARGV do table.insert(names, ARGV[at]) end
+return { place, score, read_job(KEYS[1], KEYS[2], names, numbers, texts, limits) }

@@ -3,7 +3,6 @@
 --- include dedup
 --- include next-of-dedup
 --- include parent-on-failure
---- include keep-failed
 --- include metrics
 
 -- The stalled check says where it was, the worker does so from 5.44.3 on.
@@ -32,15 +31,15 @@ local function fail_active(queue, traits, key, job, act)
   make_next(queue, traits, job, act.now)
 
   if act.is_stall then announce(queue, traits, key, job, act) end
-  tell_parents(traits, job.parents, key, act.reason, act.now)
+  local heard = tell_parents(traits, job.parents, key, act.reason, act.now)
   if not act.is_stall then
     announce(queue, traits, key, job, act)
     count_failure(queue, traits, act.now)
   end
 
-  if not job.is_kept then drop_all(queue, traits, { job.id }) end
-  keep_failed(queue, traits, job.keep, act.now)
-  return job.is_kept and "failed" or "removed"
+  if not job.is_kept then drop_all(queue, traits, { job.id }, act.others) end
+  keep_failed(queue, traits, job.keep, act.now, act.others)
+  return (job.is_kept and "failed " or "removed ") .. heard
 end
 
 local function tell_if_drained(queue)

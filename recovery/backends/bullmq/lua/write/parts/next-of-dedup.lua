@@ -3,10 +3,11 @@
 --- include delay-marker
 
 -- From 5.72 on `dn:<deduplication id>` holds the job that is to follow the active one (keepLastIfActive). It may have
--- been replaced since it was read; its options are the sign.
+-- been replaced since it was read; its options are the sign. Its parent's books are compared, too: they are written to.
 local function is_next_as_read(queue, traits, job)
   if job.dedup == "" or not traits.keeps_next then return true end
-  return (redis.call("HGET", queue.base .. ":dn:" .. job.dedup, "opts") or "") == job.next.options
+  local options, books = unpack(redis.call("HMGET", queue.base .. ":dn:" .. job.dedup, "opts", "pdk"))
+  return (options or "") == job.next.options and (not options or (books or "") == job.next.books)
 end
 
 -- Behind all that are due in the same millisecond.

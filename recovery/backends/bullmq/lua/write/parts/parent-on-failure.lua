@@ -1,5 +1,6 @@
 --- include move-parent-to-wait
 --- include dedup
+--- include keep-failed
 
 -- Before 5.49.2: a parent whose child failed fails with it. True when it did.
 local function fail_parent(queue, traits, parent, reason, now)
@@ -64,13 +65,35 @@ function tell_parent.idof(queue, traits, parent, child, reason, now)
   end
 end
 
+-- Whether the child names this parent, and is one that the parent waits for: what a job says of its parent may be
+-- planted. A wrong type is an error, and no 1.
+local function points_back(parent, child)
+  return redis.pcall("HGET", child, "parentKey") == parent.key
+    and redis.pcall("SISMEMBER", parent.key .. ":dependencies", child) == 1
+end
+
+-- Whether a failure changes a job of another queue: a parent that hears of it, or one that waits for a job which is
+-- removed as its own options say.
+local function reaches_others(queue, traits, key, job)
+  local child = key
+  for _, parent in ipairs(job.parents) do
+    if not points_back(parent, child) then break end
+    if parent.base ~= queue.base then return true end
+    if parent.option ~= "fpof" or traits.defers_parents then break end
+    child = parent.key
+  end
+  return not job.is_kept and waits_elsewhere(queue, key)
+end
+
 -- `parents`: from the job's own upwards, each with what its child's failure does to it. It goes up only as long as
--- each of them fails in its turn.
+-- each of them fails in its turn. Answers how many heard of it.
 local function tell_parents(traits, parents, child, reason, now)
-  for _, parent in ipairs(parents) do
+  for at, parent in ipairs(parents) do
+    if not points_back(parent, child) then return at - 1 end
     local queue = queue_of(parent.base)
     local has_failed = tell_parent[parent.option](queue, traits, parent, child, reason, now)
-    if parent.option ~= "fpof" or not has_failed then return end
+    if parent.option ~= "fpof" or not has_failed then return at end
     child, reason = parent.key, "child " .. child .. " failed"
   end
+  return #parents
 end

@@ -1,0 +1,34 @@
+"""`manage.py two-factor-off NAME`: for somebody who has lost both."""  # noqa: N999 - the command has the name of the file
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from dashboard import people, two_factor
+from dashboard.models import User
+from recovery.actions import audit
+from recovery.management import calling
+
+
+class Command(BaseCommand):
+    help = (
+        "Turn a user's two-factor authentication off and end their sessions: they then log in with their password only."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help="the user's name")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = User.objects.filter(username=options["name"]).first()
+        if user is None:
+            raise CommandError(f"There is no user {options['name']!r}.")
+        with transaction.atomic():
+            if not two_factor.turn_off(user):
+                raise CommandError(f"{user.username} has no two-factor authentication.")
+            people.end_sessions(user)
+            audit.note(calling.actor(), "two-factor off", body={"person": user.username})
+        self.stdout.write(f"Two-factor authentication of {user.username} is off; their sessions are ended.")

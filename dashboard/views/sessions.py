@@ -1,0 +1,85 @@
+"""Sessions: one's own for everybody, all of them for admins; each can be ended."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib import messages
+from django.contrib.auth import logout as log_out
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard import actors, people
+from dashboard.access import Role, allows, needs
+from dashboard.models import LoginSession, User
+from dashboard.sessions import alive, digest
+from recovery.actions import audit
+
+LIMIT = 500  # a list that a person still can read
+
+
+@require_safe
+def sessions(request: HttpRequest) -> HttpResponse:
+    return _page(request, alive().filter(user=request.user), is_of_all=False)
+
+
+@require_safe
+@needs(Role.ADMIN)
+def of_all(request: HttpRequest) -> HttpResponse:
+    return _page(request, alive().exclude(user=None), is_of_all=True)
+
+
+@require_POST
+def end(request: HttpRequest, pk: int) -> HttpResponse:
+    """One's own, or anybody's for an admin. Its pages stop at the next request, its streams within seconds."""
+    mine = alive().exclude(user=None)
+    if not allows(request.user, Role.ADMIN):
+        mine = mine.filter(user=request.user)
+    ended = get_object_or_404(mine.select_related("user"), pk=pk)
+    if ended.key_hash == digest(request.session.session_key or ""):
+        _note(request, ended.user, 1)
+        log_out(request)
+        return redirect("login")
+    with transaction.atomic():
+        ended.delete()
+        _note(request, ended.user, 1)
+    messages.success(request, f"A session of {ended.user.username} was ended.")
+    return redirect(_back(request))
+
+
+@require_POST
+def end_others(request: HttpRequest) -> HttpResponse:
+    """All of one's own but this one."""
+    user = cast(User, request.user)
+    with transaction.atomic():
+        if count := people.end_sessions(user, but=request.session.session_key):
+            _note(request, user, count)
+    messages.success(request, f"{count} other session{'s' * (count != 1)} ended.")
+    return redirect("sessions")
+
+
+def _page(request: HttpRequest, found: QuerySet[LoginSession], *, is_of_all: bool) -> HttpResponse:
+    listed = list(found.select_related("user").order_by("-last_used_at")[: LIMIT + 1])
+    context = {
+        "sessions": listed[:LIMIT],
+        "is_cut": len(listed) > LIMIT,
+        "limit": LIMIT,
+        "is_of_all": is_of_all,
+        "own": digest(request.session.session_key or ""),
+        "may_see_all": allows(request.user, Role.ADMIN),
+    }
+    return render(request, "sessions/page.html", context)
+
+
+def _note(request: HttpRequest, person: User, count: int) -> None:
+    audit.note(actors.person(request), "end session", body={"person": person.username, "sessions": count})
+
+
+def _back(request: HttpRequest) -> str:
+    to = request.POST.get("next", "")
+    is_ours = to.startswith("/") and url_has_allowed_host_and_scheme(to, allowed_hosts=None)
+    return to if is_ours else "sessions"

@@ -1,0 +1,27 @@
+"""Reveals of payloads: the audit has who saw which part of what before anybody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recovery.actions import audit
+from recovery.domain.acting import Actor
+from recovery.domain.refs import JobRef, shown
+
+ACT = "reveal"
+
+
+def record_of_job(actor: Actor, job: JobRef, parts: Iterable[str]) -> int:
+    """Writes one entry for the parts that are revealed together; its number. Raises NotRecorded: show nothing then."""
+    body = {"options": {"parts": ", ".join(parts)}, "jobs": [{"job": job.id}]}
+    return audit.note(actor, ACT, body=body, queue=job.queue, jobs=(job.id,))
+
+
+def record_of_key(actor: Actor, key: str) -> int:
+    """The same for the result that is kept under an idempotency key."""
+    return audit.note(actor, ACT, body={"options": {"parts": "result", "key": shown(key)}})
+
+
+def record_of_line(actor: Actor, source: str, line: str) -> int:
+    """The same for a line of a log."""
+    return audit.note(actor, ACT, body={"options": {"parts": "log line", "source": source, "line": line}})

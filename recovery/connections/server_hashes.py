@@ -1,0 +1,39 @@
+"""Reads what a server's monitor wrote of it, field by field and only as far as it is short.
+
+A monitor writes its own keys and may write anything there. The script looks at sizes before it reads, in the same
+moment, so that no server costs the reader more than `FIELD_LIMIT` a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from recovery.connections import state
+from recovery.connections.scripts import script
+from recovery.domain.servers import FIELDS
+
+FIELD_LIMIT = 256 * 1024  # bytes: 64 processes with their commands and some thousand connections
+_SCRIPT = script(Path(__file__).parent / "lua" / "read" / "read-short-fields.lua")
+
+
+def prepare(pipeline: Any) -> None:
+    """Makes the script known, before the first `ask` of a pipeline; one more answer."""
+    pipeline.execute_command("SCRIPT LOAD", _SCRIPT.text)
+
+
+def ask(pipeline: Any, server: str, fields: Sequence[str] = FIELDS) -> None:
+    """Asks for these fields of a server; one answer, for `row_of` or `fields_of`."""
+    pipeline.evalsha(_SCRIPT.digest, 1, state.server_metrics(server), FIELD_LIMIT, *fields)
+
+
+def row_of(reply: Any, count: int) -> list[bytes | None]:
+    """The values in the order in which they were asked; all None where there are none, or too large ones."""
+    return reply if isinstance(reply, list) and len(reply) == count else [None] * count
+
+
+def fields_of(reply: Any, fields: Sequence[str] = FIELDS) -> Mapping[bytes, bytes]:
+    """The fields that are there, by their names."""
+    row = zip(fields, row_of(reply, len(fields)), strict=True)
+    return {name.encode("ascii"): value for name, value in row if value is not None}

@@ -1,0 +1,67 @@
+"""Sends the head of the audit's chain out, again and again, so that a chain put back or written anew shows.
+
+Whoever can write the database and holds the secret key, or puts an old copy of the database back, can show a sound
+chain. It is not the one whose heads are kept elsewhere (`manage.py audit compare`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from recovery.connections import audit_heads
+from recovery.domain.ages import DAY, SECOND
+from recovery.domain.audit_head_targets import AuditHeadTarget, AuditHeadTargets
+from recovery.domain.mandate import May, always
+from recovery.errors import NotDelivered
+from recovery.reads import verify
+
+EVERY = 5.0  # seconds between two looks at what is due
+AGAIN = 30 * SECOND  # after a place did not take it
+
+
+class AuditHeadSender:
+    """For one term of a leader: the first head goes out at once. One thread at a time."""
+
+    def __init__(self, places: AuditHeadTargets, environment: str = "", may: May = always) -> None:
+        self._places = places
+        self._environment = environment
+        self._may = may
+        self._due = dict.fromkeys(places.configured, 0)
+        self._sent: dict[AuditHeadTarget, tuple[int, int]] = {}  # number, and when
+        self._troubles: dict[AuditHeadTarget, tuple[str, int]] = {}
+
+    @property
+    def troubles(self) -> Mapping[AuditHeadTarget, tuple[str, int]] | None:
+        """Why a place takes none, and since when; None before each was tried."""
+        return self._troubles if all(self._due.values()) else None
+
+    def run(self, now: int) -> int:
+        """How many places took one. Raises Error of the database."""
+        due = [place for place, at in self._due.items() if now >= at]
+        if not due or not self._may():
+            return 0
+        head = verify.head()
+        return sum(self._send(place, head, now) for place in due)
+
+    def line(self, head: verify.Head, now: int) -> str:
+        """What is sent, as one line of JSON."""
+        told = {"number": head.number, "hash": head.hash, "at": now}
+        return json.dumps(told | ({"environment": self._environment} if self._environment else {}))
+
+    def _send(self, place: AuditHeadTarget, head: verify.Head, now: int) -> bool:
+        """The same head is told once a day: silence is no sign of life."""
+        number, at = self._sent.get(place, (None, 0))
+        if number == head.number and now - at < DAY:
+            self._due[place] = now + self._places.every
+            return False
+        try:
+            audit_heads.send(self._places, place, self.line(head, now), f"audit-head-{head.number}")
+        except NotDelivered as error:
+            self._troubles[place] = str(error), self._troubles.get(place, ("", now))[1]
+            self._due[place] = now + min(AGAIN, self._places.every)
+            return False
+        self._troubles.pop(place, None)
+        self._sent[place] = head.number, now
+        self._due[place] = now + self._places.every
+        return True

@@ -1,0 +1,84 @@
+"""Signs and verifies what is kept where others may write, with keys derived from SECRET_KEY, one for each purpose.
+
+A signature covers the purpose, every value that it is bound to, and the content: a signed value that is copied to
+another key, queue, job or audit entry is refused there. The current key signs; SECRET_KEY_FALLBACKS verify too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from functools import lru_cache
+
+from django.conf import settings
+
+Bound = str | bytes | int
+
+SIZE = 32  # bytes of a signature
+_MARK = b"s1:"  # of a sealed value; what begins otherwise was not written by this format
+_ID_DIGITS = 8
+_OVERHEAD = len(_MARK) + SIZE
+
+
+def sign(purpose: str, content: bytes, *bound: Bound) -> bytes:
+    """Returns the signature under the current key."""
+    return hmac.digest(_derived(settings.SECRET_KEY, purpose), _message(content, bound), "sha256")
+
+
+def is_signed(purpose: str, signature: bytes, content: bytes, *bound: Bound) -> bool:
+    """Tells whether the current key or a fallback made this signature for exactly these values."""
+    message = _message(content, bound)
+    digests = (hmac.digest(_derived(secret, purpose), message, "sha256") for secret in _secrets())
+    return any(hmac.compare_digest(signature, digest) for digest in digests)
+
+
+def seal(purpose: str, content: bytes, *bound: Bound) -> bytes:
+    """Returns the content behind its signature."""
+    return _MARK + sign(purpose, content, *bound) + content
+
+
+def unseal(purpose: str, sealed: bytes | None, *bound: Bound) -> bytes | None:
+    """Returns the content of a sealed value; None for anything that was not sealed for these values."""
+    if not sealed or not sealed.startswith(_MARK):
+        return None
+    content = sealed[_OVERHEAD:]
+    return content if is_signed(purpose, sealed[len(_MARK) : _OVERHEAD], content, *bound) else None
+
+
+# -- values that name their key, for records that outlive it
+
+
+def sign_with_id(purpose: str, content: bytes, *bound: Bound) -> str:
+    """Returns `KEY:SIGNATURE` in hexadecimal digits, where KEY tells which secret signed."""
+    return f"{key_id(settings.SECRET_KEY)}:{sign(purpose, content, *bound).hex()}"
+
+
+def is_signed_with_id(purpose: str, signature: str, content: bytes, *bound: Bound) -> bool | None:
+    """Verifies what `sign_with_id` made; None: its key is neither SECRET_KEY nor one of SECRET_KEY_FALLBACKS."""
+    id, _, digits = signature.partition(":")
+    secret = next((secret for secret in _secrets() if key_id(secret) == id), None)
+    if secret is None:
+        return None
+    digest = hmac.digest(_derived(secret, purpose), _message(content, bound), "sha256")
+    return hmac.compare_digest(digits.encode("utf-8", "replace"), digest.hex().encode("ascii"))
+
+
+@lru_cache(maxsize=16)
+def key_id(secret: str) -> str:
+    """Names a secret without telling anything of it."""
+    return _derived(secret, "key id").hex()[:_ID_DIGITS]
+
+
+def _secrets() -> tuple[str, ...]:
+    return (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+
+
+@lru_cache(maxsize=64)
+def _derived(secret: str, purpose: str) -> bytes:
+    return hmac.digest(secret.encode(), b"unstall.signing:" + purpose.encode(), hashlib.sha256)
+
+
+def _message(content: bytes, bound: tuple[Bound, ...]) -> bytes:
+    """Each bound value behind its length, so that no two lists of values read alike."""
+    parts = [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape") for value in bound]
+    return b"".join([b"%d:%b" % (len(part), part) for part in parts]) + b"%d:%b" % (len(content), content)
