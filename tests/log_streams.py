@@ -12,6 +12,7 @@ from dashboard.live.feeds import Feeds
 from dashboard.live.log_stream import LogStream
 from dashboard.live.session import Visitor
 from tests.log_lines import Browser, Memory
+from tests.patience import patience
 
 ANNE = Visitor(1, "session-of-anne")
 NOW = 10**18
@@ -35,7 +36,7 @@ def opened(shared: Feeds, last: str = "", **asked: str) -> LogStream:
 
 
 async def follow(stream: LogStream, browser: Browser, until: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patience(60)):
         while not until():
             some = await stream.next()
             assert some is not None

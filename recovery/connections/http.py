@@ -98,26 +98,67 @@ class Pool:
         self, ca: str, *, seconds: float = SECONDS, largest: int = LARGEST, refusal: Refusal = refused
     ) -> None:
         self._ca, self._seconds, self._largest, self._refusal = ca, seconds, largest, refusal
-        self._network = _Network()
-        self._pool: httpcore.AsyncConnectionPool | None = None
-        # Whoever is called off while httpcore has it wait leaves its place taken for ever: so it waits here.
-        self._places = asyncio.Semaphore(POOLED)
+        self._connections: set[_Connection] = set()
+        self._idle: list[_Connection] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(POOLED)
+
+    @property
+    def opened(self) -> int:
+        """How many connections it has."""
+        return sum(connection.network.opened for connection in self._connections)
 
     async def answer(self, question: Question) -> Answer:
         """Raises StoreError. What did not answer well is told by `refusal`."""
         return await _bounded(self._in_turn(question), question, self._seconds)
 
     async def _in_turn(self, question: Question) -> Answer:
-        async with self._places:
-            if self._pool is None:
-                self._pool = _pool(self._ca, self._network)
-            return await _answer(self._pool, question, self._largest, self._refusal)
+        """Asks on a connection of its own, and gives that up with a question that is cancelled.
+
+        httpcore (1.0.9) may hold such a connection taken for ever: when `task.cancel()` arrives while it takes one of
+        its locks, or closes a response.
+        """
+        async with self._turns:
+            connection = self._idle.pop() if self._idle else self._new()
+            try:
+                answer = await _answer(connection.pool, question, self._largest, self._refusal)
+            except StoreError:
+                self._put_back(connection)
+                raise
+            except BaseException:
+                await asyncio.shield(self._give_up(connection))
+                raise
+            self._put_back(connection)
+            return answer
+
+    def _new(self) -> _Connection:
+        connection = _Connection(self._ca)
+        self._connections.add(connection)
+        return connection
+
+    def _put_back(self, connection: _Connection) -> None:
+        if connection in self._connections:  # else the pool was closed meanwhile
+            self._idle.append(connection)
+
+    def _give_up(self, connection: _Connection) -> asyncio.Task[None]:
+        """Closes it in a task, which a second cancellation does not reach."""
+        self._connections.discard(connection)
+        task = asyncio.create_task(connection.network.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.aclose()
-        self._pool = None
-        await self._network.close()
+        self._idle.clear()
+        await asyncio.gather(*self._closing, *map(self._give_up, tuple(self._connections)))
+
+
+class _Connection:
+    """One connection at a time to one place, made when it is needed."""
+
+    def __init__(self, ca: str) -> None:
+        self.network = _Network()
+        self.pool = _pool(ca, self.network)
 
 
 class _Network(httpcore.AnyIOBackend):
@@ -125,6 +166,10 @@ class _Network(httpcore.AnyIOBackend):
 
     def __init__(self) -> None:
         self._opened: set[_Stream] = set()
+
+    @property
+    def opened(self) -> int:
+        return len(self._opened)
 
     async def connect_tcp(
         self,
@@ -209,7 +254,7 @@ async def _ask_once(question: Question, largest: int) -> Answer:
 
 def _pool(ca: str, network: _Network) -> httpcore.AsyncConnectionPool:
     return httpcore.AsyncConnectionPool(
-        ssl_context=_trusted(ca), max_connections=POOLED, keepalive_expiry=_IDLE_SECONDS, network_backend=network
+        ssl_context=_trusted(ca), max_connections=1, keepalive_expiry=_IDLE_SECONDS, network_backend=network
     )
 
 

@@ -229,7 +229,8 @@ def test_on_a_phone_the_open_page_stands_whole_in_the_bar(open_page: Open) -> No
 def test_a_lost_session_leads_the_whole_page_to_the_login(open_page: Open, complaints: list[str]) -> None:
     page = open_page("/users")
     page.context.clear_cookies()
-    page.evaluate("document.body.dispatchEvent(new CustomEvent('unstall:trouble'))")
+    # Later, because the answer to `evaluate` would be lost with the page.
+    page.evaluate("setTimeout(() => document.body.dispatchEvent(new CustomEvent('unstall:trouble')))")
     expect(page).to_have_url(re.compile(r"/login\?next=/users$"))  # each fragment that was asked for leads there
     complaints.clear()  # the stream may have asked without the cookie
 

@@ -16,14 +16,11 @@ from recovery.connections.http_faults import TooLong
 from recovery.errors import Garbled, NotReady, StoreError, TimedOut, Unreachable
 from tests.loki_double import API, HANG, LokiDouble
 from tests.odd_pages import OK, OddPages
+from tests.patience import patience
 
 
 def labels(double: LokiDouble, **more: str) -> Question:
     return Question(Endpoint(double.url), f"{API}/labels", more={"X-Scope-OrgID": "a", **more})
-
-
-def opened(pool: Pool) -> int:
-    return len(pool._network._opened)
 
 
 async def test_one_connection_serves_one_question_after_the_other_and_is_closed_at_the_end() -> None:
@@ -31,12 +28,12 @@ async def test_one_connection_serves_one_question_after_the_other_and_is_closed_
         pool = Pool("", seconds=30)
         for _ in range(5):
             assert isinstance(await pool.answer(labels(double)), Answer)
-        assert opened(pool) == 1
+        assert pool.opened == 1
         assert {asked.headers["x-scope-orgid"] for asked in double.asked} == {"a"}
         await asyncio.gather(*(pool.answer(labels(double)) for _ in range(30)))
-        assert opened(pool) <= http.POOLED
+        assert pool.opened <= http.POOLED
         await pool.close()
-        assert opened(pool) == 0
+        assert pool.opened == 0
         assert isinstance(await pool.answer(labels(double)), Answer)  # as after a pause
         await pool.close()
 
@@ -50,7 +47,7 @@ async def test_what_is_cut_off_or_late_leaves_no_connection_behind() -> None:
             *(pool.answer(labels(double)) for _ in range(http.POOLED)), return_exceptions=True
         )
         assert all(isinstance(result, TimedOut) for result in results)
-        assert opened(pool) == 0
+        assert pool.opened == 0
         assert isinstance(await _in_the_end(pool, labels(double)), Answer)
         await pool.close()
 
@@ -66,9 +63,28 @@ async def test_a_question_that_is_called_off_leaves_no_connection_behind() -> No
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert opened(pool) == 0
+        assert pool.opened == 0
         assert isinstance(await pool.answer(labels(double)), Answer)
         await pool.close()
+
+
+async def test_questions_that_are_cancelled_at_any_point_leave_all_connections_usable() -> None:
+    with LokiDouble() as double:
+        pool = Pool("", seconds=60)
+        for turns in range(400):
+            task = asyncio.create_task(pool.answer(labels(double)))
+            for _ in range(turns % 40):
+                await asyncio.sleep(0)
+            task.cancel()
+            for _ in range(turns // 40):
+                await asyncio.sleep(0)
+            task.cancel()  # in the midst of what the first one set off
+            await asyncio.gather(task, return_exceptions=True)
+        async with asyncio.timeout(patience(30)):
+            answers = await asyncio.gather(*(pool.answer(labels(double)) for _ in range(http.POOLED)))
+        assert all(isinstance(answer, Answer) for answer in answers)
+        await pool.close()
+        assert pool.opened == 0
 
 
 async def test_whoever_waits_for_a_connection_is_late_in_time_too() -> None:
@@ -88,7 +104,7 @@ async def test_a_server_that_was_restarted_is_asked_over_a_new_connection() -> N
         await pool.answer(labels(double))
     with LokiDouble(port=port) as double:
         assert isinstance(await _in_the_end(pool, labels(double)), Answer)
-        assert opened(pool) == len(double.connections) == 1
+        assert pool.opened == len(double.connections) == 1
         await pool.close()
 
 
@@ -109,7 +125,7 @@ async def test_an_answer_too_large_is_told_and_the_next_one_is_read() -> None:
         pool = Pool("", largest=1000, seconds=30)
         with pytest.raises(TooLong):
             await pool.answer(Question(Endpoint(pages.page(OK + b"x" * 5000))))
-        assert opened(pool) == 0
+        assert pool.opened == 0
         assert isinstance(await pool.answer(labels(double)), Answer)
         await pool.close()
 
@@ -119,7 +135,7 @@ async def test_tls_that_is_never_answered_is_late_and_closed() -> None:
         pool = Pool("", seconds=0.3)
         with pytest.raises(TimedOut):
             await pool.answer(Question(Endpoint(pages.page(None).replace("http:", "https:"))))
-        assert opened(pool) == 0
+        assert pool.opened == 0
         with pytest.raises((Unreachable, Garbled)):
             await Pool("", seconds=30).answer(Question(Endpoint(pages.page(b""))))
         await pool.close()
@@ -130,7 +146,7 @@ async def test_it_speaks_tls_with_whom_it_is_told_to_trust(certificates: Path) -
         pool = Pool(str(certificates / "ca.crt"), seconds=30)
         await pool.answer(labels(double))
         await pool.answer(labels(double))
-        assert opened(pool) == 1
+        assert pool.opened == 1
         await pool.close()
 
 
