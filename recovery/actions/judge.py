@@ -149,6 +149,8 @@ def _same(act: Act, seen: Seen, row: JobRow) -> None:
 def _on_others(queue: QueueRef, options: Options, case: Case) -> list[str]:
     """What it does to children and parents; each is named in the dialog as well."""
     effects = case.effects
+    if effects is NO_EFFECTS:
+        return []
     if effects.refusal:
         raise _Refused(effects.refusal)
     taken = [one for one in effects.affected if one.change is not RelativeChange.RELEASED]
