@@ -9,7 +9,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from recovery.config.databases import Engine
 
 FORMS = "Write postgresql://USER:PASSWORD@HOST:PORT/NAME, mysql://… for MySQL and MariaDB, or sqlite:////PATH."
-_ESCAPE = "Percent-encode what is special in its password: / is %2F, ? is %3F, # is %23, @ is %40."
+_ESCAPE = (
+    "Percent-encode special characters of user and password: "
+    "/ is %2F, @ is %40, : is %3A, # is %23, ? is %3F, % is %25, [ is %5B, ] is %5D."
+)
 ENGINES = {
     "postgresql": Engine.POSTGRESQL,
     "postgres": Engine.POSTGRESQL,
@@ -36,13 +39,17 @@ class BadDatabaseUrl(ValueError):
 
 def parse(url: str, folder: Path) -> dict[str, Any]:
     """What the URL says, as fields of a Database; raises BadDatabaseUrl. A relative path begins in `folder`."""
+    if any(character.isspace() for character in url):
+        raise BadDatabaseUrl("has white space in it.", "Remove it; in a password or a path a space is %20.")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise BadDatabaseUrl("has a host or a port that cannot be read.") from None
+        # What stands there may be a part of a password: it is not quoted.
+        remedy = f"{FORMS} {_ESCAPE}" if "@" in url else FORMS
+        raise BadDatabaseUrl("has a host or a port that cannot be read.", remedy) from None
     engine = ENGINES.get(parts.scheme)
-    if engine is None or "://" not in url or any(character.isspace() for character in url):
+    if engine is None or "://" not in url:
         raise BadDatabaseUrl("is not the URL of a database that can be used here.")
     if engine is not Engine.SQLITE and "@" in parts.path + parts.query + parts.fragment:
         raise BadDatabaseUrl("has an @ after its host.", _ESCAPE)  # the rest of a password that was not encoded

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recovery.config.database_urls import BadDatabaseUrl, parse
-from recovery.config.databases import Database
+from recovery.config.databases import Database, Engine
 from recovery.config.readers import Problems, read_table, secret_file
 from recovery.config.schema import N8N
 from recovery.config.tables import IDENTIFIER
@@ -22,6 +22,11 @@ DATABASE = "n8n-database"  # what UNSTALL_N8N_DATABASE_URL makes; a deployment m
 _VARIABLE = "UNSTALL_N8N_DATABASE_URL"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _POOL = "-"  # between the queue's name and a pool's
+_KINDS = {Engine.MYSQL: "a MySQL or MariaDB database", Engine.SQLITE: "a SQLite file"}
+_ONLY_POSTGRESQL = (
+    "Executions are read in PostgreSQL only: n8n 2 supports neither MySQL nor MariaDB, and queue mode does not support "
+    "SQLite. Without a database only n8n's jobs in Redis are visible."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,9 @@ def database_of(url: str, folder: Path, problems: Problems) -> tuple[Database, .
         place = parse(url, folder)
     except BadDatabaseUrl as error:
         problems.add(_VARIABLE, error.problem, error.remedy)
+        return ()
+    if place["engine"] is not Engine.POSTGRESQL:
+        problems.add(_VARIABLE, f"is the URL of {_KINDS[place['engine']]}.", _ONLY_POSTGRESQL)
         return ()
     return (Database(name=DATABASE, label="n8n's database", url=url, read_only=True, **place),)
 
@@ -140,9 +148,7 @@ def _check_database(name: str, where: str, around: Surroundings, problems: Probl
     if database is None:
         problems.add(f"{where}database", f"is {name!r}, which no [[databases]] names.", f"Known: {known}.")
     elif not database.is_postgresql:
-        problems.add(
-            f"{where}database", f"is {name!r}, a {database.engine}.", "n8n in queue mode is read in PostgreSQL."
-        )
+        problems.add(f"{where}database", f"is {name!r}, {_KINDS[database.engine]}.", _ONLY_POSTGRESQL)
 
 
 def _check_table_names(values: Mapping[str, Any], where: str, problems: Problems) -> None:

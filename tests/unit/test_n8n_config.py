@@ -76,10 +76,20 @@ def test_the_variable_completes_the_one_that_names_no_database(tmp_path: Path) -
     [
         (f'{ONE}{SQL}[[n8n]]\ndatabase = "n8n"', "postgresql://u:p@db/other", "also names a database"),
         (TWO, "postgresql://u:p@db/n8n", "names no deployment"),
-        (ONE, "mysql://u:hidden@db/n8n", "a mysql"),
+        (
+            ONE,
+            "mysql://u:hidden@db/n8n",
+            "DATABASE_URL: is the URL of a MySQL or MariaDB database. Executions are read in",
+        ),
+        (
+            ONE,
+            "sqlite:////n8n.sqlite",
+            "DATABASE_URL: is the URL of a SQLite file. .* queue mode does not support SQLite",
+        ),
+        (ONE, "postgresql://u:hidden word@db/n8n", "in a password or a path a space is %20"),
         (ONE, "http://u:hidden@db/n8n", "is not the URL of a database"),
     ],
-    ids=["two databases", "two deployments", "mysql", "no database"],
+    ids=["two databases", "two deployments", "mysql", "sqlite", "a space", "no database"],
 )
 def test_a_variable_that_cannot_be_meant_is_refused(tmp_path: Path, toml: str, environ: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
@@ -111,6 +121,12 @@ def test_a_variable_that_cannot_be_meant_is_refused(tmp_path: Path, toml: str, e
 def test_what_cannot_be_used_is_told_with_its_key(read: Read, written: str, key: str) -> None:
     rest = '[[databases]]\nname = "file"\nurl = "sqlite:////tmp/x"\n'
     assert refused(read, f"{ONE}{rest}[[n8n]]\n{written}") == {key}
+
+
+def test_a_database_that_n8n_is_not_read_in_is_named_with_the_one_that_is(read: Read) -> None:
+    rest = '[[databases]]\nname = "n8n"\nurl = "mysql://u:p@db/n8n"\n'
+    with pytest.raises(ConfigError, match=r"is 'n8n', a MySQL or MariaDB database\. Executions are read in PostgreSQL"):
+        read(f'{ONE}{rest}[[n8n]]\ndatabase = "n8n"')
 
 
 def test_a_base_alone_is_refused_where_there_are_several_deployments(read: Read) -> None:
