@@ -45,6 +45,8 @@ class PublicApi:
         self.yard = yard
         self.asked: list[Asked] = []
         self.faults: list[int | str] = []
+        self.scopes = {"execution:retry"}  # of the key
+        self.sees_workflows = True  # the key's user
         self.made: list[str] = []
         self.ended = threading.Event()  # of every new execution
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -74,6 +76,10 @@ class PublicApi:
         """Status and sentence; 200: it is retried."""
         if key != KEY:
             return 401, "unauthorized"
+        if "execution:retry" not in self.scopes:
+            return 403, "Forbidden"
+        if not self.sees_workflows:
+            return 404, "Not Found"
         stands = self.yard.status(id)
         status = {"": 404, "new": 409, "success": 400}.get(stands, 200)
         return status, _SAID.get(status, "").format(id=id)

@@ -17,6 +17,13 @@ from tests.n8n_yard import Yard
 from tests.waiting import until
 from tests.watching import now_ms
 
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "n8n.md"
+
+
+def documented_sql() -> list[str]:
+    """The blocks of SQL in docs/n8n.md: the rights for seeing, and those for repairs."""
+    return [part.split("```", 1)[0] for part in _DOCUMENT.read_text("utf-8").split("```sql\n")[1:]]
+
 
 class Looks:
     """Remembers from look to look what a leader does."""

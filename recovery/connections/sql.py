@@ -75,7 +75,9 @@ class Session:
                     cursor.execute(statement, list(parameters) if parameters else None)
                     yield cursor
             except Error as error:
-                raise sql_faults.translated(error, self._wire.target, limit, is_over=deadline.is_over) from error
+                raise sql_faults.translated(
+                    error, self._wire.target, limit, self.engine, is_over=deadline.is_over
+                ) from error
 
 
 # What is changed is looked at anew after each wait for a lock, whatever the server's default is.
@@ -217,7 +219,7 @@ class SqlWire(Wire):
             sql_settings.prepare(session.change, connection, self.database)
         except Error as error:
             _close(connection)
-            found = sql_faults.on_connect(error, self.target, self.database.timeout)
+            found = sql_faults.on_connect(error, self.target, self.database.timeout, self.database.engine)
             self._failed(found)
             self._lost_at = time.monotonic()
             raise found from error

@@ -7,7 +7,16 @@ from typing import Any
 
 from django.db.utils import DataError, Error, IntegrityError, InterfaceError, OperationalError
 
-from recovery.errors import AccessDenied, ReadOnlyStore, StatementRefused, StoreError, TimedOut, Unreachable
+from recovery.config import Engine
+from recovery.errors import (
+    AccessDenied,
+    ReadOnlyStore,
+    StatementRefused,
+    StoreError,
+    TimedOut,
+    TlsMismatch,
+    Unreachable,
+)
 
 SAID = 300  # characters of a database's own words
 
@@ -18,40 +27,65 @@ _READ_ONLY = frozenset({"25006", 1290, 1792, 1836})
 _GONE = frozenset({"57P01", "57P02", "57P03", "08000", "08003", "08006", 2003, 2006, 2013, 1053})
 _SILENT = frozenset({None, 2006, 2013})  # whose words say why
 _DENIED_WORDS = re.compile(
-    r"authentication failed|pg_hba\.conf|access denied|role .* does not exist|no password", re.IGNORECASE
+    r"authentication failed|pg_hba\.conf|access denied|role .* does not exist|no password|not permitted to log in"
+    r"|permission denied for database",
+    re.IGNORECASE,
 )
 _TIMEOUT_WORDS = re.compile(
     r"timed? ?out|interrupted|database (table )?is locked|lost connection .*read timeout", re.IGNORECASE
 )
 _NOT_THERE_WORDS = re.compile(r"no such (table|column)", re.IGNORECASE)
 _READ_ONLY_WORDS = re.compile(r"readonly database|read-only", re.IGNORECASE)
+_TLS_WORDS = re.compile(r"\bSSL\b|certificate", re.IGNORECASE)
+
+_NAMES = {Engine.POSTGRESQL: "PostgreSQL", Engine.MYSQL: "MySQL", Engine.SQLITE: "SQLite"}
+_LOGIN = "{} refuses the login: check user and password in the URL, where special characters are percent-encoded."
+_RIGHTS = "Grant it to the user in the URL: docs/n8n.md and docs/job-tables.md list what is needed."
+_LATE = "Another session may hold a lock, or the database is overloaded. The limit is timeout in [[databases]]."
+_REPLICA = "This is a replica, or its user may only read: point the URL at the primary."
+_TLS = {
+    Engine.POSTGRESQL: "Set sslmode, and sslrootcert for its certificate authority, behind the ? of the URL.",
+    Engine.MYSQL: "Set ssl_ca to its certificate authority, behind the ? of the URL.",
+}
+# What PostgreSQL and MySQL say when somebody connects, and what to look at.
+_ON_CONNECT = (
+    (r"pg_hba\.conf", "Let this user in from this address to this database: a line of PostgreSQL's pg_hba.conf."),
+    (r"role .* does not exist|not permitted to log in", "CREATE ROLE … LOGIN PASSWORD … makes it (docs/n8n.md)."),
+    (r"permission denied for database", "GRANT CONNECT ON DATABASE … to the user in the URL."),
+    (r"database .* does not exist|unknown database", "Check the database's name, behind the last / of the URL."),
+    (r"too many (clients|connections)|connection slots", "Raise max_connections, or put a pooler in front of it."),
+    (r"database system is", "It usually recovers by itself."),
+)
 
 
-def translated(error: Error, target: str, limit: float, *, is_over: bool = False) -> StoreError:
+def translated(error: Error, target: str, limit: float, engine: Engine, *, is_over: bool = False) -> StoreError:
     """What a statement ran into."""
     code, said = _code(error), words(error)
     if isinstance(error, (DataError, IntegrityError)):
         return StatementRefused(target, said)
     if is_over or code in _TIMED_OUT or (code in _SILENT and _TIMEOUT_WORDS.search(said)):
-        return TimedOut(target, f"no answer within {limit:g} s")
+        return TimedOut(target, f"no answer within {limit:g} s", advice=_LATE)
     if code in _DENIED:
-        return AccessDenied(target, said)
+        return AccessDenied(target, said, advice=_RIGHTS)
     if code in _READ_ONLY or (code is None and _READ_ONLY_WORDS.search(said)):
-        return ReadOnlyStore(target, said)
+        return ReadOnlyStore(target, said, advice=_REPLICA)
     if code in _GONE or isinstance(error, InterfaceError) or (code is None and _is_cut(error)):
         return Unreachable(target, "it closed the connection")
     is_refused = code is not None or _NOT_THERE_WORDS.search(said)
     return StatementRefused(target, said) if is_refused else StoreError(target, said)
 
 
-def on_connect(error: Error, target: str, limit: float) -> StoreError:
+def on_connect(error: Error, target: str, limit: float, engine: Engine) -> StoreError:
     """Why there is no connection."""
     code, said = _code(error), words(error)
+    advice = next((advice for pattern, advice in _ON_CONNECT if re.search(pattern, said, re.IGNORECASE)), "")
     if code in _DENIED or _DENIED_WORDS.search(said):
-        return AccessDenied(target, said)
+        return AccessDenied(target, said, advice=advice or _LOGIN.format(_NAMES[engine]))
     if _TIMEOUT_WORDS.search(said):
-        return TimedOut(target, f"no answer within {limit:g} s")
-    return Unreachable(target, said)
+        return TimedOut(target, f"no answer within {limit:g} s", advice=_LATE)
+    if _TLS_WORDS.search(said) and engine in _TLS:
+        return TlsMismatch(target, said, advice=_TLS[engine])
+    return Unreachable(target, said, advice=advice)
 
 
 def words(error: Error) -> str:

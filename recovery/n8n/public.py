@@ -22,13 +22,17 @@ from recovery.domain import redact
 from recovery.domain.refs import shown
 
 SECONDS = 10.0  # n8n needs some hundred milliseconds to make one
+SCOPE = "execution:retry"
+_NO_EXECUTION = "0"  # PostgreSQL numbers them from 1
 _PATH = "/api/v1"
 _LARGEST = 64 * 1024  # bytes read of an answer: it holds all that the new execution did, and begins with its id
 _SAID = 200  # characters of what it says of its own failure
 _ID = re.compile(rb'\s*\{\s*"id"\s*:\s*"?([1-9][0-9]{0,18})"?\s*[,}]')
+_LATE = "n8n does not answer in time."
+_NO_WORKFLOW = "Not Found"  # in capitals; an address that it does not know is "not found"
 _WHY = {
     401: "n8n does not accept our API key: set api_key in [[n8n]] to a valid one.",
-    403: "n8n's API key lacks the scope execution:retry.",
+    403: f"n8n's API key lacks the scope {SCOPE}.",
     429: "n8n rate-limits requests for now.",
 }
 
@@ -38,6 +42,19 @@ def lacks(n8n: N8n) -> str:
     if not n8n.api:
         return "No address of n8n is configured: set editor, or api, in [[n8n]]."
     return "" if n8n.api_key else "No API key of n8n is configured: set api_key_file in [[n8n]]."
+
+
+def key_trouble(n8n: N8n) -> str:
+    """Asks n8n to retry execution 0, which no n8n has. n8n checks the key and its scope first, and starts nothing.
+
+    "" when n8n accepts both. Takes SECONDS at most.
+    """
+    asked = Retry(n8n, _NO_EXECUTION, latest=False)
+    asked.start()
+    asked.join(SECONDS)
+    trouble = "" if asked.knows_no_such_execution else asked.trouble or _LATE
+    asked.leave()
+    return trouble
 
 
 class Retry(threading.Thread):
@@ -51,7 +68,9 @@ class Retry(threading.Thread):
         self.id = ""
         self.trouble = ""
         self.is_unsure = False
+        self.knows_no_such_execution = False
         self._n8n = n8n
+        self._execution = execution
         base = n8n.api if n8n.api.endswith(_PATH) else n8n.api + _PATH
         self._url = f"{base}/executions/{int(execution)}/retry"
         self._body = {"loadWorkflow": True} if latest else {}
@@ -104,6 +123,9 @@ class Retry(threading.Thread):
             self.trouble = "It answers 200, but not like n8n: is api in [[n8n]] the address of n8n?"
         else:
             self.is_unsure = response.is_server_error
+            # n8n names the execution by its id; a proxy's 404, or one of an n8n without this call, does not.
+            is_named = f'"{self._execution}"' in _told(said)
+            self.knows_no_such_execution = response.status_code == httpx.codes.NOT_FOUND and is_named
             self.trouble = _refusal(response, said)
 
 
@@ -124,6 +146,8 @@ def _refusal(response: httpx.Response, said: bytes) -> str:
     if response.is_redirect:
         return f"{reason}, and redirects are not followed: set api in [[n8n]] to the address that it redirects to."
     told = _told(said)
+    if status == httpx.codes.NOT_FOUND and told == _NO_WORKFLOW:
+        return "The user of n8n's API key sees no workflow that may be run: create the key as the owner or an admin."
     if status == httpx.codes.NOT_FOUND and told.lower() in ("", "not found"):
         return "Its public API has no retry: that needs n8n 1.112 or later. Or api in [[n8n]] is not its address."
     return f"{reason}: {told}" if told else f"{reason}."
@@ -142,7 +166,7 @@ def _told(said: bytes) -> str:
 def _words(error: Exception) -> str:
     """Never the library's own text: it may hold the address."""
     if isinstance(error, httpx.TimeoutException):
-        return "n8n does not answer in time."
+        return _LATE
     cause: BaseException = error
     while (below := cause.__cause__ or cause.__context__) is not None and not isinstance(cause, OSError):
         cause = below

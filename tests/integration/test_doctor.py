@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import StringIO
@@ -15,6 +14,7 @@ from django.core.management import call_command
 from recovery import config
 from recovery.connections import monitor_acl, state
 from recovery.reads.leading import Sign
+from tests.doctor import Doctor, doctor_in, says
 from tests.integration.test_acl import admit, documented
 from tests.measuring import NodeExporter, patient
 from tests.odd_pages import OK, OddPages
@@ -22,32 +22,13 @@ from tests.stores import Store
 from tests.watching import bullmq
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Doctor = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
 def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: Any) -> Iterator[Doctor]:
-    """Run it with this environment: exit status and what it printed."""
     settings.DATA_DIR = tmp_path / "home"
-
-    def run(**environ: str) -> tuple[int, dict[str, Any]]:
-        for name, value in environ.items():
-            monkeypatch.setenv(name, value)
-        config.current.cache_clear()
-        out, status = StringIO(), 0
-        try:
-            call_command("doctor", "--json", stdout=out)
-        except SystemExit as end:
-            status = int(str(end.code))
-        return status, json.loads(out.getvalue())
-
-    yield run
-    config.current.cache_clear()
-
-
-def says(report: dict[str, Any], about: str, level: str) -> str:
-    rows = [row for row in report["findings"] if row["about"].startswith(about) and row["level"] == level]
-    return "\n".join(f"{row['says']} {row['remedy']}" for row in rows)
+    with doctor_in(monkeypatch) as run:
+        yield run
 
 
 def test_a_sound_setup_is_well(doctor: Doctor, store: Store, state_store: Store) -> None:

@@ -14,7 +14,7 @@ from recovery.connections.sql import of
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.n8n import executions, tables
 from tests.fleet import Fleet
-from tests.n8n_looking import Looks
+from tests.n8n_looking import Looks, documented_sql
 from tests.n8n_yard import Yard
 from tests.stores import Store
 from tests.table_bench import Postgresql
@@ -136,9 +136,8 @@ def test_it_is_enough_to_read_some_columns_and_the_data_is_never_asked_for(
 
 
 def granted() -> list[str]:
-    """As the document has it."""
-    document = (Path(__file__).parents[2] / "docs" / "n8n.md").read_text("utf-8")
-    sql = document.split("```sql\n", 1)[1].split("```", 1)[0].replace("unstall_reader", "reader")
+    """The rights for seeing, as the document has them."""
+    sql = documented_sql()[0].replace("unstall_reader", "reader")
     return [one.strip() for one in sql.split(";") if one.strip() and not one.strip().startswith("CREATE ROLE")]
 
 

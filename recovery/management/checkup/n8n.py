@@ -9,7 +9,7 @@ from recovery.connections.registry import Registry
 from recovery.connections.sql import of
 from recovery.errors import StoreError, Unsupported
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
-from recovery.n8n import tables
+from recovery.n8n import public, tables
 
 _WRITES = frozenset({"status", "stoppedAt", "waitTill"})
 
@@ -23,8 +23,17 @@ def n8n(registry: Registry) -> Iterator[Finding]:
             yield warning(
                 about, "It has no database, so only its jobs are visible.", "Write database = … (docs/n8n.md)."
             )
-        if one.editor and not one.api_key:
+        if one.api_key:
+            yield _key(about, one)
+        elif one.editor:
             yield good(about, "There is no API key: retry failed executions in the n8n editor, not from here.")
+
+
+def _key(about: str, one: N8n) -> Finding:
+    trouble = public.key_trouble(one)
+    if trouble:
+        return wrong(about, f"{one.api}: {trouble}", "Until this is fixed, no execution can be relaunched from here.")
+    return good(about, f"{one.api} accepts the API key, and its scopes include {public.SCOPE}.")
 
 
 def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
