@@ -8,6 +8,8 @@ import sys
 from recovery.processes import memory, private_files
 from recovery.version import VERSION
 
+_SIGPIPE = 128 + 13  # what a shell shows for a process that the signal has ended
+
 
 def main() -> None:
     # A pipe or a log gets each line when it is written: the link of `up` is of no use at the end.
@@ -25,7 +27,16 @@ def main() -> None:
         from django.core.management import execute_from_command_line  # noqa: PLC0415 - a clear sentence needs the try
     except ImportError:
         sys.exit("Django is not installed here. Run `make setup`, then use .venv/bin/python.")
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except BrokenPipeError:  # `| head` has read enough
+        _leave_pipe()
+
+
+def _leave_pipe() -> None:
+    """Ends the process as a shell's own commands end when nobody reads their output any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed to there
+    sys.exit(_SIGPIPE)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,8 @@ def configuration(*, level: str) -> dict[str, Any]:
             "django.utils.autoreload": {"level": "INFO"},
             "apscheduler": {"level": "WARNING"},
             "asyncio": {"level": "WARNING"},
+            "httpx": {"level": "WARNING"},  # a line for each request, into the answer of a command too
+            "httpcore": {"level": "WARNING"},
             "django.security.DisallowedHost": {"level": "CRITICAL"},  # the page says the remedy; scanners knock all day
         },
     }

@@ -12,6 +12,7 @@ from django.test import Client
 
 from dashboard import documents
 from dashboard.access import Role
+from dashboard.scopes import Scope
 from tests.people import browser, person, text
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,12 @@ def test_every_link_between_documents_leads_somewhere() -> None:
             if anchor and anchor not in {block.id for block in blocks}:
                 violations.append(f"{name}.md: {to}")
     assert violations == []
+
+
+def test_the_list_of_scopes_in_the_document_of_the_api_is_whole() -> None:
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    table = page.partition("| scope | may |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([\w:]+)` \|", table, re.MULTILINE) == [scope.value for scope in Scope]
 
 
 def test_every_test_that_a_document_names_is_there() -> None:

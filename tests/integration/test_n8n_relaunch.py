@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,6 +158,16 @@ def test_what_n8n_answers_instead_is_told_without_its_secrets(
     assert why in result.why
     assert "s3cr3t" not in result.why
     assert KEY not in result.why
+
+
+def test_the_library_s_line_of_the_request_is_not_in_the_log(
+    here: Mending, api: PublicApi, failed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A command's stderr is the log."""
+    caplog.set_level(logging.INFO)
+    api.faults.append(401)
+    here.does(Act.RELAUNCH, failed)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("http")] == []
 
 
 def test_one_that_says_nothing_is_left_and_the_outcome_is_unknown(
