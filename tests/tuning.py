@@ -91,18 +91,30 @@ def patched(found: Report, files: Mapping[str, str]) -> dict[str, str]:
     return {**files, **{patch.file: patch.after for patch in found.patches}}
 
 
-def patched_by_patch(found: Report, files: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The same by the real `patch`, from what is shown."""
+def patched_by(tool: str, found: Report, files: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The same by a real tool, one of TOOLS, from what is shown."""
     for name, text in files.items():
         (folder / name).write_bytes(text.encode())
     for patch in found.patches:
         if patch.diff:
-            apply(patch.diff, folder, "--binary", "--posix", "-u")
+            apply(patch.diff, folder, tool)
     return {name: (folder / name).read_bytes().decode() for name in files}
 
 
-def apply(diff: str, folder: Path, *options: str) -> None:
-    """What a person does with it. Skips, with the reason, where there is no `patch`."""
-    if shutil.which("patch") is None:
-        pytest.skip("patch is not installed (Debian: apt install patch)")
-    subprocess.run(["patch", "-p0", *options], cwd=folder, input=diff.encode(), check=True, capture_output=True)
+# As docs/tuning.md has them; --binary keeps patch from touching the line ends of Windows.
+TOOLS = {
+    "patch -p0": ("patch", "-p0", "--binary"),
+    "patch -p1": ("patch", "-p1", "--binary"),
+    "patch -p0 --posix": ("patch", "-p0", "--binary", "--posix", "-u"),
+    "git apply": ("git", "apply"),
+    "git apply --unidiff-zero": ("git", "apply", "--unidiff-zero"),
+}
+
+
+def apply(diff: str, folder: Path, tool: str = "patch -p0") -> None:
+    """What a person does with it. Skips, with the reason, where the tool is not there."""
+    command = TOOLS[tool]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed (Debian: apt install {command[0]})")
+    ended = subprocess.run(command, cwd=folder, input=diff.encode(), check=False, capture_output=True)
+    assert ended.returncode == 0, ended.stderr.decode() + diff

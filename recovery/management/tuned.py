@@ -8,6 +8,7 @@ from typing import Any
 
 from recovery.domain.refs import shown
 from recovery.domain.tuning.findings import Finding, plain, spoken
+from recovery.domain.tuning.patches import Patch
 from recovery.domain.tuning.prediction import Prediction, Recovery
 from recovery.domain.tuning.report import Outlook, Report
 from recovery.domain.tuning.seen import Running, Seen
@@ -25,7 +26,10 @@ def as_json(found: Report, running: Running | None) -> dict[str, Any]:
     return {
         "findings": [_finding(one) for one in found.findings],
         "workers": [_outlook(one) for one in found.outlooks],
-        "patches": [{"file": one.file, "diff": one.diff, "withheld": one.withheld} for one in found.patches],
+        "patches": [
+            {"file": one.file, "diff": one.diff, "withheld": one.withheld, "has_context": one.has_context}
+            for one in found.patches
+        ],
         "remarks": list(found.remarks),
         "running": [_seen(one) for one in running.queues] if running else None,
         "trouble": list(running.trouble) if running else [],
@@ -48,11 +52,17 @@ def _lines(found: Report, running: Running | None) -> Iterator[str]:
         yield f"{shown(seen.queue.label)} ({seen.label}) shows {_shows(seen)}"
     yield from (shown(one) for one in (*found.remarks, *(running.trouble if running else ())))
     for patch in found.patches:
-        if patch.diff:
-            yield ""
-            yield patch.diff.rstrip("\n")
-        if patch.withheld:
-            yield f"{patch.withheld} more in {patch.file}, on lines with other content, which are not shown."
+        yield from _patch(patch)
+
+
+def _patch(patch: Patch) -> Iterator[str]:
+    if patch.diff:
+        yield ""
+        yield patch.diff.rstrip("\n")
+    if patch.diff and not patch.has_context:
+        yield f"For {patch.file}, `git apply` needs --unidiff-zero: no line of context can be shown."
+    if patch.withheld:
+        yield f"{patch.withheld} more in {patch.file}, on lines with other content, which are not shown."
 
 
 def _foretold(outlook: Outlook) -> Iterator[str]:

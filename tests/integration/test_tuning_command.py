@@ -76,12 +76,21 @@ def test_scripts_get_json() -> None:
     assert document["running"] is None
 
 
-def test_the_patch_alone_can_be_piped_into_patch() -> None:
+@pytest.mark.parametrize("tool", ["patch -p0", "patch -p1", "git apply"])
+def test_the_patch_alone_can_be_piped_into_patch_and_git(tool: str) -> None:
     diff, _ = run("--patch", file("k8s.yaml", KUBERNETES))
-    apply(diff, Path.cwd())
+    apply(diff, Path.cwd(), tool)
     said, status = run("k8s.yaml")
     assert status == 0
     assert "15 s between shutdown timeout and SIGKILL" in said
+
+
+def test_what_git_needs_is_said_with_the_patch() -> None:
+    hint = "`git apply` needs --unidiff-zero"
+    assert hint not in run(file("k8s.yaml", KUBERNETES))[0]
+    said, _ = run(file("secret.env", "QUEUE_WORKER_LOCK_DURATION=60000\nDB_POSTGRESDB_PASSWORD=hunter2\n"))
+    assert f"For secret.env, {hint}" in said
+    assert "hunter2" not in said
 
 
 def test_nothing_grave_is_no_fault() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from recovery.domain.tuning.findings import Edit
 from recovery.domain.tuning.patches import patch
-from tests.tuning import COMPOSE, KUBERNETES, finding, judged, kinds, patched, patched_by_patch
+from tests.tuning import COMPOSE, KUBERNETES, TOOLS, finding, judged, kinds, patched, patched_by
 
 LISTED = """services:
   worker:
@@ -63,11 +63,33 @@ def test_what_was_patched_is_found_no_more(files: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("tool", TOOLS)
 @EACH
-def test_patch_itself_comes_to_the_same(files: dict[str, str], tmp_path: Path) -> None:
+def test_patch_and_git_come_to_the_same(files: dict[str, str], tool: str, tmp_path: Path) -> None:
     found = judged(files)
     assert not any(patch.withheld for patch in found.patches)
-    assert patched_by_patch(found, files, tmp_path) == patched(found, files)
+    if tool == "git apply" and not all(patch.has_context for patch in found.patches):
+        with pytest.raises(AssertionError, match="patch does not apply"):  # as it is told
+            patched_by(tool, found, files, tmp_path)
+        return
+    assert patched_by(tool, found, files, tmp_path) == patched(found, files)
+
+
+def test_git_wants_more_only_where_a_secret_stands_right_behind_a_change() -> None:
+    bare = [name for name, files in CASES.items() for patch in judged(files).patches if not patch.has_context]
+    assert bare == ["compose", "env", "kubernetes, each variable in brackets"]
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_name_with_spaces_and_an_end_without_a_line_break_are_taken(tool: str, end: str, tmp_path: Path) -> None:
+    ending = "\r\n" if end == "\r\n" else "\n"
+    lines = ("QUEUE_WORKER_TIMEOUT=30", "QUEUE_WORKER_LOCK_DURATION=60000", "QUEUE_WORKER_CONCURRENCY=5")
+    files = {"my worker.env": ending.join(lines) + end}
+    found = judged(files)
+    assert patched_by(tool, found, files, tmp_path) == patched(found, files)
+    assert "CONCURRENCY" not in patched(found, files)["my worker.env"]
 
 
 @EACH

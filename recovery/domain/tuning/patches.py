@@ -1,8 +1,11 @@
-"""Edits carried out on a person's own text, and shown as a unified diff that `patch` takes.
+"""Edits carried out on a person's own text, and shown as a unified diff that `patch` and `git apply` take.
 
 Comments and order stay as they are. A diff goes to a page or a terminal, and the text may hold secrets beside what is
 changed; so a line is shown only when nothing stands on it but a key, or a setting with a harmless value. Where another
 one would have to be shown, the change is not, and is counted.
+
+The header has the name as it is, for `patch -p0`, and below `b/`, for `patch -p1` and git. git takes a hunk only with a
+line of context behind it, or at the file's end; where the next line may not be shown it wants `--unidiff-zero`.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass, replace
 from recovery.domain import redact
 from recovery.domain.secrets import is_secret_key
 from recovery.domain.tuning.findings import Edit
-from recovery.domain.tuning.variables import PHANTOMS, VARIABLES
+from recovery.domain.tuning.variables import NUMBERS, PHANTOMS, VARIABLES
 
 CONTEXT = 2  # lines before and after a change, as far as they may be shown
 _NAME = r"""["']?[A-Za-z0-9_.]{1,80}["']?"""
@@ -36,19 +39,47 @@ _IN_BRACKETS = re.compile(rf"\s*(?:env|environment): (?:{_LIST}|{_MAP})")
 _KEYS_IN_BRACKETS = frozenset({"env", "environment", "name", "value", "true", "false"})
 _KEY = re.compile(rf"\s*(?:- )?(?:name: {_NAME}|{_NAME}:)\s*")  # its value, if it has one, is on other lines
 _SAID = r"(?:[^\W\d_]+|\d+)"  # a word or a number, nothing made of both
+# Keys of Kubernetes and compose, and variables, whose values are no secret: context, never part of a change.
+_OPEN_KEYS = (
+    "apiVersion|kind|namespace|replicas|image|imagePullPolicy|restart|restartPolicy|command|entrypoint|init|hostname|type|path|port"
+    "|protocol|containerPort|targetPort|number|scheme|initialDelaySeconds|periodSeconds|timeoutSeconds|failureThreshold"
+    "|successThreshold|cpu|memory|limits|requests|minReplicas|maxReplicas|minReplicaCount|maxReplicaCount|pollingInterval"
+    "|cooldownPeriod|averageUtilization|stabilizationWindowSeconds|terminationGracePeriodSeconds|stop_grace_period|stop_signal"
+    "|serviceAccountName|priorityClassName|driver|retries|interval|timeout|start_period|condition|mountPath|readOnly"
+)
+_OPEN_VALUE = r"""["']?[A-Za-z][\w./:+-]{0,100}["']?|["']?\d{1,6}(?:\.\d{1,3})?(?:[a-zA-Z]{1,2})?["']?|true|false"""
+_OPEN_LINE = re.compile(rf"\s*(?:- )?(?P<key>{_OPEN_KEYS}): (?:{_OPEN_VALUE})\s*")
+_OPEN_VARIABLE = re.compile(
+    r"""\s*(?:- )?["']?(?:export )?(?P<name>[A-Z0-9_]{1,80})(?:=|: )["']?(?P<value>[\w.:/-]{0,80})["']?\s*"""
+)
+_NAME_LINE = re.compile(r"""\s*- name: ["']?(?P<name>[A-Z0-9_]{1,80})["']?\s*""")
+_VALUE_LINE = re.compile(r"""\s*value: ["']?(?P<value>[\w.:/-]{0,80})["']?\s*""")
+_OPEN_NAMES = frozenset(
+    {
+        *("EXECUTIONS_MODE", "DB_TYPE", "DB_POSTGRESDB_HOST", "DB_POSTGRESDB_PORT", "DB_POSTGRESDB_DATABASE"),
+        *("DB_POSTGRESDB_SCHEMA", "N8N_HOST", "N8N_PORT", "N8N_PROTOCOL", "N8N_LOG_LEVEL", "N8N_METRICS", "NODE_ENV"),
+        *("N8N_RUNNERS_ENABLED", "OFFLOAD_MANUAL_EXECUTIONS_TO_WORKERS", "TZ", "GENERIC_TIMEZONE"),
+    }
+)
+_SEPARATOR = re.compile(r"\s*|---\s*")
+_NO_LINE_BREAK = "\\ No newline at end of file\n"
 _COMMENT = re.compile(rf"\s+#([^\w#]*(?:{_SAID}[^\w#]+)*{_SAID}?)$")
 _ODD_BREAKS = re.compile("\r(?!\n)|[\x85\u2028\u2029]")  # lines to YAML, none to `patch`
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """`diff` "": nothing of it may be shown. `withheld`: changes on lines that hold more than the setting."""
+    """`diff` "": nothing of it may be shown. `withheld`: changes on lines that hold more than the setting.
+
+    `has_context`: each hunk has what git asks for; without it `git apply` needs --unidiff-zero.
+    """
 
     file: str
     diff: str
     withheld: int
     before: str
     after: str
+    has_context: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +96,27 @@ def patch(file: str, text: str, edits: Iterable[Edit]) -> Patch | None:
     if _ODD_BREAKS.search(text):
         return None
     lines = text.split("\n")
-    hunks = _hunks(lines, _apart(edits))
+    hunks = _hunks(lines, [_before_the_end(lines, edit) for edit in _apart(edits)])
     shown = [hunk for hunk in hunks if _may_be_shown(lines, hunk)]
     if not hunks:
         return None
-    head = f"--- {file}\n+++ {file}\n"
-    body = _written(lines, shown)
-    return Patch(file, head + body if body else "", len(hunks) - len(shown), text, _applied(lines, hunks))
+    drawn = _drawn(lines, shown)
+    diff = _head(file) + "".join(one.text for one in drawn) if drawn else ""
+    has_context = all(one.has_context for one in drawn)
+    return Patch(file, diff, len(hunks) - len(shown), text, _applied(lines, hunks), has_context)
+
+
+def _before_the_end(lines: Sequence[str], edit: Edit) -> Edit:
+    """What is added behind a last line without a line break becomes a change of that line, as every tool sees it."""
+    if edit.line <= len(lines):
+        return edit
+    column, text = len(lines[-1]), "\n" + edit.text.removesuffix("\n")
+    return replace(edit, line=len(lines), column=column, end_line=len(lines), end_column=column, text=text)
+
+
+def _head(file: str) -> str:
+    end = "\t" if " " in file else ""  # where a name with spaces ends
+    return f"--- {file}{end}\n+++ b/{file}{end}\n"
 
 
 def _apart(edits: Iterable[Edit]) -> list[Edit]:
@@ -134,22 +179,24 @@ def _hunk(lines: Sequence[str], group: list[Edit]) -> _Hunk:
         part = part[:start] + edit.text + part[end:]
     ending = "\r" if lines and lines[0].endswith("\r") else ""
     new = [line if line.endswith("\r") else line + ending for line in part.split("\n")[:-1]]
+    if new and last == len(lines):  # no line break follows
+        new[-1] = new[-1].removesuffix("\r")
     return _Hunk(first, last, tuple(new))
 
 
 def _applied(lines: Sequence[str], hunks: list[_Hunk]) -> str:
     result = list(lines)
     for hunk in reversed(hunks):
-        # Behind the last line nothing stands; with a line break at its end the text has an empty one there.
-        at_end = hunk.first > len(result)
+        is_open_end_gone = hunk.last == len(result) and not hunk.new
         result[hunk.first - 1 : hunk.last] = hunk.new
-        if at_end:
+        if is_open_end_gone:  # the line before it keeps its line break
             result.append("")
     return "\n".join(result)
 
 
 def _may_be_shown(lines: Sequence[str], hunk: _Hunk) -> bool:
-    return all(map(_is_harmless, lines[hunk.first - 1 : hunk.last]))
+    numbers = range(hunk.first, hunk.last + 1)
+    return all(_is_harmless(lines[number - 1]) or _is_open(lines, number) for number in numbers)
 
 
 def _is_harmless(line: str) -> bool:
@@ -171,16 +218,38 @@ def _is_known(line: str) -> bool:
     )
 
 
-def _written(lines: Sequence[str], hunks: list[_Hunk]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A hunk as text."""
+
+    text: str
+    has_context: bool
+
+
+def _drawn(lines: Sequence[str], hunks: list[_Hunk]) -> list[_Drawn]:
     parts, shift, floor = [], 0, 0
-    for index, hunk in enumerate(hunks):
-        ceiling = hunks[index + 1].first - 1 if index + 1 < len(hunks) else _count(lines)
-        before = _around(lines, range(hunk.first - 1, floor, -1))[::-1]
-        after = _around(lines, range(hunk.last + 1, ceiling + 1))
-        parts.append(_one(lines, hunk, before, after, shift))
-        shift += len(hunk.new) - (hunk.last - hunk.first + 1)
-        floor = hunk.last + len(after)
-    return "".join(parts)
+    clusters = _clusters(lines, hunks)
+    for index, cluster in enumerate(clusters):
+        ceiling = clusters[index + 1][0].first - 1 if index + 1 < len(clusters) else _count(lines)
+        last = cluster[-1].last
+        before = _around(lines, range(cluster[0].first - 1, floor, -1))[::-1]
+        after = _around(lines, range(last + 1, ceiling + 1))
+        parts.append(_Drawn(_text(lines, cluster, before, after, shift), bool(after) or last >= _count(lines)))
+        shift += sum(len(hunk.new) - (hunk.last - hunk.first + 1) for hunk in cluster)
+        floor = last + len(after)
+    return parts
+
+
+def _clusters(lines: Sequence[str], hunks: list[_Hunk]) -> list[list[_Hunk]]:
+    """Hunks that touch, or have but a few lines between them that all may be shown, are one for every tool."""
+    found: list[list[_Hunk]] = []
+    for hunk in hunks:
+        gap = range(found[-1][-1].last + 1, hunk.first) if found else range(0)
+        if found and len(gap) <= 2 * CONTEXT and all(_is_open(lines, number) for number in gap):
+            found[-1].append(hunk)
+        else:
+            found.append([hunk])
+    return found
 
 
 def _count(lines: Sequence[str]) -> int:
@@ -192,23 +261,56 @@ def _around(lines: Sequence[str], numbers: Iterable[int]) -> list[str]:
     """Up to CONTEXT lines, and none beyond the first that may not be shown."""
     found: list[str] = []
     for number in numbers:
-        line = lines[number - 1]
-        if len(found) == CONTEXT or not _KEY.fullmatch(line):  # a comment may say anything
+        if len(found) == CONTEXT or not _is_open(lines, number):
             break
-        found.append(line)
+        found.append(lines[number - 1])
     return found
 
 
-def _one(lines: Sequence[str], hunk: _Hunk, before: list[str], after: list[str], shift: int) -> str:
-    old = list(lines[hunk.first - 1 : hunk.last])
-    start, size = hunk.first - len(before), len(before) + len(old) + len(after)
-    fresh = len(before) + len(hunk.new) + len(after)
+def _is_open(lines: Sequence[str], number: int) -> bool:
+    """Whether everybody may see this line, although nothing on it is changed. A comment may say anything."""
+    plain = lines[number - 1].rstrip("\r")
+    if _KEY.fullmatch(plain) or _SEPARATOR.fullmatch(plain):
+        return True
+    if redact.text(plain) != plain:
+        return False
+    value, name = _VALUE_LINE.fullmatch(plain), _NAME_LINE.fullmatch(lines[number - 2]) if number > 1 else None
+    if value and name:
+        return _is_open_variable(name["name"], value["value"])
+    variable = _OPEN_VARIABLE.fullmatch(plain)
+    if variable and _is_open_variable(variable["name"], variable["value"]):
+        return True
+    return _OPEN_LINE.fullmatch(plain) is not None
+
+
+def _is_open_variable(name: str, value: str) -> bool:
+    if name in NUMBERS:
+        return value.isdigit()
+    return (name in _OPEN_NAMES or name in VARIABLES) and not is_secret_key(name)
+
+
+def _text(lines: Sequence[str], cluster: list[_Hunk], before: list[str], after: list[str], shift: int) -> str:
+    first, last = cluster[0].first, cluster[-1].last
+    marked = [f" {line}" for line in before]
+    reached = first
+    for hunk in cluster:
+        marked += [f" {line}" for line in lines[reached - 1 : hunk.first - 1]]
+        marked += [f"-{line}" for line in lines[hunk.first - 1 : hunk.last]]
+        marked += [f"+{line}" for line in hunk.new]
+        reached = hunk.last + 1
+    marked += [f" {line}" for line in after]
+    start, size = first - len(before), len(before) + last - first + 1 + len(after)
+    fresh = size + sum(len(hunk.new) - (hunk.last - hunk.first + 1) for hunk in cluster)
     # A range of no lines is named by the line before it.
     ranges = f"@@ -{start - (size == 0)},{size} +{start + shift - (fresh == 0)},{fresh} @@\n"
-    marked = [
-        *((" ", line) for line in before),
-        *(("-", line) for line in old),
-        *(("+", line) for line in hunk.new),
-        *((" ", line) for line in after),
-    ]
-    return ranges + "".join(f"{mark}{line}\n" for mark, line in marked)
+    is_open_ended = lines[-1] != "" and last + len(after) == len(lines)
+    return ranges + _joined(marked, is_open_ended=is_open_ended)
+
+
+def _joined(marked: list[str], *, is_open_ended: bool) -> str:
+    """Marks the last line before the change and the last one after it where the text does not end with a line break."""
+    bare = set[int]()
+    if is_open_ended:
+        for marks in (" -", " +"):
+            bare |= {max((at for at, line in enumerate(marked) if line[0] in marks), default=-1)}
+    return "".join(f"{line}\n{_NO_LINE_BREAK if at in bare else ''}" for at, line in enumerate(marked))

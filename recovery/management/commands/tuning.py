@@ -42,7 +42,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("files", nargs="*", metavar="FILE", help="- reads standard input")
         parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.add_argument("--patch", action="store_true", help="print only the patch, for `patch -p0`")
+        parser.add_argument("--patch", action="store_true", help="print only the patch, for `patch -p1` or `git apply`")
         parser.add_argument("--running", action="store_true", help="also check the configured queues")
         parser.add_argument("--n8n-version", metavar="V", help="n8n version, when no image tag shows it")
         parser.add_argument("--worker", default="", metavar="NAME", help="the service or container that runs the jobs")
