@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recovery.domain.tuning.findings import plain, spoken
-from recovery.domain.tuning.prediction import Prediction, Recovery, Shutdown
+from recovery.domain.tuning.prediction import Prediction, Shutdown
 
 _STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
 _TICKS = 5  # labels that still stand side by side on a phone
@@ -53,7 +53,7 @@ def picture(said: Sequence[tuple[str, Prediction]]) -> Picture:
     """Of each a lane for the kill and one for the stop, `now` before `proposed`; one scale for all of them."""
     step = _step(max([1.0, *(end for _, one in said for end in _ends(one))]))
     full = step * _TICKS
-    killed = [_killed(title, one.recovery, full) for title, one in said]
+    killed = [_killed(title, one, full) for title, one in said]
     stopped = [_stopped(title, one.shutdown, full) for title, one in said if one.shutdown]
     return Picture((*killed, *stopped), tuple(_tick(index, step) for index in range(_TICKS + 1)))
 
@@ -68,8 +68,8 @@ def _step(longest: float) -> float:
     return next(fitting, longest / _TICKS)
 
 
-def _killed(title: str, said: Recovery | None, full: float) -> Lane:
-    title = f"Worker killed, {title}"
+def _killed(title: str, predicted: Prediction, full: float) -> Lane:
+    title, said = f"Worker killed, {title}", predicted.recovery
     if said is None:
         return Lane(title, "no stalled check runs: the job is never recovered")
     lock = said.stages[0].at_most
@@ -78,9 +78,8 @@ def _killed(title: str, said: Recovery | None, full: float) -> Lane:
         _bar("check", lock, said.about, full),
         _bar("late", said.about, said.worst, full),
     )
-    words = (
-        f"requeued after about {spoken(said.about)}; typically {spoken(said.typical)}, at worst {spoken(said.worst)}"
-    )
+    what = "requeued" if predicted.runs_again else "failed, not run again,"
+    words = f"{what} after about {spoken(said.about)}; typically {spoken(said.typical)}, at worst {spoken(said.worst)}"
     return Lane(title, words, bars, (Mark("typical", _part(said.typical, full)),))
 
 

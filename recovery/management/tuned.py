@@ -9,7 +9,7 @@ from typing import Any
 from recovery.domain.refs import shown
 from recovery.domain.tuning.findings import Finding, plain, spoken
 from recovery.domain.tuning.patches import Patch
-from recovery.domain.tuning.prediction import Prediction, Recovery
+from recovery.domain.tuning.prediction import Prediction
 from recovery.domain.tuning.report import Outlook, Report
 from recovery.domain.tuning.seen import Running, Seen
 from recovery.domain.tuning.timing import Timing
@@ -85,15 +85,17 @@ def _in_code(better: Timing) -> str:
 
 
 def _times(said: Prediction) -> str:
-    return f"{_recovery(said.recovery)}; {_shutdown(said)}"
+    return f"{_recovery(said)}; {_shutdown(said)}"
 
 
-def _recovery(said: Recovery | None) -> str:
-    if said is None:
+def _recovery(said: Prediction) -> str:
+    recovery = said.recovery
+    if recovery is None:
         return "a lost job is never recovered"
+    what = "back" if said.runs_again else "failed, not run again,"
     return (
-        f"a lost job is back after about {spoken(said.about)}, typically {spoken(said.typical)}, "
-        f"at worst {spoken(said.worst)}"
+        f"a lost job is {what} after about {spoken(recovery.about)}, typically {spoken(recovery.typical)}, "
+        f"at worst {spoken(recovery.worst)}"
     )
 
 

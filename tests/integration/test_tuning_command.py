@@ -62,6 +62,13 @@ def test_people_read_findings_a_prediction_and_a_patch() -> None:
     assert "hunter" not in said
 
 
+def test_of_n8n_2_the_summary_says_that_a_lost_job_is_failed() -> None:
+    said, _ = run(file("k8s.yaml", KUBERNETES.replace("1.123.5", "2.41.1")))
+    assert "now       a lost job is failed, not run again, after about" in said
+    assert "proposed  a lost job is failed, not run again, after about" in said
+    assert "back after" not in said
+
+
 def test_scripts_get_json() -> None:
     said, status = run("--json", file("k8s.yaml", KUBERNETES))
     document = json.loads(said)

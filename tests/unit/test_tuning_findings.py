@@ -116,6 +116,23 @@ def test_a_lock_that_any_pause_outlasts() -> None:
     assert "short-lock" in of(Timing(lock=2, renew=0.5, stalled_interval=1))
 
 
+def test_nothing_promises_that_n8n_2_runs_a_lost_job_again() -> None:
+    lines = (
+        "QUEUE_WORKER_LOCK_DURATION: 9000",
+        "QUEUE_WORKER_LOCK_RENEW_TIME: 9000",
+        "QUEUE_WORKER_STALLED_INTERVAL: 90000",
+    )
+    found = judged({"c.yaml": n8n(*lines, version="2.41.1")})
+    said = " ".join(one.says for one in found.findings)
+    for word in ("run twice", "waits for its recovery", "jobs are taken", "waits about"):
+        assert word not in said
+    assert "counts as running for about 180 s, at worst 360 s, and is then failed, not run again." in said
+    assert finding(found, "short-lock").says.endswith("they are failed while they still run.")
+    assert finding(found, "renewed-too-late").says.endswith("jobs are failed while they still run.")
+    stopped = finding(judged({"k.yaml": KUBERNETES.replace("1.123.5", "2.41.1")}), "short-shutdown")
+    assert stopped.says == "A job that runs longer than 30 s is killed at each deployment, and is not run again."
+
+
 def test_the_old_name_alone_is_only_old() -> None:
     found = judged({"c.yaml": n8n("QUEUE_WORKER_TIMEOUT: 50")})
     assert finding(found, "old-name").severity is Severity.LOW

@@ -51,6 +51,12 @@ def test_the_most_severe_stands_first(viewer: Client) -> None:
     assert order == sorted(order)
 
 
+def test_of_n8n_2_the_picture_says_that_a_lost_job_is_failed(viewer: Client) -> None:
+    page = post(viewer, text=KUBERNETES.replace("1.123.5", "2.41.1"))
+    assert page.count("failed, not run again, after about") == 4, "title and words of two lanes"
+    assert "requeued after" not in page
+
+
 def test_now_and_proposed_are_foretold_and_drawn(viewer: Client) -> None:
     page = post(viewer, text=KUBERNETES)
     assert "requeued after about 90 s; typically 70 s, at worst 120 s" in page

@@ -91,9 +91,8 @@ def _cut(setup: Setup, better: Timing) -> Iterator[Finding]:
     shutdown, wanted, said = setup.timing.shutdown, better.shutdown, predict(better).recovery
     if shutdown is None or wanted is None or said is None or wanted <= shutdown:
         return
-    says = (
-        f"A job that runs longer than {spoken(shutdown)} is killed at each deployment, and then waits for its recovery."
-    )
+    rest = "then waits for its recovery" if setup.timing.max_stalled else "is not run again"
+    says = f"A job that runs longer than {spoken(shutdown)} is killed at each deployment, and {rest}."
     arithmetic = f"shutdown {plain(shutdown)} s < recovery {plain(said.about)} s"
     name = f"{shutdown_name(setup)} = {plain(wanted)}" if setup.version else f"Wait {spoken(wanted)} for running jobs"
     remedy = f"{name}: as long as the recovery takes."

@@ -53,6 +53,11 @@ def _slow(setup: Setup, better: Timing) -> Iterator[Finding]:
         return
     severity = Severity.MEDIUM if said.about > SLOW else Severity.LOW
     says = f"A job whose worker is killed waits about {spoken(said.about)}, at worst {spoken(said.worst)}."
+    if timing.max_stalled == 0:
+        says = (
+            f"A job whose worker is killed counts as running for about {spoken(said.about)}, at worst "
+            f"{spoken(said.worst)}, and is then failed, not run again."
+        )
     yield Finding("slow-recovery", severity, setup.where, says, _about(timing), _faster(setup, better))
 
 
@@ -70,7 +75,8 @@ def _faster(setup: Setup, better: Timing) -> str:
     now, then = setup.timing.lock - setup.timing.renew, better.lock - better.renew
     words = f"Set {_changes(setup, better)}: about {spoken(said.about)}."
     if then < now:
-        words += f" A worker that is blocked for {spoken(then)} then loses its jobs; now that takes {spoken(now)}."
+        lost = "loses its jobs" if better.max_stalled else "has its jobs failed"
+        words += f" A worker that is blocked for {spoken(then)} then {lost}; now that takes {spoken(now)}."
     return words
 
 
@@ -90,7 +96,8 @@ def _renewals(setup: Setup, better: Timing) -> Iterator[Finding]:
     arithmetic = f"lock {plain(lock)} − renewal {plain(renew)} = {plain(left)} s"
     remedy = f"Renew every {spoken(better.renew)}: {name_of('renew', setup)} = {plain(better.renew * 1000)}."
     if left <= 0:
-        says = "Every lock expires before it is renewed: jobs are taken from workers that still run them."
+        what = "taken from workers that still run them" if setup.timing.max_stalled else "failed while they still run"
+        says = f"Every lock expires before it is renewed: jobs are {what}."
         yield Finding("renewed-too-late", Severity.HIGH, setup.where, says, arithmetic, remedy)
     elif 2 * renew > lock:
         says = f"A renewal that comes {spoken(left)} late loses the job, which is less than the renewal interval."
@@ -102,7 +109,8 @@ def _renewals(setup: Setup, better: Timing) -> Iterator[Finding]:
 
 def _short(setup: Setup) -> Finding:
     lock = setup.timing.lock
-    says = f"A worker whose event loop is blocked for {spoken(lock)} loses its jobs while it is alive: they run twice."
+    rest = "they run twice" if setup.timing.max_stalled else "they are failed while they still run"
+    says = f"A worker whose event loop is blocked for {spoken(lock)} loses its jobs while it is alive: {rest}."
     return Finding(
         "short-lock",
         Severity.MEDIUM,
