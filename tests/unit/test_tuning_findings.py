@@ -13,7 +13,7 @@ from recovery.domain.tuning.setups import Options
 from recovery.domain.tuning.timing import Timing
 from recovery.domain.tuning.workloads import Scene
 from recovery.reads.tuning.scenes import scene
-from tests.tuning import COMPOSE, KUBERNETES, finding, judged, kinds
+from tests.tuning import COMPOSE, KUBERNETES, finding, judged, kinds, patched
 
 QUEUE = QueueRef("main", "bull:jobs")
 PROBE = "          readinessProbe:\n            httpGet: {path: /healthz/readiness, port: 5678}\n"
@@ -168,6 +168,89 @@ def test_a_probe_that_nobody_answers_restarts_a_worker_that_works() -> None:
     assert finding(judged({"k.yaml": KUBERNETES}), "closed-health-check").severity is Severity.HIGH
     told = with_variable("QUEUE_HEALTH_CHECK_ACTIVE", "true")
     assert "closed-health-check" not in kinds(judged({"k.yaml": told}))
+
+
+def test_a_secret_that_was_not_given_leaves_the_health_endpoint_unknown_and_says_so() -> None:
+    head = "          env:\n"
+    named = f"          envFrom: [{{secretRef: {{name: n8n-env}}}}]\n{head}"
+    said = finding(judged({"k.yaml": KUBERNETES.replace(head, named)}), "unknown-health-endpoint")
+    assert "is unknown: the Secret n8n-env was not given. Without QUEUE_HEALTH_CHECK_ACTIVE=true" in said.says
+    assert said.severity is Severity.LOW
+
+
+def test_a_secret_with_the_health_endpoint_is_not_read() -> None:
+    reference = "{secretKeyRef: {name: s, key: QUEUE_HEALTH_CHECK_ACTIVE}}"
+    head = "          env:\n"
+    more = f"            - {{name: QUEUE_HEALTH_CHECK_ACTIVE, valueFrom: {reference}}}\n"
+    found = judged({"k.yaml": KUBERNETES.replace(head, head + more)})
+    assert "its value is not readable here" in finding(found, "unknown-health-endpoint").says
+    assert "closed-health-check" not in kinds(found)
+
+
+@pytest.mark.parametrize("version", ["1.123.5", "2.41.1"])
+def test_a_health_check_that_is_missing_is_asked_for_without_what_is_there(version: str) -> None:
+    lines = ("QUEUE_HEALTH_CHECK_ACTIVE: 'true'",)
+    said = finding(judged({"c.yaml": n8n(*lines, version=version)}), "no-health-check")
+    assert said.remedy == "Write a healthcheck that asks http://localhost:5678/healthz."
+    said = finding(judged({"c.yaml": n8n("A: b", version=version)}), "no-health-check")
+    assert said.remedy.startswith("QUEUE_HEALTH_CHECK_ACTIVE=true, and a healthcheck")
+
+
+@pytest.mark.parametrize(("given", "is_told"), [(None, True), (10_000, True), (29_999, True), (30_000, False)])
+def test_a_process_that_exits_before_redis_is_back(given: int | None, is_told: bool) -> None:
+    lines = (f"QUEUE_BULL_REDIS_TIMEOUT_THRESHOLD: {given}",) if given else ()
+    files = {"c.yaml": n8n("A: b", *lines)}
+    found = judged(files)
+    assert ("redis-threshold" in kinds(found)) is is_told
+    if is_told:
+        assert f"Redis is away for {(given or 10_000) / 1000:g} s" in finding(found, "redis-threshold").says
+        after = patched(found, files)["c.yaml"]
+        assert after.count("QUEUE_BULL_REDIS_TIMEOUT_THRESHOLD") == 1
+        assert "redis-threshold" not in kinds(judged({"c.yaml": after}))
+
+
+def test_what_was_not_given_may_say_how_long_redis_may_be_away() -> None:
+    text = n8n("A: b").replace("    environment", "    env_file: secret.env\n    environment")
+    assert finding(judged({"c.yaml": text}), "redis-threshold").says.endswith(", unless secret.env says otherwise.")
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "severity"),
+    [
+        ("EXECUTIONS_PROCESS: main", "1.123.5", Severity.LOW),
+        ("EXECUTIONS_PROCESS: own", "2.41.1", Severity.HIGH),
+        ("N8N_RUNNERS_ENABLED: true", "2.41.1", Severity.LOW),
+        ("N8N_RUNNERS_ENABLED: true", "1.123.5", None),
+        ("N8N_EXPRESSION_EVALUATOR: tournament", "2.41.1", Severity.LOW),
+    ],
+)
+def test_what_n8n_itself_calls_deprecated(line: str, version: str, severity: Severity | None) -> None:
+    files = {"c.yaml": n8n(line, "A: b", version=version)}
+    found = judged(files)
+    said = {one.severity for one in found.findings if one.kind == "deprecated-variable"}
+    assert said == ({severity} if severity else set())
+    assert (line in patched(found, files)["c.yaml"]) is (severity is None)
+
+
+@pytest.mark.parametrize(
+    ("value", "version", "severity"),
+    [
+        ("postgresdb", "2.41.1", None),
+        ("sqlite", "2.41.1", Severity.MEDIUM),
+        ("mysqldb", "2.41.1", Severity.HIGH),
+        ("mariadb", "1.123.5", Severity.LOW),
+    ],
+)
+def test_a_database_that_queue_mode_does_not_support(value: str, version: str, severity: Severity | None) -> None:
+    found = judged({"c.yaml": n8n(f"DB_TYPE: {value}", version=version)})
+    said = {one.severity for one in found.findings if one.kind == "unsupported-database"}
+    assert said == ({severity} if severity else set())
+
+
+def test_code_nodes_have_less_time_than_the_rest() -> None:
+    said = finding(judged({"c.yaml": n8n("N8N_GRACEFUL_SHUTDOWN_TIMEOUT: 45", version="2.41.1")}), "code-nodes-cut")
+    assert (said.severity, said.arithmetic) == (Severity.NOTE, "0.8 × shutdown 45 = 36 s")
+    assert "code-nodes-cut" not in kinds(judged({"c.yaml": n8n("A: b")}))
 
 
 def test_without_a_probe_nobody_looks() -> None:

@@ -17,6 +17,7 @@ from recovery.domain.tuning.versions import Version, of_image, parse, text
         (SHUTDOWN, "1.21.9", OLD_SHUTDOWN),
         ("QUEUE_RECOVERY_INTERVAL", "1.65.0", "N8N_EXECUTIONS_QUEUE_RECOVERY_INTERVAL"),
         ("QUEUE_RECOVERY_BATCH", "1.123.5", ""),
+        ("QUEUE_OF_YESTERDAY", "2.41.1", ""),
         ("N8N_QUEUE_BULL_GRACEFULSHUTDOWNTIMEOUT", "1.123.5", SHUTDOWN),
         ("N8N_GRACEFULL_SHUTDOWN_TIMOUT", "1.123.5", SHUTDOWN),
         ("QUEUE_WORKER_LOCK_DURATION", "1.15.0", ""),

@@ -11,7 +11,7 @@ from recovery.domain.tuning.prediction import Shutdown, predict
 from recovery.domain.tuning.proposal import NARROW
 from recovery.domain.tuning.setups import Setup, number
 from recovery.domain.tuning.timing import Timing
-from recovery.domain.tuning.workloads import Kind, Scaler, Workload
+from recovery.domain.tuning.workloads import Kind, Scaler, Setting, Workload
 
 _CALM = 300  # seconds; Kubernetes waits as long when nobody says otherwise
 _RESERVED = 97  # connections PostgreSQL gives to applications by default: 100, of which 3 are kept back
@@ -23,6 +23,7 @@ def of_stopping(setup: Setup, better: Timing) -> Iterator[Finding]:
     if stop:
         yield from _race(setup, stop, better)
     yield from _cut(setup, better)
+    yield from _code_nodes(setup)
     if workload is None:
         return
     if workload.kind is Kind.KUBERNETES and workload.pre_stop == 0:
@@ -107,21 +108,53 @@ def _no_pause(setup: Setup) -> Finding:
 def _health(setup: Setup, workload: Workload) -> Iterator[Finding]:
     if workload.is_probed is False:
         says = "It has no health check: a worker that hangs keeps its locks and takes no job."
-        remedy = "A readiness and a liveness probe."
-        if setup.version:
-            remedy = f"{variables.HEALTH}=true, and probes on /healthz and /healthz/readiness, port 5678."
-        yield Finding("no-health-check", Severity.LOW, setup.where, says, remedy=remedy)
+        yield Finding("no-health-check", Severity.LOW, setup.where, says, remedy=_probes(setup, workload))
     elif workload.is_probed and setup.version and workload.kind is Kind.KUBERNETES:
         yield from _closed(setup, workload)
 
 
+def _probes(setup: Setup, workload: Workload) -> str:
+    """What to write; without what is written already."""
+    if not setup.version:
+        return "A readiness and a liveness probe."
+    setting = workload.settings.get(variables.HEALTH)
+    first = "" if setting and _is_true(setting) else f"{variables.HEALTH}=true, and "
+    if workload.kind is Kind.KUBERNETES:
+        return f"{first or 'Write '}probes on /healthz and /healthz/readiness, port 5678."
+    return f"{first or 'Write '}a healthcheck that asks http://localhost:5678/healthz."
+
+
 def _closed(setup: Setup, workload: Workload) -> Iterator[Finding]:
     setting = workload.settings.get(variables.HEALTH)
-    if workload.missing or (setting and (setting.is_hidden or setting.value.lower() in ("true", "1"))):
+    if setting and _is_true(setting):
+        return
+    remedy = f"{variables.HEALTH}=true"
+    if (setting and setting.is_hidden) or (setting is None and workload.missing):
+        source = "its value is not readable here" if setting else f"{' and '.join(workload.missing)} was not given"
+        says = (
+            f"It has probes, and whether its health endpoint is enabled is unknown: {source}. Without {remedy} "
+            "Kubernetes restarts a healthy worker."
+        )
+        yield Finding("unknown-health-endpoint", Severity.LOW, setup.where, says, "", f"Check that it has {remedy}.")
         return
     says = "It has probes but no health endpoint is enabled: Kubernetes restarts a healthy worker."
     edits = written(setting.place, "true") if setting else added(workload.variables, (variables.HEALTH, "true"))
-    yield Finding("closed-health-check", Severity.HIGH, setup.where, says, "", f"{variables.HEALTH}=true", edits)
+    yield Finding("closed-health-check", Severity.HIGH, setup.where, says, "", remedy, edits)
+
+
+def _is_true(setting: Setting) -> bool:
+    return setting.value.lower() in ("true", "1")
+
+
+def _code_nodes(setup: Setup) -> Iterator[Finding]:
+    """Says that this n8n gives its Code nodes less time than the rest of a workflow."""
+    shutdown = setup.timing.shutdown
+    if shutdown is None or setup.version is None or setup.version < variables.CUTS_CODE:
+        return
+    left = shutdown * variables.CODE_SHARE
+    says = f"At a stop this n8n aborts Code nodes that still run after {spoken(left)}, and their executions fail."
+    arithmetic = f"{variables.CODE_SHARE:g} × shutdown {plain(shutdown)} = {plain(left)} s"
+    yield Finding("code-nodes-cut", Severity.NOTE, setup.where, says, arithmetic)
 
 
 def _calm(scaler: Scaler) -> tuple[Edit, ...]:

@@ -58,7 +58,13 @@ _OPEN_NAMES = frozenset(
     {
         *("EXECUTIONS_MODE", "DB_TYPE", "DB_POSTGRESDB_HOST", "DB_POSTGRESDB_PORT", "DB_POSTGRESDB_DATABASE"),
         *("DB_POSTGRESDB_SCHEMA", "N8N_HOST", "N8N_PORT", "N8N_PROTOCOL", "N8N_LOG_LEVEL", "N8N_METRICS", "NODE_ENV"),
-        *("N8N_RUNNERS_ENABLED", "OFFLOAD_MANUAL_EXECUTIONS_TO_WORKERS", "TZ", "GENERIC_TIMEZONE"),
+        *(
+            "N8N_RUNNERS_ENABLED",
+            "EXECUTIONS_PROCESS",
+            "OFFLOAD_MANUAL_EXECUTIONS_TO_WORKERS",
+            "TZ",
+            "GENERIC_TIMEZONE",
+        ),
     }
 )
 _SEPARATOR = re.compile(r"\s*|---\s*")

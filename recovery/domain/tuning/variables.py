@@ -1,7 +1,7 @@
 """n8n's variables that decide over its queue: from which version to which each exists, and what n8n does without it.
 
-Read from the sources of each of the 697 releases 1.0.0 … 2.36.5. All that begin with QUEUE_ are here, so another one of
-that beginning is read by none of them.
+Read from the sources of each of the 697 releases 1.0.0 … 2.36.5, and of 2.41.1. All that begin with QUEUE_ are here, so
+another one of that beginning is read by none of them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,18 @@ OLD_SHUTDOWN: Final = "QUEUE_WORKER_TIMEOUT"
 HEALTH: Final = "QUEUE_HEALTH_CHECK_ACTIVE"
 CONCURRENCY: Final = "N8N_CONCURRENCY_PRODUCTION_LIMIT"
 POOL: Final = "DB_POSTGRESDB_POOL_SIZE"
+THRESHOLD: Final = "QUEUE_BULL_REDIS_TIMEOUT_THRESHOLD"
+PREFIX: Final = "QUEUE_BULL_PREFIX"
+PROCESS: Final = "EXECUTIONS_PROCESS"
+RUNNERS: Final = "N8N_RUNNERS_ENABLED"
+DATABASE: Final = "DB_TYPE"
 _RECOVERY: Final = "N8N_EXECUTIONS_QUEUE_RECOVERY_INTERVAL"
 _START: Version = (1, 0, 0)
 FAILS_AT_ONCE: Version = (2, 0, 0)  # from here on an execution whose lock was lost is failed, and never run again
+CUTS_CODE: Version = (2, 10, 0)  # 2.0.0 does not; of those between only some were looked at
+CODE_SHARE = 0.8  # of the shutdown timeout: then Code nodes that still run are aborted
+REDIS_AWAY = 10.0  # seconds for which every version bears it, unless THRESHOLD says otherwise
+POOL_SIZE = 2  # connections of each process to PostgreSQL, unless POOL says otherwise
 _LONGER_LOCK: Version = (1, 111, 0)
 _OWN_SHUTDOWN: Version = (1, 22, 0)  # until then QUEUE_WORKER_TIMEOUT was the setting, since then it overrides it
 _SETTINGS: Version = (1, 15, 1)
@@ -66,7 +75,7 @@ VARIABLES: Final[dict[str, Span]] = {
     CONCURRENCY: Span((1, 47, 0)),
     POOL: Span((1, 18, 0)),
     "N8N_WORKER_SERVER_ADDRESS": Span((1, 63, 0)),
-    "QUEUE_BULL_PREFIX": Span(),
+    PREFIX: Span(),
     "QUEUE_BULL_REDIS_CLUSTER_NODES": Span((1, 0, 5)),
     "QUEUE_BULL_REDIS_DB": Span(),
     "QUEUE_BULL_REDIS_DNS_LOOKUP_STRATEGY": Span((2, 2, 0)),
@@ -80,7 +89,7 @@ VARIABLES: Final[dict[str, Span]] = {
     "QUEUE_BULL_REDIS_RECONNECT_ON_FAILOVER": Span((1, 123, 29)),
     "QUEUE_BULL_REDIS_SLOT_REFRESH_INTERVAL": Span((2, 2, 0)),
     "QUEUE_BULL_REDIS_SLOT_REFRESH_TIMEOUT": Span((2, 2, 0)),
-    "QUEUE_BULL_REDIS_TIMEOUT_THRESHOLD": Span(),
+    THRESHOLD: Span(),
     "QUEUE_BULL_REDIS_TLS": Span((1, 6, 0)),
     "QUEUE_BULL_REDIS_TLS_SERVERNAME": Span((2, 30, 0)),
     "QUEUE_BULL_REDIS_TLS_VALIDATE_CERTIFICATE": Span((2, 30, 0)),
@@ -93,9 +102,22 @@ PHANTOMS: Final[dict[str, str]] = {
     "QUEUE_WORKER_CONCURRENCY": CONCURRENCY,
     "N8N_WORKER_CONCURRENCY": CONCURRENCY,
 }
+# On n8n's own list of what can be taken out (1.123.5, 2.41.1), and since when.
+DEPRECATED: Final[dict[str, Version]] = {
+    PROCESS: _START,
+    RUNNERS: (2, 10, 0),  # 1.x warns where it is not true
+    "EXECUTIONS_DATA_PRUNE_TIMEOUT": (1, 123, 5),
+    "N8N_BINARY_DATA_TTL": (1, 123, 5),
+    "N8N_PERSISTED_BINARY_DATA_TTL": (1, 123, 5),
+    "N8N_SKIP_WEBHOOK_DEREGISTRATION_SHUTDOWN": (1, 123, 5),
+    "N8N_EXPRESSION_EVALUATOR": (1, 123, 5),
+    "N8N_EXPRESSION_REPORT_DIFFERENCE": (1, 123, 5),
+}
 # Whose values are looked at; of every other variable only the name is kept.
-READ: Final = frozenset({LOCK, RENEW, STALLED_INTERVAL, MAX_STALLED, SHUTDOWN, OLD_SHUTDOWN, HEALTH, CONCURRENCY, POOL})
-NUMBERS: Final = READ - {HEALTH}
+NUMBERS: Final = frozenset(
+    {LOCK, RENEW, STALLED_INTERVAL, MAX_STALLED, SHUTDOWN, OLD_SHUTDOWN, CONCURRENCY, POOL, THRESHOLD}
+)
+READ: Final = NUMBERS | {HEALTH, PREFIX, PROCESS, RUNNERS, DATABASE}
 _FILE = "_FILE"  # n8n reads the value of any variable from a file that NAME_FILE names
 _FAMILY = "QUEUE_"
 _SLIP = 2  # letters by which a name is taken for another; no two of n8n's 578 come as near to those here

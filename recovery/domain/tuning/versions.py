@@ -6,7 +6,7 @@ import re
 
 Version = tuple[int, int, int]
 
-NEWEST: Version = (2, 36, 5)  # the newest whose sources the table of variables was read from
+NEWEST: Version = (2, 41, 1)  # the newest whose sources the table of variables was read from
 _OPEN = 10**6  # `2` and `1.111` name the newest of their line
 _WRITTEN = re.compile(r"v?(\d{1,4})(?:\.(\d{1,4}))?(?:\.(\d{1,4}))?(?:[-+].{0,40})?")
 
