@@ -13,7 +13,15 @@ from recovery.domain.tuning.timing import Timing
 from recovery.errors import Illegible
 from tests.tuning import KUBERNETES, judged, kinds, patched
 
-BY_HAND = {"no-health-check", "fails-at-once", "many-connections", "no-second-run", "many-stalls", "short-lock"}
+BY_HAND = {
+    "no-health-check",
+    "fails-at-once",
+    "code-nodes-cut",
+    "many-connections",
+    "no-second-run",
+    "many-stalls",
+    "short-lock",
+}
 SECONDS = st.floats(0.001, 10_000).map(lambda value: round(value, 3))
 TIMINGS = st.builds(
     Timing,

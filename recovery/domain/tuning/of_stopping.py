@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recovery.domain.tuning import variables
-from recovery.domain.tuning.findings import Edit, Finding, Severity, added, plain, spoken, written
+from recovery.domain.tuning.findings import Finding, Severity, added, plain, spoken, written
 from recovery.domain.tuning.plan import shutdown_name
 from recovery.domain.tuning.prediction import Shutdown, predict
 from recovery.domain.tuning.proposal import NARROW
-from recovery.domain.tuning.setups import Setup, number
+from recovery.domain.tuning.setups import Setup
 from recovery.domain.tuning.timing import Timing
-from recovery.domain.tuning.workloads import Kind, Scaler, Setting, Workload
-
-_CALM = 300  # seconds; Kubernetes waits as long when nobody says otherwise
-_RESERVED = 97  # connections PostgreSQL gives to applications by default: 100, of which 3 are kept back
-_PACE = 60  # seconds in which at most one pod is taken away
+from recovery.domain.tuning.workloads import Kind, Setting, Workload
 
 
 def of_stopping(setup: Setup, better: Timing) -> Iterator[Finding]:
@@ -32,26 +28,6 @@ def of_stopping(setup: Setup, better: Timing) -> Iterator[Finding]:
         says = "How long the preStop command runs is unknown; 0 s is assumed."
         yield Finding("unknown-pause", Severity.NOTE, setup.where, says)
     yield from _health(setup, workload)
-
-
-def of_scaling(setup: Setup, scaler: Scaler) -> Iterator[Finding]:
-    """Each step down is an order to stop, whatever the worker is doing."""
-    where = f"{scaler.name} ({scaler.file}:{scaler.line})"
-    shutdown = setup.timing.shutdown
-    window = _CALM if scaler.window is None else scaler.window
-    if window < _CALM or not scaler.is_paced:
-        longer = "long" if shutdown is None else f"longer than {spoken(shutdown)}"
-        rest = f"A job that runs {longer} is killed."
-        pace = "" if scaler.is_paced else ", all of them within 15 s"
-        says = f"It scales workers down after {spoken(window)} without load{pace}. {rest}"
-        remedy = f"scaleDown: wait {_CALM} s, then at most one pod in {_PACE} s."
-        yield Finding("hasty-scale-down", Severity.MEDIUM, where, says, remedy=remedy, edits=_calm(scaler))
-    pool, most = _pool(setup), scaler.most
-    if pool and most and pool * most > _RESERVED:
-        says = f"{most} workers open up to {plain(pool * most)} connections; PostgreSQL's default leaves {_RESERVED}."
-        arithmetic = f"{most} × {plain(pool)} = {plain(pool * most)}"
-        remedy = "Raise max_connections, put a pooler before it, or take a smaller pool."
-        yield Finding("many-connections", Severity.LOW, where, says, arithmetic, remedy)
 
 
 def _race(setup: Setup, stop: Shutdown, better: Timing) -> Iterator[Finding]:
@@ -155,15 +131,3 @@ def _code_nodes(setup: Setup) -> Iterator[Finding]:
     says = f"At a stop this n8n aborts Code nodes that still run after {spoken(left)}, and their executions fail."
     arithmetic = f"{variables.CODE_SHARE:g} × shutdown {plain(shutdown)} = {plain(left)} s"
     yield Finding("code-nodes-cut", Severity.NOTE, setup.where, says, arithmetic)
-
-
-def _calm(scaler: Scaler) -> tuple[Edit, ...]:
-    if scaler.window_place is not None and (scaler.window or 0) < _CALM:
-        return written(scaler.window_place, str(_CALM))
-    return added(scaler.room, ("stabilizationWindowSeconds", str(_CALM)))
-
-
-def _pool(setup: Setup) -> float | None:
-    settings = setup.workload.settings if setup.workload else {}
-    setting = settings.get(variables.POOL)
-    return number(setting.value) if setting else None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from recovery.domain.tuning import plan, seen, setups
 from recovery.domain.tuning.findings import Edit, Finding, Severity, ordered, removed, written
-from recovery.domain.tuning.of_stopping import of_scaling, of_stopping
+from recovery.domain.tuning.of_scaling import of_connections, of_scaling, of_spot_nodes
+from recovery.domain.tuning.of_stopping import of_stopping
 from recovery.domain.tuning.of_timing import of_timing
 from recovery.domain.tuning.of_variables import of_variables
 from recovery.domain.tuning.patches import Patch, patch
@@ -60,6 +61,7 @@ def report(scene: Scene, options: Options, running: Running | None = None) -> Re
         found += [*seen.findings(running), *seen.differences(running, [outlook.setup for outlook in outlooks])]
     for outlook in outlooks:
         found += _of_setup(outlook, scene)
+    found += of_connections(scene)
     kept = ordered(found)
     remarks = [*_remarks(scene, outlooks)]
     if len(every) > WORKERS_LIMIT:
@@ -80,6 +82,7 @@ def _of_setup(outlook: Outlook, scene: Scene) -> Iterator[Finding]:
     yield from of_variables(setup)
     yield from of_timing(setup, better)
     yield from of_stopping(setup, better)
+    yield from of_spot_nodes(setup, better)
     for scaler in scene.scalers:
         if setup.workload and scaler.scales(setup.workload):
             yield from of_scaling(setup, scaler)

@@ -63,6 +63,15 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
+class SpotNodes:
+    """Nodes that a cloud takes back, a pod then has `notice` seconds. `is_certain` False: it only may run there."""
+
+    cloud: str
+    notice: float
+    is_certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """One container. `grace` None: nothing is said, and `default_grace` holds; where that is None too, nobody knows.
 
@@ -87,6 +96,7 @@ class Workload:
     pre_stop_room: Room | None = None
     missing: tuple[str, ...] = ()  # what it names and nobody has shown us
     space: str = ""  # Kubernetes' namespace
+    spot: SpotNodes | None = None
 
     @property
     def where(self) -> str:
@@ -94,8 +104,31 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class PacePolicy:
+    """How many pods a scaler may take away in a time: one of `scaleDown.policies`. "" and None: not written down."""
+
+    kind: str = ""  # Pods or Percent
+    value: float | None = None
+    period: float | None = None
+    kind_place: Place | None = None
+    value_place: Place | None = None
+    period_place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedKey:
+    """A list in Redis by whose length KEDA scales."""
+
+    name: str
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Scaler:
-    """An autoscaler. `window`: seconds of quiet before it takes away; `is_paced`: a policy says how many at a time."""
+    """An autoscaler. `window`: seconds of quiet before it takes away; `policies`: how many at a time, as `select` says.
+
+    Of KEDA: `cooldown`, seconds of quiet before the last pod goes; `keys`, the lists that it looks at.
+    """
 
     name: str
     target: str
@@ -105,9 +138,15 @@ class Scaler:
     most: int | None = None
     window: float | None = None
     window_place: Place | None = None
-    is_paced: bool = False
+    policies: tuple[PacePolicy, ...] = ()
+    select: str = "Max"
     room: Room | None = None
     space: str = ""
+    is_keda: bool = False
+    cooldown: float | None = None
+    least_place: Place | None = None
+    least_room: Room | None = None
+    keys: tuple[WatchedKey, ...] = ()
 
     def scales(self, workload: Workload) -> bool:
         return (self.target, self.space) == (workload.name.partition("/")[0], workload.space)

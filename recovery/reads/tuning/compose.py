@@ -11,7 +11,7 @@ from recovery.domain.tuning.workloads import Kind, Room, Setting, StorePolicy, W
 from recovery.reads.tuning import policies
 from recovery.reads.tuning.nodes import Mapping as Block
 from recovery.reads.tuning.nodes import Node, Scalar, Sequence, word
-from recovery.reads.tuning.source import Source, duration, words
+from recovery.reads.tuning.source import Source, duration, whole, words
 
 GRACE = 10.0  # seconds; what docker waits when nobody says otherwise
 _REFERENCE = re.compile(r"\$\{(\w{1,80})(?::?-([^{}$]{0,80}))?\}|\$(\w{1,80})")
@@ -56,12 +56,16 @@ class Compose:
             settings=settings,
             grace=self._grace(body),
             default_grace=GRACE,
+            replicas=self._replicas(at),
             is_probed="healthcheck" in at and word(self._budget.at(at["healthcheck"], "disable")) != "true",
             variables=self._variables(body, at.get("environment")),
             grace_room=self._source.room(body, "stop_grace_period: {1}s", at_top=True),
             missing=tuple(missing),
         )
         return replace(found, is_probed=None) if is_store(found) else found
+
+    def _replicas(self, at: Mapping[str, Node]) -> int | None:
+        return whole(word(self._budget.at(at.get("deploy"), "replicas")) or word(at.get("scale")))
 
     def _environment(self, at: Mapping[str, Node]) -> Iterator[tuple[Setting, str]]:
         """Each with what stands there, which may refer to a variable of whoever starts it."""

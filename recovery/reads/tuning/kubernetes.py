@@ -12,6 +12,7 @@ from recovery.reads.tuning.nodes import Mapping as Block
 from recovery.reads.tuning.nodes import Node, Scalar, word
 from recovery.reads.tuning.scalers import scaler
 from recovery.reads.tuning.source import Source, whole, words
+from recovery.reads.tuning.spot_nodes import spot_nodes
 
 GRACE = 30.0  # seconds; what Kubernetes waits when nobody says otherwise
 _PODS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "Pod"})
@@ -102,8 +103,13 @@ class Cluster:
             pre_stop_room=source.inside(container, "lifecycle", _PRE_STOP),
             missing=tuple(missing),
             space=word(budget.at(item, "metadata", "namespace")),
+            spot=spot_nodes(source, spec),
         )
-        return found if not is_store(found) else Workload(found.name, found.kind, found.file, found.line, found.image)
+        return (
+            found
+            if not is_store(found)
+            else Workload(found.name, found.kind, found.file, found.line, found.image, found.words)
+        )
 
     def _from_maps(self, source: Source, listed: Node | None) -> tuple[dict[str, Setting], list[str]]:
         settings: dict[str, Setting] = {}

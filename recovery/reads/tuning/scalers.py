@@ -3,44 +3,86 @@
 from __future__ import annotations
 
 from recovery.domain.tuning.setups import number
-from recovery.domain.tuning.workloads import Room, Scaler
+from recovery.domain.tuning.workloads import PacePolicy, Room, Scaler, WatchedKey
 from recovery.reads.tuning.nodes import Mapping as Block
-from recovery.reads.tuning.nodes import Node, word
+from recovery.reads.tuning.nodes import Node, Scalar, word
 from recovery.reads.tuning.source import Source, whole
 
+KEDA_LEAST, KEDA_MOST = 0, 100  # what KEDA does when nobody says otherwise
+KEDA_COOLDOWN = 300.0  # seconds
 _WINDOW = "stabilizationWindowSeconds: {1}"
 _PACE = "policies:\n  - type: Pods\n    value: 1\n    periodSeconds: 60"
+_HPA = ("behavior", "scaleDown")
+_KEDA = ("advanced", "horizontalPodAutoscalerConfig", *_HPA)
 
 
 def scaler(source: Source, item: Block, name: str, *, is_keda: bool) -> Scaler:
     budget, spec = source.budget, source.budget.at(item, "spec")
-    path = ("advanced", "horizontalPodAutoscalerConfig", "behavior") if is_keda else ("behavior",)
-    behaviour = budget.at(spec, *path)
-    down = budget.at(behaviour, "scaleDown")
+    down = budget.at(spec, *(_KEDA if is_keda else _HPA))
     window = source.number(down, "stabilizationWindowSeconds")
-    is_paced = bool(budget.items(budget.at(down, "policies")))
+    policies = tuple(_policy(source, one) for one in budget.items(budget.at(down, "policies")))
     least, most = ("minReplicaCount", "maxReplicaCount") if is_keda else ("minReplicas", "maxReplicas")
-    missing = [*([] if window else [_WINDOW]), *([] if is_paced else [_PACE])]
+    written = source.number(spec, least)
+    missing = [*([] if window else [_WINDOW]), *([] if policies else [_PACE])]
     return Scaler(
         name=name,
         target=word(budget.at(spec, "scaleTargetRef", "name")),
         file=source.name,
         space=word(budget.at(item, "metadata", "namespace")),
         line=item.line,
-        least=whole(word(budget.at(spec, least))),
-        most=whole(word(budget.at(spec, most))),
+        least=whole(written.value) if written else KEDA_LEAST if is_keda else None,
+        most=_most(source, spec, most, is_keda=is_keda),
         window=number(window.value) if window else None,
         window_place=window.place if window else None,
-        is_paced=is_paced,
-        room=None if is_keda or not missing else _room(source, (down, behaviour, spec), "\n".join(missing)),
+        policies=policies,
+        select=word(budget.at(down, "selectPolicy")) or "Max",
+        room=_room(source, spec, _KEDA if is_keda else _HPA, "\n".join(missing)) if missing else None,
+        is_keda=is_keda,
+        cooldown=_cooldown(source, spec) if is_keda else None,
+        least_place=written.place if written else None,
+        least_room=None if written or not is_keda else source.room(spec, "minReplicaCount: {1}"),
+        keys=tuple(_keys(source, spec)) if is_keda else (),
     )
 
 
-def _room(source: Source, nodes: tuple[Node | None, ...], missing: str) -> Room | None:
+def _most(source: Source, spec: Node | None, name: str, *, is_keda: bool) -> int | None:
+    written = source.number(spec, name)
+    return whole(written.value) if written else KEDA_MOST if is_keda else None
+
+
+def _cooldown(source: Source, spec: Node | None) -> float | None:
+    written = source.number(spec, "cooldownPeriod")
+    return number(written.value) if written else KEDA_COOLDOWN
+
+
+def _policy(source: Source, item: Node) -> PacePolicy:
+    kind = source.budget.at(item, "type")
+    value, period = source.number(item, "value"), source.number(item, "periodSeconds")
+    return PacePolicy(
+        kind=word(kind),
+        value=number(value.value) if value else None,
+        period=number(period.value) if period else None,
+        kind_place=source.span(kind, "{}") if isinstance(kind, Scalar) else None,
+        value_place=value.place if value else None,
+        period_place=period.place if period else None,
+    )
+
+
+def _keys(source: Source, spec: Node | None) -> list[WatchedKey]:
+    """Of triggers on Redis, also by Sentinel or in a cluster."""
+    found: list[WatchedKey] = []
+    for trigger in source.budget.items(source.budget.at(spec, "triggers")):
+        listed = source.budget.at(trigger, "metadata", "listName")
+        if word(source.budget.at(trigger, "type")).startswith("redis") and isinstance(listed, Scalar) and word(listed):
+            found.append(WatchedKey(word(listed), source.span(listed, "{}")))
+    return found
+
+
+def _room(source: Source, spec: Node | None, path: tuple[str, ...], missing: str) -> Room | None:
     """For what is missing of a calm step down, in the innermost of its blocks that is there."""
-    heads = ("", "scaleDown:\n", "behavior:\n  scaleDown:\n")
-    for node, head in zip(nodes, heads, strict=True):
-        if node is not None:
-            depth = "  " * head.count("\n")
-            return source.room(node, head + depth + missing.replace("\n", f"\n{depth}"))
-    return None
+    node, rest = spec, path
+    while rest and (inner := source.budget.at(node, rest[0])) is not None:
+        node, rest = inner, rest[1:]
+    heads = "".join(f"{'  ' * depth}{name}:\n" for depth, name in enumerate(rest))
+    depth = "  " * len(rest)
+    return source.room(node, heads + depth + missing.replace("\n", f"\n{depth}"))
