@@ -166,6 +166,66 @@ services:
     assert "+  QUEUE_WORKER_STALLED_INTERVAL" in made.diff
 
 
+SHARED = """x-n8n: &n8n
+  image: n8nio/n8n:2.41.1
+  environment: &env
+    EXECUTIONS_MODE: queue
+services:
+  main:
+    <<: *n8n
+  webhook:
+    <<: *n8n
+    command: webhook
+    stop_grace_period: 40s
+  other:
+    image: n8nio/n8n:2.41.1
+  worker:
+    <<: *n8n
+    command: worker
+"""
+
+
+@pytest.mark.parametrize("given", ["", "    N8N_GRACEFUL_SHUTDOWN_TIMEOUT: 30\n"], ids=["added", "changed"])
+def test_who_shares_the_shutdown_timeout_gets_as_long_a_grace_period(given: str) -> None:
+    files = {"c.yaml": SHARED.replace("queue\n", f"queue\n{given}")}
+    found = judged(files)
+    assert {one.where.split()[0] for one in found.findings if one.kind == "shared-variables"} == {"main", "webhook"}
+    after = patched(found, files)["c.yaml"]
+    assert after.count("N8N_GRACEFUL_SHUTDOWN_TIMEOUT") == 1
+    assert "  main:\n    stop_grace_period: 60s\n" in after
+    assert "    command: webhook\n    stop_grace_period: 60s\n" in after
+    assert "  other:\n    image" in after
+    assert all(patch.has_context for patch in found.patches)
+    assert "shared-variables" not in kinds(judged({"c.yaml": after}))
+
+
+def test_a_config_map_is_shared_too() -> None:
+    pod = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME}
+spec:
+  template:
+    spec:
+      containers:
+        - name: n
+          image: n8nio/n8n:2.41.1
+          args: [NAME]
+          envFrom: [{configMapRef: {name: c}}]
+"""
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  N8N_GRACEFUL_SHUTDOWN_TIMEOUT: '30'\n"
+    text = "---\n".join((pod.replace("NAME", "main"), pod.replace("NAME", "worker"), config))
+    found = judged({"k.yaml": text})
+    assert finding(found, "shared-variables").where == "main (k.yaml:8)"
+    assert finding(found, "shared-variables").remedy == "terminationGracePeriodSeconds: 60."
+    assert patched(found, {"k.yaml": text})["k.yaml"].count("terminationGracePeriodSeconds") == 2
+
+
+def test_own_variables_leave_the_others_as_they_are() -> None:
+    own = "    command: worker\n    environment:\n      <<: *env\n      N8N_GRACEFUL_SHUTDOWN_TIMEOUT: 30\n"
+    found = judged({"c.yaml": SHARED.replace("    command: worker\n", own)})
+    assert "shared-variables" not in kinds(found)
+
+
 def test_a_reference_is_changed_where_its_value_stands() -> None:
     files = {
         "compose.yaml": BARE + '\n    environment:\n      QUEUE_WORKER_LOCK_DURATION: "${LOCK:-60000}"\n'

@@ -67,7 +67,7 @@ _OPEN_NAMES = frozenset(
         ),
     }
 )
-_SEPARATOR = re.compile(r"\s*|---\s*")
+_SEPARATOR = re.compile(r"\s*|---\s*|\s*(?:- )?(?:<<|[\w.-]{1,60}): [*&][\w.-]{1,60}\s*")  # anchors and aliases too
 _NO_LINE_BREAK = "\\ No newline at end of file\n"
 _COMMENT = re.compile(rf"\s+#([^\w#]*(?:{_SAID}[^\w#]+)*{_SAID}?)$")
 _ODD_BREAKS = re.compile("\r(?!\n)|[\x85\u2028\u2029]")  # lines to YAML, none to `patch`

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import ceil
 
 from recovery.domain.tuning import variables
-from recovery.domain.tuning.findings import Edit, added, plain, written
-from recovery.domain.tuning.setups import Setup, number
+from recovery.domain.tuning.findings import Edit, Finding, Severity, added, plain, spoken, written
+from recovery.domain.tuning.proposal import MARGIN, NARROW
+from recovery.domain.tuning.setups import Setup, is_n8n, number, seconds
 from recovery.domain.tuning.timing import Timing
 from recovery.domain.tuning.versions import NEWEST
 from recovery.domain.tuning.workloads import Kind, Workload
@@ -22,6 +24,35 @@ def edits(setup: Setup, better: Timing) -> tuple[Edit, ...]:
     if setup.version is not None:
         found += _variables(setup, setup.workload, better)
     return tuple(found)
+
+
+def of_shared(setup: Setup, better: Timing, others: Iterable[Workload]) -> Iterator[Finding]:
+    """Finds mains and webhook processors that read the worker's shutdown timeout and have a shorter grace period."""
+    if setup.workload is None or setup.version is None or better.shutdown is None:
+        return
+    for other in others:
+        if not is_n8n(other) or not _shares_shutdown(setup, setup.workload, other):
+            continue
+        pause, grace = other.pre_stop or 0.0, seconds(other.grace, other.default_grace)
+        if grace is None or grace - pause - better.shutdown >= NARROW:
+            continue
+        longer = plain(ceil(pause + better.shutdown + MARGIN))
+        says = (
+            f"It reads the same variables as the worker, so it waits {spoken(better.shutdown)} too, and is killed "
+            f"after {spoken(grace)}."
+        )
+        edits = written(other.grace.place, longer) if other.grace else added(other.grace_room, ("", longer))
+        key = "stop_grace_period: {}s." if other.kind is Kind.COMPOSE else "terminationGracePeriodSeconds: {}."
+        yield Finding("shared-variables", Severity.LOW, other.where, says, "", key.format(longer), edits)
+
+
+def _shares_shutdown(setup: Setup, workload: Workload, other: Workload) -> bool:
+    """Whether the line that holds, or will hold, the worker's shutdown timeout is the other's too."""
+    name = shutdown_name(setup)
+    setting, its = workload.settings.get(name), other.settings.get(name)
+    if setting is not None:
+        return its is not None and its.place is not None and its.place == setting.place
+    return its is None and workload.variables is not None and workload.variables == other.variables
 
 
 def is_out_of_reach(setup: Setup, better: Timing) -> bool:

@@ -61,6 +61,10 @@ def report(scene: Scene, options: Options, running: Running | None = None) -> Re
         found += [*seen.findings(running), *seen.differences(running, [outlook.setup for outlook in outlooks])]
     for outlook in outlooks:
         found += _of_setup(outlook, scene)
+    workers = [outlook.setup.workload for outlook in outlooks]
+    others = [workload for workload in scene.workloads if workload not in workers]
+    for outlook in outlooks:
+        found += plan.of_shared(outlook.setup, outlook.better, others)
     found += of_connections(scene)
     kept = ordered(found)
     remarks = [*_remarks(scene, outlooks)]
