@@ -16,10 +16,11 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from django.http import HttpResponse
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from dashboard import security_headers
 from dashboard.api import faults
@@ -35,6 +36,8 @@ KEEP_ALIVE_SECONDS = 75  # longer than the proxies in front (60 s), so that they
 FILES_WANTED = 8192  # two thousand streams and their neighbours; many systems start a process with 1,024
 ADDRESS_LIMIT = 65_535  # bytes of a request's address; httptools parses no longer one
 HEAD_LIMIT = 128 * 1024  # bytes of a request before its body: address and headers; a proxy allows some 32 KB
+HEADERS_LIMIT = 200  # of a request: as objects they take 25 times the bytes; browsers and proxies send some 30
+PIPELINE_LIMIT = 8  # requests that wait on a connection for the answer before them; browsers and proxies send none
 HEAD_SECONDS = 20.0  # for them to arrive, from the moment of the connection or of the request's first byte
 OVERDUE = 1
 UNIX = "unix"
@@ -45,6 +48,14 @@ class AddressTooLong(Exception):
     """The address of a request has more than ADDRESS_LIMIT bytes."""
 
 
+class TooManyHeaders(Exception):
+    """A request has more than HEADERS_LIMIT headers."""
+
+
+class TooManyRequests(Exception):
+    """More than PIPELINE_LIMIT requests wait on one connection: each is kept, however short it was."""
+
+
 class Connection(HttpToolsProtocol):
     """One connection; streams may drop it, and a peer on a unix socket has an address that no other has."""
 
@@ -52,6 +63,7 @@ class Connection(HttpToolsProtocol):
     _is_head = False  # from the connection, or the first byte of a request, to the end of its headers
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _answered: RequestResponseCycle | None = None  # the request that is being answered; others may wait behind it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrower upstream too
         super().connection_made(transport)
@@ -60,6 +72,9 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
+        if self._answered and not self._answered.response_complete:  # upstream tells only the request that came last
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -71,6 +86,8 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response(f"The headers have more than {HEAD_LIMIT:,} bytes.", 431)
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINE_LIMIT:
+            raise TooManyRequests  # the parser ends with it, and send_400_response drops the connection
         super().on_message_begin()
         self._begin_head()
         self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]  # ours
@@ -80,8 +97,11 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_head:  # what comes behind a body is for nobody
-            super().on_header(name, value)
+        if not self._is_head:  # what comes behind a body is for nobody
+            return
+        if len(self.headers) >= HEADERS_LIMIT:
+            raise TooManyHeaders
+        super().on_header(name, value)
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -89,7 +109,15 @@ class Connection(HttpToolsProtocol):
             raise AddressTooLong  # the parser ends with it, and send_400_response answers
 
     def send_400_response(self, msg: str, status: int = 400) -> None:
-        """Answers a request that cannot be parsed, below /api/ in the shape of its failures, and closes."""
+        """Answers a request that cannot be parsed, below /api/ in the shape of its failures, and closes.
+
+        While an earlier one is being answered nothing may be written in between: the connection is dropped.
+        """
+        if self.pipeline:
+            self.transport.abort()
+            return
+        if len(self.headers) >= HEADERS_LIMIT:
+            status, msg = 431, f"A request has at most {HEADERS_LIMIT} headers."
         if len(self.url) > ADDRESS_LIMIT:
             status, msg = 414, f"The URL has more than {ADDRESS_LIMIT:,} bytes."
         answer = HttpResponse(msg, status=status, content_type="text/plain; charset=utf-8")
@@ -101,6 +129,10 @@ class Connection(HttpToolsProtocol):
         lines += [b"%s: %s" % header for header in security_headers.completed(own)]
         self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + answer.content)
         self.transport.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _begin_head(self) -> None:
         """A request is awaited: whoever sends nothing of it, or never all of its headers, is not waited for."""

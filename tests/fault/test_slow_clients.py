@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import psutil
 import pytest
@@ -82,6 +82,35 @@ def test_a_head_without_an_end_is_refused_and_takes_no_memory(web: WebProcess, c
     assert answer == b"" or int(answer.split()[1]) in (414, 431), answer
     assert psutil.Process(web.pid).memory_info().rss - memory < 20 * MEGABYTE
     assert web.get("/login").status == 200
+
+
+def test_many_short_headers_are_refused_although_they_are_few_bytes(connect: Connect) -> None:
+    client = connect()
+    client.sendall(b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"ab:\r\n" * 20_000)
+    assert client.recv(12) == b"HTTP/1.1 431"
+
+
+def test_requests_that_wait_for_an_answer_that_is_not_taken_are_not_kept(web: WebProcess, connect: Connect) -> None:
+    """Each of 18 bytes takes two kilobytes until it is answered."""
+    assert web.get("/login").status == 200
+    memory = psutil.Process(web.pid).memory_info().rss
+    clients = [connect() for _ in range(4)]
+    for client in clients:
+        with suppress(OSError):  # it is dropped before it has sent all
+            client.sendall(_ASK + b"GET /x HTTP/1.1\r\n\r\n" * 14_000)
+    until(lambda: not any(_held_for(web, client) for client in clients), 10, "all are dropped")
+    assert psutil.Process(web.pid).memory_info().rss - memory < 20 * MEGABYTE
+    assert web.get("/login").status == 200
+
+
+def test_some_requests_may_be_sent_before_the_first_is_answered(connect: Connect) -> None:
+    client = connect()
+    client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 5)
+    taken = b""
+    while taken.count(b"HTTP/1.1 200") < 5:
+        some = client.recv(65_536)
+        assert some, taken
+        taken += some
 
 
 def test_bodies_that_never_end_share_a_limit(web: WebProcess, connect: Connect) -> None:
