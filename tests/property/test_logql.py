@@ -51,6 +51,19 @@ def test_a_value_is_chosen_and_nothing_but_it(name: str, values: set[str], other
     assert chosen.matches({name: sound(other)}) == (sound(other) in {sound(value) for value in values})
 
 
+@given(TEXTS)
+@example("a!~`x`} | json | line_format `{{.password}}` # ")
+@example('b="x" or app')
+def test_a_name_of_a_label_cannot_leave_its_place(name: str) -> None:
+    """Of a line without the label the value is "": so any name may be asked for."""
+    query = Query(labels=((name, frozenset(("",))),))
+    asked = selector.selector(selector.matchers('env="a"', query)) + selector.filters(query)
+    found = logql.logs(asked)
+    assert found.matches({"env": "a"})
+    assert not found.matches({"env": "b"})
+    assert asked in ('{env="a"}', f'{{env="a", {name}=""}}' if selector.is_name(name) else "")
+
+
 @given(TEXTS, TEXTS)
 def test_a_text_cannot_leave_its_place(term: str, match: str) -> None:
     query = Query(labels=(("app", frozenset((match, "x"))),), include=(term,), levels=frozenset((Level.INFO,)))

@@ -65,4 +65,4 @@ class Scope:
                 "it has too many streams to read them all",
                 advice="Choose a label, or write match in this source of [[logs]].",
             ) from error
-        return selector.cover(streams, _MOST)
+        return selector.cover([frozenset(filter(selector.is_name, names)) for names in streams], _MOST)

@@ -40,7 +40,10 @@ def is_name(label: str) -> bool:
 
 
 def matchers(match: str, query: Query) -> list[str]:
-    chosen = [_one_of(name, values) for name, values in sorted(query.labels)]
+    """No stream has a label whose name is none, and such a name would stand in the question as it was written: whoever
+    asks for lines without it means all, and for lines with it none (`Scope.of`).
+    """
+    chosen = [_one_of(name, values) for name, values in sorted(query.labels) if is_name(name)]
     return [*([match] if match.strip() else []), *chosen]
 
 
