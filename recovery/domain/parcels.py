@@ -17,6 +17,7 @@ _LEVEL = 1  # of zlib: logs shrink to a seventh with it, and the monitor has one
 # search of an hour unfolds forty thousand such.
 _SMALL = 2048
 LARGEST = 8 * 1024 * 1024  # bytes that one entry may unfold to: what claims more is not ours
+ROWS = 32 * 1024  # lines that one entry may hold: monitors pack 26,214 at most (PARCEL), and each costs its reader
 SURE = LARGEST // 1100  # a smaller body cannot unfold to more: nothing that zlib knows is folded so tightly
 _DIGITS = 19  # of a moment in ns, until the year 2262
 
@@ -62,14 +63,14 @@ def lines(body: bytes) -> Iterable[Raw]:
 def unfolded(body: bytes) -> bytes:
     """All rows, with line feeds between them; raises ValueError when it is no body, or not all of one."""
     try:
-        if len(body) < SURE:
-            return zlib.decompress(body)
         unfolding = zlib.decompressobj()
-        rows = unfolding.decompress(body, LARGEST)
+        rows = zlib.decompress(body) if len(body) < SURE else unfolding.decompress(body, LARGEST)
     except zlib.error as failure:
         raise ValueError("a parcel of lines cannot be unfolded") from failure
-    if not unfolding.eof:
+    if len(body) >= SURE and not unfolding.eof:
         raise ValueError("a parcel of lines is too large, or cut")
+    if rows.count(b"\n") >= ROWS:
+        raise ValueError("a parcel has too many lines")
     return rows
 
 

@@ -15,7 +15,7 @@ from recovery.domain.written import sieve, written
 from recovery.logs.places import DONE, Spot
 from recovery.logs.shipped import Entry
 
-_LOOK = 64  # lines between two looks at the clock: a few ms
+_LOOK = 16  # lines between two looks at the clock: a few ms, of the longest and worst ones a third of a second
 
 
 class Patience:
@@ -136,8 +136,9 @@ class Judge:
         if rows and told[0] is None:
             told = list(stack_traces.inherited([row.partition(b"\t")[2] for row in rows]))
         sieves = {is_told: self._sieve(entry, is_told=is_told) for is_told in (False, True)}
-        for number in numbers:
-            if number % _LOOK == 0 and self._is_enough(judged):
+        for looked, number in enumerate(numbers):
+            # Not before the first of them, or who asks again would not get on.
+            if looked and looked % _LOOK == 0 and (self._patience.is_over or self._is_enough(judged)):
                 return replace(end, taken=number + (numbers.step < 0))
             if not sieves[told[number] is not None](rows[number]):
                 continue

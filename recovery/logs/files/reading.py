@@ -16,6 +16,7 @@ from recovery.logs.files.opening import QUIET_NS
 CHUNK = 256 * 1024
 NEAR = LIMIT // 2  # bytes of a line to either side of an offset within it, that are judged together
 PROBE = 64 * 1024  # bytes in which a timestamp is looked for
+ROW_BYTES = 64  # of a line on average: of shorter ones fewer bytes are taken at once, for each line takes 200 in memory
 SPARSE = 1024 * 1024  # bytes without any, behind which none is expected
 UNENDED = 4 * 1024 * 1024  # a line that is still longer is taken in parts
 
@@ -105,15 +106,31 @@ def _inherited(file: int, read: File, found: Sequence[Row]) -> list[Level | None
     """What begins in the midst of a trace is told by what stands before it."""
     raws = [row.raw for row in found]
     first = found[0].start
-    before = rows(file, max(read.start, first - PROBE), first) if stack_traces.is_body(raws[0]) else ()
+    before = rows(file, _probe(file, read, first), first) if stack_traces.is_body(raws[0]) else ()
     return list(stack_traces.inherited([*(row.raw for row in before), *raws]))[-len(raws) :]
 
 
 def last_moment(file: int, read: File, offset: int) -> int | None:
     """The timestamp that a line at this offset has, if it has none of its own."""
+    before = rows(file, _probe(file, read, offset), offset)
+    return next((at for row in reversed(list(before)) if (at := _own(row, read.changed)) is not None), None)
+
+
+def _probe(file: int, read: File, offset: int) -> int:
+    """Where the lines before an offset begin that are looked at because of it."""
     first = max(read.start, offset - PROBE)
-    stamps = (_own(row, read.changed) for row in rows(file, first, offset))
-    return next((at for at in reversed(list(stamps)) if at is not None), None)
+    return max(first, _few(file, first, offset, PROBE // ROW_BYTES))
+
+
+def _few(file: int, first: int, high: int, most: int) -> int:
+    """Where the last so many whole lines of a part begin; `first` when it has no more than these."""
+    part = os.pread(file, high - first, first)
+    if part.count(b"\n") <= most:
+        return first
+    end = len(part.removesuffix(b"\n"))
+    for _ in range(most):
+        end = part.rfind(b"\n", 0, end)
+    return first + end + 1
 
 
 def offset_at(file: int, read: File, high: int, moment: int) -> int:
@@ -153,8 +170,14 @@ def _own(row: Row, changed: int) -> int | None:
 
 
 def window(file: int, low: int, high: int, size: int) -> int:
-    """Where the first whole line begins in so many bytes before `high`, or the one line that is longer than that."""
+    """Where the first whole line begins in so many bytes before `high`, or the one line that is longer than that.
+
+    Of very short lines it holds so many as would be usual in these bytes.
+    """
     first = max(low, high - size)
+    few = _few(file, first, high, size // ROW_BYTES)
+    if few > first:
+        return few
     if first == low:
         return low
     found = os.pread(file, high - first, first).find(b"\n")
