@@ -84,6 +84,7 @@ def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespo
 
 
 @require_safe
+@heavy("whole")
 def life(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     """The head and the timeline again, while the job lives."""
     context = _life(request, *_found(request, deployment, base, id))
@@ -111,6 +112,7 @@ def reveal(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRes
 
 
 @require_safe
+@heavy("whole")
 def log(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     """The lines behind the last one on a page, or the whole tab anew when that is not where it was any more."""
     queue, job = _found(request, deployment, base, id)

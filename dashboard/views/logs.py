@@ -16,6 +16,7 @@ from dashboard.live import asking, download
 from dashboard.live.answers import place
 from dashboard.live.asking import Fields, Refused
 from dashboard.log_query import RANGES, SOURCES, Asked
+from dashboard.page_concurrency import heavy
 from recovery import config, shared_clock
 from recovery.actions import payload_reveals
 from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level, Query
@@ -25,6 +26,7 @@ PLAIN = "plain"  # of who has no scripts: the newest lines stand in the page
 
 
 @require_safe
+@heavy(PLAIN)
 def page(request: HttpRequest) -> HttpResponse:
     now, known = shared_clock.now(), config.current()
     asked = Asked.of(request.GET, known.logs)
@@ -57,6 +59,7 @@ def page(request: HttpRequest) -> HttpResponse:
     )
 
 
+@heavy()
 @require_POST
 @needs(Role.OPERATOR)
 def reveal(request: HttpRequest) -> JsonResponse:

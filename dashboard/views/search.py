@@ -55,7 +55,7 @@ class Asked:
 
 
 @require_safe
-@heavy("q")
+@heavy("q", "id")
 def page(request: HttpRequest) -> HttpResponse:
     asked = Asked.of(request)
     snapshot = mirror.newest()
@@ -73,7 +73,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@heavy("q")
+@heavy("q", "id")
 def part(request: HttpRequest) -> HttpResponse:
     """The next slice of a search by name or data: its rows, and the request for the slice after it."""
     asked = Asked.of(request)

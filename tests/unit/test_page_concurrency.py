@@ -131,6 +131,24 @@ async def test_a_person_makes_one_heavy_page_at_once_in_whatever_browser(desk: D
     assert waiting.done()
 
 
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [
+        *((f"/queues/main/bull:mail/jobs/1{part}?whole", "GET") for part in ("", "/life", "/tab", "/log")),
+        *((f"/search{part}?{field}=x&by=data", "GET") for part in ("", "/part") for field in ("q", "id")),
+        ("/logs?plain=1", "GET"),
+        ("/logs/reveal?source=servers&id=1", "POST"),
+        ("/audit/verify", "POST"),
+        ("/audit/export", "GET"),
+        ("/tuning", "POST"),
+    ],
+)
+async def test_each_way_to_what_is_large_is_a_heavy_page(desk: Desk, path: str, method: str) -> None:
+    assert (await desk.ask(scope("/tuning", ANNE))).done()
+    assert not (await desk.ask(scope(path, ANNE, method=method))).done()
+    assert (await desk.ask(scope("/logs", ANNE))).done()
+
+
 async def test_whoever_asks_for_heavy_pages_without_end_is_refused(desk: Desk) -> None:
     for _ in range(1 + page_concurrency.HEAVY_WAITING):
         await desk.ask(scope("/tuning", ANNE))
