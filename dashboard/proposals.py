@@ -238,7 +238,12 @@ class Proposal:
             return "This deletes jobs."
         if self.size is None:
             return "How many jobs this affects is not known."
-        return f"This affects {self.entry.counted(self.size)}."
+        return f"This affects {self.entry.counted(self.size + self._relatives)}."
+
+    @property
+    def _relatives(self) -> int:
+        """Other jobs that are deleted, or fail, with those."""
+        return sum(preview.relatives for preview in self.previews)
 
     @property
     def _about(self) -> str:
@@ -247,7 +252,7 @@ class Proposal:
 
     @property
     def _needs_word(self) -> bool:
-        is_many = self.size is None or self.size >= _MANY
+        is_many = self.size is None or self.size + self._relatives >= _MANY
         return any(preview.needs_name for preview in self.previews) or (is_many and not self.is_on_queue)
 
 

@@ -15,7 +15,7 @@ from recovery.actions.catalog import ENTRIES, Entry
 from recovery.actions.jobs import Told
 from recovery.actions.judge import judge_queue
 from recovery.actions.sight import Scene
-from recovery.domain.acting import Act, Actor, JobResult, Judgement, Order, Right, Seen
+from recovery.domain.acting import Act, Actor, Affected, JobResult, Judgement, Order, RelativeChange, Right, Seen
 from recovery.domain.counts import QueueSample
 from recovery.domain.jobs import JobRow
 from recovery.domain.refs import QueueRef
@@ -23,7 +23,7 @@ from recovery.errors import BadOrder, Forbidden
 from recovery.reads.lists import count_of
 
 AT_ONCE = 1000  # jobs of one order: what a request can see through; more is for a bulk run
-NAMED_FROM = 100  # jobs from which on the queue's name is to be typed
+NAMED_FROM = 100  # jobs, with those that go or fail with them, from which on the queue's name is to be typed
 _UNKEPT = "The state store does not answer or refuses writes, so this cannot be undone."
 
 
@@ -40,6 +40,11 @@ class Preview:
     risk: str
     entry: Entry
     count: int | None = None
+
+    @property
+    def relatives(self) -> int:
+        """Other jobs that are deleted, or fail, with those."""
+        return len(_relatives(self.judgements))
 
 
 def preview(order: Order, rows: Sequence[JobRow] | None = None) -> Preview:
@@ -166,12 +171,18 @@ def _preview(order: Order, entry: Entry, scene: Scene, judgements: tuple[Judgeme
         judgements,
         can,
         len(judgements) - can,
-        entry.irreversible or is_final or can >= NAMED_FROM,
+        entry.irreversible or is_final or can + len(_relatives(judgements)) >= NAMED_FROM,
         _question(entry, order, can, count),
         " ".join(risks),
         entry,
         count,
     )
+
+
+def _relatives(judgements: Sequence[Judgement]) -> set[Affected]:
+    """Other jobs that are deleted, or fail, with those that are named, each once."""
+    taken = (one.effects.affected for one in judgements if one.is_allowed)
+    return {other for affected in taken for other in affected if other.change is not RelativeChange.RELEASED}
 
 
 def _count(order: Order, sample: QueueSample | None) -> int | None:

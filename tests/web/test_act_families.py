@@ -6,7 +6,9 @@ import pytest
 from django.test import Client
 
 from dashboard.access import Role
+from dashboard.reauthentication import SESSION_NAME
 from dashboard.scopes import Scope
+from recovery.actions.runner import NAMED_FROM
 from tests.families import child_of, job
 from tests.machines import Machine, told
 from tests.people import browser, person
@@ -63,6 +65,26 @@ def test_what_was_shown_is_what_goes(desk: Desk, admin: Client, parent: str) -> 
     confirm(admin, ask("remove", "p"), again.content, **fields)
     assert desk.client.exists(f"{BASE}:p", f"{BASE}:c1", f"{BASE}:late") == 0
     assert desk.client.exists(f"{OTHER}:9")
+
+
+def test_children_count_where_many_jobs_take_the_name_of_the_queue_and_the_password(desk: Desk, admin: Client) -> None:
+    queue(desk)
+    key = job(desk.client, BASE, "p")
+    for number in range(NAMED_FROM - 1):
+        child_of(desk.client, key, BASE, f"c{number}")
+    look(desk)
+    first = admin.get(ask("remove", "p")).content
+    assert b'id="act-word"' not in first
+    page = chosen(admin, first, children="on").decode()
+    assert f"This affects {NAMED_FROM} jobs." in page
+    assert 'id="act-word"' in page
+    session = admin.session
+    session[SESSION_NAME] = 0
+    session.save()
+    form = {"token": token(page.encode()), "step": "confirm", "has_children": "1", "children": "on", "reason": REASON}
+    answer = admin.post(ask("remove", "p"), form | {"word": BASE})
+    assert answer.headers["Location"].startswith("/password/again?")
+    assert desk.client.exists(f"{BASE}:p", f"{BASE}:c1") == 2
 
 
 def test_an_operator_is_told_which_right_it_takes(desk: Desk, parent: str) -> None:

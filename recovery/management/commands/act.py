@@ -129,7 +129,8 @@ class Command(BaseCommand):
         if not can:
             return True
         self.stderr.write(_question(order, previews, can))
-        if any(preview.needs_name for preview in previews) or can >= runner.NAMED_FROM:
+        many = can + sum(preview.relatives for preview in previews) >= runner.NAMED_FROM
+        if many or any(preview.needs_name for preview in previews):
             return _answer(f"Type {order.queue.label} to continue: ") == order.queue.label
         return _answer("Continue? [y/N] ").lower() in ("y", "yes")
 
