@@ -278,3 +278,14 @@ def test_a_configuration_that_cannot_be_used_is_status_2(bench: Bench, monkeypat
     monkeypatch.setenv("UNSTALL_CONFIG", "/nonexistent/unstall.toml")
     registry.reset()
     assert act("pause").status == 2
+
+
+def test_a_planted_name_of_a_parent_prints_no_code_of_a_terminal(bench: Bench) -> None:
+    """The key of a parent is any text, and stands in the reason why a job is not removed."""
+    key = b"stray:\x1b]0;owned\x07:1"
+    bench.client.set(key, "1")
+    bench.failed("1")
+    bench.client.hset("bull:mail:1", "parentKey", key)
+    ran = run("act", "remove", "--queue", "bull:mail", "--reason", "test", "--job", "1")
+    assert "belongs to no known queue" in ran.out
+    assert "\x1b" not in ran.out + ran.error

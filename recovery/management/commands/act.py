@@ -29,7 +29,7 @@ from recovery.domain.acting import (
     Seen,
 )
 from recovery.domain.jobs import State
-from recovery.domain.refs import shown
+from recovery.domain.refs import shown, visible
 from recovery.errors import (
     BadOrder,
     ConfigError,
@@ -99,7 +99,7 @@ class Command(BaseCommand):
         try:
             self._run(asked)
         except UnstallError as error:
-            raise CommandError(str(error), returncode=_status(error)) from error
+            raise CommandError(visible(str(error)), returncode=_status(error)) from error
 
     def _run(self, asked: Namespace) -> None:
         order = _order(asked)
@@ -118,14 +118,14 @@ class Command(BaseCommand):
         can = sum(preview.can for preview in previews)
         refused = [one for preview in previews for one in preview.judgements if not one.is_allowed]
         for one in refused[:SHOWN]:
-            self.stderr.write(f"refused: {shown(one.id)}: {one.why}")
+            self.stderr.write(visible(f"refused: {shown(one.id)}: {one.why}"))
         if len(refused) > SHOWN:
             self.stderr.write(f"refused: {len(refused) - SHOWN:,} more")
         for one in [one for preview in previews for one in preview.judgements if one.is_allowed]:
             for line in _along(one.effects.affected):
                 self.stderr.write(f"with {shown(one.id)}: {line}")
         for risk in dict.fromkeys(preview.risk for preview in previews if preview.risk):
-            self.stderr.write(f"risk: {risk}")
+            self.stderr.write(visible(f"risk: {risk}"))
         if not can:
             return True
         self.stderr.write(_question(order, previews, can))
@@ -141,7 +141,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(document | {"results": [one.as_json() for one in results]}, indent=2))
         else:
             for one in results:
-                self.stdout.write(_line(order, one, dry=asked.dry_run))
+                self.stdout.write(visible(_line(order, one, dry=asked.dry_run)))
                 for line in _along(one.affected):
                     self.stdout.write(f"  with it: {line}")
         came_to = {one.outcome for one in results}
