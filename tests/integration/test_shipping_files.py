@@ -39,6 +39,22 @@ def test_a_file_is_followed_from_its_end_at_first(shipping: Driven, state_store:
     assert state_store.client.zscore(state.SHIPPING, SERVER) > 1_600_000_000_000
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a link to somebody else")
+def test_what_somebody_else_has_put_a_link_to_is_not_shipped(
+    shipping: Driven, state_store: Store, log: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    secret = tmp_path_factory.mktemp("etc") / "shadow"
+    append(secret, "root:hash")
+    log.with_name("planted.log").symlink_to(secret)
+    os.lchown(log.with_name("planted.log"), 65534, 65534)
+    append(log, "well")
+    shipping.turn(2)
+    append(secret, "daemon:hash")
+    shipping.turn()
+    assert texts(state_store) == ["well"]
+    assert any("belongs to another user" in said for said in shipping.said)
+
+
 def test_a_line_is_shipped_when_its_end_is_there(shipping: Driven, state_store: Store, log: Path) -> None:
     append(log, b"half of ")
     shipping.turn()
@@ -231,7 +247,7 @@ def test_a_file_that_nobody_may_read_is_said_once_and_holds_up_no_other(
     opens = os.open
 
     def refuse(path: object, *arguments: int, **more: int) -> int:
-        if str(path) == str(closed):
+        if Path(str(path)).name == closed.name:
             raise PermissionError(13, "Permission denied")
         return opens(path, *arguments, **more)  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from recovery.monitor.shipping import formats
+from recovery.monitor.shipping import formats, opening
 from recovery.monitor.shipping.formats import Format, Group
 from recovery.monitor.shipping.places import Identity, Place, Print, identity
 from recovery.monitor.shipping.reading import CHUNK, Reading
@@ -73,11 +73,11 @@ class Tail:
         """Raises OSError, also when its path leads to another file meanwhile."""
         if self.is_open:
             return
-        opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        if identity(os.fstat(opened)) != self.id:
-            os.close(opened)
+        file = opening.opened(self.path)
+        if identity(os.fstat(file)) != self.id:
+            os.close(file)
             raise FileNotFoundError(self.path)
-        self.file = opened
+        self.file = file
 
     def close(self) -> None:
         if self.is_open:

@@ -1,0 +1,86 @@
+"""Opening a log file by its path, where others may write: a link on the way counts only when it can be trusted.
+
+Who may write to a folder of logs may put a link there. The monitor may read more than they may, and all users of the
+console see what it ships. So a link is followed when root or this process made it, or the owner of the file that it
+leads to. Each part of the path is opened in the folder before it, so nothing can be exchanged in between.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+LINKS = 40  # on one way, as the kernel has it
+_PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_UNTRUSTED = "a link to it belongs to another user than the file"
+
+
+def opened(path: str) -> int:
+    """Raises OSError, PermissionError for a link that somebody else may have put there."""
+    if path.startswith("/proc/"):  # its links are no paths: whoever names them means another root
+        return os.open(path, _FILE & ~os.O_NOFOLLOW)
+    way = _Way(path)
+    try:
+        return way.walk()
+    finally:
+        way.close()
+
+
+class _Way:
+    """One path on its way: the folder that was reached, and the parts that are left, the next one last."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._folder = os.open("/", _PART)
+        self._left = _parts(path)
+        self._makers: list[int] = []  # of the links that were followed
+
+    def walk(self) -> int:
+        while self._left:
+            part = self._left.pop()
+            if not self._left and (file := self._file(part)) is not None:
+                return file
+            found = os.open(part, _PART, dir_fd=self._folder)
+            status = os.fstat(found)
+            if stat.S_ISLNK(status.st_mode):
+                self._follow(found, status.st_uid)
+            else:
+                os.close(self._folder)
+                self._folder = found
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._path)
+
+    def close(self) -> None:
+        os.close(self._folder)
+
+    def _file(self, part: str) -> int | None:
+        """None where the last part is a link."""
+        try:
+            file = os.open(part, _FILE, dir_fd=self._folder)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return None
+            raise
+        if set(self._makers) <= {0, os.geteuid(), os.fstat(file).st_uid}:
+            return file
+        os.close(file)
+        raise PermissionError(errno.EPERM, _UNTRUSTED, self._path)
+
+    def _follow(self, link: int, maker: int) -> None:
+        try:
+            target = os.readlink("", dir_fd=link)
+        finally:
+            os.close(link)
+        self._makers.append(maker)
+        if len(self._makers) > LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._path)
+        if target.startswith("/"):
+            root = os.open("/", _PART)
+            os.close(self._folder)
+            self._folder = root
+        self._left += _parts(target)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
