@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from recovery.domain import bounded_json
+
 OPEN_DEPTH = 3  # deeper levels start folded
 DEPTH_LIMIT = 24  # deeper levels are one line of text
 NODE_LIMIT = 2_000  # nodes drawn; the text below the tree has the rest
@@ -47,7 +49,7 @@ def tree(text: str, *, is_cut: bool = False, is_shape: bool = False) -> Tree:
     if is_cut or not text.lstrip().startswith(("{", "[")):
         return Tree((), text)
     try:
-        value = json.loads(text)
+        value = bounded_json.loads(text)
         return Tree(tuple(_bounded(_walk("", value, 0, is_shape=is_shape))), _pretty(value) or text)
     except (ValueError, RecursionError):
         return Tree((), text)

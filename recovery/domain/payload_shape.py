@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from recovery.domain import redact
+from recovery.domain import bounded_json, redact
 from recovery.domain.refs import QueueRef
 
 DEPTH_LIMIT = 12  # levels: deeper ones are told by their count
@@ -49,7 +49,7 @@ def shape(given: str, part: str, paths: Iterable[tuple[str, ...]] = ()) -> str:
         return ""
     below = _below(tuple(paths), part)
     try:
-        value = json.loads(given)
+        value = bounded_json.loads(given)
     except (ValueError, RecursionError):
         return redact.text(given) if _matches(below) else _unread(given)
     told = _Shape().of(value, below, 0)

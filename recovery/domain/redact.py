@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from recovery.domain import ansi, secrets
+from recovery.domain import ansi, bounded_json, secrets
 from recovery.domain.redaction_patterns import RedactionPatterns
 from recovery.domain.secrets import MARK
 
@@ -55,7 +55,7 @@ def text(given: str) -> str:
 def payload(given: str) -> str:
     """A JSON text by its structure where it is whole, by its looks where not."""
     try:
-        parsed = json.loads(given) if given.lstrip().startswith(_JSON_STARTS) else None
+        parsed = bounded_json.loads(given) if given.lstrip().startswith(_JSON_STARTS) else None
     except (ValueError, RecursionError):
         parsed = None
     if isinstance(parsed, (dict, list, str)):
@@ -112,7 +112,7 @@ class _Walk:
         """A string that is JSON itself is opened: payloads are often wrapped twice."""
         if given.lstrip().startswith(_JSON_STARTS[:2]):
             try:
-                inner = json.loads(given)
+                inner = bounded_json.loads(given)
             except (ValueError, RecursionError):
                 return _text(given)
             return _json(self.value(inner, depth + 1))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from recovery.backends.base import LINE_LIMIT
+from recovery.domain import bounded_json
 from recovery.domain.refs import text
 
 # The libraries pack a time and a counter into one score: ms * 4096 + counter.
@@ -161,7 +161,7 @@ def from_json(reply: Any) -> Any:
     if raw is None:
         return None
     try:
-        return json.loads(raw.decode("utf-8", "replace"))
+        return bounded_json.loads(raw.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
 

@@ -111,7 +111,10 @@ def _stack(written: str) -> tuple[str, ...]:
     value = decode.from_json(written)
     if not isinstance(value, list):
         return (written,) if written else ()
-    return tuple(entry if isinstance(entry, str) else repr(entry) for entry in value)
+    try:
+        return tuple(entry if isinstance(entry, str) else repr(entry) for entry in value)
+    except RecursionError:  # what could just be read is too deep to be written again
+        return (written,)
 
 
 def _relatives(scene: Scene, id: bytes) -> tuple[Command, ...]:
