@@ -139,3 +139,24 @@ def test_a_document_is_only_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert '<a class="link" href="/docs/odd#y">x</a>' in made
     assert "<i>&lt;img" in made
     assert "<th scope='col'>a</th>" in made
+
+
+GLOSSARY = ROOT / "docs" / "words.md"
+_DEFINED = re.compile(r"^\| ([a-z][^|]*) \| ", re.MULTILINE)
+ENTRIES = 40  # more than that is a language of our own, and nobody learns it
+
+
+def glossary() -> list[str]:
+    """The words of the glossary; an entry may define two that belong together."""
+    return [entry for entry in _DEFINED.findall(GLOSSARY.read_text("utf-8")) if entry != "word"]
+
+
+def test_the_glossary_is_short() -> None:
+    assert 20 <= len(glossary()) <= ENTRIES
+
+
+def test_every_word_of_the_glossary_is_used() -> None:
+    others = [ROOT / "README.md", *(path for path in (ROOT / "docs").glob("*.md") if path != GLOSSARY)]
+    prose = " ".join(" ".join(path.read_text("utf-8").lower().split()) for path in others)
+    words = [word for entry in glossary() for word in entry.split(", ")]
+    assert [word for word in words if not re.search(rf"\b{word}s?\b", prose)] == []
