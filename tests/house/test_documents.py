@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.management import get_commands
 from django.test import Client
 
 from dashboard import documents
@@ -139,6 +140,28 @@ def test_a_document_is_only_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert '<a class="link" href="/docs/odd#y">x</a>' in made
     assert "<i>&lt;img" in made
     assert "<th scope='col'>a</th>" in made
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    links = _LINK.findall((ROOT / "README.md").read_text("utf-8"))
+    assert len(links) > 20
+    violations = [link for link in links if not (ROOT / link.partition("#")[0]).exists()]
+    for link in links:
+        name, _, anchor = link.removeprefix("docs/").partition("#")
+        if anchor and anchor not in {block.id for block in documents.document(name.removesuffix(".md"))}:
+            violations.append(link)
+    assert violations == []
+
+
+def test_every_command_of_the_readme_is_there() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    commands = set(re.findall(r"manage\.py ([a-z][a-z-]*)", readme))
+    targets = set(re.findall(r"\bmake ([a-z-]+)", readme))
+    makefile = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert commands >= {"queues", "doctor", "web"}
+    assert "run" in targets
+    assert commands - set(get_commands()) == set()
+    assert targets - set(makefile) == set()
 
 
 GLOSSARY = ROOT / "docs" / "words.md"
