@@ -183,3 +183,33 @@ def test_every_word_of_the_glossary_is_used() -> None:
     prose = " ".join(" ".join(path.read_text("utf-8").lower().split()) for path in others)
     words = [word for entry in glossary() for word in entry.split(", ")]
     assert [word for word in words if not re.search(rf"\b{word}s?\b", prose)] == []
+
+
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+_FOLDER = re.compile(r"^\| `([\w/-]+)` \|", re.MULTILINE)
+_FILE = re.compile(r"`((?:recovery|dashboard|static|templates)/[\w/.-]+\.\w+)`")
+_INSIDE = {"recovery/drill/node", "recovery/connections/lua"}  # what belongs to the module beside it
+
+
+def folders() -> set[str]:
+    """Packages down to their second level, with the deeper ones that hold modules of a subject of their own."""
+    found = {
+        str(path.parent.relative_to(ROOT))
+        for package in ("recovery", "dashboard")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    ends = ("/commands", "/checkup", "/lua")
+    return {name for name in found if not name.endswith(ends)} - _INSIDE
+
+
+def test_the_architecture_names_every_folder() -> None:
+    named = _FOLDER.findall(ARCHITECTURE.read_text("utf-8"))
+    assert len(named) == len(set(named))
+    assert sorted(folders() - set(named)) == []
+    assert [name for name in named if not (ROOT / name).is_dir()] == []
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    named = _FILE.findall(ARCHITECTURE.read_text("utf-8"))
+    assert len(named) > 40
+    assert [name for name in named if not (ROOT / name).exists()] == []
