@@ -64,7 +64,7 @@ release = true
 [policy.stale_check]
 mode = "act"
 release = true
-[policy.relaunch_failed]
+[policy.auto_retry]
 mode = "act"
 """
 _LISTS = ("wait", "paused", "active")
@@ -181,12 +181,12 @@ class RandomOperator:
             self._order("resume", f"main/{queue.base}")
 
     def _orphan(self, _: Queue) -> None:
-        """What is stuck, with the action that the inbox suggests; of poison it is a person who decides."""
+        """What is stuck, with the action that the inbox suggests; of quarantined jobs it is a person who decides."""
         status, told = self._product.call("GET", "/orphans")
         if status == 200 and told["orphans"]:
             one = self._dice.choice(told["orphans"])
             queue, verdict = one["queue"], one["verdict"]
-            options = {"force": True} if verdict["is_poison"] else {}
+            options = {"force": True} if verdict["is_quarantined"] else {}
             act = verdict["suggests"] or "requeue"
             self._order(act, f"{queue['deployment']}/{queue['id']}", one["id"], one["seen"], options)
 

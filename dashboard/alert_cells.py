@@ -12,9 +12,9 @@ from recovery.reads.outlets import Outlet
 
 TITLES = {
     AlertKind.ABANDONED: "Abandoned jobs",
-    AlertKind.POISON: "Quarantined jobs",
+    AlertKind.QUARANTINE: "Quarantined jobs",
     AlertKind.BREAKER: "Breaker open",
-    AlertKind.BRAKE: "Auto-recovery paused",
+    AlertKind.PAUSE: "Auto-recovery paused",
     AlertKind.GATE: "Gate closed",
     AlertKind.SCANNER: "Scanner refused",
     AlertKind.UNREADABLE: "Unreadable store",

@@ -13,24 +13,24 @@ from recovery.domain.ages import age
 from recovery.domain.breaker import Stage
 from recovery.domain.refs import JobRef, QueueRef, shown
 from recovery.domain.retry import CAP_WINDOW
-from recovery.domain.surroundings import POISON_WINDOW
-from recovery.reads.brakes import Brakes, Capped, ErrorBreaker, Poison, QueueGauge, StoreBrake
+from recovery.domain.surroundings import QUARANTINE_WINDOW
+from recovery.reads.brakes import Brakes, Capped, ErrorBreaker, QuarantinedJob, QueueGauge, StoreBrake
 
-STORE, BREAKER, PAST, POISON = "store", "breaker", "past", "poison"
+STORE, BREAKER, PAST, QUARANTINE = "store", "breaker", "past", "quarantine"
 _STATES = {Stage.OPEN: "tripped", Stage.HALF_OPEN: "half-open", Stage.CLOSED: "works"}
-_TITLES = {STORE: "Redis pause", BREAKER: "Breaker", PAST: "Auto-retry limit", POISON: "Quarantine"}
+_TITLES = {STORE: "Redis pause", BREAKER: "Breaker", PAST: "Auto-retry limit", QUARANTINE: "Quarantine"}
 _EFFECTS = {
     STORE: "Scanners change jobs in this deployment from their next run on. A new Redis problem pauses them.",
     BREAKER: "The breaker closes and its counter restarts: failed jobs with this error are auto-retried in the budget.",
     PAST: "Its auto-retry counter is reset: it may be auto-retried again as often as its policy allows.",
-    POISON: "Its stalled history is reset: scanners may change the job again.",
+    QUARANTINE: "Its stalled history is reset: scanners may change the job again.",
 }
 _RISKS = {
     STORE: "If Redis lost the locks of jobs whose workers still run, these jobs are treated as orphaned and run twice. "
     "Release it once the workers were restarted too or their locks are back.",
     BREAKER: "If the service that the jobs call still fails, they use up their auto-retries for nothing.",
     PAST: "If the job itself is the cause, it fails just as often again.",
-    POISON: "If the job crashes its workers, it can crash up to three more of them and interrupt the jobs they run.",
+    QUARANTINE: "If the job crashes its workers, it can crash three more of them and interrupt the jobs they run.",
 }
 
 
@@ -120,7 +120,7 @@ class Board:
 
 
 def board(brakes: Brakes, now: int) -> Board:
-    lines = (*_stores(brakes), *_open(brakes), *_capped(brakes, now), *_poison(brakes))
+    lines = (*_stores(brakes), *_open(brakes), *_capped(brakes, now), *_quarantine(brakes))
     counting = tuple(_breaker(one) for one in brakes.breakers if not one.is_open)
     free = tuple(store for store in brakes.stores if not store.is_holding)
     return Board(lines, counting, free, brakes.gauges)
@@ -130,7 +130,7 @@ def _counted(lines: tuple[Line, ...]) -> Iterator[str]:
     said = {
         BREAKER: ("breaker is open", "breakers are open"),
         PAST: ("job reached its auto-retry limit", "jobs reached their auto-retry limit"),
-        POISON: ("job is in quarantine", "jobs are in quarantine"),
+        QUARANTINE: ("job is in quarantine", "jobs are in quarantine"),
     }
     for kind, (one, more) in said.items():
         if count := sum(line.kind == kind for line in lines):
@@ -174,14 +174,14 @@ def _cap(one: Capped, now: int) -> Line:
     return Line(PAST, "capped", "at its limit", (said,), queue.deployment, queue, one.job, one.key, since=one.last_at)
 
 
-def _poison(brakes: Brakes) -> Iterator[Line]:
-    return (_quarantined(one) for one in brakes.poison)
+def _quarantine(brakes: Brakes) -> Iterator[Line]:
+    return (_quarantined(one) for one in brakes.quarantined)
 
 
-def _quarantined(one: Poison) -> Line:
+def _quarantined(one: QuarantinedJob) -> Line:
     queue = one.job.queue
     said = (
-        f"Repeatedly stalled: orphaned {one.count:,} times within {age(POISON_WINDOW)}. The job may crash its workers."
+        f"Repeatedly stalled: orphaned {one.count:,} times within {age(QUARANTINE_WINDOW)}. It may crash its workers."
     )
     told = (said, "Scanners do not change it until a user releases it.")
-    return Line(POISON, "poison", "quarantined", told, queue.deployment, queue, one.job, one.key)
+    return Line(QUARANTINE, "quarantined", "quarantined", told, queue.deployment, queue, one.job, one.key)

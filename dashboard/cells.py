@@ -59,8 +59,8 @@ def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
         "oldest_tone": "bad" if row.kind is Kind.LATE else "" if sample.oldest_waiting_at else "zero",
         "workers": _workers(sample),
         "workers_tone": _workers_tone(sample),
-        "watchdog": _watchdog(sample),
-        "watchdog_tone": "stuck" if counts.active and has_no_worker(sample) else "zero" * (sample.watchdog_ttl is None),
+        "stalled_check": _stalled_check(sample),
+        "stalled_check_tone": _stalled_check_tone(sample),
         "rate": _number(row.rate) if row.rate is not None else "",
         "spark": spark(sample.rates),
         "failing": UNKNOWN if row.failing is None and row.rate is None else _percent(row.failing),
@@ -133,10 +133,16 @@ def _workers_tone(sample: QueueSample) -> str:
     return "stuck" if sample.counts.active and has_no_worker(sample) else "warn"
 
 
-def _watchdog(sample: QueueSample) -> str:
+def _stalled_check_tone(sample: QueueSample) -> str:
+    if sample.counts.active and has_no_worker(sample):
+        return "stuck"
+    return "zero" if sample.stalled_check_ttl is None else ""
+
+
+def _stalled_check(sample: QueueSample) -> str:
     """The key's TTL is what is known: the check ran, and may run again when it ends."""
-    if sample.watchdog_ttl is not None:
-        return f"in {age(sample.watchdog_ttl)}"
+    if sample.stalled_check_ttl is not None:
+        return f"in {age(sample.stalled_check_ttl)}"
     if _unread(sample):
         return UNKNOWN
     if sample.flavour.library is Library.TABLE:

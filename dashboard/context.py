@@ -175,7 +175,7 @@ class Frame:
             holding = [store for store in brakes.stores(self.now) if store.is_holding]
         except (Error, ConfigError):
             return ()  # what is wrong then is said by itself
-        board = f"{reverse('scanners')}#brakes"
+        board = f"{reverse('scanners')}#safety-limits"
         return tuple(
             Notice(
                 "warn",

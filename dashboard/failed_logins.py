@@ -28,8 +28,8 @@ NAMES = 5  # that an entry lists
 NAME_LIMIT = 100  # characters
 WAITING = 1_000  # sums that wait for an audit that cannot be written
 TURN_SECONDS = 5.0
-ACT = "sign in failed"
-NOT_SIGNED_IN = "not signed in"
+ACT = "failed log-in"
+NOT_LOGGED_IN = "not logged in"
 ELSEWHERE = "other addresses"
 _MINUTE = 60
 
@@ -91,7 +91,7 @@ class FailedLogins:
             due = [key for key in self._sums if is_last or key[0] < minute]
         for key in due:
             one = self._sums[key]
-            actor = Actor(kind="web", name=NOT_SIGNED_IN, address=one.address)
+            actor = Actor(kind="web", name=NOT_LOGGED_IN, address=one.address)
             audit.note(actor, ACT, one.words, body=one.body)
             with self._lock:
                 del self._sums[key]

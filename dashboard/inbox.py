@@ -13,7 +13,7 @@ from recovery.domain.inbox import Inbox
 from recovery.domain.refs import QueueRef, shown
 from recovery.domain.verdicts import Cause, Kind, Stuck
 
-POISON = "poison"
+QUARANTINED = "quarantined"
 _NAMES = ("queue", "cause", "verdict", "server")
 
 
@@ -23,7 +23,7 @@ class Filter:
 
     queue: str = ""  # DEPLOYMENT/BASE as addresses write it
     cause: str = ""
-    verdict: str = ""  # a kind, or "poison"
+    verdict: str = ""  # a kind, or "quarantined"
     server: str = ""  # as it is shown, or "unknown"
 
     @classmethod
@@ -52,7 +52,7 @@ class Filter:
             self.queue in ("", written(stuck.job.queue))
             and self.cause in ("", _cause(verdict.cause))
             and self.server in ("", _server(stuck))
-            and (self.verdict in ("", verdict.kind.value) or (self.verdict == POISON and verdict.is_poison))
+            and (self.verdict in ("", verdict.kind.value) or (self.verdict == QUARANTINED and verdict.is_quarantined))
         )
 
 
@@ -103,8 +103,8 @@ def fields(chosen: Filter, lines: Iterable[Stuck]) -> tuple[Field, ...]:
 def _kinds(lines: tuple[Stuck, ...]) -> list[tuple[str, str]]:
     kinds = Counter(line.verdict.kind for line in lines)
     told = [(kind.value, _counted(kind.value, kinds[kind])) for kind in Kind if kind in kinds]
-    poison = sum(line.verdict.is_poison for line in lines)
-    return [*told, (POISON, _counted("quarantined", poison))] if poison else told
+    quarantined = sum(line.verdict.is_quarantined for line in lines)
+    return [*told, (QUARANTINED, _counted("quarantined", quarantined))] if quarantined else told
 
 
 def _names(counted: Counter[str]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ _TONES = {
     Mismatch.ORPHANED: "stuck",
     Mismatch.NO_JOB: "stuck",
     Mismatch.DEAD_PARENT: "stuck",
-    Mismatch.UNSEEN: "doomed",
+    Mismatch.UNSEEN: "worker-lost",
     Mismatch.LEFT: "warn",
     Mismatch.DELETED: "warn",
     Mismatch.PAUSED: "warn",

@@ -13,7 +13,7 @@ from recovery.reads.audit import Line
 from recovery.reads.incidents import Record
 
 _BY = {
-    "watchdog": "the library's stalled check",
+    "stalled-check": "the library's stalled check",
     "operator": "an operator",
     "scanner": "a scanner",
     "worker": "its own worker",

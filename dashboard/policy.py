@@ -18,7 +18,7 @@ from recovery.domain.inbox import Inbox
 from recovery.domain.policies import Resolved
 from recovery.domain.policy import Scanner
 from recovery.domain.refs import QueueRef, shown
-from recovery.domain.surroundings import POISON_AFTER, POISON_WINDOW
+from recovery.domain.surroundings import QUARANTINE_AFTER, QUARANTINE_WINDOW
 from recovery.reads import refusals
 from recovery.reads.lists import Queue
 from recovery.reads.policies import Book
@@ -79,7 +79,7 @@ def terms(queue: Queue, config: Config, inbox: Inbox | None) -> tuple[Term, ...]
     return (
         *(_signs(table) if table else (_stalled(ref, config, inbox),)),
         _overdue(ref, config),
-        _poison(),
+        _quarantine(),
         _orphan_watch(config),
         _deployment(config.deployment(ref.deployment)),
     )
@@ -107,7 +107,7 @@ def rights(queue: Queue, config: Config) -> tuple[ActTerms, ...]:
 def scanners_of(flavour: Flavour) -> tuple[Scanner, ...]:
     """Those that come by a queue of this kind."""
     if flavour.library is Library.TABLE:
-        return Scanner.RELAUNCH_FAILED, Scanner.STARTUP_SWEEP
+        return Scanner.AUTO_RETRY, Scanner.STARTUP_SWEEP
     return tuple(one for one in Scanner if one is not Scanner.STARTUP_SWEEP)
 
 
@@ -159,8 +159,8 @@ def _overdue(ref: QueueRef, config: Config) -> Term:
     return Term("Overdue after", "never" if value is None else duration(value), origin, note, origin != BY_DEFAULT)
 
 
-def _poison() -> Term:
-    value = f"orphaned {POISON_AFTER} times within {POISON_WINDOW // _HOUR} h"
+def _quarantine() -> Term:
+    value = f"orphaned {QUARANTINE_AFTER} times within {QUARANTINE_WINDOW // _HOUR} h"
     return Term(
         "Quarantine after", value, BUILT_IN, "Such a job is requeued only with force, because it may crash its workers."
     )

@@ -22,7 +22,7 @@ _MODES = {Mode.OBSERVE: "Dry run", Mode.ACT: "Enabled"}
 _ABOUT = {
     Scanner.ORPHAN_WATCH: "Requeues jobs as soon as it is proven that their worker is lost.",
     Scanner.STALE_CHECK: "Recovers jobs that have been stuck for long, whatever else should have recovered them.",
-    Scanner.RELAUNCH_FAILED: "Retries failed jobs automatically, within the budget and the breakers.",
+    Scanner.AUTO_RETRY: "Retries failed jobs automatically, within the budget and the breakers.",
     Scanner.STARTUP_SWEEP: "Job tables only: rows left running by a process that no longer exists.",
 }
 

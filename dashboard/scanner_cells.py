@@ -117,7 +117,7 @@ def order_words(scan: Scan, acting: Acting) -> str:
 WITHOUT: Mapping[Scan, str] = {
     Scan.ORPHAN_WATCH: "It still checks, so /stuck stays correct, but it requeues nothing.",
     Scan.STALE_CHECK: "Jobs that the orphan-watch may not change stay stuck until a user or the library recovers them.",
-    Scan.RELAUNCH_FAILED: "Failed jobs stay failed until a user retries them.",
+    Scan.AUTO_RETRY: "Failed jobs stay failed until a user retries them.",
     Scan.STARTUP_SWEEP: "Rows of a dead process stay running until a user requeues them.",
     Scan.PRUNE: "Stored data grows: audit log, runs, history.",
 }

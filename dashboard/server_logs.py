@@ -83,7 +83,7 @@ def span(row: JobRow, incidents: Sequence[Record], now: int) -> Span | None:
     end = _end(row, last, ran_again=ran_again)
     marks = [(started, "Picked up again" if ran_again else "Picked up")] if started is not None else []
     for incident in incidents:
-        marks.append((incident.opened_at, "Worker lost" if incident.kind == Kind.DOOMED else "Lock lost"))
+        marks.append((incident.opened_at, "Worker lost" if incident.kind == Kind.WORKER_LOST else "Lock lost"))
         marks += [(incident.closed_at, "Recovered")] if incident.closed_at is not None else []
     if row.state.is_finished and row.finished_at is not None:
         marks.append((row.finished_at, row.state.value.capitalize()))

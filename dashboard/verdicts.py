@@ -18,16 +18,16 @@ from recovery.reads.audit import CompletedAction
 _TONES = {
     Kind.ORPHAN: "stuck",
     Kind.ABANDONED: "stuck",
-    Kind.DOOMED: "doomed",
-    Kind.UNLOCKED: "doomed",
+    Kind.WORKER_LOST: "worker-lost",
+    Kind.UNLOCKED: "worker-lost",
     Kind.LATE: "warn",
     Kind.OVERDUE: "overdue",
-    Kind.GHOST: "unreadable",
+    Kind.MISSING_DATA: "unreadable",
     Kind.UNKNOWN: "unreadable",
     Kind.STRAY: "warn",
     Kind.MALFORMED: "warn",
     Kind.N8N: "warn",
-    Kind.HELD: "",
+    Kind.RUNNING: "",
 }
 
 
@@ -35,13 +35,13 @@ def cells(verdict: Verdict) -> Cells:
     return {
         "verdict": verdict,
         "badge": verdict.kind.value,
-        "is_poison": verdict.is_poison,
+        "is_quarantined": verdict.is_quarantined,
         "why": shown(verdict.why),
         "cause": "" if verdict.cause is Cause.UNKNOWN else verdict.cause.value,
         "cause_why": shown(verdict.cause_evidence).rstrip("."),
         "fate": shown(verdict.fate) or "unknown.",
         "times": _times(verdict),
-        "tone": "stuck" if verdict.is_poison else _TONES[verdict.kind],
+        "tone": "stuck" if verdict.is_quarantined else _TONES[verdict.kind],
     }
 
 

@@ -91,7 +91,7 @@ class Incident(models.Model):
     opened_at = models.BigIntegerField()  # first seen without a lock, or with a lock that nobody holds
     proven_at = models.BigIntegerField(null=True)
     closed_at = models.BigIntegerField(null=True)
-    resolved_by = models.CharField(max_length=16, default="")  # watchdog, operator, scanner, worker, removed
+    resolved_by = models.CharField(max_length=16, default="")  # stalled-check, operator, scanner, worker, removed
     audit = models.BigIntegerField(null=True)  # number of the entry that resolved it
 
     class Meta:

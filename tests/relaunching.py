@@ -24,7 +24,7 @@ from recovery.models import BrakeState
 from recovery.reads.brake_rows import PAST
 from recovery.reads.shared import windows
 from recovery.scanners.acting.warrant import Warrant
-from recovery.scanners.deep.relaunch_failed import RelaunchFailed
+from recovery.scanners.deep.auto_retry import AutoRetry
 from tests.acting import ADMIN, Bench
 from tests.samples import BULLMQ
 from tests.stores import Store
@@ -33,7 +33,7 @@ from tests.watching import bullmq, config_of, now_ms
 ARMED = """
 [policy]
 idempotency = "the mails carry a key"
-[policy.relaunch_failed]
+[policy.auto_retry]
 mode = "act"
 most = 1000
 """
@@ -70,12 +70,12 @@ class Relaunching(Bench):
         self.removes = False  # completed jobs are removed at once
         self.scanner = self.begin()
 
-    def begin(self) -> RelaunchFailed:
+    def begin(self) -> AutoRetry:
         """A scheduler that has just started."""
         stores, mandate = registry.registry(), Mandate(7, lambda: self.leads)
-        holding = Warrant(stores, mandate, lambda _: self.held).holding(Scan.RELAUNCH_FAILED)
+        holding = Warrant(stores, mandate, lambda _: self.held).holding(Scan.AUTO_RETRY)
         clock = self.clock
-        return RelaunchFailed(stores, lambda: self.snapshot, mandate, holding, now=clock, wait=clock.wait)
+        return AutoRetry(stores, lambda: self.snapshot, mandate, holding, now=clock, wait=clock.wait)
 
     def run(self, **asked: Any) -> Report:
         self.snapshot = self.look(self.flavour)

@@ -23,14 +23,14 @@ def queue(base: str = "bull:mail", *, deployment: str = "main", **facts: Any) ->
         "flavour": BULLMQ,
         "counts": EMPTY,
         "is_paused": False,
-        "watchdog_ttl": 12_000,
+        "stalled_check_ttl": 12_000,
         "workers": 2,
     }
     return QueueSample(QueueRef(deployment, base), **(healthy | facts))
 
 
 def abandoned(base: str = "bull:jobs", active: int = 9, **facts: Any) -> QueueSample:
-    return queue(base, counts=counts(active=active), workers=0, watchdog_ttl=None, **facts)
+    return queue(base, counts=counts(active=active), workers=0, stalled_check_ttl=None, **facts)
 
 
 def rates(completed: int | None, failed: int | None, minutes: int = 60) -> Rates:

@@ -92,13 +92,13 @@ def counted(at: int = NOW) -> Tallies:
         at=at,
         until=0,
         audited=9,
-        durations={"watchdog": took},
+        durations={"stalled-check": took},
         acts={("requeue", "done", "shell"): 4},
         open={"main": 2},
         held=("main",),
         spending=(Spending(MAIL, 3, 10),),
         breakers=(Breakers(MAIL, 1, 2, 0),),
-        poison={MAIL: 1},
+        quarantined={MAIL: 1},
     )
 
 

@@ -49,15 +49,15 @@ def unsign() -> None:
 
 def chain() -> None:
     """Entries of an earlier version up to #4, and signed ones up to #11."""
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     act(Act.RETRY, {"old": D}, "old")
-    audit.note(ADA, "sign in", "the second")
+    audit.note(ADA, "log in", "the second")
     unsign()
-    audit.note(ADA, "sign in", "the third")
+    audit.note(ADA, "log in", "the third")
     act(Act.REMOVE, {"1": D, "2": D, "3": U}, "1", "2", "3")
     act(Act.DRAIN, {"": D, "7": D, "8": D})
     act(Act.RETRY, None, "9")
-    audit.note(ADA, "sign in", "the last")
+    audit.note(ADA, "log in", "the last")
 
 
 # -- what an attacker can make

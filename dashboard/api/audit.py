@@ -37,7 +37,7 @@ class AuditLine(Schema):
     queue: QueueName | None
     job: str | None = Field(description="The id of its only job; null: several jobs or the queue itself.")
     reason: str
-    status: str = Field(description="noted, under way or unknown; otherwise the outcome of all its jobs, or mixed.")
+    status: str = Field(description="recorded, in progress, unknown, or the outcome of all its jobs, or mixed.")
     tally: dict[str, int] = Field(description="Number of jobs by outcome.")
     outcome: int | None = Field(description="Number of the audit entry with the outcome.")
 

@@ -49,7 +49,7 @@ class QueueRow(QueueName):
     workers: int | None
     oldest_waiting_at: int | None
     oldest_active_at: int | None
-    watchdog_ttl: int | None = Field(description="Milliseconds until the library's stalled check can run again.")
+    stalled_check_ttl: int | None = Field(description="Milliseconds until the library's stalled check can run again.")
     failure_rate: float | None = Field(description="Failed share of the jobs finished in the last hour.")
     trouble: str | None = Field(description="The most severe of abandoned, unattended, failing, paused, late.")
     read_at: int | None = Field(
@@ -70,7 +70,7 @@ class QueueRow(QueueName):
             "workers": sample.workers,
             "oldest_waiting_at": sample.oldest_waiting_at,
             "oldest_active_at": sample.oldest_active_at,
-            "watchdog_ttl": sample.watchdog_ttl,
+            "stalled_check_ttl": sample.stalled_check_ttl,
             "failure_rate": failure_rate(sample),
             "trouble": kind.name.lower() if kind else None,
             "read_at": sample.read_at,

@@ -32,7 +32,7 @@ class VerdictOn(Schema):
     rescuer: Scanner | None = Field(description="The scanner that will do it according to its policy.")
     needs_a_person: bool
     orphaned: int = Field(description="How often it was orphaned in the last 72 hours.")
-    is_poison: bool = Field(description="Quarantined: repeatedly stalled, so scanners do not change it.")
+    is_quarantined: bool = Field(description="Quarantined: repeatedly stalled, so scanners do not change it.")
 
     @classmethod
     def of(cls, verdict: Verdict) -> VerdictOn:
@@ -47,7 +47,7 @@ class VerdictOn(Schema):
             rescuer=verdict.rescuer,
             needs_a_person=verdict.needs_a_person,
             orphaned=verdict.orphaned,
-            is_poison=verdict.is_poison,
+            is_quarantined=verdict.is_quarantined,
         )
 
 

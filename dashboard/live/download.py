@@ -23,7 +23,7 @@ EACH = 2  # of one person
 CHUNK_BYTES = 64 * 1024
 _WHY = {
     Ending.RESTARTING: "Cut: the server restarted. Download again.",
-    Ending.SIGNED_OUT: "Cut: you are logged out.",
+    Ending.LOGGED_OUT: "Cut: you are logged out.",
     Ending.ROLE_CHANGED: "Cut: your role was changed. Download again.",
 }
 

@@ -22,7 +22,7 @@ class Ending(StrEnum):
     """Why the server ends a stream; the browser decides by it whether to come back."""
 
     RESTARTING = "restarting"
-    SIGNED_OUT = "signed-out"
+    LOGGED_OUT = "logged-out"
     ROLE_CHANGED = "role-changed"  # it comes back with what the new role may see
 
 

@@ -62,7 +62,7 @@ def ended(visitors: Collection[Visitor]) -> dict[Visitor, Ending]:
 
 def _ending(visitor: Visitor, user: User | None) -> Ending | None:
     if user is None or not allows(user, Role.VIEWER) or not _fits(user, visitor.password):
-        return Ending.SIGNED_OUT
+        return Ending.LOGGED_OUT
     return None if user.role == visitor.role else Ending.ROLE_CHANGED
 
 

@@ -12,7 +12,7 @@ from recovery.domain.acting import Act, Outcome
 from recovery.domain.tallies import BOUNDS, Durations, Tallies
 
 BY = ("person", "token", "shell", "scanner")  # kinds of actors
-RESOLVERS = ("watchdog", "scanner", "operator", "worker", "removed", "")
+RESOLVERS = ("stalled-check", "scanner", "operator", "worker", "removed", "")
 NOBODY = "unknown"  # who resolved what nobody saw
 
 TOOK = Family(
@@ -23,11 +23,11 @@ TOOK = Family(
 )
 ACTIONS = Family("unstall_actions", "Actions on jobs and queues, by action, outcome and actor kind.", "counter")
 OPEN = Family("unstall_incidents_open", "Orphaned jobs that are not resolved yet.")
-HELD = Family("unstall_store_brake_holding", "1 while auto-recovery is paused because of a Redis problem.")
+HELD = Family("unstall_auto_recovery_paused", "1 while auto-recovery is paused because of a Redis problem.")
 SPENT = Family("unstall_budget_spent", "Auto-retries of a queue that count against its budget per minute.")
 LIMIT = Family("unstall_budget_limit", "Auto-retries of a queue that are allowed per minute.")
 BREAKERS = Family("unstall_breakers", "Breakers of a queue by stage, one for each auto-retried error.")
-POISON = Family("unstall_poison_jobs", "Quarantined jobs: repeatedly stalled, so scanners do not change them.")
+QUARANTINE = Family("unstall_quarantined_jobs", "Quarantined jobs: repeatedly stalled, so scanners do not change them.")
 
 
 def families(picture: Picture) -> Iterator[Lines]:
@@ -74,4 +74,7 @@ def _levels(lately: Tallies, picture: Picture) -> Iterator[Lines]:
             for stage, count in (("closed", one.closed), ("open", one.open), ("half-open", one.half_open))
         ],
     )
-    yield POISON, [POISON.of(of_queue(ref), count) for ref, count in lately.poison.items() if ref in listed]
+    yield (
+        QUARANTINE,
+        [QUARANTINE.of(of_queue(ref), count) for ref, count in lately.quarantined.items() if ref in listed],
+    )

@@ -42,7 +42,7 @@ ORPHANED = Family("unstall_orphaned_jobs", "Active jobs whose worker is proven l
 UNLOCKED = Family("unstall_unlocked_active_jobs", "Active jobs without a lock, the orphaned among them.")
 FOR_A_PERSON = Family("unstall_person_needed_jobs", "Active jobs that need manual action.")
 WATCHDOG = Family(
-    "unstall_watchdog_age_seconds",
+    "unstall_stalled_check_age_seconds",
     "Time since a worker last ran the library's stalled check, by the configured stalled interval.",
     unit="seconds",
 )
@@ -189,7 +189,7 @@ def _oldest_active(row: _Row) -> float | None:
 
 def _watchdog(row: _Row) -> float | None:
     """Its key lives for one interval after each check; when it is gone, since when is what the looks remember."""
-    left, seen = row.sample.watchdog_ttl, row.tally.watchdog if row.tally else None
+    left, seen = row.sample.stalled_check_ttl, row.tally.watchdog if row.tally else None
     if left is not None:
         return max(0, row.interval - left) / 1000
     return _since(seen.seen_at, row.now) if seen and seen.seen_at is not None else None

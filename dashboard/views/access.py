@@ -63,7 +63,7 @@ class Logout(LogoutView):
     def post(self, request: HttpRequest, *args: str, **kwargs: Any) -> HttpResponse:
         """Nobody is kept in because the audit cannot be written."""
         try:
-            audit.note(actors.person(request), "sign out")
+            audit.note(actors.person(request), "log out")
         except NotRecorded as error:
             log.warning("a log-out is not in the audit: %s", error)
         return super().post(request, *args, **kwargs)
@@ -104,7 +104,7 @@ def _signed_in(request: HttpRequest, user: User, to: str, how: str) -> HttpRespo
     """Both or neither: nobody comes in whom the audit does not know of."""
     with transaction.atomic():
         log_in(request, user, backend=_BACKEND)
-        audit.note(actors.person(request), "sign in", how)
+        audit.note(actors.person(request), "log in", how)
     login_limits.forget(login_limits.of_login(request, user.username))
     response = HttpResponseRedirect(to)
     login_limits.remember_browser(response, user)

@@ -1,4 +1,4 @@
-"""/scanners/release: a person lets a brake go, after having read what it holds and why."""
+"""/scanners/safety-limits/release: a person lets a brake go, after having read what it holds and why."""
 
 from __future__ import annotations
 

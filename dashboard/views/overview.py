@@ -30,7 +30,7 @@ _HEADS = (
     (Column.STUCK, "Stuck", "right"),
     (Column.OLDEST, "Oldest wait", "right"),
     (Column.WORKERS, "Workers", "right"),
-    (Column.WATCHDOG, "Stalled check", "right"),
+    (Column.STALLED_CHECK, "Stalled check", "right"),
     (Column.RATE, "Per minute", "wide"),
     (Column.FAILING, "Failing", "right"),
 )

@@ -139,7 +139,7 @@ def _unread(found: Inbox | None) -> list[Tally]:
 
 
 def _tallies(found: Inbox | None) -> list[dict[str, Any]]:
-    """Every verdict that there is now, most urgent first; poison counted besides, for those that are listed."""
+    """Every verdict that there is now, most urgent first; quarantined counted besides, for those that are listed."""
     if found is None:
         return []
     told = [
@@ -147,8 +147,8 @@ def _tallies(found: Inbox | None) -> list[dict[str, Any]]:
         for kind, count in sorted(found.counts.items(), key=lambda pair: -pair[0].urgency)
         if kind.urgency and count
     ]
-    if poison := sum(line.verdict.is_poison for line in found.rows):
-        told.insert(0, {"state": inbox.POISON, "count": poison, "words": "of them quarantined"})
+    if quarantined := sum(line.verdict.is_quarantined for line in found.rows):
+        told.insert(0, {"state": inbox.QUARANTINED, "count": quarantined, "words": "of them quarantined"})
     return told
 
 

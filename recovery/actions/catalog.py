@@ -17,7 +17,7 @@ from recovery.domain.verdicts import Kind, Verdict
 
 _ACTIVE = frozenset({State.ACTIVE})
 _FINISHED = frozenset({State.COMPLETED, State.FAILED})
-_RELEASABLE = frozenset({Kind.LATE, Kind.DOOMED})
+_RELEASABLE = frozenset({Kind.LATE, Kind.WORKER_LOST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _can_be_released(row: JobRow, kind: Kind) -> bool:
 
 
 def _is_held(row: JobRow, kind: Kind) -> bool:
-    return row.lock is not None and kind is not Kind.DOOMED
+    return row.lock is not None and kind is not Kind.WORKER_LOST
 
 
 def _is_free(row: JobRow, kind: Kind) -> bool:

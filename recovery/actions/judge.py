@@ -1,7 +1,7 @@
 """Whether an act may be done to a job, judged before it is tried: pure, from what was shown and a fresh look.
 
 The script judges again, atomically, what can change in between; what it cannot know is decided here: whether the
-holder is connected, whether an orphan is proven, poison, malformed data, and n8n.
+holder is connected, whether an orphan is proven, quarantined, malformed data, and n8n.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from recovery.reads.surroundings import has_window
 GONE = "There is no such job (any more)."
 CONNECTED = "The worker is still connected: if it is only slow, this job will run twice."
 ENDLESS = "This lock never expires. If its worker is still running the job, the job will run twice."
-POISON = "It was orphaned {count} times within 72 hours: running it again may crash the next worker too."
+QUARANTINED = "It was orphaned {count} times within 72 hours: running it again may crash the next worker too."
 MALFORMED = "Its data violates the queue's schema: the handler will probably fail on it."
 N8N_TWICE = "n8n runs the workflow again from its start: every step that already ran will run twice."
 N8N_PAUSE = (
@@ -113,7 +113,7 @@ def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -
 
 def is_proven(verdict: Verdict | None) -> bool:
     """Two sightings, where one is not enough; a ghost has nobody who could hold it. For what the script is asked."""
-    return verdict is not None and (verdict.of_lock.is_orphaned or verdict.of_lock is Kind.GHOST)
+    return verdict is not None and (verdict.of_lock.is_orphaned or verdict.of_lock is Kind.MISSING_DATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,12 @@ def _fail(look: _Look) -> list[str]:
 
 
 def _spared(look: _Look) -> list[str]:
-    is_poison = look.verdict is not None and look.verdict.is_poison
-    return ["It stalled repeatedly and is quarantined; failing it keeps it from the next worker."] if is_poison else []
+    is_quarantined = look.verdict is not None and look.verdict.is_quarantined
+    return (
+        ["It stalled repeatedly and is quarantined; failing it keeps it from the next worker."]
+        if is_quarantined
+        else []
+    )
 
 
 def _recover_row(look: _Look) -> list[str]:
@@ -238,8 +242,8 @@ def _again(look: _Look) -> list[str]:
     """What running it once more may cost; each refused until somebody says that they know."""
     risks: list[str] = []
     verdict, options = look.verdict, look.options
-    if verdict and verdict.is_poison:
-        risks.append(_unless(options.force, POISON.format(count=verdict.orphaned + 1), "force"))
+    if verdict and verdict.is_quarantined:
+        risks.append(_unless(options.force, QUARANTINED.format(count=verdict.orphaned + 1), "force"))
     if look.kind is Kind.MALFORMED:
         risks.append(_unless(options.force, MALFORMED, "force"))
     if is_n8n(look.queue, look.flavour):
@@ -261,7 +265,7 @@ def _release(look: _Look) -> list[str]:
     if lock is None:
         raise _Refused("It has no lock (any more): requeue it or fail it.")
     risks = [ENDLESS] if lock.ttl is None else []
-    if look.of_lock is not Kind.DOOMED and lock.ttl is not None:
+    if look.of_lock is not Kind.WORKER_LOST and lock.ttl is not None:
         risks.append(_unless(look.options.force, CONNECTED, "force"))
     return risks + (_again(look) if look.options.requeue else [])
 

@@ -78,7 +78,7 @@ def _before(one: Judged) -> dict[str, Any]:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     told: dict[str, Any] = {"kind": verdict.kind, "why": _redacted(verdict.why)[:TEXT_LIMIT]}
-    return told | ({"poison": True} if verdict.is_poison else {})
+    return told | ({"quarantined": True} if verdict.is_quarantined else {})
 
 
 def _after(done: Done, kept: Mapping[str, str], row: JobRow | None) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from recovery.errors import BadOrder, Forbidden, Missing, NotRecorded
 from recovery.reads import brake_rows, incidents
 from recovery.reads.brake_rows import BREAKER, PARDON, PAST, STORE, Kind, Place, Row, T
 
-NOTE = "release brake"  # the act of the audit's notes
-POISON = "poison"
-KINDS = (STORE.name, BREAKER.name, PAST.name, POISON)
+NOTE = "release safety limit"  # the act of the audit's notes
+QUARANTINE = "quarantine"
+KINDS = (STORE.name, BREAKER.name, PAST.name, QUARANTINE)
 _GONE = "There is no such safety limit (any more): it may have been released already."
 _BY_LIMIT = 200  # characters
 
@@ -60,7 +60,7 @@ def _past(_by: str, queue: QueueRef, key: str) -> str:
     return f"Auto-retried {row.value.made:,} times."
 
 
-def _poison(by: str, queue: QueueRef, key: str) -> str:
+def _quarantine(by: str, queue: QueueRef, key: str) -> str:
     """What was proven until now is forgiven; the job has as many workers again as any other."""
     at = clock.now()
     count = incidents.suffered(queue, [key], at).get(key, 0)
@@ -83,5 +83,5 @@ _RELEASES: Mapping[str, Callable[[str, QueueRef, str], str]] = {
     STORE.name: _store,
     BREAKER.name: _breaker,
     PAST.name: _past,
-    POISON: _poison,
+    QUARANTINE: _quarantine,
 }

@@ -19,7 +19,7 @@ from recovery.domain.scans import Scan, ScanStatus
 from recovery.errors import BadOrder, Forbidden, NotRecorded
 from recovery.models import ScannerPause, ScanRun
 
-ORDERED, PAUSED, GOES_ON = "scan", "pause scanner", "let scanner go on"  # acts of the audit's notes
+ORDERED, PAUSED, GOES_ON = "scan", "pause scanner", "resume scanner"  # acts of the audit's notes
 WAITING_AT_ONCE = 3  # of one scanner: they run one after the other, and say much the same
 
 T = TypeVar("T")

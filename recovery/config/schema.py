@@ -69,7 +69,7 @@ INTERVALS = (
     Key("n8n", Kind.NUMBER, 30.0, low=5.0, high=3600.0),
     # These look deep, or act on many: oftener than every few seconds they would meet what they just did themselves.
     Key("stale_check", Kind.NUMBER, 900.0, low=5.0, high=86_400.0),
-    Key("relaunch_failed", Kind.NUMBER, 1800.0, low=5.0, high=86_400.0),
+    Key("auto_retry", Kind.NUMBER, 1800.0, low=5.0, high=86_400.0),
     Key("startup_sweep", Kind.NUMBER, 60.0, low=5.0, high=86_400.0),
     Key("prune", Kind.NUMBER, 3600.0, low=60.0, high=86_400.0),
 )

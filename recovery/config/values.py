@@ -135,7 +135,7 @@ class Config:
     orphans_every: float = 5.0
     n8n_every: float = 30.0
     stale_check_every: float = 900.0
-    relaunch_failed_every: float = 1800.0
+    auto_retry_every: float = 1800.0
     startup_sweep_every: float = 60.0
     prune_every: float = 3600.0
     thresholds: Thresholds = Thresholds()

@@ -78,7 +78,7 @@ class Seen:
 class Options:
     """How to do it. What an act does not know it ignores."""
 
-    force: bool = False  # in spite of poison, or of a holder that is still connected
+    force: bool = False  # in spite of quarantined jobs, or of a holder that is still connected
     consent: bool = False  # n8n: the workflow may run a second time from its start
     reset_stalls: bool = False  # requeue, retry: forget stalls and a deferred failure, so that it is not failed at once
     counts_as_stall: bool = True  # requeue: as the library's own recovery counts

@@ -27,9 +27,9 @@ class AlertKind(StrEnum):
     """What may be told."""
 
     ABANDONED = "abandoned"  # jobs that nothing will rescue
-    POISON = "poison"  # jobs that only a person touches
+    QUARANTINE = "quarantine"  # jobs that only a person touches
     BREAKER = "breaker"
-    BRAKE = "brake"  # the Redis brake holds
+    PAUSE = "pause"  # auto-recovery is paused for a deployment
     GATE = "gate"  # closed for long
     UNREADABLE = "unreadable"  # a deployment, or queues of it
     SCANNER = "scanner"  # one that is to act, and that its store does not let

@@ -93,7 +93,7 @@ def failure_rate(sample: QueueSample) -> float | None:
 
 
 def has_no_worker(sample: QueueSample) -> bool:
-    return sample.workers == 0 and sample.watchdog_ttl is None
+    return sample.workers == 0 and sample.stalled_check_ttl is None
 
 
 def _told(same: list[Concern]) -> Concern:

@@ -89,7 +89,7 @@ class QueueSample(NamedTuple):
     oldest_waiting_at: int | None = None
     oldest_active_at: int | None = None
     next_delayed_at: int | None = None
-    watchdog_ttl: int | None = None  # ms left on `stalled-check`; None: nobody has checked lately
+    stalled_check_ttl: int | None = None  # ms left on `stalled-check`; None: nobody has checked lately
     workers: int | None = None  # None: we may not look
     rates: Rates = Rates()
     added: int | None = None  # the queue's own id counter: jobs ever added

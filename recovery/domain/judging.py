@@ -20,7 +20,7 @@ from recovery.domain.jobs import JobRow
 from recovery.domain.lock_expiry import ENDED_FOR
 from recovery.domain.outlook import dead_words, outlook, parent_words, words
 from recovery.domain.refs import shown
-from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
+from recovery.domain.surroundings import QUARANTINE_AFTER, Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Cause, Kind, Verdict
 
 
@@ -35,8 +35,8 @@ def verdict(
 ) -> Verdict:
     """Of an active job. `sighting` is how long it has been seen without a lock; None: this is the first look.
 
-    `orphaned` counts its earlier incidents within POISON_WINDOW. `breaks` says how its data breaks the schema of its
-    queue, and holds no value of it; "": it does not, or nobody knows.
+    `orphaned` counts its earlier incidents within QUARANTINE_WINDOW. `breaks` says how its data breaks the schema of
+    its queue, and holds no value of it; "": it does not, or nobody knows.
     """
     sighting = sighting or Sighting(around.now)
     kind = kind_of(row, around, sighting, parent)
@@ -56,8 +56,8 @@ def verdict(
         orphaned=orphaned,
         rescuer=ahead.rescuer,
     )
-    found = poisoned(found) if kind.is_orphaned or kind is Kind.DOOMED else found
-    return malformed_too(found, breaks) if breaks and kind is not Kind.GHOST else found
+    found = quarantined(found) if kind.is_orphaned or kind is Kind.WORKER_LOST else found
+    return malformed_too(found, breaks) if breaks and kind is not Kind.MISSING_DATA else found
 
 
 def stray(row: JobRow, parent: Parent) -> Verdict | None:
@@ -96,7 +96,7 @@ def kind_of(row: JobRow, around: Surroundings, sighting: Sighting, parent: Paren
     if not row.lock_known:
         return Kind.UNKNOWN
     if row.missing:
-        return Kind.GHOST
+        return Kind.MISSING_DATA
     if row.lock is None:
         return _unlocked(around, sighting)
     return _locked(row, around, sighting, parent)
@@ -104,13 +104,13 @@ def kind_of(row: JobRow, around: Surroundings, sighting: Sighting, parent: Paren
 
 def _locked(row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent) -> Kind:
     """What may soon be lost comes before what merely takes long."""
-    if _is_doomed(row, around, sighting):
-        return Kind.DOOMED
+    if _is_worker_lost(row, around, sighting):
+        return Kind.WORKER_LOST
     if row.lock is not None and is_late(row.lock.ttl, around):
         return Kind.LATE
     if parent in (Parent.FAILED, Parent.GONE):
         return Kind.STRAY
-    return Kind.OVERDUE if _is_overdue(row, around) else Kind.HELD
+    return Kind.OVERDUE if _is_overdue(row, around) else Kind.RUNNING
 
 
 def _unlocked(around: Surroundings, sighting: Sighting) -> Kind:
@@ -119,7 +119,7 @@ def _unlocked(around: Surroundings, sighting: Sighting) -> Kind:
     return Kind.ABANDONED if around.watchdog_is_dead else Kind.ORPHAN
 
 
-def _is_doomed(row: JobRow, around: Surroundings, sighting: Sighting) -> bool:
+def _is_worker_lost(row: JobRow, around: Surroundings, sighting: Sighting) -> bool:
     if holder(row, around) is Holder.GONE:
         return True
     # A holder that lives would have given its lock an end by now.
@@ -136,13 +136,13 @@ def _is_overdue(row: JobRow, around: Surroundings) -> bool:
     return around.now - row.processed_at > around.overdue_after
 
 
-def poisoned(found: Verdict) -> Verdict:
+def quarantined(found: Verdict) -> Verdict:
     """This time counts too."""
-    if found.orphaned + 1 < POISON_AFTER:
+    if found.orphaned + 1 < QUARANTINE_AFTER:
         return found
     said = f"It was orphaned {found.orphaned:,} times before, within 72 h: it may crash its workers."
     suggests = Act.FAIL if found.kind.is_orphaned else found.suggests
-    return replace(found, evidence=(*found.evidence, said), suggests=suggests, is_poison=True)
+    return replace(found, evidence=(*found.evidence, said), suggests=suggests, is_quarantined=True)
 
 
 def malformed_too(found: Verdict, breaks: str) -> Verdict:
@@ -162,11 +162,11 @@ def _suggestion(kind: Kind, row: JobRow, around: Surroundings) -> Act | None:
     match kind:
         case Kind.ORPHAN | Kind.ABANDONED:
             return Act.FAIL if around.is_n8n else Act.REQUEUE
-        case Kind.DOOMED:
+        case Kind.WORKER_LOST:
             return Act.RELEASE
         case Kind.OVERDUE | Kind.STRAY:
             return Act.CANCEL
-        case Kind.GHOST:
+        case Kind.MISSING_DATA:
             return Act.REMOVE if row.lock is None else None
     return None
 
@@ -176,7 +176,7 @@ def _suggestion(kind: Kind, row: JobRow, around: Surroundings) -> Act | None:
 _RAN_OUT = "Its lock expired: no worker renewed it."
 
 
-def _held(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
+def _running(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
     if _is_endless(row):
         return (
             f"{_holder_words(row, around)} holds it with a lock that never expires, which Bull and BullMQ never set.",
@@ -191,7 +191,7 @@ def _late(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
     return (said,)
 
 
-def _doomed(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
+def _worker_lost(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
     if holder(row, around) is not Holder.GONE:
         seen = age(around.now - sighting.since)
         return (f"Its lock never expires and has not been renewed for {seen}: Bull and BullMQ never set such a lock.",)
@@ -223,10 +223,10 @@ def _abandoned(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[s
 
 def _overdue(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:
     ran, limit = around.now - (row.processed_at or around.now), around.overdue_after or 0
-    return (f"It has run for {age(ran)}; the limit of this queue is {age(limit)}.", *_held(row, around, sighting))
+    return (f"It has run for {age(ran)}; the limit of this queue is {age(limit)}.", *_running(row, around, sighting))
 
 
-def _ghost(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
+def _missing_data(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
     held = " A worker has its lock." if row.lock else ""
     return (f"Its id is in the list of active jobs, but its job data is missing: it was removed meanwhile.{held}",)
 
@@ -236,15 +236,15 @@ def _unknown(*_: object) -> tuple[str, ...]:
 
 
 _EVIDENCE: Mapping[Kind, Callable[[JobRow, Surroundings, Sighting], tuple[str, ...]]] = {
-    Kind.HELD: _held,
+    Kind.RUNNING: _running,
     Kind.LATE: _late,
-    Kind.DOOMED: _doomed,
+    Kind.WORKER_LOST: _worker_lost,
     Kind.UNLOCKED: _unproven,
     Kind.ORPHAN: _lockless,
     Kind.ABANDONED: _abandoned,
     Kind.OVERDUE: _overdue,
-    Kind.GHOST: _ghost,
-    Kind.STRAY: _held,
+    Kind.MISSING_DATA: _missing_data,
+    Kind.STRAY: _running,
     Kind.UNKNOWN: _unknown,
 }
 

@@ -5,7 +5,7 @@ is said behind it (`domain/n8n/fates.py`).
 
 The one place that says so. The library's own stalled check counts while a worker runs it, a scanner while its policy
 lets it act and nothing blocks it (`Rescuers`, `domain/blockers.py`). Scanners are promised nothing of what they leave
-to a person: poison, bad data, n8n. One that is armed and blocked is named with what blocks it.
+to a person: quarantined, bad data, n8n. One that is armed and blocked is named with what blocks it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from recovery.domain.jobs import JobRow
 from recovery.domain.lock_expiry import ENDED_FOR
 from recovery.domain.policy import Scanner
 from recovery.domain.rescuers import LATE, Armed
-from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
+from recovery.domain.surroundings import QUARANTINE_AFTER, Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Kind
 
 LOOKS_EVERY = 5_000  # ms: the orphan-watch, where it does not act and so does not say
@@ -104,7 +104,7 @@ def outlook(
 ) -> Outlook:
     """`kind`: as its lock tells. Sightings and earlier incidents as for a verdict."""
     by_library = _by_library(kind, row, around)
-    if is_malformed or (orphaned + 1 >= POISON_AFTER and kind is not Kind.GHOST):
+    if is_malformed or (orphaned + 1 >= QUARANTINE_AFTER and kind is not Kind.MISSING_DATA):
         return Outlook(by_library)
     said = sorted(_all(kind, row, around, sighting), key=lambda one: one.at)
     first = next((one for one in said if not one.held), None)
@@ -119,7 +119,7 @@ def of_row(sweep: Armed | None, lost_at: int, now: int, *, crowd: int = 0, orpha
 
     None of either for what the sweep leaves to a person.
     """
-    if sweep is None or orphaned + 1 >= POISON_AFTER:
+    if sweep is None or orphaned + 1 >= QUARANTINE_AFTER:
         return Outlook()
     done_at = sweep.run_after(lost_at + sweep.after, now, crowd=crowd)
     one = RecoveryEstimate(sweep.scanner, REQUEUES, done_at, sweep.held, sweep.ends)
@@ -139,8 +139,8 @@ def recovers_within(around: Surroundings) -> int | None:
 
 
 def _all(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
-    if kind is Kind.GHOST:
-        yield from _of_ghost(row, around, sighting)
+    if kind is Kind.MISSING_DATA:
+        yield from _of_missing_data(row, around, sighting)
     elif not around.is_n8n and (kind.is_lost or kind is Kind.LATE):
         if row.lock is not None and row.lock.ttl is None:
             yield from _of_endless(row, around, sighting)
@@ -148,7 +148,7 @@ def _all(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) -> I
             yield from _of_lost(kind, row, around, sighting)
 
 
-def _of_ghost(row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
+def _of_missing_data(row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
     """With a watchdog alive the library moves the id first, and what becomes of it then is nobody's promise."""
     stale = around.rescuers.stale
     if stale and row.lock is None and around.watchdog_is_dead:
@@ -168,7 +168,7 @@ def _of_lost(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) 
     bare_at = sighting.since if row.lock is None else around.now + (row.lock.ttl or 0)
     proof = _proof_takes(around, sighting if row.lock is None else None)
     proven_at = around.now if kind.is_orphaned else bare_at + proof
-    gone = gone_for(row, around) if kind is Kind.DOOMED else None
+    gone = gone_for(row, around) if kind is Kind.WORKER_LOST else None
     if watch and watch.release and gone is not None:
         yield _promise(watch, RELEASES, around.now + max(GONE_FOR - gone, watch.after), around)
     elif watch:
@@ -200,7 +200,7 @@ def _by_library(kind: Kind, row: JobRow, around: Surroundings) -> int | None:
     """When the stalled check of a worker takes it."""
     if around.watchdog_is_dead:
         return None
-    if kind in (Kind.LATE, Kind.DOOMED):
+    if kind in (Kind.LATE, Kind.WORKER_LOST):
         ttl = row.lock.ttl if row.lock else None
         return None if ttl is None else around.now + ttl + around.stalled_interval
     return around.now + around.rescued_within if kind in (Kind.UNLOCKED, Kind.ORPHAN) else None
@@ -234,7 +234,7 @@ def blocked(scanner: Scanner, why: str, ends: int | None = None, now: int = 0) -
 
 def _rescue(kind: Kind, row: JobRow, around: Surroundings, first: RecoveryEstimate) -> str:
     within = f"within {age(first.at - around.now)}"
-    if kind is Kind.GHOST:
+    if kind is Kind.MISSING_DATA:
         return f"{_name(first)} {first.does} {within}, unless a worker runs it first, without its name and data."
     waits = _waits(around)
     if row.lock is None or row.lock.ttl is None or first.does == RELEASES:
@@ -256,20 +256,20 @@ def _name(promise: RecoveryEstimate) -> str:
 
 def _alone(kind: Kind, row: JobRow, around: Surroundings) -> str:
     match kind:
-        case Kind.LATE | Kind.DOOMED:
+        case Kind.LATE | Kind.WORKER_LOST:
             return _expiring(kind, row, around)
         case Kind.UNLOCKED | Kind.ORPHAN:
             return _watched(row, around)
         case Kind.ABANDONED:
             return f"{NEVER}: {_why_dead(around)}."
-        case Kind.GHOST:
-            return _ghost(row, around)
+        case Kind.MISSING_DATA:
+            return _missing_data(row, around)
         case _:
             return _SAID[kind]
 
 
 _SAID = {
-    Kind.HELD: "Nothing happens: its worker renews the lock.",
+    Kind.RUNNING: "Nothing happens: its worker renews the lock.",
     Kind.OVERDUE: "Nothing happens: its worker renews the lock, so it may run forever.",
     Kind.STRAY: "It runs on in vain: no parent waits for its result.",
     Kind.UNKNOWN: "Unknown.",
@@ -318,7 +318,7 @@ def _then(row: JobRow, around: Surroundings) -> str:
     return "; it waits then, because the queue is paused" if around.is_paused else ""
 
 
-def _ghost(row: JobRow, around: Surroundings) -> str:
+def _missing_data(row: JobRow, around: Surroundings) -> str:
     if row.lock is not None:
         return f"{NEVER}: its worker cannot finish it, because its job data is missing."
     if around.watchdog_is_dead:

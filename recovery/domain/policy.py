@@ -19,7 +19,7 @@ class Scanner(StrEnum):
 
     ORPHAN_WATCH = "orphan-watch"
     STALE_CHECK = "stale-check"
-    RELAUNCH_FAILED = "relaunch-failed"
+    AUTO_RETRY = "auto-retry"
     STARTUP_SWEEP = "startup-sweep"
 
     @property
@@ -33,7 +33,7 @@ class Mode(StrEnum):
 
 
 # What a worker did before it failed is done again. Of an orphan the library itself would run it again.
-NEEDS_NOTE = frozenset({Scanner.RELAUNCH_FAILED})
+NEEDS_NOTE = frozenset({Scanner.AUTO_RETRY})
 # These meet jobs that are locked still, by a holder whose connection is gone.
 MAY_RELEASE = frozenset({Scanner.ORPHAN_WATCH, Scanner.STALE_CHECK})
 NO_NOTE = "It is enabled, but the idempotency note is not set, so it only does a dry run."
@@ -63,7 +63,7 @@ class Policy:
 
     orphan_watch: Duty = Duty(most=500)  # each few seconds; five scripts
     stale_check: Duty = Duty(Mode.ACT, 15 * MINUTE, 500)
-    relaunch_failed: Duty = Duty()  # the budget is the narrower one, in most queues
+    auto_retry: Duty = Duty()  # the budget is the narrower one, in most queues
     startup_sweep: Duty = Duty(Mode.ACT, most=10_000)  # only of tables that somebody declared: rows of a dead process
     backoffs: Backoffs = field(default_factory=Backoffs)
     never: Never = field(default_factory=Never)
@@ -84,6 +84,6 @@ class Policy:
 
     def words(self, scanner: Scanner) -> tuple[str, ...]:
         said = NO_NOTE if self.lacks_note(scanner) else self.duty(scanner).words
-        if scanner is not Scanner.RELAUNCH_FAILED:
+        if scanner is not Scanner.AUTO_RETRY:
             return (said,)
         return said, *self.backoffs.words, *self.never.words

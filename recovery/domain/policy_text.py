@@ -3,7 +3,7 @@
 idempotency = "sending twice is refused by the provider"
 [orphan_watch]
 release = true       # take the lock of a job whose holder's connection is gone; of the stale_check too
-[relaunch_failed]
+[auto_retry]
 mode = "act"         # or "observe"
 after = 60           # seconds
 most = 50

@@ -29,7 +29,7 @@ class Rule(StrEnum):
     WAITS = "waits"  # its pause is not over
     CAPPED = "capped"  # relaunched too often lately
     EXHAUSTED = "exhausted"  # as often as its policy allows
-    POISON = "poison"
+    QUARANTINE = "quarantine"
     MALFORMED = "malformed"
     UNRECOVERABLE = "unrecoverable"
     CANCELLED = "cancelled"
@@ -138,7 +138,7 @@ class Case:
     ref: JobRef
     failure: Failure
     past: Past = Past()
-    is_poison: bool = False
+    is_quarantined: bool = False
     is_malformed: bool = False
     was_cancelled: bool = False  # somebody asked for it, as the audit knows
 
@@ -151,9 +151,9 @@ def ruling(case: Case, backoffs: Backoffs, never: Never, now: int) -> Ruling:
 
 def _refusals(case: Case, never: Never) -> Iterator[Ruling]:
     failure = case.failure
-    if case.is_poison:
+    if case.is_quarantined:
         yield Ruling(
-            Rule.POISON,
+            Rule.QUARANTINE,
             "It was orphaned repeatedly and may crash its workers. It is quarantined: only a person can retry it.",
         )
     if case.is_malformed:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from recovery.domain.acting import Act
 from recovery.domain.ages import age
 from recovery.domain.jobs import JobRow
-from recovery.domain.judging import malformed_too, poisoned
+from recovery.domain.judging import malformed_too, quarantined
 from recovery.domain.outlook import FOR_NOW, NEVER, Outlook, held_words, of_row
 from recovery.domain.refs import shown
 from recovery.domain.rescuers import Armed
@@ -48,7 +48,7 @@ def verdict(row: JobRow, terms: Terms, *, owned: Sequence[JobRow] = (), orphaned
     suggests = Act.REQUEUE if kind.is_orphaned else None
     evidence = _evidence(kind, row, terms)
     found = Verdict(kind, evidence, cause, hint, fate, ahead.at, suggests, orphaned, rescuer=ahead.rescuer)
-    found = poisoned(found) if kind.is_orphaned else found
+    found = quarantined(found) if kind.is_orphaned else found
     return malformed_too(found, breaks) if breaks else found
 
 
@@ -69,7 +69,7 @@ def kind_of(row: JobRow, terms: Terms) -> Kind:
         return Kind.OVERDUE
     if row.lock is None:
         return Kind.UNKNOWN
-    return Kind.LATE if _is_late(row, terms) else Kind.HELD
+    return Kind.LATE if _is_late(row, terms) else Kind.RUNNING
 
 
 def since(row: JobRow, terms: Terms) -> int | None:

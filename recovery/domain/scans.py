@@ -16,7 +16,7 @@ class Scan(StrEnum):
     DISCOVER = "discover"
     ORPHAN_WATCH = "orphan-watch"
     STALE_CHECK = "stale-check"
-    RELAUNCH_FAILED = "relaunch-failed"
+    AUTO_RETRY = "auto-retry"
     STARTUP_SWEEP = "startup-sweep"
     PRUNE = "prune"
 
@@ -65,7 +65,7 @@ class ScanStatus(StrEnum):
     FAILED = "failed"
 
 
-_ACTING = frozenset({Scan.ORPHAN_WATCH, Scan.STALE_CHECK, Scan.RELAUNCH_FAILED, Scan.STARTUP_SWEEP})
+_ACTING = frozenset({Scan.ORPHAN_WATCH, Scan.STALE_CHECK, Scan.AUTO_RETRY, Scan.STARTUP_SWEEP})
 _FREQUENT = frozenset({Scan.COLLECT, Scan.DISCOVER, Scan.ORPHAN_WATCH, Scan.STARTUP_SWEEP})
 _PURPOSE = {
     Scan.COLLECT: "Counts every queue and its workers, for the pages and for the other scanners.",
@@ -74,7 +74,7 @@ _PURPOSE = {
     Scan.STALE_CHECK: (
         "Checks in depth what has been stuck for long: lost locks, locks that never expire, missing job data."
     ),
-    Scan.RELAUNCH_FAILED: "Auto-retries failed jobs slowly, and stops when they fail again.",
+    Scan.AUTO_RETRY: "Auto-retries failed jobs slowly, and stops when they fail again.",
     Scan.STARTUP_SWEEP: "Checks job tables for rows left running by a process that has ended.",
     Scan.PRUNE: "Removes data that is past its retention.",
 }

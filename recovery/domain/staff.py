@@ -17,7 +17,7 @@ from recovery.domain.servers import Process, Server
 from recovery.domain.verdicts import Kind
 from recovery.domain.whereabouts import Whereabouts, plain
 
-_NOBODYS = (Kind.ORPHAN, Kind.ABANDONED, Kind.UNLOCKED, Kind.DOOMED, Kind.GHOST)
+_NOBODYS = (Kind.ORPHAN, Kind.ABANDONED, Kind.UNLOCKED, Kind.WORKER_LOST, Kind.MISSING_DATA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from recovery.domain.rescuers import NOBODY, Rescuers
 
 STALLED_INTERVAL = 30_000  # ms; what both libraries use when nobody says otherwise
 RENEWED_ABOVE = 0.4  # the libraries renew at half of a lock's length; a busy event loop may be a tenth late
-POISON_AFTER = 3  # orphaned so often within POISON_WINDOW: whatever it does, it kills its worker
-POISON_WINDOW = 72 * 3_600_000  # ms
+QUARANTINE_AFTER = 3  # orphaned so often within QUARANTINE_WINDOW: whatever it does, it kills its worker
+QUARANTINE_WINDOW = 72 * 3_600_000  # ms
 CHANGES_KEPT = 50  # of workers that went, and of those that came, for each queue
 CHANGES_KEPT_FOR = 3_600_000  # ms: an older one explains nothing that is found now
 
@@ -69,7 +69,7 @@ class Surroundings:
     unnamed: int = 0
     left: tuple[Change, ...] = ()  # workers that went, oldest first
     came: tuple[Change, ...] = ()
-    watchdog_ttl: int | None = None
+    stalled_check_ttl: int | None = None
     watchdog_seen_at: int | None = None  # when its key was last there
     watched_since: int | None = None  # since when we look: nothing is said of the time before
     stalled_interval: int = STALLED_INTERVAL
@@ -94,7 +94,7 @@ class Surroundings:
             return None
         if self.workers:
             return False
-        if self.watchdog_ttl is None:
+        if self.stalled_check_ttl is None:
             return True
         return True if self.left and not self._was_checked_after(self.left[-1].at) else None
 
@@ -111,7 +111,7 @@ class Surroundings:
     def watchdog_silent_for(self) -> int | None:
         """How long nobody has run the stalled check, as far as we watched; None while its key is there."""
         known = [at for at in (self.watchdog_seen_at, self.watched_since) if at is not None]
-        if self.watchdog_ttl is not None or not known:
+        if self.stalled_check_ttl is not None or not known:
             return None
         return max(0, self.now - max(known))
 
@@ -127,12 +127,12 @@ class Surroundings:
     @property
     def rescued_within(self) -> int:
         """How long until the watchdog's next pass, at most."""
-        return self.stalled_interval if self.watchdog_ttl is None else self.watchdog_ttl
+        return self.stalled_interval if self.stalled_check_ttl is None else self.stalled_check_ttl
 
     def _was_checked_after(self, moment: int) -> bool:
         """The key lives for one interval: with more left than that leaves, it was written later."""
         left = self.stalled_interval - (self.now - moment)
-        return self.watchdog_ttl is not None and self.watchdog_ttl > left + _SLACK
+        return self.stalled_check_ttl is not None and self.stalled_check_ttl > left + _SLACK
 
 
 _SLACK = 2_000  # ms: two looks, two clocks

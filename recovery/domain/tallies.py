@@ -63,7 +63,7 @@ class Tallies:
     held: tuple[str, ...] = ()  # deployments whose brake holds
     spending: tuple[Spending, ...] = ()
     breakers: tuple[Breakers, ...] = ()
-    poison: Mapping[QueueRef, int] = field(default_factory=dict)  # jobs that wait for a person
+    quarantined: Mapping[QueueRef, int] = field(default_factory=dict)  # jobs that wait for a person
 
 
 def sums(one: Mapping[str, Durations], other: Mapping[str, Durations]) -> dict[str, Durations]:

@@ -17,14 +17,14 @@ from recovery.domain.refs import JobRef
 class Kind(StrEnum):
     """The verdicts, in the words of every page; `urgency` orders the inbox."""
 
-    HELD = "held"
+    RUNNING = "running"
     LATE = "late"
-    DOOMED = "doomed"
+    WORKER_LOST = "worker-lost"
     UNLOCKED = "unlocked"
     ORPHAN = "orphan"
     ABANDONED = "abandoned"
     OVERDUE = "overdue"
-    GHOST = "ghost"
+    MISSING_DATA = "missing-data"
     STRAY = "stray"
     MALFORMED = "malformed"
     N8N = "n8n"  # its execution says something else than the job, or has none
@@ -37,7 +37,7 @@ class Kind(StrEnum):
     @property
     def is_lost(self) -> bool:
         """Its holder is gone, or so it seems: what an incident is about."""
-        return self in (Kind.ABANDONED, Kind.ORPHAN, Kind.DOOMED, Kind.UNLOCKED)
+        return self in (Kind.ABANDONED, Kind.ORPHAN, Kind.WORKER_LOST, Kind.UNLOCKED)
 
     @property
     def urgency(self) -> int:
@@ -48,22 +48,22 @@ class Kind(StrEnum):
 _URGENCY = {
     Kind.ABANDONED: 9,
     Kind.ORPHAN: 7,
-    Kind.DOOMED: 6,
+    Kind.WORKER_LOST: 6,
     Kind.N8N: 5,
     Kind.MALFORMED: 5,
     Kind.OVERDUE: 4,
-    Kind.GHOST: 3,
+    Kind.MISSING_DATA: 3,
     Kind.STRAY: 2,
     Kind.UNLOCKED: 1,
 }
-_POISON_URGENCY = 8
-_PEOPLES = (Kind.ABANDONED, Kind.N8N, Kind.MALFORMED, Kind.OVERDUE, Kind.GHOST, Kind.STRAY)
+_QUARANTINE_URGENCY = 8
+_PEOPLES = (Kind.ABANDONED, Kind.N8N, Kind.MALFORMED, Kind.OVERDUE, Kind.MISSING_DATA, Kind.STRAY)
 
 
 class Cause(StrEnum):
     CRASHED = "crashed"
     STARVED = "starved"
-    DEPLOYED = "deployed over"
+    DEPLOYED = "replaced by a deployment"
     RESTARTED = "Redis restarted"
     UNKNOWN = ""
 
@@ -80,7 +80,7 @@ class Verdict:
     until: int | None = None
     suggests: Act | None = None
     orphaned: int = 0  # how often this job was orphaned before, within 72 h
-    is_poison: bool = False
+    is_quarantined: bool = False
     behind: Kind | None = None  # malformed: what the job would be called for its lock alone
     rescuer: Scanner | None = None  # puts it right by itself, until then at the latest
 
@@ -97,20 +97,20 @@ class Verdict:
     def urgency(self) -> int:
         """Bad data makes no orphan less urgent."""
         urgency = max(self.kind.urgency, self.of_lock.urgency)
-        return max(urgency, _POISON_URGENCY) if self.is_poison else urgency
+        return max(urgency, _QUARANTINE_URGENCY) if self.is_quarantined else urgency
 
     @property
     def needs_a_person(self) -> bool:
         """Nothing will put it right by itself."""
-        return needs_a_person(self.kind, self.until, self.rescuer, is_poison=self.is_poison)
+        return needs_a_person(self.kind, self.until, self.rescuer, is_quarantined=self.is_quarantined)
 
 
-def needs_a_person(kind: Kind, until: int | None, rescuer: Scanner | None, *, is_poison: bool) -> bool:
+def needs_a_person(kind: Kind, until: int | None, rescuer: Scanner | None, *, is_quarantined: bool) -> bool:
     """Whether nothing will put a job right by itself. The outlook says what would: `until` when, and which scanner."""
     if rescuer is not None:
         return False
-    if kind in (Kind.ORPHAN, Kind.DOOMED):
-        return is_poison or until is None
+    if kind in (Kind.ORPHAN, Kind.WORKER_LOST):
+        return is_quarantined or until is None
     return kind in _PEOPLES
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.db.models.aggregates import Count
 
+from recovery.domain import former_names
 from recovery.domain.acting import Act, Outcome
 from recovery.domain.chain import job_key
 from recovery.domain.refs import JobRef, QueueRef, unslug
@@ -67,7 +68,7 @@ __all__ = [
 SIZES = (50, 100, 200)
 OF_JOB = 50  # entries on a job's page: more acts than that on one job are a story of their own
 CLOCKS_MS = 2_000  # how far the clocks of the hosts that act and that look may be apart
-OPEN_MS = 60_000  # an intent without an outcome is under way for so long; then what came of it is unknown
+OPEN_MS = 60_000  # an intent without an outcome is in progress for so long; then what came of it is unknown
 _STAYING = frozenset({Act.RELEASE, Act.CANCEL})  # the job is active afterwards as before
 _OF_QUEUE = job_key("")  # stands for the queue itself in the index by job
 _NUMBER_DIGITS = 18
@@ -113,11 +114,11 @@ class Line:
         return sum(self.tally.values())
 
     def status(self, now: int) -> str:
-        """One word: noted, under way, unknown; else the outcome, or "mixed"."""
+        """One word: recorded, in progress, unknown; else the outcome, or "mixed"."""
         if self.phase == "note":
-            return "noted"
+            return "recorded"
         if self.outcome is None:
-            return "under way" if now - self.at < OPEN_MS else Outcome.UNKNOWN.value
+            return "in progress" if now - self.at < OPEN_MS else Outcome.UNKNOWN.value
         found = {self.came_to} if self.is_on_queue and self.came_to else set(self.tally)
         return found.pop() if len(found) == 1 else "mixed" if found else Outcome.UNKNOWN.value
 
@@ -228,10 +229,14 @@ def actors(size: int = 200) -> tuple[str, ...]:
 
 def _filtered(wanted: Filter) -> QuerySet[AuditEntry]:
     found = AuditEntry.objects.exclude(phase="outcome")
-    plainly = {"actor": wanted.actor, "act": wanted.act, "at__gte": wanted.since, "at__lt": wanted.until}
+    plainly: dict[str, Any] = {"at__gte": wanted.since, "at__lt": wanted.until}
+    if wanted.act:
+        plainly["act__in"] = former_names.spellings(wanted.act, former_names.ACTS)
     deployment = wanted.queue.deployment if wanted.queue else wanted.deployment
     plainly |= {"deployment": deployment, "base": wanted.queue.slug if wanted.queue else ""}
     found = found.filter(**{name: value for name, value in plainly.items() if value not in (None, "")})
+    if wanted.actor:
+        found = found.filter(_by(wanted.actor))
     by_job: dict[str, Any] = {"job": job_key(wanted.job)} if wanted.job else {}
     if wanted.outcome:
         by_job["outcome__in"] = ["", wanted.outcome] if wanted.outcome == Outcome.UNKNOWN else [wanted.outcome]
@@ -241,6 +246,12 @@ def _filtered(wanted: Filter) -> QuerySet[AuditEntry]:
             listed = listed.filter(deployment=OuterRef("deployment"), base=OuterRef("base"))
         found = found.filter(Exists(listed))
     return found
+
+
+def _by(actor: str) -> Q:
+    """Entries of this actor; of a scanner that was renamed, under its former names too."""
+    names = former_names.spellings(actor, former_names.SCANNERS)
+    return Q(actor=actor) | Q(actor_kind="scanner", actor__in=names) if len(names) > 1 else Q(actor=actor)
 
 
 def _lines(rows: Sequence[AuditEntry]) -> tuple[Line, ...]:
@@ -284,10 +295,10 @@ def _line(
         at=row.at,
         phase=row.phase,
         actor_kind=row.actor_kind,
-        actor=row.actor,
+        actor=former_names.present(row.actor, former_names.SCANNERS) if row.actor_kind == "scanner" else row.actor,
         role=row.role,
         address=row.address,
-        act=row.act,
+        act=former_names.present(row.act, former_names.ACTS),
         queue=queue_of(row.deployment, row.base),
         reason=row.reason,
         outcome=outcome,

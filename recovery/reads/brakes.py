@@ -91,7 +91,7 @@ class Capped:
 
 
 @dataclass(frozen=True, slots=True)
-class Poison:
+class QuarantinedJob:
     """A job that was orphaned so often that only a person touches it."""
 
     job: JobRef
@@ -107,7 +107,7 @@ class Brakes:
     gauges: tuple[QueueGauge, ...] = ()
     breakers: tuple[ErrorBreaker, ...] = ()
     capped: tuple[Capped, ...] = ()
-    poison: tuple[Poison, ...] = ()
+    quarantined: tuple[QuarantinedJob, ...] = ()
 
     @property
     def holding(self) -> tuple[StoreBrake, ...]:
@@ -152,7 +152,7 @@ def _of(queue: QueueRef | None, now: int) -> Brakes:
         gauges=tuple(sorted(_gauges(place, now), key=lambda one: (-one.gauge.spent, one.queue))[:LISTED]),
         breakers=tuple(breakers[:LISTED]),
         capped=tuple(_capped(place, now))[:LISTED],
-        poison=tuple(_poison(queue, now))[:LISTED],
+        quarantined=tuple(_quarantined(queue, now))[:LISTED],
     )
 
 
@@ -198,9 +198,9 @@ def _capped(place: Place | None, now: int) -> Iterator[Capped]:
             yield Capped(job, row.key, len(past.lately(now)), past.made, past.at[-1], past.free_at())
 
 
-def _poison(queue: QueueRef | None, now: int) -> Iterator[Poison]:
-    for (ref, key), count in incidents.poisonous(now, queue).items():
-        yield Poison(ref.job(id_of(key)), key, count)
+def _quarantined(queue: QueueRef | None, now: int) -> Iterator[QuarantinedJob]:
+    for (ref, key), count in incidents.quarantined_jobs(now, queue).items():
+        yield QuarantinedJob(ref.job(id_of(key)), key, count)
 
 
 def _queue(row: BrakeState) -> QueueRef:

@@ -109,9 +109,11 @@ def _read_row(job: JobRef, written: list[Any]) -> JobRow:
 
 
 def _verdict(written: list[Any]) -> Verdict:
-    kind, evidence, cause, cause_evidence, fate, until, suggests, orphaned, is_poison, behind, rescuer = written
+    kind, evidence, cause, cause_evidence, fate, until, suggests, orphaned, is_quarantined, behind, rescuer = written
     act = Act(suggests) if suggests else None
-    told = Verdict(Kind(kind), tuple(evidence), Cause(cause), cause_evidence, fate, until, act, orphaned, is_poison)
+    told = Verdict(
+        Kind(kind), tuple(evidence), Cause(cause), cause_evidence, fate, until, act, orphaned, is_quarantined
+    )
     lock, scanner = Kind(behind) if behind else None, Scanner(rescuer) if rescuer else None
     return replace(told, behind=lock, rescuer=scanner) if lock or scanner else told
 

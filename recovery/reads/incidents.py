@@ -11,11 +11,11 @@ from django.db import Error
 from django.db.models import Count, Max, Q, QuerySet
 
 from recovery import shared_clock
-from recovery.domain import poison
+from recovery.domain import quarantine
 from recovery.domain.ages import HOUR
 from recovery.domain.chain import job_key
 from recovery.domain.refs import JobRef, QueueRef, unslug
-from recovery.domain.surroundings import POISON_AFTER
+from recovery.domain.surroundings import QUARANTINE_AFTER
 from recovery.errors import NotRecorded
 from recovery.models import Incident
 from recovery.reads import brake_rows
@@ -87,20 +87,20 @@ def recovery_times(hours: int = 24, *, queue: QueueRef | None = None, now: int |
 
 
 def orphaned(queue: QueueRef, ids: Sequence[str], now: int) -> dict[str, int]:
-    """How often these jobs were orphaned before, as it counts for poison; jobs that never were are left out, and so is
-    what a person has forgiven. Of one that is orphaned now it counts as when that began, however long it has waited.
+    """How often these jobs were orphaned before, as it counts for quarantine; jobs that never were are left out, and so
+    is what a person has forgiven. Of one that is orphaned now it counts as when that began, however long it has waited.
     """
     keys = {job_key(id): id for id in ids}
     found: dict[str, int] = {}
     for key, rows in _suffered(queue, list(keys)).items():
         began = min((row.opened_at for row in rows if row.is_open), default=now)
-        found[keys[key]] = poison.times([row.proven_at for row in rows if row.proven_at and not row.is_open], began)
+        found[keys[key]] = quarantine.times([row.proven_at for row in rows if row.proven_at and not row.is_open], began)
     return {id: count for id, count in found.items() if count}
 
 
 def suffered_before(queue: QueueRef, ids: Sequence[str], now: int, *, insists: bool) -> Mapping[str, int]:
     """As `orphaned`, while the database may be away. Whoever only shows it shows nothing then; whoever acts on it
-    insists, because what is poison would go back to work. Raises NotRecorded then.
+    insists, because what is quarantined would go back to work. Raises NotRecorded then.
     """
     try:
         return orphaned(queue, ids, now) if ids else {}
@@ -113,21 +113,21 @@ def suffered_before(queue: QueueRef, ids: Sequence[str], now: int, *, insists: b
 def suffered(queue: QueueRef, keys: Sequence[str], now: int) -> dict[str, int]:
     """The same by `job_key`, with what is going on now."""
     proven = ((key, [row.proven_at for row in rows if row.proven_at]) for key, rows in _suffered(queue, keys).items())
-    found = {key: poison.times(times, now) for key, times in proven}
+    found = {key: quarantine.times(times, now) for key, times in proven}
     return {key: count for key, count in found.items() if count}
 
 
-def poisonous(now: int, queue: QueueRef | None = None) -> dict[tuple[QueueRef, str], int]:
+def quarantined_jobs(now: int, queue: QueueRef | None = None) -> dict[tuple[QueueRef, str], int]:
     """Jobs that were orphaned so often that only a person touches them, and how often, by `job_key`; newest first."""
     proven = Incident.objects.exclude(proven_at=None)
     rows = (proven.filter(**_of(queue)) if queue else proven).values("deployment", "base", "job")
-    often = rows.annotate(times=Count("id"), last=Max("opened_at")).filter(times__gte=POISON_AFTER)
+    often = rows.annotate(times=Count("id"), last=Max("opened_at")).filter(times__gte=QUARANTINE_AFTER)
     found = [(QueueRef(row["deployment"], unslug(row["base"])), row["job"]) for row in often.order_by("-last")[:LIMIT]]
     groups: dict[QueueRef, list[str]] = {}
     for ref, key in found:
         groups.setdefault(ref, []).append(key)
     counts = {(ref, key): count for ref, keys in groups.items() for key, count in suffered(ref, keys, now).items()}
-    return {job: counts[job] for job in found if counts.get(job, 0) >= POISON_AFTER}
+    return {job: counts[job] for job in found if counts.get(job, 0) >= QUARANTINE_AFTER}
 
 
 class _Suffered(NamedTuple):

@@ -31,14 +31,14 @@ class Column(StrEnum):
     STUCK = "stuck"
     OLDEST = "oldest"
     WORKERS = "workers"
-    WATCHDOG = "watchdog"
+    STALLED_CHECK = "stalled-check"
     RATE = "rate"
     FAILING = "failing"
 
     @property
     def falls_first(self) -> bool:
         """Numbers are wanted largest first; names, workers and the watchdog's time left smallest first."""
-        return self not in (Column.NAME, Column.WORKERS, Column.WATCHDOG)
+        return self not in (Column.NAME, Column.WORKERS, Column.STALLED_CHECK)
 
 
 _COLUMNS = {column.value: column for column in Column}
@@ -285,7 +285,7 @@ _KEYS: dict[Column, Callable[[Row], float | None]] = {
     # The largest age first: the smallest time.
     Column.OLDEST: lambda row: None if row.sample.oldest_waiting_at is None else -row.sample.oldest_waiting_at,
     Column.WORKERS: lambda row: row.sample.workers,
-    Column.WATCHDOG: lambda row: row.sample.watchdog_ttl,
+    Column.STALLED_CHECK: lambda row: row.sample.stalled_check_ttl,
     Column.RATE: lambda row: row.rate,
     Column.FAILING: lambda row: row.failing,
 }

@@ -129,7 +129,7 @@ def every(config: Config, scan: Scan) -> float:
         Scan.DISCOVER: config.discover_every,
         Scan.ORPHAN_WATCH: config.orphans_every,
         Scan.STALE_CHECK: config.stale_check_every,
-        Scan.RELAUNCH_FAILED: config.relaunch_failed_every,
+        Scan.AUTO_RETRY: config.auto_retry_every,
         Scan.STARTUP_SWEEP: config.startup_sweep_every,
         Scan.PRUNE: config.prune_every,
     }[scan]

@@ -108,7 +108,7 @@ def of_rows(
     """A verdict for every active row; for one that still waits only when it is a stray. By id.
 
     It takes a row as it was read: jobs that have no lock are looked at once more, for sure. Who `insists` is to act on
-    it: raises NotRecorded when it is not known what is poison.
+    it: raises NotRecorded when it is not known what is quarantined.
     """
     if queue.flavour.library is Library.TABLE:
         return _of_table(queue, rows, snapshot, now, config or registry().config, insists=insists)

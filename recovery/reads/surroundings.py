@@ -51,7 +51,7 @@ def around(
         unnamed=sum(not worker.name for worker in workers),
         left=memory.left,
         came=memory.came,
-        watchdog_ttl=ttl,
+        stalled_check_ttl=ttl,
         watchdog_seen_at=taken_at if ttl is not None else memory.watchdog_seen_at,
         watched_since=memory.watched_since if is_fresh else now,
         stalled_interval=max(limits.stalled_interval, memory.interval),
@@ -99,4 +99,4 @@ def _counts_late(flavour: Flavour) -> bool:
 
 def _left(sample: QueueSample, since: int) -> int | None:
     """Of the watchdog's key now. One that has ended meanwhile was there: the next pass is due."""
-    return None if sample.watchdog_ttl is None else max(0, sample.watchdog_ttl - since)
+    return None if sample.stalled_check_ttl is None else max(0, sample.stalled_check_ttl - since)

@@ -52,7 +52,7 @@ def encode(tallies: Tallies) -> bytes:
         tallies.held,
         [[*_ref(one.queue), one.spent, one.limit] for one in tallies.spending],
         [[*_ref(one.queue), one.closed, one.open, one.half_open] for one in tallies.breakers],
-        [[*_ref(queue), count] for queue, count in tallies.poison.items()],
+        [[*_ref(queue), count] for queue, count in tallies.quarantined.items()],
     ]
     return json.dumps(document, separators=(",", ":")).encode("ascii")
 
@@ -61,7 +61,7 @@ def encode(tallies: Tallies) -> bytes:
 def decode(packed: bytes) -> Tallies | None:
     """The inverse of `encode`; None for anything that this version did not write."""
     try:
-        shape, at, until, audited, settled, durations, acts, opened, held, spending, breakers, poison = json.loads(
+        shape, at, until, audited, settled, durations, acts, opened, held, spending, breakers, quarantined = json.loads(
             packed
         )
         if shape != _SHAPE:
@@ -77,7 +77,7 @@ def decode(packed: bytes) -> Tallies | None:
             held=tuple(held),
             spending=tuple(Spending(QueueRef(*row[:2]), *row[2:]) for row in spending),
             breakers=tuple(Breakers(QueueRef(*row[:2]), *row[2:]) for row in breakers),
-            poison={QueueRef(*row[:2]): row[2] for row in poison},
+            quarantined={QueueRef(*row[:2]): row[2] for row in quarantined},
         )
     except (ValueError, TypeError, IndexError, KeyError, RecursionError):
         return None

@@ -12,7 +12,7 @@ from recovery.domain.scans import Report, Scan
 from recovery.scanners.acting.deeds import Deeds
 from recovery.scanners.acting.turn import Run
 from recovery.scanners.acting.warrant import Warrant
-from recovery.scanners.deep.relaunch_failed import RelaunchFailed
+from recovery.scanners.deep.auto_retry import AutoRetry
 from recovery.scanners.deep.stale_check import StaleCheck
 from recovery.scanners.deep.startup_sweep import StartupSweep
 from recovery.scanners.following.hooks import Hooks
@@ -52,7 +52,7 @@ class Crew:
         holding = self._warrant.holding
         brake = self._brake if writes else None
         self.watch = OrphanWatch(registry, newest, writes=writes, may=may, brake=brake)
-        self.relaunch = RelaunchFailed(registry, newest, mandate, holding(Scan.RELAUNCH_FAILED))
+        self.relaunch = AutoRetry(registry, newest, mandate, holding(Scan.AUTO_RETRY))
         again = Hooks(registry, may).again
         self._stale = StaleCheck(registry, newest, mandate, holding(Scan.STALE_CHECK), again)
         self.sweep = StartupSweep(registry, mandate, holding(Scan.STARTUP_SWEEP))
@@ -60,7 +60,7 @@ class Crew:
         self._runs: dict[Scan, Run] = {
             Scan.ORPHAN_WATCH: self._watched,
             Scan.STALE_CHECK: self._stale.run,
-            Scan.RELAUNCH_FAILED: self.relaunch.run,
+            Scan.AUTO_RETRY: self.relaunch.run,
             **({Scan.STARTUP_SWEEP: self.sweep.run} if registry.config.tables else {}),
             Scan.PRUNE: self._pruner.run,
         }

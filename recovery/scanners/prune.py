@@ -38,7 +38,7 @@ ROWS = 500  # of a table in one transaction: others want to write meanwhile
 RUNS_FOR = 30 * DAY
 RUNS = 10_000  # kept at most, the newest
 ALERTS_FOR = 90 * DAY  # after they were over
-INCIDENTS_FOR = 90 * DAY  # after they were closed; poison asks for 72 hours
+INCIDENTS_FOR = 90 * DAY  # after they were closed; quarantined asks for 72 hours
 
 
 class Pruner:
@@ -114,7 +114,7 @@ def _runs(now: int) -> QuerySet[ScanRun]:
 
 
 def _incidents(now: int) -> QuerySet[Incident]:
-    """Closed for long, but none of a job that is lost still: it may be poison, and that is known by these alone."""
+    """Closed for long, but none of a job that is lost still: it may be quarantined, which is known by these alone."""
     same = {name: OuterRef(name) for name in ("deployment", "base", "job")}
     still_open = Incident.objects.filter(**same, closed_at=None)
     return Incident.objects.filter(~Exists(still_open), closed_at__lt=now - INCIDENTS_FOR)

@@ -21,7 +21,7 @@ from recovery.scanners.alerting import watch as alerting
 from recovery.scanners.audit_heads import AuditHeadSender
 from recovery.scanners.consoles import Consoles
 from recovery.scanners.crew import Crew
-from recovery.scanners.deep import relaunch_failed
+from recovery.scanners.deep import auto_retry
 from recovery.scanners.following import hooks
 from recovery.scanners.gating import gates
 from recovery.scanners.nodes import exporters, prometheus
@@ -45,7 +45,7 @@ FIRST = {
     # Seconds after the start of a term. The first snapshot is there by then, and the lists of queues after a while.
     Scan.ORPHAN_WATCH: 2.0,
     Scan.STALE_CHECK: 20.0,
-    Scan.RELAUNCH_FAILED: 30.0,
+    Scan.AUTO_RETRY: 30.0,
     Scan.STARTUP_SWEEP: 1.0,
     Scan.PRUNE: 60.0,
 }
@@ -143,7 +143,7 @@ class _Term:
             Entry("consoles", consoles.EVERY, lambda now: self._consoles.run(now, self._crew.watch.lost_at)),
             Entry("orders", orders.EVERY, self._orders.look),
             # What was sent back to work is followed between two runs too.
-            Entry("follow relaunched", relaunch_failed.FOLLOW_EVERY, self._crew.relaunch.follow),
+            Entry("follow relaunched", auto_retry.FOLLOW_EVERY, self._crew.relaunch.follow),
             # Once soon after the start, so that what is kept in Redis is on the screen before the first minute is over.
             Entry("record at start", 0, self._recorder.run, first=3 * self._config.collect_every),
             Entry("record", 60, self._recorder.run, second=RECORD_AFTER),

@@ -19,7 +19,7 @@
     buffered: "Live updates are delayed: a proxy buffers the stream.",
     lost: "Live updates stopped: the server cannot be reached.",
     refused: "Live updates are refused: too many live pages are open, or you are logged out.",
-    "signed-out": "You are logged out. Log in again to continue.",
+    "logged-out": "You are logged out. Log in again to continue.",
   };
   const TAB = crypto.getRandomValues(new Uint32Array(3)).join("-");
 
@@ -111,7 +111,7 @@
     source.addEventListener("bye", (event) => {
       const farewell = parsed(event) || {};
       close();
-      if (farewell.reason === "signed-out") stall("signed-out");
+      if (farewell.reason === "logged-out") stall("logged-out");
       else later(Number(farewell.retry) || 0);
     });
     source.addEventListener("error", () => {
@@ -124,7 +124,7 @@
   document.body.addEventListener("unstall:stream", (event) => {
     wish = event.detail;
     last = "";
-    if (stalled !== "signed-out") open();
+    if (stalled !== "logged-out") open();
   });
 
   // A connection can die without a word (sleep, a changed network); the clock notices.
@@ -138,7 +138,7 @@
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hiding);
     if (document.hidden) hiding = setTimeout(close, HIDDEN_MS);
-    else if (!source && stalled !== "signed-out") open();
+    else if (!source && stalled !== "logged-out") open();
   });
   // A page kept for the back button must hold no connection: browsers have six for a host.
   window.addEventListener("pagehide", close);

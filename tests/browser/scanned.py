@@ -68,8 +68,8 @@ def _alert(site: Site, base: str) -> None:
     """One that is over."""
     site.web.change(
         "INSERT INTO recovery_alert (kind, key, words, link, size, since, seen_at, resolved_at, is_settled, deliveries)"
-        " VALUES ('poison', ?, ?, '/stuck', 3, ?, ?, ?, 1, ?)",
-        *(slug(base), f"3 jobs of main/{base} are poison.", _now() - _HOUR, _now() - 60_000, _now()),
+        " VALUES ('quarantine', ?, ?, '/stuck', 3, ?, ?, ?, 1, ?)",
+        *(slug(base), f"3 jobs of main/{base} are quarantined.", _now() - _HOUR, _now() - 60_000, _now()),
         json.dumps({"ops": ["resolved", _now(), 3, 2, None]}),
     )
 

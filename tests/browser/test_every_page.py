@@ -41,6 +41,7 @@ WITH_AXE = (Look("light", 1280, "America/New_York", has_axe=True), Look("dark", 
 PLAIN = Look("light", 1280, javascript=False, narrow=360)
 LOOKS = (*WITH_AXE, PLAIN)
 _EACH_LOOK = pytest.mark.parametrize("look", LOOKS, ids=str)
+RELEASE = "/scanners/safety-limits/release"
 _STATES = ("active", "waiting", "prioritized", "delayed", "waiting-children", "completed", "failed", "paused")
 _OF_THEIR_OWN = {"active", "waiting", "delayed", "completed", "failed"}  # the other lists are made of the same parts
 _HEIGHT = 800
@@ -191,7 +192,7 @@ def test_what_is_stuck_and_what_was_done(walk: Walk, seeds: Seeds) -> None:
     job, queue = f"main/{seeds.mail.split('/')[3]}/1", f"main/{seeds.crowd.split('/')[3]}"
     walk.to(
         Stop("/stuck", "Stuck"),
-        Stop("/stuck?verdict=poison", "Stuck"),
+        Stop("/stuck?verdict=quarantined", "Stuck"),
         Stop("/stuck", "Stuck", "viewer", has_axe=False),
         Stop(f"/act?act=retry&job={job}", "Retry 1 job in"),
         Stop(f"/act?act=requeue&job={job}", "Requeue 1 job in", "operator", has_axe=False),
@@ -224,7 +225,12 @@ def test_what_looks_after_itself(walk: Walk, seeds: Seeds, story: str) -> None:
         Stop("/scanners/policy", "The policy of all queues"),
         Stop(f"/scanners/policy?queue=main/{base}", "The policy of bull:mail", has_axe=False),
         Stop(f"/scanners/policy?queue=main/{nasty}", "The policy of bull:", has_axe=False),
-        Stop(f"/scanners/release?kind=breaker&queue=main/{base}&key=gone", "Not found", status=404, has_axe=False),
+        Stop(
+            f"/scanners/safety-limits/release?kind=breaker&queue=main/{base}&key=gone",
+            "Not found",
+            status=404,
+            has_axe=False,
+        ),
         Stop("/scanners/policy?queue=main", "This cannot be done", status=400, has_axe=False),
         Stop("/scanners/policy", "Permission denied", "operator", 403, has_axe=False),
         Stop("/scanners/runs/999999", "Not found", status=404, has_axe=False),
@@ -238,7 +244,7 @@ def test_what_looks_after_itself(walk: Walk, seeds: Seeds, story: str) -> None:
     board = walk.to(Stop("/scanners", "Scanners", has_axe=False))
     assert SECRET not in board.content(), "of errors in brakes nobody reads more than their words"
     told = walk.to(Stop("/alerts", "Alerts", "viewer", has_axe=False), Stop("/alerts", "Alerts"))
-    assert told.get_by_role("row", name="are poison.").count() == 1
+    assert told.get_by_role("row", name="are quarantined.").count() == 1
     assert told.locator("main img, main script").count() == 0
     board = walk.to(Stop("/scanners", "Scanners", has_axe=False))
     kinds = ("Breaker", "Auto-retry limit", "Quarantine")

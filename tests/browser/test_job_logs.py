@@ -23,7 +23,7 @@ _BELOW = "(box) => box.querySelector('ol').getBoundingClientRect().bottom - box.
 _FIRST = "(box) => box.querySelector('li').getBoundingClientRect().top - box.getBoundingClientRect().top"
 _INCIDENT = """INSERT INTO recovery_incident
 (deployment, base, job, name, kind, cause, evidence, holder, server, opened_at, proven_at, closed_at, resolved_by)
-VALUES ('main', ?, '7', '', 'orphan', '', '', '', ?, ?, ?, ?, 'watchdog')"""
+VALUES ('main', ?, '7', '', 'orphan', '', '', '', ?, ?, ?, ?, 'stalled-check')"""
 
 
 @pytest.fixture

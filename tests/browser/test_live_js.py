@@ -131,10 +131,10 @@ def test_a_refused_stream_is_asked_for_again_and_again(recorded: Open, complaint
 
 
 def test_who_is_signed_out_is_told_and_asks_no_more(recorded: Open) -> None:
-    farewell = 'event: bye\ndata: {"reason": "signed-out", "retry": 1}\n\n'
+    farewell = 'event: bye\ndata: {"reason": "logged-out", "retry": 1}\n\n'
     page = recorded(lambda route: route.fulfill(status=200, content_type="text/event-stream", body=farewell))
     (stalled,) = hears(page, "stalled")
-    assert stalled["kind"] == "signed-out"
+    assert stalled["kind"] == "logged-out"
     page.evaluate(_HIDE, True)
     page.evaluate(_HIDE, False)
     page.wait_for_timeout(1500)  # longer than the first pause before a reconnect

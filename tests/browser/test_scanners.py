@@ -43,16 +43,16 @@ def queue(stock: Iterator[str]) -> str:
 def test_a_policy_is_edited_in_place(open_page: Open, queue: str) -> None:
     page = open_page(f"/scanners?q={queue}")
     row = page.locator(".policies-table tbody tr")
-    expect(row.locator("[data-label=relaunch-failed]")).to_contain_text("dry run")
+    expect(row.locator("[data-label=auto-retry]")).to_contain_text("dry run")
     page.get_by_role("link", name=f"Edit the policy of {queue} in main").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("group", name="orphan-watch").get_by_label("Mode")).to_be_focused()
-    part = dialog.get_by_role("group", name="relaunch-failed")
+    part = dialog.get_by_role("group", name="auto-retry")
     part.get_by_label("Mode").select_option("act")
     part.get_by_label("Max jobs per run").fill("50")
     assert barriers(page) == []
     dialog.get_by_role("button", name="Preview changes").click()
-    expect(dialog).to_contain_text("relaunch-failed: Dry run, at most 100 jobs per run.")
+    expect(dialog).to_contain_text("auto-retry: Dry run, at most 100 jobs per run.")
     expect(dialog.get_by_role("status")).to_be_focused()
     expect(dialog).to_contain_text("It stays in dry run until the idempotency note below is set.")
     dialog.get_by_label("Idempotency note").fill("they only count")
@@ -64,7 +64,7 @@ def test_a_policy_is_edited_in_place(open_page: Open, queue: str) -> None:
     dialog.get_by_role("button", name="Save").click()
     expect(page.locator("#toasts")).to_contain_text(f"The policy of {queue} in main was changed.")
     expect(dialog).to_be_hidden()
-    expect(row.locator("[data-label=relaunch-failed]")).to_contain_text("enabled")
+    expect(row.locator("[data-label=auto-retry]")).to_contain_text("enabled")
     assert page.url.endswith(f"/scanners?q={queue}")
 
 

@@ -66,7 +66,7 @@ class ReaderContract:
         scene.queue.add("later", delay=HOUR)
         scene.queue.work("ok")
         until(lambda: scene.workers)
-        until(lambda: scene.sample.watchdog_ttl)
+        until(lambda: scene.sample.stalled_check_ttl)
         assert scene.sample.counts.waiting == 0
         assert scene.ids(State.WAITING) == []
         assert scene.page(State.WAITING).total == 0
@@ -99,9 +99,9 @@ class ReaderContract:
 
     def test_the_watchdog_is_seen_while_a_worker_lives(self, scene: Scene) -> None:
         scene.queue.add("first")
-        assert scene.sample.watchdog_ttl is None
+        assert scene.sample.stalled_check_ttl is None
         scene.queue.work("ok", stalledInterval=20_000)
-        ttl = until(lambda: scene.sample.watchdog_ttl)
+        ttl = until(lambda: scene.sample.stalled_check_ttl)
         assert 0 < ttl <= 20_000
 
     def test_the_counter_tells_how_many_were_added(self, scene: Scene) -> None:

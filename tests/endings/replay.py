@@ -80,7 +80,7 @@ class _Watch:
             self.ref,
             self.flavour,
             Counts(active=len(look["active"])),
-            watchdog_ttl=None if check == NO_KEY else check,
+            stalled_check_ttl=None if check == NO_KEY else check,
             workers=len(here),
         )
         post = self.post = self.post or Post(self.ref, sample)

@@ -27,7 +27,7 @@ DEATHS_APART = (1.0, 4.0)  # seconds
 _SOON, _END = 10.0, 120.0
 ARMED = f"""
 stale_check = 5
-relaunch_failed = 5
+auto_retry = 5
 [thresholds]
 stalled_interval = {STALLED_MS / 1000}
 [policy]
@@ -37,7 +37,7 @@ mode = "act"
 release = true
 [policy.stale_check]
 after = 5
-[policy.relaunch_failed]
+[policy.auto_retry]
 mode = "act"
 """
 
@@ -96,7 +96,7 @@ def _is_told(site: Site) -> None:
     """Scanners did it, each act with the policy that allowed it; no person did anything."""
     acts = site.web.ask("SELECT actor_kind, actor, reason, body FROM recovery_auditentry WHERE phase = 'intent'")
     assert {(kind, actor) for kind, actor, *_ in acts} <= {
-        ("scanner", name) for name in ("orphan-watch", "stale-check", "relaunch-failed")
+        ("scanner", name) for name in ("orphan-watch", "stale-check", "auto-retry")
     }
     assert sum(len(json.loads(body)["jobs"]) for *_, body in acts) > 0
     assert all("in the file" in reason for _, _, reason, _ in acts), acts[0]

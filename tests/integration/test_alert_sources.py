@@ -25,7 +25,7 @@ from tests import samples
 from tests.acting import Bench, set_up
 from tests.stores import Store
 from tests.watching import now_ms
-from tests.web.braking import hold_store, poison, trip
+from tests.web.braking import hold_store, quarantine, trip
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ALL = frozenset(AlertKind) - {AlertKind.SCHEDULER}
@@ -75,20 +75,20 @@ def test_what_a_scanner_rescues_is_said_to_be_so(bench: Bench, state_store: Stor
         assert of(AlertKind.ABANDONED, look(bench.look())).words.endswith(fate)
 
 
-def test_poison_that_is_stuck(bench: Bench) -> None:
-    poison("7", QueueRef("main", bench.base))
+def test_a_quarantined_job_that_is_stuck(bench: Bench) -> None:
+    quarantine("7", QueueRef("main", bench.base))
     bench.orphan("7")
     OrphanWatch(registry.registry(), bench.look).run(now_ms())
-    found = of(AlertKind.POISON, look(bench.look()))
+    found = of(AlertKind.QUARANTINE, look(bench.look()))
     assert found.words.startswith("1 job of main/bull:mail is quarantined")
-    assert "verdict=poison" in found.link
+    assert "verdict=quarantined" in found.link
 
 
 def test_brakes_of_both_kinds_tell_no_ages_that_would_be_news_each_time(bench: Bench) -> None:
     hold_store()
     trip("connect ECONNREFUSED password=hunter2")
     first, second = look(bench.look()), look(bench.look())
-    assert of(AlertKind.BRAKE, first).words == of(AlertKind.BRAKE, second).words
+    assert of(AlertKind.PAUSE, first).words == of(AlertKind.PAUSE, second).words
     breaker = of(AlertKind.BREAKER, first)
     assert breaker.words == of(AlertKind.BREAKER, second).words
     assert breaker.words.startswith("A breaker is open in main/bull:mail: ")
@@ -125,7 +125,7 @@ def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> N
     assert look(samples.snapshot(taken_at=now_ms() - 60_000)).known == {
         AlertKind.AUDIT,
         AlertKind.BREAKER,
-        AlertKind.BRAKE,
+        AlertKind.PAUSE,
         AlertKind.GATE,
         AlertKind.SCANNER,
         AlertKind.CONSOLE,
@@ -136,7 +136,7 @@ def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> N
         assert look(samples.snapshot(taken_at=now_ms())).known == {
             AlertKind.AUDIT,
             AlertKind.BREAKER,
-            AlertKind.BRAKE,
+            AlertKind.PAUSE,
             AlertKind.UNREADABLE,
         }
     finally:
@@ -148,7 +148,7 @@ def test_without_the_database_the_brakes_are_not_known(bench: Bench) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE recovery_brakestate RENAME TO gone")
     try:
-        assert look(snapshot).known == ALL - {AlertKind.BREAKER, AlertKind.BRAKE}
+        assert look(snapshot).known == ALL - {AlertKind.BREAKER, AlertKind.PAUSE}
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE gone RENAME TO recovery_brakestate")

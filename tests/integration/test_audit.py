@@ -76,7 +76,7 @@ def test_a_note_is_undone_with_what_it_is_about() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_full_disk_refuses_the_intent(monkeypatch: pytest.MonkeyPatch) -> None:
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     with connection.cursor() as cursor:
         pages = cursor.execute("PRAGMA page_count").fetchone()[0]
         cursor.execute(f"PRAGMA max_page_count = {pages}")
@@ -116,7 +116,7 @@ def test_an_intent_without_an_outcome_is_under_way_and_then_unknown() -> None:
     number = audit.write_intent(order(Act.REQUEUE, "1"), {"jobs": [{"job": "1", "before": {"state": "active"}}]}, ["1"])
     (line,) = book.entries(Filter(outcome="unknown")).lines
     assert line.number == number
-    assert line.status(line.at + 1) == "under way"
+    assert line.status(line.at + 1) == "in progress"
     assert line.status(line.at + book.OPEN_MS) == "unknown"
 
 
@@ -139,7 +139,7 @@ def test_filters_find_what_they_name() -> None:
     other = act(
         order(Act.FAIL, "1", queue=QueueRef("main", "bull:other"), actor=Actor("shell", "root")), Outcome.REFUSED
     )
-    note = audit.note(ADA, "sign in")
+    note = audit.note(ADA, "log in")
 
     def found(**wanted: object) -> list[int]:
         return [line.number for line in book.entries(Filter(**wanted)).lines]  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def test_filters_find_what_they_name() -> None:
 
 @pytest.mark.django_db
 def test_pages_follow_each_other_without_loss() -> None:
-    numbers = [audit.note(ADA, "sign in", str(number)) for number in range(7)]
+    numbers = [audit.note(ADA, "log in", str(number)) for number in range(7)]
     seen: list[int] = []
     cursor = ""
     while True:
@@ -210,7 +210,7 @@ def test_nothing_is_an_empty_list() -> None:
 )
 def test_a_spreadsheet_runs_nothing_of_it(reason: str) -> None:
     """Neither of one that parts cells at commas, nor of one that parts them at semicolons, quoted or not."""
-    audit.note(Actor("person", "=cmd|' /C calc'!A0"), "sign in", reason, {"name": "x;=1"})
+    audit.note(Actor("person", "=cmd|' /C calc'!A0"), "log in", reason, {"name": "x;=1"})
     table = "".join(book.export("csv"))
     (row,) = csv.DictReader(io.StringIO(table))
     assert row["actor"].startswith("'=")
@@ -224,7 +224,7 @@ def test_an_export_never_holds_more_than_a_part(
 ) -> None:
     monkeypatch.setattr("recovery.reads.links.PART", 2)
     for _ in range(5):
-        audit.note(ADA, "sign in")
+        audit.note(ADA, "log in")
     with django_assert_num_queries(4):  # type: ignore[attr-defined]
         assert len(list(book.export("csv"))) == 6
 

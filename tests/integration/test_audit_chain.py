@@ -34,7 +34,7 @@ django.setup()
 from recovery.actions import audit
 from recovery.domain.acting import Actor
 for number in range({EACH}):
-    audit.note(Actor("shell", sys.argv[1]), "sign in", str(number))
+    audit.note(Actor("shell", sys.argv[1]), "log in", str(number))
 """
 
 
@@ -48,7 +48,7 @@ from recovery.domain.chain import FIELDS, Link
 previous = ""
 with connection.cursor() as cursor:
     for number in (1, 2, 3):
-        link = Link(number, 1, "note", None, "person", "ada", "admin", "", "sign in", "", "", "", "{}", previous)
+        link = Link(number, 1, "note", None, "person", "ada", "admin", "", "log in", "", "", "", "{}", previous)
         previous, columns = link.hash, ", ".join([*FIELDS, "hash"])
         marks = ", ".join(["%s"] * (len(FIELDS) + 1))
         cursor.execute(f"INSERT INTO recovery_auditentry ({columns}) VALUES ({marks})", [*astuple(link), link.hash])
@@ -60,7 +60,7 @@ NEXT_KEY = "the-next-key-of-these-tests-" + "n" * 40
 @pytest.fixture
 def five(db: None) -> list[AuditEntry]:
     for number in range(5):
-        audit.note(ADA, "sign in", f"the {number}th")
+        audit.note(ADA, "log in", f"the {number}th")
     return list(AuditEntry.objects.order_by("number"))
 
 
@@ -99,7 +99,7 @@ def test_a_key_that_changes_is_verified_by_the_former_one_until_the_audit_is_sea
     five: list[AuditEntry], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with override_settings(SECRET_KEY=NEXT_KEY, SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
-        audit.note(ADA, "sign in", "under the next key")
+        audit.note(ADA, "log in", "under the next key")
         assert verify().is_sound
         call_command("audit", "reseal")
     with override_settings(SECRET_KEY=NEXT_KEY):
@@ -155,7 +155,7 @@ def test_a_chain_written_anew_shows_against_an_exported_head(five: list[AuditEnt
     AuditEntry.objects.all().delete()
     AuditHead.objects.all().delete()
     for number in range(7):
-        audit.note(ADA, "sign in", f"the other {number}th")
+        audit.note(ADA, "log in", f"the other {number}th")
     assert verify().is_sound
     (finding,) = verify(exported).findings
     assert (finding.number, finding.kind) == (5, "altered")
@@ -163,7 +163,7 @@ def test_a_chain_written_anew_shows_against_an_exported_head(five: list[AuditEnt
 
 def test_a_chain_that_grew_still_holds_its_exported_head(five: list[AuditEntry]) -> None:
     exported = book.head()
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     report = verify(exported)
     assert (report.is_sound, report.checked, report.head) == (True, 6, book.head())
 

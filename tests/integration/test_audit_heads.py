@@ -49,10 +49,10 @@ def lines(file: Path) -> list[dict[str, object]]:
 
 def test_a_head_is_appended_at_its_interval_and_only_when_it_is_new(kept: Path) -> None:
     sender = AuditHeadSender(AuditHeadTargets(every=10 * MINUTE, file=str(kept)), "production")
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     assert sender.run(NOW) == 1
     assert sender.run(NOW + MINUTE) == 0
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     assert sender.run(NOW + 9 * MINUTE) == 0
     assert sender.run(NOW + 10 * MINUTE) == 1
     assert sender.run(NOW + 20 * MINUTE) == 0, "nothing was written since"
@@ -152,7 +152,7 @@ def test_syslog_hears_of_it_over_the_network(
     from tests.waiting import until
 
     address, heard = listening(kind)
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     assert AuditHeadSender(AuditHeadTargets(syslog=f"{scheme}://{address}")).run(NOW) == 1
     until(lambda: heard, 10)
     assert heard[0].startswith(b"<85>1 ")
@@ -246,7 +246,7 @@ def test_kept_heads_show_what_a_sound_chain_hides(kept: Path, capsys: pytest.Cap
     for command in (("compare", str(kept)), ("verify", "--head", str(kept))):
         with pytest.raises(CommandError, match="truncated"):
             call_command("audit", *command)
-    audit.note(ADA, "sign in", "another entry in its place")
+    audit.note(ADA, "log in", "another entry in its place")
     assert book.verify().is_sound
     for command in (("compare", str(kept)), ("verify", "--head", str(kept))):
         with pytest.raises(CommandError, match=f"#{tampering.LAST} altered"):
@@ -254,7 +254,7 @@ def test_kept_heads_show_what_a_sound_chain_hides(kept: Path, capsys: pytest.Cap
 
 
 def test_heads_are_read_out_of_a_log(kept: Path) -> None:
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     head = book.head()
     other = f'{{"number": 1, "hash": "{"0" * 64}"}}'
     kept.write_text(f"Nov 19 host unstall-audit[7]: {head.written()}\nsomething else\n\n")
@@ -270,7 +270,7 @@ def test_the_shell_sends_one_to_try_it(
 ) -> None:
     monkeypatch.setenv("UNSTALL_CONFIG", str(_configured(tmp_path, file=str(kept)) / "unstall.toml"))
     registry.reset()
-    audit.note(ADA, "sign in")
+    audit.note(ADA, "log in")
     call_command("audit", "head", "--send")
     assert lines(kept)[0]["hash"] == book.head().hash
     monkeypatch.setenv("UNSTALL_CONFIG", str(_configured(tmp_path, syslog="/nowhere") / "unstall.toml"))

@@ -82,7 +82,7 @@ def now_held(bench: Bench) -> Brakes:
 
 
 @pytest.fixture
-def poisoned() -> str:
+def quarantined() -> str:
     orphaned("7", HOUR, 2 * HOUR, 3 * HOUR)
     return job_key("7")
 
@@ -90,19 +90,19 @@ def poisoned() -> str:
 # -- who may, and why
 
 
-def test_it_takes_the_right_to_act_in_bulk(poisoned: str) -> None:
+def test_it_takes_the_right_to_act_in_bulk(quarantined: str) -> None:
     with pytest.raises(Forbidden, match="needs the permission to act in bulk"):
-        released("poison", poisoned, actor=OPERATOR)
+        released("quarantine", quarantined, actor=OPERATOR)
     assert not AuditEntry.objects.exists()
 
 
 @pytest.mark.parametrize(("reason", "says"), [("  ", "Give a reason"), ("x" * 501, "too long")])
-def test_it_takes_a_reason(poisoned: str, reason: str, says: str) -> None:
+def test_it_takes_a_reason(quarantined: str, reason: str, says: str) -> None:
     with pytest.raises(BadOrder, match=says):
-        released("poison", poisoned, reason=reason)
+        released("quarantine", quarantined, reason=reason)
 
 
-@pytest.mark.parametrize("kind", ["store", "breaker", "past", "poison"])
+@pytest.mark.parametrize("kind", ["store", "breaker", "past", "quarantine"])
 def test_what_is_not_there_is_not_released(kind: str) -> None:
     with pytest.raises(Missing):
         released(kind, "7")
@@ -176,49 +176,49 @@ def test_a_job_at_its_cap_may_go_again(bench: Bench) -> None:
     assert book.of_queue(MAIL, now_ms()).capped == ()
 
 
-def test_poison_is_forgiven_what_it_did_until_now(bench: Bench, poisoned: str) -> None:
+def test_a_quarantined_job_is_forgiven_what_it_did_until_now(bench: Bench, quarantined: str) -> None:
     assert incidents.orphaned(MAIL, ["7"], now_ms()) == {"7": 3}
-    (found,) = book.of_queue(MAIL, now_ms()).poison
-    assert (found.job, found.key, found.count) == (MAIL.job("7"), poisoned, 3)
-    assert note(released("poison", poisoned))[2]["was"] == "Orphaned 3 times."
+    (found,) = book.of_queue(MAIL, now_ms()).quarantined
+    assert (found.job, found.key, found.count) == (MAIL.job("7"), quarantined, 3)
+    assert note(released("quarantine", quarantined))[2]["was"] == "Orphaned 3 times."
     assert incidents.orphaned(MAIL, ["7"], now_ms()) == {}
-    assert book.of_queue(MAIL, now_ms()).poison == ()
+    assert book.of_queue(MAIL, now_ms()).quarantined == ()
     with pytest.raises(Missing):
-        released("poison", poisoned)
+        released("quarantine", quarantined)
 
 
-def test_what_it_does_afterwards_counts_again(bench: Bench, poisoned: str) -> None:
-    released("poison", poisoned)
+def test_what_it_does_afterwards_counts_again(bench: Bench, quarantined: str) -> None:
+    released("quarantine", quarantined)
     orphaned("7", *(-SECOND * number for number in (1, 2, 3)))
     assert incidents.orphaned(MAIL, ["7"], now_ms()) == {"7": 3}
-    assert [one.count for one in book.of_all(now_ms()).poison] == [3]
+    assert [one.count for one in book.of_all(now_ms()).quarantined] == [3]
 
 
-def test_poison_is_what_was_orphaned_three_times_within_three_days(bench: Bench) -> None:
+def test_a_quarantined_job_is_what_was_orphaned_three_times_within_three_days(bench: Bench) -> None:
     orphaned("old", HOUR, 2 * HOUR, 4 * DAY)
     orphaned("now", HOUR, 2 * HOUR)
     orphaned("now", SECOND, is_open=True)
     orphaned("elsewhere", HOUR, 2 * HOUR, 3 * HOUR, queue=OTHER)
-    assert [one.job for one in book.of_all(now_ms()).poison] == [MAIL.job("now"), OTHER.job("elsewhere")]
-    assert [one.job for one in book.of_queue(MAIL, now_ms()).poison] == [MAIL.job("now")]
+    assert [one.job for one in book.of_all(now_ms()).quarantined] == [MAIL.job("now"), OTHER.job("elsewhere")]
+    assert [one.job for one in book.of_queue(MAIL, now_ms()).quarantined] == [MAIL.job("now")]
 
 
-def test_poison_waits_for_a_person_however_long_it_takes(bench: Bench) -> None:
-    """Also while it is an orphan still: what made it poison lay within three days of that."""
+def test_a_quarantined_job_waits_for_a_person_however_long_it_takes(bench: Bench) -> None:
+    """Also while it is an orphan still: what quarantined it lay within three days of that."""
     orphaned("waits", 10 * DAY - HOUR, 10 * DAY - 2 * HOUR)
     orphaned("waits", 8 * DAY, is_open=True)
     orphaned("failed", 10 * DAY, 11 * DAY, 12 * DAY)
     orphaned("seldom", 10 * DAY, 20 * DAY)
     counts = incidents.orphaned(MAIL, ["waits", "failed", "seldom"], now_ms())
     assert counts == {"waits": 2, "failed": 3}, "this time is not among those before"
-    assert {one.job.id for one in book.of_all(now_ms()).poison} == {"waits", "failed"}
+    assert {one.job.id for one in book.of_all(now_ms()).quarantined} == {"waits", "failed"}
 
 
 def test_a_very_long_id_is_released_by_its_key(bench: Bench) -> None:
     long = "x" * 3_000
     orphaned(long, HOUR, 2 * HOUR, 3 * HOUR)
-    (found,) = book.of_all(now_ms()).poison
-    released("poison", found.key)
+    (found,) = book.of_all(now_ms()).quarantined
+    released("quarantine", found.key)
     assert incidents.orphaned(MAIL, [long], now_ms()) == {}
 
 
@@ -235,20 +235,20 @@ def test_one_that_cannot_be_read_is_released_like_any_other(bench: Bench) -> Non
     assert (held.holding, held.breakers) == ((), ())
 
 
-def test_the_watch_forgets_poison_at_its_next_look(watch_bench: Make, valkey: Store) -> None:
-    """Its mark was made when it was poison, and has to be made anew."""
+def test_the_watch_forgets_quarantine_at_its_next_look(watch_bench: Make, valkey: Store) -> None:
+    """Its mark was made when it was quarantined, and has to be made anew."""
     orphaned("1", HOUR, 2 * HOUR)
     one = watch_bench(valkey)
     orphan(one, valkey, MAIL, processedOn=1_760_000_000_000)
-    assert one.look().rows[0].verdict.is_poison
-    released("poison", job_key("1"))
+    assert one.look().rows[0].verdict.is_quarantined
+    released("quarantine", job_key("1"))
     verdict = one.look().rows[0].verdict
-    assert (verdict.kind.is_orphaned, verdict.is_poison) == (True, False)
+    assert (verdict.kind.is_orphaned, verdict.is_quarantined) == (True, False)
     requeued(valkey, MAIL)
     assert one.look().stuck == 0
 
 
-def test_poison_stays_poison_while_the_database_does_not_say(
+def test_a_quarantined_job_stays_quarantine_while_the_database_does_not_say(
     watch_bench: Make, valkey: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> dict[str, int]:
@@ -259,7 +259,7 @@ def test_poison_stays_poison_while_the_database_does_not_say(
     orphan(one, valkey, MAIL)
     monkeypatch.setattr(incidents, "orphaned", away)
     inbox = one.look()
-    assert inbox.rows[0].verdict.is_poison
+    assert inbox.rows[0].verdict.is_quarantined
     assert inbox.rows[0].verdict.kind in (Kind.ORPHAN, Kind.ABANDONED)
     assert any("Earlier incidents cannot be read" in fault for fault in inbox.faults)
 

@@ -86,7 +86,7 @@ def test_a_budget_that_cannot_be_read_counts_as_used_up_for_a_minute() -> None:
 
 def test_a_budget_that_was_lost_counts_as_used_up_when_the_audit_knows_of_relaunches() -> None:
     def retried(queue: QueueRef, kind: str) -> None:
-        order = Order(Act.RETRY, queue, Actor(kind, "relaunch-failed"), "policy", (Seen("1", State.FAILED),))
+        order = Order(Act.RETRY, queue, Actor(kind, "auto-retry"), "policy", (Seen("1", State.FAILED),))
         audit._write(audit._Draft(audit.INTENT, order.actor, order.act, queue, "policy", {}), durable=False)
 
     retried(MAIL, "scanner")

@@ -124,7 +124,7 @@ def found(inbox: Inbox, *, tells_late: bool) -> object:
     assert not inbox.faults
     kinds = {kind: count for kind, count in (tally.kinds if tally else {}).items() if count}
     if not tells_late:
-        kinds[Kind.HELD] = kinds.get(Kind.HELD, 0) + kinds.pop(Kind.LATE, 0)
+        kinds[Kind.RUNNING] = kinds.get(Kind.RUNNING, 0) + kinds.pop(Kind.LATE, 0)
     rows = {(row.job.id, row.verdict.kind, row.since) for row in inbox.rows}
     return kinds, rows, tally and tally.looked
 
@@ -182,5 +182,5 @@ def test_a_look_that_spares_locks_finds_what_a_full_look_finds(watch_bench: Make
             told[kind] = told.get(kind, 0) + count
 
     run()
-    assert {Kind.HELD, Kind.LATE, Kind.DOOMED, Kind.ORPHAN} <= told.keys(), "each of them was to be found"
+    assert {Kind.RUNNING, Kind.LATE, Kind.WORKER_LOST, Kind.ORPHAN} <= told.keys(), "each of them was to be found"
     assert post.FACTS_LIFE < STEP

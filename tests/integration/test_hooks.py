@@ -89,7 +89,7 @@ def test_what_the_script_refused_is_told_nobody(bench: Bench) -> None:
 def test_a_job_that_is_still_locked_is_not_lost_yet(bench: Bench) -> None:
     bench.held("1")
     watch = OrphanWatch(registry.registry(), bench.look)
-    assert [line.verdict.kind for line in watch.run(now_ms()).rows] == [Kind.DOOMED]
+    assert [line.verdict.kind for line in watch.run(now_ms()).rows] == [Kind.WORKER_LOST]
     assert Incident.objects.exists()
     assert not HookCall.objects.exists()
     bench.client.delete("bull:mail:1:lock")

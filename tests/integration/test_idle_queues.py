@@ -42,7 +42,7 @@ def known(one: WatchBench) -> None:
 
 def plain(sample: QueueSample) -> QueueSample:
     """Without what runs down by itself."""
-    return sample._replace(watchdog_ttl=None, limited_for=None)
+    return sample._replace(stalled_check_ttl=None, limited_for=None)
 
 
 def by_ref(collector: Collector, now: int) -> dict[QueueRef, QueueSample]:

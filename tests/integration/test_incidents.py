@@ -39,7 +39,7 @@ def test_a_requeue_that_raised_the_stall_counter_was_the_watchdogs(watch_bench: 
     orphan(one, valkey, ref)
     requeued(valkey, ref)
     one.look()
-    assert incidents.of_job(ref.job("1"))[0].resolved_by == "watchdog"
+    assert incidents.of_job(ref.job("1"))[0].resolved_by == "stalled-check"
 
 
 def test_a_job_that_was_taken_away_closes_it_as_removed(watch_bench: Make, valkey: Store) -> None:
@@ -57,7 +57,7 @@ def test_a_removed_job_that_had_stalled_was_rescued_by_the_watchdog(watch_bench:
     valkey.client.xadd(f"{ref.base}:events", {"event": "stalled", "jobId": "1"})
     valkey.client.xadd(f"{ref.base}:events", {"event": "completed", "jobId": "1", "returnvalue": "null"})
     one.look()
-    assert incidents.of_job(ref.job("1"))[0].resolved_by == "watchdog"
+    assert incidents.of_job(ref.job("1"))[0].resolved_by == "stalled-check"
 
 
 def test_a_holder_that_comes_back_closes_it_as_its_own(watch_bench: Make, valkey: Store) -> None:
@@ -69,13 +69,13 @@ def test_a_holder_that_comes_back_closes_it_as_its_own(watch_bench: Make, valkey
     assert incidents.of_job(ref.job("1"))[0].resolved_by == "worker"
 
 
-def test_a_third_incident_makes_poison(watch_bench: Make, valkey: Store) -> None:
-    ref, one = QueueRef("main", "bull:poison"), watch_bench(valkey)
+def test_a_third_incident_makes_quarantine(watch_bench: Make, valkey: Store) -> None:
+    ref, one = QueueRef("main", "bull:toxic"), watch_bench(valkey)
     for time in range(3):
         active(valkey, ref.base, "1", stc=time)
         one.discover()
         (row,) = one.look().rows
-        assert (row.verdict.orphaned, row.verdict.is_poison) == (time, time == 2)
+        assert (row.verdict.orphaned, row.verdict.is_quarantined) == (time, time == 2)
         requeued(valkey, ref)
         assert one.look().stuck == 0
 
@@ -91,7 +91,7 @@ def test_what_the_watchdog_rescued_before_it_was_proven_is_proven_by_that(watch_
     requeued(valkey, ref)
     one.look(later=10_000)
     (incident,) = incidents.of_job(ref.job("1"))
-    assert (incident.resolved_by, incident.proven_at) == ("watchdog", incident.closed_at)
+    assert (incident.resolved_by, incident.proven_at) == ("stalled-check", incident.closed_at)
     assert incident.took is not None
     assert 10_000 <= incident.took <= 12_000
     assert incidents.orphaned(ref, ["1", "2"], incident.proven_at or 0) == {"1": 1}

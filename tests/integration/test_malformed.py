@@ -193,8 +193,8 @@ def test_a_page_tells_bad_data_of_held_jobs_too(desk: Bench) -> None:
     rows = queue.reader.page(queue.wire, MAIL, State.ACTIVE, size=10).rows
     found = stuck.of_rows(queue, rows, None, now_ms())
     assert {id: (one.kind, one.of_lock) for id, one in found.items()} == {
-        "1": (Kind.MALFORMED, Kind.HELD),
-        "2": (Kind.HELD, Kind.HELD),
+        "1": (Kind.MALFORMED, Kind.RUNNING),
+        "2": (Kind.RUNNING, Kind.RUNNING),
     }
 
 

@@ -137,7 +137,7 @@ def test_one_look_proves_an_orphan_of_a_new_bullmq(watch_bench: Make, store: Sto
     one = watch_bench(store)
     one.discover()
     inbox = one.look()
-    assert inbox.counts == {Kind.ORPHAN: 1, Kind.HELD: 1}
+    assert inbox.counts == {Kind.ORPHAN: 1, Kind.RUNNING: 1}
     assert (inbox.looked, inbox.stuck) == (2, 1)
     assert inbox.rows[0].verdict.fate.startswith("A worker's stalled check picks it up within")
 
@@ -153,10 +153,10 @@ def test_ghosts_overdue_and_endless_locks_are_told(watch_bench: Make, valkey: St
     valkey.client.set(f"{ref.base}:endless:lock", "w:2")
     one = watch_bench(valkey, f'{SHORT}[[queues]]\nname = "bull:odd"\noverdue_after = 600\n')
     one.discover()
-    assert one.look().counts == {Kind.GHOST: 2, Kind.OVERDUE: 1, Kind.HELD: 1}
+    assert one.look().counts == {Kind.MISSING_DATA: 2, Kind.OVERDUE: 1, Kind.RUNNING: 1}
     inbox = one.look(later=25_000)
     kinds = {row.job.id: row.verdict.kind for row in inbox.rows}
-    assert kinds["endless"] is Kind.DOOMED
+    assert kinds["endless"] is Kind.WORKER_LOST
     assert inbox.people == 4
     endless = next(row for row in inbox.rows if row.job.id == "endless")
     assert endless.row is not None

@@ -37,9 +37,9 @@ def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
     until(lambda: queue.counts()["active"] == 1)
     one = watch_bench(valkey)
     one.discover()
-    assert one.kinds(ref) == {Kind.HELD: 1}
+    assert one.kinds(ref) == {Kind.RUNNING: 1}
     worker.kill()
-    doomed = one.sees(ref, Kind.DOOMED)
+    doomed = one.sees(ref, Kind.WORKER_LOST)
     assert doomed.job.id == job
     assert doomed.verdict.suggests is Act.RELEASE
     assert "then it is never recovered: no worker is connected, so no stalled check runs" in doomed.verdict.fate
@@ -74,7 +74,7 @@ def test_what_the_librarys_own_watchdog_rescues_is_closed_as_its_work(
     until(lambda: queue.counts()["completed"] == 1)
     until(lambda: one.look().stuck == 0)
     (incident,) = incidents.of_job(ref.job(job))
-    assert incident.resolved_by == "watchdog"
+    assert incident.resolved_by == "stalled-check"
     assert incident.closed_at is not None
     assert incident.took is not None
     assert incidents.recovery_times(now=incident.closed_at).count == 1
@@ -93,9 +93,9 @@ def test_a_named_worker_that_dies_beside_others_dooms_its_own_job_only(
     until(lambda: dying.events("active"))
     one = watch_bench(valkey)
     one.discover()
-    assert one.kinds(ref) == {Kind.HELD: 2}
+    assert one.kinds(ref) == {Kind.RUNNING: 2}
     dying.kill()
-    doomed = one.sees(ref, Kind.DOOMED)
+    doomed = one.sees(ref, Kind.WORKER_LOST)
     assert (doomed.job.id, doomed.holder) == (second, "mail-2")
     assert doomed.verdict.why.startswith("Worker mail-2 lost its connection")
     assert "then a worker's stalled check picks it up" in doomed.verdict.fate

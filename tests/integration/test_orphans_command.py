@@ -34,12 +34,12 @@ def test_scripts_get_json(watch: Callable[..., None], store: Store) -> None:
     watch(UNSTALL_REDIS_URL=store.url)
     document = json.loads(_run("--json"))
     assert (document["looked"], document["stuck"], document["needing_a_person"]) == (2, 2, 2)
-    assert document["counts"] == {"abandoned": 1, "doomed": 1}
+    assert document["counts"] == {"abandoned": 1, "worker-lost": 1}
     abandoned, doomed = document["orphans"]
     assert (abandoned["job"], abandoned["verdict"], abandoned["suggests"]) == ("1", "abandoned", "requeue")
     assert abandoned["fate"] == FATE
-    assert (doomed["job"], doomed["verdict"], doomed["suggests"]) == ("2", "doomed", "release")
-    assert document["queues"][0]["watchdog"]["is_dead"] is True
+    assert (doomed["job"], doomed["verdict"], doomed["suggests"]) == ("2", "worker-lost", "release")
+    assert document["queues"][0]["stalled_check"]["is_dead"] is True
 
 
 def test_people_get_a_paragraph_a_job(watch: Callable[..., None], valkey: Store) -> None:

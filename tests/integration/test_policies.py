@@ -229,12 +229,12 @@ def test_an_edit_takes_the_right_to_act_in_bulk() -> None:
 
 def test_all_problems_are_told_and_nothing_is_written() -> None:
     with pytest.raises(BadOrder) as caught:
-        edit({"orphan_watch": {"mode": "on"}, "relaunch_failed": {"release": True, "after": -1}})
+        edit({"orphan_watch": {"mode": "on"}, "auto_retry": {"release": True, "after": -1}})
     told = str(caught.value).splitlines()
     assert [line.partition(":")[0] for line in told] == [
         "orphan_watch.mode",
-        "relaunch_failed.release",
-        "relaunch_failed.after",
+        "auto_retry.release",
+        "auto_retry.after",
     ]
     assert not PolicyLayer.objects.exists()
     assert not AuditEntry.objects.exists()
@@ -308,9 +308,9 @@ def test_a_preview_names_each_problem_by_its_field() -> None:
 
 
 def test_a_preview_says_that_arming_takes_a_note() -> None:
-    armed = {"relaunch_failed": {"mode": "act"}}
+    armed = {"auto_retry": {"mode": "act"}}
     (note,) = policies.preview(ADA, "", "", armed).notes
-    assert note.startswith("relaunch-failed: It is enabled, but the idempotency note is not set")
+    assert note.startswith("auto-retry: It is enabled, but the idempotency note is not set")
     assert policies.preview(ADA, "", "", armed | {"idempotency": "sent once"}).notes == ()
 
 

@@ -70,7 +70,7 @@ def test_scripts_get_json() -> None:
     assert document["acts"] == {
         "orphan-watch": True,
         "stale-check": True,
-        "relaunch-failed": False,
+        "auto-retry": False,
         "startup-sweep": True,
     }
     assert document["policy"]["never"] == {"names": ["charge"], "signatures": []}

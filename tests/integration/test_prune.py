@@ -51,7 +51,7 @@ def test_old_runs_and_incidents_go_and_what_is_open_stays(bench: Bench) -> None:
 
 
 def test_what_a_job_suffered_before_is_kept_while_it_waits(bench: Bench) -> None:
-    """It is poison, however long nobody comes."""
+    """It is quarantined, however long nobody comes."""
     old = {"deployment": "main", "base": "b", "kind": "orphan", "opened_at": 1, "proven_at": 1}
     ended = now_ms() - 2 * INCIDENTS_FOR
     before = [Incident.objects.create(**old, job="1", closed_at=ended) for _ in range(2)]
@@ -63,7 +63,7 @@ def test_what_a_job_suffered_before_is_kept_while_it_waits(bench: Bench) -> None
 
 
 def test_alerts_that_were_over_long_ago_go(bench: Bench) -> None:
-    same = {"kind": "poison", "words": "x", "since": 1, "seen_at": 1}
+    same = {"kind": "quarantine", "words": "x", "since": 1, "seen_at": 1}
     over = now_ms() - prune.ALERTS_FOR
     Alert.objects.create(**same, key="old", resolved_at=over - 60_000)
     kept = {Alert.objects.create(**same, key=str(at), resolved_at=at) for at in (over + 60_000, None)}

@@ -21,7 +21,7 @@ from recovery.domain.refs import QueueRef
 from recovery.models import ScanRun
 from recovery.reads import brake_rows
 from recovery.reads.brake_rows import BREAKER, Place
-from recovery.scanners.deep.relaunch_failed import RelaunchFailed
+from recovery.scanners.deep.auto_retry import AutoRetry
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.discover import Discoverer
 from recovery.scanners.snapshot.roster import Roster
@@ -52,7 +52,7 @@ class Upstream(Relaunching):
         self.ahead = 0
         self.roster = Roster()
 
-    def begin(self) -> RelaunchFailed:
+    def begin(self) -> AutoRetry:
         scanner = super().begin()
         scanner.now = lambda: clock.now() + self.ahead
         scanner.wait = scanner._stopping.wait
@@ -157,12 +157,12 @@ from recovery.domain.mandate import Mandate, always
 from recovery.scanners.deep import relaunch
 from recovery.scanners.snapshot.collect import Collector
 from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.deep.relaunch_failed import RelaunchFailed
+from recovery.scanners.deep.auto_retry import AutoRetry
 from recovery.scanners.snapshot.roster import Roster
 relaunch.STEP = 5  # small steps: there is much to be cut off
 stores, roster = registry(), Roster()
 discoverer, collector = Discoverer(stores, roster, remembers=False), Collector(stores, roster)
-scanner = RelaunchFailed(stores, lambda: collector.newest, Mandate(int(sys.argv[1]), always), lambda _: ())
+scanner = AutoRetry(stores, lambda: collector.newest, Mandate(int(sys.argv[1]), always), lambda _: ())
 while True:
     now = int(time.time() * 1000)
     discoverer.run(now)

@@ -133,7 +133,7 @@ def test_what_was_refused_did_not_happen(bench: Bench) -> None:
 def test_a_person_who_sends_it_back_takes_that_back_and_a_scanner_does_not(bench: Bench) -> None:
     _noted(bench, Act.CANCEL, "1", "2", "3")
     _noted(bench, Act.RETRY, "1")
-    _noted(bench, Act.RETRY, "2", kind="relaunch-failed")
+    _noted(bench, Act.RETRY, "2", kind="auto-retry")
     _noted(bench, Act.RETRY, "3", outcome=Outcome.UNKNOWN)
     assert acts.ended(bench.ref, ["1", "2", "3"]) == {"2", "3"}
     _noted(bench, Act.FAIL, "1")

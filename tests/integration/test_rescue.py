@@ -18,7 +18,7 @@ from recovery.domain.acting import Act, Options, Order, Outcome
 from recovery.domain.mandate import Mandate, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report, Scan
-from recovery.domain.surroundings import POISON_AFTER
+from recovery.domain.surroundings import QUARANTINE_AFTER
 from recovery.domain.verdicts import Kind
 from recovery.models import AuditEntry, Incident, ScannerPause
 from recovery.reads import incidents
@@ -145,9 +145,9 @@ def test_a_pause_a_brake_and_a_lost_lease_hold_it_and_say_so(night: Callable[...
     assert one.scan().acted == 1
 
 
-def test_poison_waits_for_a_person(night: Callable[..., Night]) -> None:
+def test_a_quarantined_job_waits_for_a_person(night: Callable[..., Night]) -> None:
     one = night()
-    _suffered(POISON_AFTER - 1)
+    _suffered(QUARANTINE_AFTER - 1)
     orphaned(one, "1")
     assert one.scan().finds == ()
     assert "quarantined" in one.scan(queue=MAIL).finds[0].policy
@@ -159,7 +159,7 @@ def test_a_mark_that_forgot_what_a_job_did_does_not_cost_another_worker(
 ) -> None:
     """While the database was away at the first look nobody knew of the earlier incidents."""
     one = night()
-    _suffered(POISON_AFTER - 1)
+    _suffered(QUARANTINE_AFTER - 1)
     orphaned(one, "1")
     with monkeypatch.context() as patch:
         patch.setattr(incidents, "orphaned", _away)
@@ -173,7 +173,7 @@ def test_a_mark_that_forgot_what_a_job_did_does_not_cost_another_worker(
 def test_without_its_incident_in_the_database_nothing_goes(
     night: Callable[..., Night], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would not be counted, and poison would take one worker more."""
+    """It would not be counted, and a quarantined job would take one worker more."""
     one = night()
     orphaned(one, "1")
     monkeypatch.setattr(proof, "counted", lambda _ref, _ids: set())
@@ -185,14 +185,14 @@ def test_a_job_that_dies_again_between_two_looks_is_another_incident(night: Call
     """It was put back, taken and lost again within seconds, so no look saw it well."""
     one = night()
     orphaned(one, "1", ats=1, processedOn=STARTED)
-    for times in range(1, POISON_AFTER):
+    for times in range(1, QUARANTINE_AFTER):
         assert one.scan().acted == 1
         assert Incident.objects.count() == times
         one.store.client.delete(f"{MAIL.base}:wait")
         active(one.store, MAIL.base, "1", ats=times + 1, processedOn=STARTED + times, stc=times)
     until(lambda: one.scan().finds == () and Incident.objects.filter(closed_at=None).count() == 1)
     assert "quarantined" in one.scan(queue=MAIL).finds[0].policy
-    assert Incident.objects.count() == POISON_AFTER
+    assert Incident.objects.count() == QUARANTINE_AFTER
 
 
 def test_a_named_worker_that_left_and_stays_away_has_its_lock_taken(night: Callable[..., Night]) -> None:

@@ -36,7 +36,7 @@ queue = "bull:paused"
 orphan_watch = { mode = "act" }
 
 [[policies]]
-queue = "bull:poison"
+queue = "bull:toxic"
 orphan_watch = { mode = "act", release = true }
 """ + "".join(
     f'[[policies]]\nqueue = "bull:armed-{library}"\norphan_watch = {{ mode = "act" }}\n' for library in GENERATIONS
@@ -47,7 +47,7 @@ orphan_watch = { mode = "act", release = true }
 def night() -> Iterator[Site]:
     """The queues of BullMQ are there before it starts, so that no test waits for the next search for queues."""
     with Store() as queues, Store() as state:
-        for name in ("armed-bullmq6", "swift", "poison", "calm", "paused"):
+        for name in ("armed-bullmq6", "swift", "toxic", "calm", "paused"):
             bullmq(queues.client, f"bull:{name}")
         with Site(queues, state, settings=SETTINGS) as site:
             yield site
@@ -84,9 +84,9 @@ def test_a_named_workers_job_does_not_wait_for_its_lock(night: Site, libraries: 
     assert [told[2] for told in until(lambda: _acts(night, jobs), SOON)] == ["release"]
 
 
-def test_poison_takes_three_workers_and_then_waits_for_a_person(night: Site, libraries: Fleet) -> None:
-    jobs = libraries["bullmq5"].queue(night.queues, "poison")
-    jobs.add("poison")
+def test_a_quarantined_job_takes_three_workers_and_then_waits_for_a_person(night: Site, libraries: Fleet) -> None:
+    jobs = libraries["bullmq5"].queue(night.queues, "toxic")
+    jobs.add("toxic")
     for number in (1, 2, 3):
         victim = _work(jobs, "hang", name=f"w{number}", lockDuration=NEVER_MS)
         until(lambda: jobs.counts()["active"] == 1, SOON, f"worker {number} has it")
@@ -94,7 +94,9 @@ def test_poison_takes_three_workers_and_then_waits_for_a_person(night: Site, lib
         victim.kill()
         if number < 3:
             until(lambda: jobs.counts()["waiting"] == 1, SOON, f"it came back from worker {number}")
-    until(lambda: (found := _verdict(night, jobs)) and found.verdict.is_poison, SOON, "it is known to be poison")
+    until(
+        lambda: (found := _verdict(night, jobs)) and found.verdict.is_quarantined, SOON, "it is known to be quarantined"
+    )
     _look_thrice(night)
     assert jobs.counts()["active"] == 1
     assert len(_acts(night, jobs)) == 2
@@ -169,7 +171,7 @@ def _connected(night: Site, jobs: Queue) -> set[str]:
 def _held(night: Site, jobs: Queue) -> int:
     inbox = inboxes.fetch(night.state.client)
     tally = inbox.tally(QueueRef("main", jobs.base)) if inbox else None
-    return tally.kinds.get(Kind.HELD, 0) if tally else 0
+    return tally.kinds.get(Kind.RUNNING, 0) if tally else 0
 
 
 def _looked_at(night: Site) -> int:

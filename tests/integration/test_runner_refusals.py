@@ -226,7 +226,7 @@ def test_an_orphan_of_bull_is_requeued_when_two_looks_have_proven_it(bench: Benc
     assert bull.ids(State.WAITING) == ["1"]
 
 
-def test_what_cannot_be_known_to_be_no_poison_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_known_to_be_no_quarantine_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database tells nothing of earlier incidents, and would take the audit's entries all the same."""
 
     def unreadable(*_: object) -> dict[str, int]:

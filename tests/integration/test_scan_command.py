@@ -149,7 +149,7 @@ def test_a_wrong_call_does_nothing(armed: Bench, arguments: tuple[str, ...]) -> 
     assert not ScanRun.objects.exists()
 
 
-@pytest.mark.parametrize("name", ["stale-check", "relaunch-failed", "prune"])
+@pytest.mark.parametrize("name", ["stale-check", "auto-retry", "prune"])
 def test_each_scanner_runs_by_hand(armed: Bench, name: str) -> None:
     for arguments in ((), ("--observe",)):
         ran = scan(name, *arguments)

@@ -139,18 +139,18 @@ def test_a_run_that_its_scheduler_did_not_finish_is_told_so_by_the_next(bench: B
 
 
 def test_a_pause_is_audited_and_ends(bench: Bench) -> None:
-    assert actions.pause(ADMIN, Scan.RELAUNCH_FAILED, "the provider is down")
-    assert not actions.pause(ADMIN, Scan.RELAUNCH_FAILED, "once more")
-    card = reads.card(Scan.RELAUNCH_FAILED, now_ms())
+    assert actions.pause(ADMIN, Scan.AUTO_RETRY, "the provider is down")
+    assert not actions.pause(ADMIN, Scan.AUTO_RETRY, "once more")
+    card = reads.card(Scan.AUTO_RETRY, now_ms())
     assert card.pause is not None
     assert (card.pause.by, card.pause.reason) == ("ada", "the provider is down")
     with pytest.raises(BadOrder, match="paused"):
-        actions.order(ADMIN, Scan.RELAUNCH_FAILED, False, None, "now")
-    assert actions.order(ADMIN, Scan.RELAUNCH_FAILED, True, None, "look").pk
-    assert actions.go_on(ADMIN, Scan.RELAUNCH_FAILED)
-    assert not actions.go_on(ADMIN, Scan.RELAUNCH_FAILED)
+        actions.order(ADMIN, Scan.AUTO_RETRY, False, None, "now")
+    assert actions.order(ADMIN, Scan.AUTO_RETRY, True, None, "look").pk
+    assert actions.go_on(ADMIN, Scan.AUTO_RETRY)
+    assert not actions.go_on(ADMIN, Scan.AUTO_RETRY)
     told = AuditEntry.objects.order_by("number").values_list("act", flat=True)
-    assert list(told) == ["pause scanner", "scan", "let scanner go on"]
+    assert list(told) == ["pause scanner", "scan", "resume scanner"]
 
 
 @pytest.mark.parametrize("actor", [VIEWER, OPERATOR])

@@ -16,7 +16,7 @@ from tests.watch_bench import WatchBench, config_for
 from tests.watching import add, bullmq, now_ms
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SCANS = (Scan.ORPHAN_WATCH, Scan.STALE_CHECK, Scan.RELAUNCH_FAILED)
+SCANS = (Scan.ORPHAN_WATCH, Scan.STALE_CHECK, Scan.AUTO_RETRY)
 
 
 def test_a_scanner_has_looked_unless_all_deployments_are_away(tmp_path: Path, state_store: Store) -> None:

@@ -58,7 +58,7 @@ def test_a_starved_holder_and_one_that_went_are_told_with_their_server(
     assert Incident.objects.get(job="1").server == "eu-2"
 
     second.close()
-    gone = bench.sees(MAIL, Kind.DOOMED)
+    gone = bench.sees(MAIL, Kind.WORKER_LOST)
     assert (gone.job.id, gone.server) == ("2", "eu-2")
     assert gone.verdict.cause_evidence.startswith("worker mail-2 lost its connection")
     assert "(server eu-2 was at 97 %)" in gone.verdict.cause_evidence

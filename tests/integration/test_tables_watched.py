@@ -30,7 +30,7 @@ from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, configured
 from tests.waiting import until
 from tests.watching import now_ms
-from tests.web.braking import poison
+from tests.web.braking import quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -284,9 +284,9 @@ def test_a_database_that_may_only_be_read_is_swept_by_nobody(
 
 def test_a_row_that_the_sweep_leaves_to_a_person_is_promised_to_nobody(bench: TableBench) -> None:
     bench.orphan(1)
-    poison("1", REF)
+    quarantine("1", REF)
     (line,) = bench.watch().rows
-    assert (line.verdict.is_poison, line.verdict.rescuer, line.verdict.needs_a_person) == (True, None, True)
+    assert (line.verdict.is_quarantined, line.verdict.rescuer, line.verdict.needs_a_person) == (True, None, True)
 
 
 def test_of_a_database_that_went_away_nothing_is_promised(bench: TableBench, place: Place) -> None:
@@ -349,8 +349,8 @@ def test_a_lost_row_is_one_incident_until_it_is_put_right(bench: TableBench) -> 
         ("UPDATE jobs SET lease_until = 9000000000000", "worker"),
         ("UPDATE jobs SET state = 'done'", "worker"),
         ("UPDATE jobs SET state = 'failed', last_error = 'it broke'", "worker"),
-        ("UPDATE jobs SET state = 'queued', attempts = 1, last_error = 'orphaned by worker restart'", "watchdog"),
-        ("UPDATE jobs SET state = 'failed', attempts = 3, last_error = 'orphaned by worker restart'", "watchdog"),
+        ("UPDATE jobs SET state = 'queued', attempts = 1, last_error = 'orphaned by worker restart'", "stalled-check"),
+        ("UPDATE jobs SET state = 'failed', attempts = 3, last_error = 'orphaned by worker restart'", "stalled-check"),
         ("UPDATE jobs SET state = 'queued'", ""),
         ("UPDATE jobs SET started_at = 9000000000000, lease_until = 9000000000000", ""),
         ("DELETE FROM jobs", "removed"),
@@ -367,7 +367,7 @@ def test_whoever_put_it_right_is_told(bench: TableBench, place: Place, change: s
     assert found.resolved_by == by
 
 
-def test_a_third_incident_makes_poison_that_only_a_person_touches(bench: TableBench, place: Place) -> None:
+def test_a_third_incident_quarantines_what_only_a_person_touches(bench: TableBench, place: Place) -> None:
     bench.orphan(1)
     look = watching(bench)
     for _ in range(2):

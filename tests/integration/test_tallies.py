@@ -45,7 +45,7 @@ def registry(tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[Regi
 def incident(
     closed_at: int | None,
     took: int,
-    by: str = "watchdog",
+    by: str = "stalled-check",
     job: str = "1",
     queue: QueueRef = MAIL,
     *,
@@ -83,9 +83,9 @@ def test_durations_are_counted_by_who_resolved_the_incident(registry: Registry) 
     incident(NOW - MINUTE, 12_000, proven=False)
     incident(None, 5_000)
     found = Tallier(registry).run(NOW)
-    took = dict(zip((*BOUNDS, "more"), found.durations["watchdog"].counts, strict=True))
+    took = dict(zip((*BOUNDS, "more"), found.durations["stalled-check"].counts, strict=True))
     assert {bound: count for bound, count in took.items() if count} == {1: 2, 5: 1, 120: 1, "more": 1}
-    assert found.durations["watchdog"].total_ms == 400 + 5_000 + 61_000 + 3 * DAY
+    assert found.durations["stalled-check"].total_ms == 400 + 5_000 + 61_000 + 3 * DAY
     assert counted(found.durations["operator"]) == 1
     assert found.open == {"main": 1}
 
@@ -99,24 +99,24 @@ def test_what_is_settled_is_not_counted_again_and_what_is_pruned_stays(registry:
         Incident.objects.filter(closed_at__gt=now).update(proven_at=None)  # not yet
         found = Tallier(registry).run(now)
         Incident.objects.filter(closed_at__gt=now).update(proven_at=1)
-        assert counted(found.durations.get("watchdog")) == seen, minutes
+        assert counted(found.durations.get("stalled-check")) == seen, minutes
     Tallier(registry).run(NOW + 5 * HOUR)
     Incident.objects.all().delete()
-    assert counted(Tallier(registry).run(NOW + 6 * HOUR).durations["watchdog"]) == 26
+    assert counted(Tallier(registry).run(NOW + 6 * HOUR).durations["stalled-check"]) == 26
 
 
 def test_an_end_that_was_proven_late_is_counted(registry: Registry) -> None:
     one = Tallier(registry)
     one.run(NOW)
     incident(NOW - 40 * MINUTE, 5_000)
-    assert counted(one.run(NOW + MINUTE).durations["watchdog"]) == 1
+    assert counted(one.run(NOW + MINUTE).durations["stalled-check"]) == 1
 
 
 def test_actions_are_counted_by_act_outcome_and_who_did_it(registry: Registry) -> None:
     act(Outcome.DONE, Outcome.DONE, Outcome.REFUSED)
     act(Outcome.DONE, kind="scanner", what=Act.RETRY)
     audit.write_intent(Order(Act.FAIL, MAIL, Actor("shell", "ada"), "x", (Seen("9", State.ACTIVE),)), {}, ["9"])
-    audit.note(Actor("person", "ada"), "sign in")
+    audit.note(Actor("person", "ada"), "log in")
     one = Tallier(registry)
     expected = {
         ("requeue", "done", "person"): 2,
@@ -167,16 +167,16 @@ def test_brakes_are_told_as_they_are_now(registry: Registry) -> None:
     assert one.run(NOW + 30 * MINUTE + SECOND).spending == (Spending(ODD, 2, 10),)
 
 
-def test_poison_is_counted_until_a_person_forgives_it(registry: Registry) -> None:
+def test_a_quarantined_job_is_counted_until_a_person_forgives_it(registry: Registry) -> None:
     now = now_ms()
     for number in range(3):
         incident(now - number * HOUR - MINUTE, 5_000, queue=ODD)
     incident(now, 5_000, job="2", queue=ODD)
     one = Tallier(registry)
-    assert one.run(now).poison == {ODD: 1}
-    release(Actor("person", "ada", may_bulk=True), "poison", ODD.deployment, ODD.base, job_key("1"), "it is mended")
-    assert one.run(now + SECOND).poison == {ODD: 1}  # once a minute
-    assert one.run(now + MINUTE).poison == {}
+    assert one.run(now).quarantined == {ODD: 1}
+    release(Actor("person", "ada", may_bulk=True), "quarantine", ODD.deployment, ODD.base, job_key("1"), "it is mended")
+    assert one.run(now + SECOND).quarantined == {ODD: 1}  # once a minute
+    assert one.run(now + MINUTE).quarantined == {}
 
 
 def test_when_nothing_is_new_little_is_asked(registry: Registry, django_assert_max_num_queries: Queries) -> None:
@@ -197,13 +197,13 @@ def test_everything_survives_the_way_through_the_store() -> None:
         until=2,
         audited=3,
         settled={"": Durations((1,) * (len(BOUNDS) + 1), 5)},
-        durations={"watchdog": Durations()},
+        durations={"stalled-check": Durations()},
         acts={("fail", "done", "token"): 3},
         open={"main": 1},
         held=("main",),
         spending=(Spending(ODD, 1, 2),),
         breakers=(Breakers(ODD, 1, 2, 3),),
-        poison={ODD: 4},
+        quarantined={ODD: 4},
     )
     assert tallies.decode(tallies.encode(found)) == found
     assert tallies.decode(b"[]") is None

@@ -51,7 +51,7 @@ def test_a_page_proves_an_orphan_of_a_new_bullmq_by_itself(
     one.discover()
     use(one, monkeypatch)
     found = verdicts(one, ref, one.collector.look(shared_clock.now()))
-    assert {id: verdict.kind for id, verdict in found.items()} == {"1": Kind.ABANDONED, "2": Kind.DOOMED}
+    assert {id: verdict.kind for id, verdict in found.items()} == {"1": Kind.ABANDONED, "2": Kind.WORKER_LOST}
 
 
 def test_without_a_snapshot_nothing_is_said_of_workers(

@@ -56,7 +56,7 @@ def test_a_store_that_refuses_everything_leaves_everything_unknown(flavour: Flav
     kept = [sample.counts.waiting, sample.counts.active, sample.counts.delayed, sample.counts.failed]
     assert kept == [None] * 4
     assert sample.counts.backlog is None
-    assert (sample.is_paused, sample.watchdog_ttl, sample.added) == (None, None, None)
+    assert (sample.is_paused, sample.stalled_check_ttl, sample.added) == (None, None, None)
     assert "NOPERM" in sample.error
     assert heads == ("", "")
 

@@ -52,7 +52,7 @@ def surroundings(draw: st.DrawFn) -> Surroundings:
         unnamed=unnamed,
         left=draw(changes),
         came=draw(changes),
-        watchdog_ttl=draw(st.none() | st.integers(0, 60_000)),
+        stalled_check_ttl=draw(st.none() | st.integers(0, 60_000)),
         watchdog_seen_at=draw(st.none() | times),
         watched_since=draw(st.none() | times),
         stalled_interval=draw(st.sampled_from([1_000, 30_000, 600_000])),
@@ -74,7 +74,7 @@ def test_no_verdict_is_bolder_than_what_was_seen(
     kind = found.kind
     if not row.lock_known:
         assert kind is Kind.UNKNOWN
-    if kind in (Kind.HELD, Kind.LATE, Kind.OVERDUE, Kind.STRAY, Kind.DOOMED):
+    if kind in (Kind.RUNNING, Kind.LATE, Kind.OVERDUE, Kind.STRAY, Kind.WORKER_LOST):
         assert row.lock is not None
     if kind.is_orphaned:
         assert row.lock is None
@@ -85,7 +85,7 @@ def test_no_verdict_is_bolder_than_what_was_seen(
         else:
             assert sighting.looks >= 2 or sighting.is_atomic
     if kind is Kind.ABANDONED and around.workers:
-        assert around.watchdog_ttl is None
+        assert around.stalled_check_ttl is None
     if found.suggests in (Act.REQUEUE, Act.FAIL):
         assert kind.is_orphaned
 
@@ -110,8 +110,8 @@ def test_once_proven_it_stays_proven_while_nothing_changes(
 ) -> None:
     first = verdict(row, around, sighting=sighting)
     again = replace(sighting, looks=sighting.looks + 1)
-    left = max(0, (around.watchdog_ttl or 0) - later)  # a key's time runs on, too
-    second = verdict(row, replace(around, now=around.now + later, watchdog_ttl=left or None), sighting=again)
+    left = max(0, (around.stalled_check_ttl or 0) - later)  # a key's time runs on, too
+    second = verdict(row, replace(around, now=around.now + later, stalled_check_ttl=left or None), sighting=again)
     if first.kind.is_orphaned:
         assert second.kind.is_orphaned
     if first.kind is Kind.ABANDONED:
@@ -125,6 +125,6 @@ def test_what_is_not_known_of_the_workers_dooms_and_abandons_nobody(
     unknown = replace(around, workers=None, names=frozenset(), watched_since=around.now, watchdog_seen_at=None)
     found = verdict(row, unknown, sighting=sighting)
     assert found.kind is not Kind.ABANDONED
-    if found.kind is Kind.DOOMED:
+    if found.kind is Kind.WORKER_LOST:
         assert row.lock is not None
         assert row.lock.ttl is None

@@ -31,7 +31,7 @@ from tests.integration.test_acl import admit, documented
 from tests.stores import Store
 from tests.watch_bench import SHORT, WatchBench, active, config_for
 from tests.watching import now_ms
-from tests.web.braking import hold_store, poison
+from tests.web.braking import hold_store, quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)
 JOBS = QueueRef("main", "bull:jobs")
@@ -56,7 +56,7 @@ class World:
     other_acts: bool = False  # another console
     rights: str = "all"
     read_only: bool = False
-    poisoned: bool = False  # the first job
+    quarantined: bool = False  # the first job
 
     @property
     def toml(self) -> str:
@@ -81,7 +81,7 @@ WORLDS = st.builds(
     other_acts=st.sampled_from((False, False, True)),
     rights=st.sampled_from(("all", "all", *RIGHTS)),
     read_only=st.sampled_from((False, False, True)),
-    poisoned=st.booleans(),
+    quarantined=st.booleans(),
 )
 
 
@@ -147,8 +147,8 @@ def play(
         for scan in world.paused:
             ScannerPause.objects.create(scanner=scan.value, by="ada", at=now)
         active(queues, JOBS.base, *map(str, range(world.jobs)))
-        if world.poisoned:
-            poison("0", JOBS)
+        if world.quarantined:
+            quarantine("0", JOBS)
         made.append(Scheduler(world, tmp_path, queues, state_store))
         made[-1].stale_at = now + STALE_AT
         if world.is_held:
@@ -171,7 +171,7 @@ def play(
 @example(World(is_led=False))
 @example(World(other_acts=True))
 @example(World(read_only=True))
-@example(World(poisoned=True, jobs=2))
+@example(World(quarantined=True, jobs=2))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_who_is_predicted_comes_in_time_and_where_nobody_is_nobody_comes(
     play: Callable[[World], Scheduler], world: World

@@ -27,7 +27,7 @@ from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Postgresql, TableBench, configured
 from tests.waiting import until
 from tests.watching import now_ms
-from tests.web.braking import poison
+from tests.web.braking import quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EVERY = 63_000  # ms: the interval of the sweep, as late as a scheduler plans it
@@ -44,7 +44,7 @@ class TableWorld:
     is_led: bool = True
     may_write: bool = True
     read_only: bool = False
-    poisoned: bool = False  # the first row
+    quarantined: bool = False  # the first row
 
     @property
     def toml(self) -> str:
@@ -62,7 +62,7 @@ WORLDS = st.builds(
     is_led=st.sampled_from((True, True, False)),
     may_write=st.sampled_from((True, True, False)),
     read_only=st.sampled_from((False, False, True)),
-    poisoned=st.booleans(),
+    quarantined=st.booleans(),
 )
 
 
@@ -95,8 +95,8 @@ def play(
             bench = TableBench(postgresql, state_store)
             bench.is_led = world.is_led
             bench.orphan(*range(1, world.rows + 1))
-            if world.poisoned:
-                poison("1", REF)
+            if world.quarantined:
+                quarantine("1", REF)
             mandate = Mandate(7, always if world.is_led else lambda: False)
             holding = Warrant(registry.registry(), mandate, lambda _: ()).holding(Scan.STARTUP_SWEEP)
             sweep = StartupSweep(registry.registry(), mandate, holding)
@@ -120,7 +120,7 @@ def play(
 @example(TableWorld(is_paused=True))
 @example(TableWorld(is_led=False))
 @example(TableWorld(acts=False))
-@example(TableWorld(poisoned=True, rows=2))
+@example(TableWorld(quarantined=True, rows=2))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rows_are_swept_in_time_where_it_is_predicted_and_nowhere_else(
     play: Callable[[TableWorld], tuple[TableBench, Callable[[], object]]], world: TableWorld

@@ -37,12 +37,12 @@ def test_one_job_is_told_in_the_singular() -> None:
 
 
 def test_waiting_jobs_without_a_worker_are_told_with_their_age() -> None:
-    lost = queue(counts=counts(waiting=3), workers=0, watchdog_ttl=None, oldest_waiting_at=NOW - 4 * MINUTE)
+    lost = queue(counts=counts(waiting=3), workers=0, stalled_check_ttl=None, oldest_waiting_at=NOW - 4 * MINUTE)
     assert said(lost) == ["3 jobs wait in bull:mail and no worker is connected to take them. The oldest since 4 min."]
 
 
 def test_a_paused_queue_is_not_a_backlog_without_workers() -> None:
-    paused = queue(counts=counts(waiting=3), is_paused=True, workers=0, watchdog_ttl=None)
+    paused = queue(counts=counts(waiting=3), is_paused=True, workers=0, stalled_check_ttl=None)
     assert said(paused) == ["Queue bull:mail is paused while 3 jobs wait."]
 
 
@@ -63,10 +63,10 @@ def test_a_rate_of_a_few_jobs_says_nothing() -> None:
     "unsure",
     [
         abandoned()._replace(workers=None),
-        abandoned()._replace(watchdog_ttl=5000),
+        abandoned()._replace(stalled_check_ttl=5000),
         abandoned()._replace(counts=counts(active=None)),
         abandoned()._replace(error="NOPERM"),
-        queue(counts=counts(waiting=9), workers=0, watchdog_ttl=None, is_paused=None),
+        queue(counts=counts(waiting=9), workers=0, stalled_check_ttl=None, is_paused=None),
         queue(counts=counts(waiting=None), is_paused=True),
         queue(rates=rates(None, 9)),
     ],
@@ -123,7 +123,7 @@ def test_a_chosen_deployment_hears_of_its_own_only() -> None:
     ],
 )
 def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, why: str) -> None:
-    one = queue("bull:jobs", counts=counts(active=20), workers=workers, watchdog_ttl=None)
+    one = queue("bull:jobs", counts=counts(active=20), workers=workers, stalled_check_ttl=None)
     inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}),))
     assert [sentence(concern) for concern in concerns(snapshot(one), inbox=inbox)] == [
         f"12 jobs are abandoned in bull:jobs {why}: nothing will ever recover them."
@@ -146,7 +146,7 @@ def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, why: s
     ],
 )
 def test_nothing_will_rescue_is_said_of_those_that_no_scanner_takes(rescued: int, said: str, tone: str) -> None:
-    one = queue("bull:jobs", counts=counts(active=20), workers=0, watchdog_ttl=None)
+    one = queue("bull:jobs", counts=counts(active=20), workers=0, stalled_check_ttl=None)
     ahead = QueueOutlook(rescued, rescued, NOW + 27 * MINUTE, Scanner.STALE_CHECK)
     inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}, outlook=ahead),))
     (told,) = concerns(snapshot(one), inbox=inbox)
@@ -155,9 +155,9 @@ def test_nothing_will_rescue_is_said_of_those_that_no_scanner_takes(rescued: int
 
 
 def test_where_a_scanner_would_put_them_back_active_jobs_without_a_worker_are_no_loss() -> None:
-    one = queue("bull:jobs", counts=counts(active=1), workers=0, watchdog_ttl=None)
+    one = queue("bull:jobs", counts=counts(active=1), workers=0, stalled_check_ttl=None)
     ahead = QueueOutlook(0, 1, NOW + 35_000, Scanner.ORPHAN_WATCH)
-    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.DOOMED: 1}, outlook=ahead),))
+    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.WORKER_LOST: 1}, outlook=ahead),))
     (told,) = concerns(snapshot(one), inbox=inbox)
     assert (
         sentence(told)

@@ -50,14 +50,14 @@ def test_what_is_written_counts_and_secrets_come_from_files(tmp_path: Path) -> N
     (tmp_path / "key").write_text(f"{SECRET}\n")
     hook = 'name = "ops"\nurl_file = "url"\nsecret_file = "key"\nformat = "slack"\nheader = "X-Sig"\nkinds = ["gate"]'
     mail = f'{MAIL}username = "u"\npassword_file = "key"\nencryption = "tls"'
-    terms = 'kinds = ["gate", "poison"]\nafter = 5\ngate_after = 60\ncalm = 7\nagain = 0\nmost = 3'
+    terms = 'kinds = ["gate", "quarantine"]\nafter = 5\ngate_after = 60\ncalm = 7\nagain = 0\nmost = 3'
     alerting = read(tmp_path, alerts=terms, hook=hook, mail=mail).alerting
     one, other = alerting.channels
     assert one == Webhook(
         "ops", f"https://hooks.example.com/{SECRET}", Format.SLACK, "X-Sig", SECRET, kinds=frozenset({AlertKind.GATE})
     )
     assert isinstance(other, Mail)
-    assert (other.password, other.port, other.kinds) == (SECRET, 465, frozenset({AlertKind.GATE, AlertKind.POISON}))
+    assert (other.password, other.port, other.kinds) == (SECRET, 465, frozenset({AlertKind.GATE, AlertKind.QUARANTINE}))
     told = alerting.terms
     assert (told.after, told.gate_after, told.calm, told.again, told.most) == (5000, 60_000, 7000, None, 3)
     for shown in (repr(alerting), one.target, other.target):

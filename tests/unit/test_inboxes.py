@@ -22,20 +22,20 @@ VERDICT = Verdict(
     5,
     Act.REQUEUE,
     2,
-    is_poison=True,
+    is_quarantined=True,
     rescuer=Scanner.STALE_CHECK,
 )
 ROW = JobRow(JOB, State.ACTIVE, name="mail", processed_at=7, lock=Lock("w:1", None), worker="mail-3")
 
 
-def line(since: int, kind: Kind, *, is_poison: bool = False) -> Stuck:
-    return Stuck(QUEUE.job(str(since)), "", Verdict(kind, is_poison=is_poison), since)
+def line(since: int, kind: Kind, *, is_quarantined: bool = False) -> Stuck:
+    return Stuck(QUEUE.job(str(since)), "", Verdict(kind, is_quarantined=is_quarantined), since)
 
 
 def test_every_field_survives() -> None:
     tally = Tally(
         QUEUE,
-        {Kind.ORPHAN: 3, Kind.HELD: 9},
+        {Kind.ORPHAN: 3, Kind.RUNNING: 9},
         1,
         12,
         4,
@@ -46,7 +46,7 @@ def test_every_field_survives() -> None:
         {"mail-3": 9},
     )
     inbox = Inbox(
-        99, (Stuck(JOB, "mail", VERDICT, 3, "mail-3", ROW, 8, "10.0.0.7"), line(1, Kind.GHOST)), (tally,), ("x",)
+        99, (Stuck(JOB, "mail", VERDICT, 3, "mail-3", ROW, 8, "10.0.0.7"), line(1, Kind.MISSING_DATA)), (tally,), ("x",)
     )
     assert decode(encode(inbox)) == inbox
 
@@ -59,10 +59,10 @@ def test_what_another_version_wrote_is_no_inbox() -> None:
 def test_the_most_urgent_stand_first_and_of_equals_the_oldest() -> None:
     rows = [
         line(1, Kind.OVERDUE),
-        line(2, Kind.DOOMED),
+        line(2, Kind.WORKER_LOST),
         line(3, Kind.ORPHAN),
         line(5, Kind.ABANDONED),
         line(4, Kind.ABANDONED),
-        line(6, Kind.DOOMED, is_poison=True),
+        line(6, Kind.WORKER_LOST, is_quarantined=True),
     ]
     assert [row.since for row in ordered(rows)] == [4, 5, 6, 3, 2, 1]

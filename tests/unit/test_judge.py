@@ -90,15 +90,15 @@ def test_a_lock_that_we_may_not_see_may_be_there(act: Act) -> None:
     ("act", "state"), [(Act.REQUEUE, State.ACTIVE), (Act.RETRY, State.FAILED), (Act.PROMOTE, State.DELAYED)]
 )
 def test_a_ghost_runs_nowhere(act: Act, state: State) -> None:
-    found = ask(act, row(state, missing=True), verdict(Kind.GHOST))
+    found = ask(act, row(state, missing=True), verdict(Kind.MISSING_DATA))
     assert "Remove it" in found.why
-    assert ask(Act.REMOVE, row(state, missing=True), verdict(Kind.GHOST)).is_allowed
+    assert ask(Act.REMOVE, row(state, missing=True), verdict(Kind.MISSING_DATA)).is_allowed
 
 
 @pytest.mark.parametrize("job", [row(), row(State.FAILED)])
-def test_poison_takes_force_to_run_again(job: JobRow) -> None:
+def test_a_quarantined_job_takes_force_to_run_again(job: JobRow) -> None:
     act = Act.REQUEUE if job.state is State.ACTIVE else Act.RETRY
-    said = verdict(Kind.ORPHAN, is_poison=True, orphaned=2)
+    said = verdict(Kind.ORPHAN, is_quarantined=True, orphaned=2)
     found = ask(act, job, said)
     assert "orphaned 3 times" in found.why
     assert "force" in found.why
@@ -107,8 +107,8 @@ def test_poison_takes_force_to_run_again(job: JobRow) -> None:
     assert "orphaned 3 times" in forced.risk
 
 
-def test_poison_is_failed_without_force() -> None:
-    assert ask(Act.FAIL, row(), verdict(Kind.ORPHAN, is_poison=True)).is_allowed
+def test_a_quarantined_job_is_failed_without_force() -> None:
+    assert ask(Act.FAIL, row(), verdict(Kind.ORPHAN, is_quarantined=True)).is_allowed
 
 
 @pytest.mark.parametrize(("act", "state"), [(Act.REQUEUE, State.ACTIVE), (Act.RETRY, State.FAILED)])
@@ -153,7 +153,7 @@ def test_n8n_is_not_paused() -> None:
     assert judge.judge_queue(Act.PAUSE, N8N, NEW, Options()).is_allowed
 
 
-@pytest.mark.parametrize("kind", [Kind.HELD, Kind.LATE, Kind.OVERDUE, Kind.UNKNOWN, Kind.STRAY, Kind.MALFORMED])
+@pytest.mark.parametrize("kind", [Kind.RUNNING, Kind.LATE, Kind.OVERDUE, Kind.UNKNOWN, Kind.STRAY, Kind.MALFORMED])
 def test_a_connected_holder_is_released_by_force_and_with_a_warning(kind: Kind) -> None:
     found = ask(Act.RELEASE, row(lock=HELD), verdict(kind))
     assert "run twice" in found.why
@@ -163,12 +163,12 @@ def test_a_connected_holder_is_released_by_force_and_with_a_warning(kind: Kind) 
 
 
 def test_a_holder_that_is_gone_is_released() -> None:
-    found = ask(Act.RELEASE, row(lock=HELD), verdict(Kind.DOOMED))
+    found = ask(Act.RELEASE, row(lock=HELD), verdict(Kind.WORKER_LOST))
     assert (found.is_allowed, found.risk) == (True, "")
 
 
 def test_a_lock_without_an_end_is_released() -> None:
-    found = ask(Act.RELEASE, row(lock=Lock("worker:1", None)), verdict(Kind.HELD))
+    found = ask(Act.RELEASE, row(lock=Lock("worker:1", None)), verdict(Kind.RUNNING))
     assert found.is_allowed
     assert "never expires" in found.risk
 
@@ -178,7 +178,7 @@ def test_what_has_no_lock_is_not_released() -> None:
 
 
 def test_a_release_that_requeues_runs_again_too() -> None:
-    said = verdict(Kind.DOOMED, is_poison=True, orphaned=2)
+    said = verdict(Kind.WORKER_LOST, is_quarantined=True, orphaned=2)
     assert ask(Act.RELEASE, row(lock=HELD), said).is_allowed
     assert not ask(Act.RELEASE, row(lock=HELD), said, requeue=True).is_allowed
 
@@ -196,7 +196,7 @@ def test_an_active_job_that_may_still_run_is_removed_by_force_only() -> None:
 
 def test_what_nobody_holds_cannot_be_cancelled() -> None:
     assert not ask(Act.CANCEL, row(), ORPHAN).is_allowed
-    assert ask(Act.CANCEL, row(lock=HELD), verdict(Kind.HELD)).is_allowed
+    assert ask(Act.CANCEL, row(lock=HELD), verdict(Kind.RUNNING)).is_allowed
 
 
 @pytest.mark.parametrize("flavour", [NEW, BULL, TABLE])
@@ -229,7 +229,7 @@ def test_an_act_is_for_its_states(act: Act, state: State) -> None:
 )
 def test_what_changed_since_it_was_shown_is_said(facts: dict[str, Any], word: str) -> None:
     seen = Seen(**{"id": "1", "state": State.ACTIVE, "token": "worker:1", **facts})
-    assert word in ask(Act.RELEASE, row(lock=HELD), verdict(Kind.DOOMED), seen=seen, force=True).why
+    assert word in ask(Act.RELEASE, row(lock=HELD), verdict(Kind.WORKER_LOST), seen=seen, force=True).why
 
 
 # -- the catalog
@@ -246,10 +246,10 @@ def test_every_act_is_in_the_catalog() -> None:
         (row(), Verdict(Kind.ORPHAN, suggests=Act.REQUEUE), [Act.REQUEUE, Act.FAIL, Act.REMOVE]),
         (row(), Verdict(Kind.ORPHAN, suggests=Act.FAIL), [Act.FAIL, Act.REQUEUE, Act.REMOVE]),
         (row(), verdict(Kind.UNLOCKED), []),
-        (row(missing=True), verdict(Kind.GHOST), [Act.REMOVE]),
-        (row(lock=HELD), verdict(Kind.HELD), [Act.CANCEL]),
-        (row(lock=HELD), verdict(Kind.DOOMED), [Act.RELEASE]),
-        (row(lock=Lock("x", None)), verdict(Kind.HELD), [Act.RELEASE, Act.CANCEL]),
+        (row(missing=True), verdict(Kind.MISSING_DATA), [Act.REMOVE]),
+        (row(lock=HELD), verdict(Kind.RUNNING), [Act.CANCEL]),
+        (row(lock=HELD), verdict(Kind.WORKER_LOST), [Act.RELEASE]),
+        (row(lock=Lock("x", None)), verdict(Kind.RUNNING), [Act.RELEASE, Act.CANCEL]),
         (row(State.FAILED), None, [Act.RETRY, Act.REMOVE]),
         (row(State.DELAYED), None, [Act.PROMOTE, Act.REMOVE]),
         (row(State.WAITING), None, [Act.REMOVE]),

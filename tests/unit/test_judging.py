@@ -24,13 +24,13 @@ WELL = Surroundings(
     has_window=False,
     workers=2,
     names=frozenset({"mail-1", "mail-2"}),
-    watchdog_ttl=18_000,
+    stalled_check_ttl=18_000,
     watchdog_seen_at=NOW,
     watched_since=NOW - 600_000,
     lock_length=30_000,
 )
 OLD = replace(WELL, has_window=True, names=frozenset(), unnamed=2)
-EMPTY = replace(WELL, workers=0, names=frozenset(), watchdog_ttl=None, watchdog_seen_at=NOW - 20_000)
+EMPTY = replace(WELL, workers=0, names=frozenset(), stalled_check_ttl=None, watchdog_seen_at=NOW - 20_000)
 SURE = Sighting(NOW, is_atomic=True)
 
 
@@ -56,12 +56,12 @@ def judged(job: JobRow, around: Surroundings = WELL, sighting: Sighting | None =
 
 def test_a_lock_with_time_left_is_held() -> None:
     found = judged(row())
-    assert (found.kind, found.suggests, found.until) == (Kind.HELD, None, None)
+    assert (found.kind, found.suggests, found.until) == (Kind.RUNNING, None, None)
     assert found.why == "Worker mail-1 holds it; its lock has 22 s left."
     assert found.fate == "Nothing happens: its worker renews the lock."
 
 
-@pytest.mark.parametrize(("ttl", "kind"), [(12_000, Kind.HELD), (11_999, Kind.LATE), (0, Kind.LATE)])
+@pytest.mark.parametrize(("ttl", "kind"), [(12_000, Kind.RUNNING), (11_999, Kind.LATE), (0, Kind.LATE)])
 def test_a_lock_that_missed_a_renewal_is_late(ttl: int, kind: Kind) -> None:
     assert judged(row(lock=Lock("w:1", ttl))).kind is kind
 
@@ -76,7 +76,7 @@ def test_a_late_lock_says_when_it_ends_and_what_then() -> None:
 
 
 def test_where_no_lock_was_measured_nothing_is_late() -> None:
-    assert judged(row(lock=Lock("w:1", 50)), replace(WELL, lock_length=None)).kind is Kind.HELD
+    assert judged(row(lock=Lock("w:1", 50)), replace(WELL, lock_length=None)).kind is Kind.RUNNING
 
 
 # -- doomed
@@ -85,7 +85,7 @@ def test_where_no_lock_was_measured_nothing_is_late() -> None:
 def test_a_lock_whose_named_holder_has_gone_is_doomed() -> None:
     around = replace(WELL, workers=1, names=frozenset({"mail-2"}), left=(Change("mail-1", NOW - 4 * MINUTE),))
     found = judged(row(lock=Lock("w:1", 12_000)), replace(around, lock_length=300_000))
-    assert found.kind is Kind.DOOMED
+    assert found.kind is Kind.WORKER_LOST
     assert found.why == "Worker mail-1 lost its connection 4 min ago, and its lock is still there."
     assert found.fate == "The lock expires in 12 s; then a worker's stalled check picks it up within 30 s."
     assert found.until == NOW + 42_000
@@ -95,27 +95,27 @@ def test_a_lock_whose_named_holder_has_gone_is_doomed() -> None:
 
 def test_beside_unnamed_workers_the_name_in_a_job_says_nothing() -> None:
     around = replace(WELL, names=frozenset({"mail-2"}), unnamed=1)
-    assert judged(row(), around).kind is Kind.HELD
+    assert judged(row(), around).kind is Kind.RUNNING
 
 
 def test_two_workers_of_one_name_hide_nobody_elses_going() -> None:
     twins = replace(WELL, workers=2, names=frozenset({"mail-2"}))
-    assert judged(row(), twins).kind is Kind.DOOMED
-    assert judged(row(worker="mail-2"), twins).kind is Kind.HELD
+    assert judged(row(), twins).kind is Kind.WORKER_LOST
+    assert judged(row(worker="mail-2"), twins).kind is Kind.RUNNING
 
 
 def test_a_name_that_redis_does_not_take_is_not_missed() -> None:
-    assert judged(row(worker="mail 1")).kind is Kind.HELD
+    assert judged(row(worker="mail 1")).kind is Kind.RUNNING
 
 
 def test_a_lock_that_was_renewed_after_its_holder_went_is_held() -> None:
     around = replace(WELL, workers=1, names=frozenset({"mail-2"}), left=(Change("mail-1", NOW - MINUTE),))
-    assert judged(row(lock=Lock("w:1", 29_000)), around).kind is Kind.HELD
+    assert judged(row(lock=Lock("w:1", 29_000)), around).kind is Kind.RUNNING
 
 
 def test_with_no_worker_at_all_every_lock_is_doomed_and_nothing_follows() -> None:
     found = judged(row(worker="", lock=Lock("w:1", 12_000)), EMPTY)
-    assert found.kind is Kind.DOOMED
+    assert found.kind is Kind.WORKER_LOST
     assert (
         found.fate
         == "The lock expires in 12 s; then it is never recovered: no worker is connected, so no stalled check runs."
@@ -126,24 +126,24 @@ def test_with_no_worker_at_all_every_lock_is_doomed_and_nothing_follows() -> Non
 
 def test_an_empty_list_of_workers_needs_a_second_witness() -> None:
     """Workers may hide their names: somebody has just run the stalled check."""
-    hidden = replace(EMPTY, watchdog_ttl=20_000)
-    assert judged(row(), hidden).kind is Kind.HELD
+    hidden = replace(EMPTY, stalled_check_ttl=20_000)
+    assert judged(row(), hidden).kind is Kind.RUNNING
     seen_going = replace(hidden, left=(Change("", NOW - 12_000),))
-    assert judged(row(lock=Lock("w:1", 15_000)), seen_going).kind is Kind.DOOMED
+    assert judged(row(lock=Lock("w:1", 15_000)), seen_going).kind is Kind.WORKER_LOST
     renewed = row(lock=Lock("w:1", 25_000))  # by whom, when nobody is there?
-    assert judged(renewed, seen_going).kind is Kind.HELD
+    assert judged(renewed, seen_going).kind is Kind.RUNNING
 
 
 def test_a_check_that_ran_after_the_last_worker_went_shows_a_hidden_one() -> None:
-    around = replace(EMPTY, watchdog_ttl=29_000, left=(Change("", NOW - 12_000),))
-    assert judged(row(), around).kind is Kind.HELD
+    around = replace(EMPTY, stalled_check_ttl=29_000, left=(Change("", NOW - 12_000),))
+    assert judged(row(), around).kind is Kind.RUNNING
 
 
 def test_a_lock_without_end_is_doomed_once_a_living_holder_would_have_renewed_it() -> None:
     endless = row(lock=Lock("w:1", None), worker="")
-    assert judged(endless, WELL, seen(29_999)).kind is Kind.HELD
+    assert judged(endless, WELL, seen(29_999)).kind is Kind.RUNNING
     found = judged(endless, WELL, seen(30_000))
-    assert (found.kind, found.suggests) == (Kind.DOOMED, Act.RELEASE)
+    assert (found.kind, found.suggests) == (Kind.WORKER_LOST, Act.RELEASE)
     assert found.fate == "Never recovered: the lock never expires, so no stalled check picks it up."
     assert found.needs_a_person
 
@@ -210,7 +210,7 @@ def test_an_orphan_without_a_watchdog_is_abandoned() -> None:
 
 @pytest.mark.parametrize(("silent", "kind"), [(60_000, Kind.ORPHAN), (60_001, Kind.ABANDONED)])
 def test_workers_that_leave_the_check_out_abandon_their_orphans(silent: int, kind: Kind) -> None:
-    around = replace(WELL, watchdog_ttl=None, watchdog_seen_at=NOW - silent)
+    around = replace(WELL, stalled_check_ttl=None, watchdog_seen_at=NOW - silent)
     found = judged(lockless(), around, SURE)
     assert found.kind is kind
     if kind is Kind.ABANDONED:
@@ -220,13 +220,13 @@ def test_workers_that_leave_the_check_out_abandon_their_orphans(silent: int, kin
 
 
 def test_a_queue_that_was_only_just_looked_at_is_not_called_unwatched() -> None:
-    around = replace(WELL, watchdog_ttl=None, watchdog_seen_at=None, watched_since=NOW - 10_000)
+    around = replace(WELL, stalled_check_ttl=None, watchdog_seen_at=None, watched_since=NOW - 10_000)
     assert judged(lockless(), around, SURE).kind is Kind.ORPHAN
 
 
 def test_unknown_workers_stay_unknown() -> None:
     around = replace(WELL, workers=None, names=frozenset())
-    assert judged(row(), around).kind is Kind.HELD
+    assert judged(row(), around).kind is Kind.RUNNING
     found = judged(lockless(), around, SURE)
     assert found.kind is Kind.ORPHAN
     assert found.fate.endswith("Whether a worker is connected is not known.")
@@ -244,25 +244,25 @@ def test_a_workflow_of_n8n_is_not_offered_to_run_again() -> None:
     assert judged(lockless(), replace(OLD, is_n8n=True), seen(MINUTE)).suggests is Act.FAIL
 
 
-# -- poison
+# -- quarantined
 
 
-@pytest.mark.parametrize(("before", "poison"), [(1, False), (2, True)])
-def test_the_third_time_in_72_hours_is_poison(before: int, poison: bool) -> None:
+@pytest.mark.parametrize(("before", "quarantined"), [(1, False), (2, True)])
+def test_the_third_time_in_72_hours_is_quarantined(before: int, quarantined: bool) -> None:
     found = judged(lockless(), WELL, SURE, orphaned=before)
-    assert (found.is_poison, found.orphaned) == (poison, before)
-    assert found.suggests is (Act.FAIL if poison else Act.REQUEUE)
-    assert found.needs_a_person is poison
+    assert (found.is_quarantined, found.orphaned) == (quarantined, before)
+    assert found.suggests is (Act.FAIL if quarantined else Act.REQUEUE)
+    assert found.needs_a_person is quarantined
 
 
-def test_a_job_that_is_held_is_no_poison() -> None:
-    assert not judged(row(), orphaned=9).is_poison
+def test_a_job_that_is_held_is_no_quarantine() -> None:
+    assert not judged(row(), orphaned=9).is_quarantined
 
 
 # -- overdue, ghost, stray, unknown
 
 
-@pytest.mark.parametrize(("limit", "kind"), [(MINUTE, Kind.HELD), (MINUTE - 1, Kind.OVERDUE), (None, Kind.HELD)])
+@pytest.mark.parametrize(("limit", "kind"), [(MINUTE, Kind.RUNNING), (MINUTE - 1, Kind.OVERDUE), (None, Kind.RUNNING)])
 def test_a_job_that_runs_longer_than_its_queue_allows_is_overdue(limit: int | None, kind: Kind) -> None:
     found = judged(row(), replace(WELL, overdue_after=limit))
     assert found.kind is kind
@@ -271,7 +271,7 @@ def test_a_job_that_runs_longer_than_its_queue_allows_is_overdue(limit: int | No
 
 def test_an_id_without_a_job_is_a_ghost() -> None:
     found = judged(lockless(missing=True, processed_at=None), WELL, SURE)
-    assert (found.kind, found.suggests) == (Kind.GHOST, Act.REMOVE)
+    assert (found.kind, found.suggests) == (Kind.MISSING_DATA, Act.REMOVE)
     assert judged(row(missing=True)).suggests is None
 
 
@@ -280,9 +280,9 @@ def test_an_id_without_a_job_is_a_ghost() -> None:
     [
         (Parent.FAILED, Kind.STRAY),
         (Parent.GONE, Kind.STRAY),
-        (Parent.ALIVE, Kind.HELD),
-        (Parent.UNKNOWN, Kind.HELD),
-        (Parent.NONE, Kind.HELD),
+        (Parent.ALIVE, Kind.RUNNING),
+        (Parent.UNKNOWN, Kind.RUNNING),
+        (Parent.NONE, Kind.RUNNING),
     ],
 )
 def test_a_job_whose_parent_is_gone_runs_for_nobody(parent: Parent, kind: Kind) -> None:
@@ -305,7 +305,7 @@ def test_where_we_may_not_look_nothing_is_said() -> None:
 
 def test_what_is_lost_comes_before_what_is_late_or_long() -> None:
     around = replace(EMPTY, overdue_after=1)
-    assert judged(row(), around, parent=Parent.GONE).kind is Kind.DOOMED
+    assert judged(row(), around, parent=Parent.GONE).kind is Kind.WORKER_LOST
     assert judged(lockless(), around, seen(MINUTE), parent=Parent.GONE).kind is Kind.ABANDONED
 
 
@@ -445,9 +445,9 @@ BREAKS = "Its data violates the schema of its queue: data.to must be string."
 @pytest.mark.parametrize(
     ("job", "around", "behind", "suggests"),
     [
-        (row(), WELL, Kind.HELD, None),
+        (row(), WELL, Kind.RUNNING, None),
         (row(lock=Lock("w:1", 9_000)), WELL, Kind.LATE, None),
-        (row(lock=Lock("w:1", 9_000), worker="gone"), WELL, Kind.DOOMED, Act.RELEASE),
+        (row(lock=Lock("w:1", 9_000), worker="gone"), WELL, Kind.WORKER_LOST, Act.RELEASE),
         (lockless(), WELL, Kind.ORPHAN, Act.FAIL),
         (lockless(), EMPTY, Kind.ABANDONED, Act.FAIL),
         (lockless(), OLD, Kind.UNLOCKED, None),
@@ -466,10 +466,10 @@ def test_bad_data_wins_and_the_lock_is_still_told(
     assert found.needs_a_person
 
 
-def test_poison_with_bad_data_is_still_poison() -> None:
+def test_a_quarantined_job_with_bad_data_is_still_quarantine() -> None:
     found = judged(lockless(), WELL, SURE, orphaned=2, breaks=BREAKS)
-    assert (found.kind, found.is_poison, found.suggests) == (Kind.MALFORMED, True, Act.FAIL)
+    assert (found.kind, found.is_quarantined, found.suggests) == (Kind.MALFORMED, True, Act.FAIL)
 
 
 def test_a_ghost_has_no_data_to_be_bad() -> None:
-    assert judged(lockless(missing=True), breaks=BREAKS).kind is Kind.GHOST
+    assert judged(lockless(missing=True), breaks=BREAKS).kind is Kind.MISSING_DATA

@@ -157,7 +157,7 @@ async def restarted(house: LogHouse, _: Request) -> None:
 
 async def signed_out(house: LogHouse, _: Request) -> None:
     for stream in house.hub._streams:
-        stream.end(Ending.SIGNED_OUT)
+        stream.end(Ending.LOGGED_OUT)
 
 
 async def left(_: LogHouse, request: Request) -> None:

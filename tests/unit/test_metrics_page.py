@@ -47,20 +47,20 @@ def test_what_is_known_of_a_queue_is_told(series: Series) -> None:
         "unstall_orphaned_jobs": 2,
         "unstall_unlocked_active_jobs": 3,
         "unstall_person_needed_jobs": 2,
-        "unstall_watchdog_age_seconds": 18,
+        "unstall_stalled_check_age_seconds": 18,
         "unstall_workers": 2,
         "unstall_jobs_completed_total": 1_200,
         "unstall_jobs_failed_total": 30,
         "unstall_jobs_left_total": 1_230,
         "unstall_budget_spent": 3,
         "unstall_budget_limit": 10,
-        "unstall_poison_jobs": 1,
+        "unstall_quarantined_jobs": 1,
     }
     assert {name: value(series, name, **OF_MAIL) for name in expected} == expected
     assert value(series, "unstall_jobs", **OF_MAIL, state="waiting") == 7
     assert value(series, "unstall_jobs", **OF_MAIL, state="waiting-children") == 0
     assert value(series, "unstall_stuck_jobs", **OF_MAIL, verdict="abandoned") == 2
-    assert value(series, "unstall_stuck_jobs", **OF_MAIL, verdict="ghost") == 0
+    assert value(series, "unstall_stuck_jobs", **OF_MAIL, verdict="missing-data") == 0
     assert value(series, "unstall_breakers", **OF_MAIL, stage="open") == 2
     assert value(series, "bullmq_job_count", deployment="main", prefix="bull", queue="mail", state="waiting") == 7
 
@@ -89,23 +89,30 @@ def test_what_is_known_of_the_house_is_told(series: Series) -> None:
 def test_a_histogram_adds_up(series: Series) -> None:
     name = "unstall_incident_duration_seconds"
     bucket = {
-        le: value(series, f"{name}_bucket", resolved_by="watchdog", le=le) for le in ("1.0", "5.0", "30.0", "+Inf")
+        le: value(series, f"{name}_bucket", resolved_by="stalled-check", le=le) for le in ("1.0", "5.0", "30.0", "+Inf")
     }
     assert bucket == {"1.0": 0, "5.0": 1, "30.0": 3, "+Inf": 4}
-    assert value(series, f"{name}_count", resolved_by="watchdog") == 4
-    assert value(series, f"{name}_sum", resolved_by="watchdog") == 90_061
+    assert value(series, f"{name}_count", resolved_by="stalled-check") == 4
+    assert value(series, f"{name}_sum", resolved_by="stalled-check") == 90_061
     assert value(series, f"{name}_count", resolved_by="operator") == 0
 
 
 def test_unknown_values_are_absent_and_never_zero() -> None:
     unread = samples.queue(
-        counts=samples.counts(waiting=3, failed=None), is_paused=None, workers=None, watchdog_ttl=None
+        counts=samples.counts(waiting=3, failed=None), is_paused=None, workers=None, stalled_check_ttl=None
     )
     series = read(picture_of(samples.snapshot(unread)))
     assert value(series, "unstall_jobs", **OF_MAIL, state="waiting") == 3
     assert value(series, "unstall_jobs", **OF_MAIL, state="failed") is None
-    absent = ("queue_paused", "workers", "watchdog_age_seconds", "oldest_waiting_seconds", "orphaned_jobs")
-    absent += ("person_needed_jobs", "jobs_completed_total", "stuck_jobs", "gate_open", "actions_total", "poison_jobs")
+    absent = ("queue_paused", "workers", "stalled_check_age_seconds", "oldest_waiting_seconds", "orphaned_jobs")
+    absent += (
+        "person_needed_jobs",
+        "jobs_completed_total",
+        "stuck_jobs",
+        "gate_open",
+        "actions_total",
+        "quarantined_jobs",
+    )
     assert [name for name in absent if named(series, f"unstall_{name}")] == []
 
 
@@ -149,7 +156,7 @@ def test_looks_and_tallies_that_are_too_old_are_not_told_as_current() -> None:
     picture = picture_of(samples.snapshot(queue, taken_at=late), now=late, inbox=inbox, tallies=counted(NOW))
     series = read(picture)
     assert value(series, "unstall_jobs", **OF_MAIL, state="active") == 1
-    gone = ("stuck_jobs", "orphaned_jobs", "budget_spent", "breakers", "poison_jobs", "incidents_open")
+    gone = ("stuck_jobs", "orphaned_jobs", "budget_spent", "breakers", "quarantined_jobs", "incidents_open")
     assert [name for name in gone if named(series, f"unstall_{name}")] == []
     assert value(series, "unstall_actions_total", action="requeue", result="done", by="shell") == 4
 

@@ -20,13 +20,13 @@ QUEUE = QueueRef("main", "bull:jobs")
 BARE = Claim(QUEUE.job("1"), State.ACTIVE, "51", processed_at=NOW - 90_000)
 WAITS = Claim(QUEUE.job("1"), State.WAITING, "51")
 ENDED = Execution("51", "wf", "webhook", ExecutionStatus.SUCCESS, started_at=NOW - 90_000)
-WATCHED = Surroundings(NOW, workers=2, watchdog_ttl=12_000, is_n8n=True)
+WATCHED = Surroundings(NOW, workers=2, stalled_check_ttl=12_000, is_n8n=True)
 ALIVE = Around(NOW, release=Release.TWO, workers={QUEUE: 2}, watched={QUEUE: WATCHED})
 EMPTY = Around(
-    NOW, release=Release.TWO, workers={QUEUE: 0}, watched={QUEUE: replace(WATCHED, workers=0, watchdog_ttl=None)}
+    NOW, release=Release.TWO, workers={QUEUE: 0}, watched={QUEUE: replace(WATCHED, workers=0, stalled_check_ttl=None)}
 )
 # Workers are connected, and none of them runs the stalled check.
-SILENT = replace(ALIVE, watched={QUEUE: replace(WATCHED, watchdog_ttl=None, watched_since=NOW - 600_000)})
+SILENT = replace(ALIVE, watched={QUEUE: replace(WATCHED, stalled_check_ttl=None, watched_since=NOW - 600_000)})
 SAID = {
     "orphaned": lambda around: fates.of_orphan(BARE, around),
     "left": lambda around: fates.of_left(BARE, ENDED, around),

@@ -80,7 +80,7 @@ def test_where_a_watchdog_is_sooner_its_words_stay() -> None:
 
 def test_a_lock_that_ends_is_waited_for() -> None:
     found = judged(row(worker="", lock=Lock("w:1", 12_000)), DEAD)
-    assert found.kind is Kind.DOOMED
+    assert found.kind is Kind.WORKER_LOST
     assert found.fate == f"The lock expires in 12 s; then orphan-watch requeues it, within 17 s; {WAITS}."
     late = judged(row(lock=Lock("w:1", 9_000)), replace(WELL, rescuers=Rescuers(WATCH, None)))
     assert late.fate == "The lock expires in 9 s unless it is renewed; then orphan-watch requeues it, within 14 s."
@@ -101,7 +101,7 @@ def test_where_no_look_saw_its_lock_run_out_the_proof_takes_an_interval() -> Non
         found = judged(row(worker="", lock=Lock("w:1", 3_000)), around)
         assert found.until == NOW + 3_000 + 5_250 + 30_000 + 5_250
     unproven = judged(
-        lockless(), replace(OLD, watchdog_ttl=None, workers=0, rescuers=Rescuers(WATCH, None)), seen(9_000)
+        lockless(), replace(OLD, stalled_check_ttl=None, workers=0, rescuers=Rescuers(WATCH, None)), seen(9_000)
     )
     assert unproven.kind is Kind.UNLOCKED
     assert unproven.until == NOW + 21_000 + 5_250
@@ -122,7 +122,7 @@ def test_with_leave_to_release_a_named_workers_lock_is_not_waited_for() -> None:
 def test_a_lock_that_never_ends_is_the_stale_checks_where_it_may_release() -> None:
     endless = row(lock=Lock("w:1", None))
     tight = judged(endless, replace(GONE, rescuers=Rescuers(WATCH, STALE)), seen(40 * SECOND))
-    assert (tight.kind, tight.rescuer, tight.needs_a_person) == (Kind.DOOMED, None, True)
+    assert (tight.kind, tight.rescuer, tight.needs_a_person) == (Kind.WORKER_LOST, None, True)
     loose = replace(GONE, rescuers=Rescuers(WATCH, replace(STALE, release=True)))
     found = judged(endless, loose, seen(20 * MINUTE))
     assert told(found) == (
@@ -147,7 +147,7 @@ def test_an_id_without_a_job_is_removed_by_the_stale_check() -> None:
 @pytest.mark.parametrize(
     "facts",
     [{"orphaned": 2}, {"breaks": "Its data violates the schema."}],
-    ids=["poison", "malformed"],
+    ids=["quarantine", "malformed"],
 )
 def test_what_is_left_to_a_person_is_promised_by_nobody(facts: dict[str, Any]) -> None:
     found = judged(lockless(), DEAD, SURE, **facts)

@@ -155,7 +155,7 @@ JOBS, MAIL = abandoned("bull:jobs", 12), queue("bull:mail")
 
 
 def test_what_is_stuck_is_counted_from_the_last_look() -> None:
-    looked = inbox(Tally(JOBS.ref, {Kind.ABANDONED: 12, Kind.HELD: 3, Kind.UNLOCKED: 1}))
+    looked = inbox(Tally(JOBS.ref, {Kind.ABANDONED: 12, Kind.RUNNING: 3, Kind.UNLOCKED: 1}))
     found = view(snapshot(JOBS, MAIL), Query.parse({"sort": "-stuck"}), looked)
     assert [(row.sample.ref.base, row.stuck) for row in found.rows] == [("bull:jobs", 13), ("bull:mail", 0)]
     assert found.totals.stuck == 13

@@ -11,7 +11,7 @@ from recovery.domain.retry import Never
 
 MAIL = QueueRef("shop", "bull:mail")
 NOW = 1_800_000_000_000
-ARMED = ("relaunch_failed", "mode")
+ARMED = ("auto_retry", "mode")
 
 
 def layer(source: Source, values: dict[Path, object], *, deployment: str = "", base: str = "", by: str = "") -> Layer:
@@ -20,7 +20,7 @@ def layer(source: Source, values: dict[Path, object], *, deployment: str = "", b
 
 def mode(*layers: Layer) -> tuple[Mode, Origin]:
     found = resolved(layers, MAIL)
-    return found.policy.relaunch_failed.mode, found.origin(*ARMED)
+    return found.policy.auto_retry.mode, found.origin(*ARMED)
 
 
 def test_by_default_only_the_stale_check_acts_on_queues_and_the_sweep_on_declared_tables() -> None:
@@ -31,10 +31,10 @@ def test_by_default_only_the_stale_check_acts_on_queues_and_the_sweep_on_declare
 
 
 def test_relaunching_is_not_armed_without_a_note_why_jobs_may_run_twice() -> None:
-    armed = Policy(relaunch_failed=Duty(Mode.ACT), idempotency="  ")
-    assert not armed.may_act(Scanner.RELAUNCH_FAILED)
-    assert armed.words(Scanner.RELAUNCH_FAILED)[0] == NO_NOTE
-    assert Policy(relaunch_failed=Duty(Mode.ACT), idempotency="refused twice").may_act(Scanner.RELAUNCH_FAILED)
+    armed = Policy(auto_retry=Duty(Mode.ACT), idempotency="  ")
+    assert not armed.may_act(Scanner.AUTO_RETRY)
+    assert armed.words(Scanner.AUTO_RETRY)[0] == NO_NOTE
+    assert Policy(auto_retry=Duty(Mode.ACT), idempotency="refused twice").may_act(Scanner.AUTO_RETRY)
     assert Policy(orphan_watch=Duty(Mode.ACT)).may_act(Scanner.ORPHAN_WATCH)
 
 
@@ -87,7 +87,7 @@ def test_an_origin_says_where_and_by_whom() -> None:
 def test_a_policy_says_in_words_what_it_allows() -> None:
     policy = Policy(never=Never(frozenset({"charge"}), frozenset({"card declined"})))
     assert policy.words(Scanner.STALE_CHECK) == ("Enabled after 15 min, at most 500 jobs per run.",)
-    assert policy.words(Scanner.RELAUNCH_FAILED) == (
+    assert policy.words(Scanner.AUTO_RETRY) == (
         "Dry run, at most 100 jobs per run.",
         "All: 5 auto-retries, the first after 1.0 s, then growing by factor 2, at most 6 h.",
         "Never: unrecoverable errors and cancelled jobs.",
@@ -115,7 +115,7 @@ def test_what_is_withheld_observes_whatever_was_armed() -> None:
 
 def test_the_sentence_of_a_scanner_names_who_armed_it() -> None:
     found = resolved([layer(Source.PAGE, {ARMED: Mode.ACT}, by="ann")], MAIL)
-    assert found.sentence(Scanner.RELAUNCH_FAILED, NOW) == f"{NO_NOTE[:-1]} (edited by ann 0 s ago, for all queues)."
+    assert found.sentence(Scanner.AUTO_RETRY, NOW) == f"{NO_NOTE[:-1]} (edited by ann 0 s ago, for all queues)."
     assert found.sentence(Scanner.STALE_CHECK, NOW).endswith("(by default).")
 
 

@@ -22,7 +22,7 @@ def told(file: dict[Path, object], page: dict[Path, object]) -> dict[str, Term]:
 def test_what_nobody_said_is_by_default() -> None:
     lines = told({}, {})
     assert list(lines) == [
-        *("orphan-watch", "stale-check", "relaunch-failed", "startup-sweep"),
+        *("orphan-watch", "stale-check", "auto-retry", "startup-sweep"),
         *("backoff, all jobs", "idempotency note"),
     ]
     assert {line.origin for line in lines.values()} == {"by default"}
@@ -40,7 +40,7 @@ def test_values_of_one_scanner_name_their_origins_where_they_differ() -> None:
 
 
 def test_armed_without_a_note_is_said() -> None:
-    line = told({}, {("relaunch_failed", "mode"): Mode.ACT})["relaunch-failed"]
+    line = told({}, {("auto_retry", "mode"): Mode.ACT})["auto-retry"]
     assert line.value == f"Enabled, at most 100 jobs per run. {NO_NOTE}"
 
 
@@ -74,4 +74,4 @@ def test_programs_get_each_origin_and_seconds() -> None:
         }
     ]
     assert written(found.policy)["stale_check"] == {"mode": "act", "after": 2.5, "most": 500, "release": False}
-    assert "release" not in written(found.policy)["relaunch_failed"]
+    assert "release" not in written(found.policy)["auto_retry"]

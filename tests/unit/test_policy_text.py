@@ -25,7 +25,7 @@ def test_what_the_documentation_shows_can_be_read() -> None:
     assert wrong == ()
     policy = resolved([Layer(Origin(Source.FILE), values)], QueueRef("main", "bull:q")).policy
     assert policy.orphan_watch == Duty(most=500, release=True)
-    assert policy.relaunch_failed == Duty(Mode.ACT, MINUTE, 50)
+    assert policy.auto_retry == Duty(Mode.ACT, MINUTE, 50)
     assert policy.backoffs.of("mail:7") == Backoff(3, 5 * SECOND)
     assert policy.never == Never(frozenset({"charge"}), frozenset({"card declined"}))
     assert policy.idempotency.startswith("sending twice")
@@ -46,7 +46,7 @@ def test_a_first_pause_beyond_the_default_longest_moves_it() -> None:
     ("written", "problem"),
     [
         ({"stale_chek": {}}, "policy.stale_chek: is not a setting. Did you mean stale_check?"),
-        ({"zzz": 1}, "policy.zzz: is not a setting. Known: orphan_watch, stale_check, relaunch_failed, "),
+        ({"zzz": 1}, "policy.zzz: is not a setting. Known: orphan_watch, stale_check, auto_retry, "),
         ({"stale_check": "act"}, "policy.stale_check: has an unexpected value. Write a table."),
         (
             {"stale_check": {"mode": "on"}},
@@ -58,7 +58,7 @@ def test_a_first_pause_beyond_the_default_longest_moves_it() -> None:
         ({"stale_check": {"most": True}}, "policy.stale_check.most: is True."),
         ({"stale_check": {"after": float("nan")}}, "policy.stale_check.after: is nan."),
         ({"stale_check": {"release": 1}}, "policy.stale_check.release: is 1. Write true or false."),
-        ({"relaunch_failed": {"release": True}}, "policy.relaunch_failed.release: is not a setting."),
+        ({"auto_retry": {"release": True}}, "policy.auto_retry.release: is not a setting."),
         ({"backoff": []}, "policy.backoff: has an unexpected value. Write a table with one entry per job name."),
         ({"backoff": {"mail": 3}}, "policy.backoff.mail: is 3. Write a table."),
         ({"backoff": {"": {}}}, "policy.backoff.: is empty, too long or not a string."),

@@ -59,7 +59,7 @@ def test_a_job_that_was_relaunched_too_often_waits_until_fewer_than_three_lie_in
 @pytest.mark.parametrize(
     ("case", "rule"),
     [
-        (replace(CASE, is_poison=True), Rule.POISON),
+        (replace(CASE, is_quarantined=True), Rule.QUARANTINE),
         (replace(CASE, is_malformed=True), Rule.MALFORMED),
         (replace(CASE, was_cancelled=True), Rule.CANCELLED),
         (failing(reason="cancelled by an operator"), Rule.CANCELLED),

@@ -32,11 +32,11 @@ YOUNG = replace(ROW, lock_known=False)
 @pytest.mark.parametrize(
     ("row", "terms", "kind"),
     [
-        (LEASED, TERMS, Kind.HELD),
+        (LEASED, TERMS, Kind.RUNNING),
         (LATE, TERMS, Kind.LATE),
         (LOST, TERMS, Kind.ORPHAN),
         (LOST, replace(TERMS, sweep=None), Kind.ABANDONED),
-        (BEATING, TERMS, Kind.HELD),
+        (BEATING, TERMS, Kind.RUNNING),
         (SILENT, TERMS, Kind.ORPHAN),
         (AGED, replace(TERMS, age_limit=300_000), Kind.ORPHAN),
         (YOUNG, replace(TERMS, age_limit=900_000), Kind.UNKNOWN),
@@ -98,10 +98,10 @@ def test_what_the_owners_other_rows_tell_is_the_cause() -> None:
     assert verdict(replace(LOST, worker=""), TERMS, owned=[LOST, other]).cause is Cause.UNKNOWN
 
 
-def test_a_row_that_was_lost_twice_before_is_poison() -> None:
+def test_a_row_that_was_lost_twice_before_is_quarantine() -> None:
     found = verdict(LOST, TERMS, orphaned=2)
-    assert (found.is_poison, found.suggests) == (True, Act.FAIL)
-    assert not verdict(LEASED, TERMS, orphaned=2).is_poison
+    assert (found.is_quarantined, found.suggests) == (True, Act.FAIL)
+    assert not verdict(LEASED, TERMS, orphaned=2).is_quarantined
 
 
 def test_bad_data_is_told_with_what_the_row_says() -> None:

@@ -27,7 +27,7 @@ def shown(sample: QueueSample) -> dict[str, Any]:
 
 def test_an_unreadable_queue_shows_no_number_at_all() -> None:
     found = shown(QueueSample(MAIL, error="WRONGTYPE"))
-    numbers = [found[name] for name in ("waiting", "active", "delayed", "failed", "oldest", "workers", "watchdog")]
+    numbers = [found[name] for name in ("waiting", "active", "delayed", "failed", "oldest", "workers", "stalled_check")]
     assert numbers == ["unknown"] * 7
     assert found["unread"] == "WRONGTYPE"
     assert found["bar"] == ()
@@ -40,11 +40,11 @@ def test_an_empty_queue_shows_zeros_and_is_calm() -> None:
 
 def test_a_queue_that_nobody_watches_says_nobody() -> None:
     found = shown(abandoned())
-    assert (found["workers"], found["watchdog"], found["tone"]) == ("none", "not running", "stuck")
+    assert (found["workers"], found["stalled_check"], found["tone"]) == ("none", "not running", "stuck")
 
 
 def test_a_pause_of_the_watchdog_is_no_alarm_while_workers_live() -> None:
-    assert shown(queue(watchdog_ttl=None))["watchdog"] == "not recently"
+    assert shown(queue(stalled_check_ttl=None))["stalled_check"] == "not recently"
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def test_the_head_of_wait_is_not_asked_where_no_marker_can_be() -> None:
 
 
 def test_a_watchdog_without_an_end_is_not_a_watchdog_with_one() -> None:
-    assert sampled(pttl_stalled_check=-1)[0].watchdog_ttl is None
-    assert sampled(pttl_stalled_check=0)[0].watchdog_ttl == 0
+    assert sampled(pttl_stalled_check=-1)[0].stalled_check_ttl is None
+    assert sampled(pttl_stalled_check=0)[0].stalled_check_ttl == 0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ STARTED, LOST, BACK = NOW - 900_000, NOW - 600_000, NOW - 300_000
 JOB = QueueRef("main", "bull:mail").job("1")
 ROW = JobRow(JOB, State.ACTIVE, processed_at=STARTED)
 OPEN = Record(1, JOB, "mail", "orphan", "crashed", "", "mail-1", "eu-1", LOST, LOST, None, "", None)
-CLOSED = replace(OPEN, closed_at=BACK, resolved_by="watchdog")
+CLOSED = replace(OPEN, closed_at=BACK, resolved_by="stalled-check")
 
 FROM_LOKI = LogSource("loki", "Loki", LOKI, server_label="host")
 FROM_FILES = LogSource("app", "App", FILES, server_label="server", server="eu-1")
@@ -39,7 +39,7 @@ def test_of_a_lost_job_the_lines_end_a_while_after_its_lock_was_lost() -> None:
 
 
 def test_a_holder_that_went_leaves_its_lock_for_a_while() -> None:
-    found = span(ROW, (replace(OPEN, kind="doomed"),), NOW)
+    found = span(ROW, (replace(OPEN, kind="worker-lost"),), NOW)
     assert found
     assert found.marks[-1] == (LOST, "Worker lost")
 

@@ -41,12 +41,12 @@ def test_a_process_is_joined_with_its_connections_and_shown_without_any() -> Non
 
 
 def test_all_workers_of_a_queue_run_all_of_its_jobs_but_those_that_nobody_holds() -> None:
-    tally = Tally(MAIL, {Kind.HELD: 3, Kind.ORPHAN: 1, Kind.GHOST: 1})
+    tally = Tally(MAIL, {Kind.RUNNING: 3, Kind.ORPHAN: 1, Kind.MISSING_DATA: 1})
     assert counted(floor(worker("10.0.0.1:1"), tally=tally).staff(EU_1)) == (3, False)
 
 
 def test_among_several_servers_names_tell_and_without_names_nobody_does() -> None:
-    tally = Tally(MAIL, {Kind.HELD: 5}, holders={"a": 3, "b": 2})
+    tally = Tally(MAIL, {Kind.RUNNING: 5}, holders={"a": 3, "b": 2})
     named = floor(worker("10.0.0.1:1", "a"), worker("10.0.0.2:1", "b"), tally=tally)
     assert (counted(named.staff(EU_1)), counted(named.staff(EU_2))) == ((3, False), (2, False))
     unnamed = floor(worker("10.0.0.1:1", "a"), worker("10.0.0.2:1"), tally=tally)

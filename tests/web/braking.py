@@ -44,7 +44,7 @@ def spend(count: int, queue: QueueRef = MAIL, *, completed: int = 300, limit: in
     swap_one(BUDGET, Place.of(queue), lambda purse, at: purse.take(at, count, Limit(limit, completed))[1])
 
 
-def poison(id: str, queue: QueueRef = MAIL, times: int = 3) -> str:
+def quarantine(id: str, queue: QueueRef = MAIL, times: int = 3) -> str:
     """A job that was orphaned so often. Its key."""
     for number in range(times):
         at = now_ms() - (number + 1) * _HOUR

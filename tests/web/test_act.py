@@ -284,7 +284,7 @@ def test_all_completed_jobs_are_retried_by_who_names_them(desk: Desk, admin: Cli
 def test_a_line_of_the_inbox_says_at_once_what_was_done_to_it(desk: Desk, operator: Client, act: str, did: str) -> None:
     active(desk, "7", "8", lock="gone:1" if act == "release" else "")
     look(desk)
-    lines = [stuck("7", Kind.DOOMED if act == "release" else Kind.ORPHAN), stuck("8")]
+    lines = [stuck("7", Kind.WORKER_LOST if act == "release" else Kind.ORPHAN), stuck("8")]
     found(desk, lines)
     before = operator.get("/stuck").content.decode()
     through(operator, ask(act, "7"))
@@ -334,7 +334,7 @@ def test_all_orphans_are_counted_and_a_name_is_typed_from_a_hundred_on(desk: Des
     address = ask("requeue", queue=f"main/{BASE}", all="orphan")
     unknown = admin.get(address).content.decode()
     assert "How many jobs this affects is not known. Type <code>bull:mail</code>" in unknown
-    found(desk, [stuck("1", Kind.ORPHAN), stuck("2", Kind.ABANDONED), stuck("3", Kind.DOOMED)])
+    found(desk, [stuck("1", Kind.ORPHAN), stuck("2", Kind.ABANDONED), stuck("3", Kind.WORKER_LOST)])
     few = admin.get(address).content.decode()
     assert "Requeue 2 orphans in" in few
     assert ">Requeue 2 jobs</button>" in few

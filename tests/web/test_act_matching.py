@@ -34,7 +34,7 @@ def two_queues(desk: Desk) -> None:
     active(desk, "1", "2", "3")
     active(desk, "4", base=VIDEO)
     look(desk, BASE, VIDEO)
-    found(desk, [stuck("1"), stuck("2"), stuck("4", base=VIDEO), stuck("3", Kind.DOOMED)])
+    found(desk, [stuck("1"), stuck("2"), stuck("4", base=VIDEO), stuck("3", Kind.WORKER_LOST)])
 
 
 def waits(desk: Desk, base: str = BASE) -> set[bytes]:

@@ -97,7 +97,7 @@ def test_what_is_over_is_told_with_its_length(admin: Client) -> None:
 
 
 def test_names_are_only_text_and_addresses_keep_their_secret(admin: Client) -> None:
-    stands(f"1 job of {NASTY} is poison.")
+    stands(f"1 job of {NASTY} is quarantined.")
     outlets.write(registry.registry().state(), "ops", Outlet(trouble=NASTY, tries=2, failed_at=now_ms()))
     for client in (admin, browser(person(Role.VIEWER))):
         page = text(client)

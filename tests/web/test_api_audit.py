@@ -148,9 +148,9 @@ def test_orphans_come_with_why_and_what_happens(desk: Desk, machine: Machine) ->
 def test_orphans_are_filtered_and_paged(desk: Desk, machine: Machine) -> None:
     published(
         *(stuck(BASE, str(index), Kind.ABANDONED) for index in range(3)),
-        stuck("bull:a/b", "\udcff", Kind.DOOMED, Cause.STARVED),
+        stuck("bull:a/b", "\udcff", Kind.WORKER_LOST, Cause.STARVED),
     )
-    assert told(machine.get("orphans", verdict="doomed"))["orphans"][0]["id"] == "~FF"
+    assert told(machine.get("orphans", verdict="worker-lost"))["orphans"][0]["id"] == "~FF"
     assert told(machine.get("orphans", cause="starved"))["matched"] == 1
     assert told(machine.get("orphans", queue="main/bull:a~2Fb"))["matched"] == 1
     first = told(machine.get("orphans", queue=QUEUE, size=2))

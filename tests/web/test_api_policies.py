@@ -35,7 +35,7 @@ def test_by_default_it_says_what_holds_for_all_queues(machine: Machine) -> None:
     assert {duty["scanner"]: duty["acts"] for duty in found["scanners"]} == {
         "orphan-watch": False,
         "stale-check": True,
-        "relaunch-failed": False,
+        "auto-retry": False,
         "startup-sweep": True,
     }
     assert found["scanners"][1]["says"] == "Enabled after 15 min, at most 500 jobs per run (by default)."
@@ -79,8 +79,8 @@ def test_an_empty_policy_takes_the_edit_away(machine: Machine) -> None:
 
 
 def test_a_dry_run_changes_nothing(machine: Machine) -> None:
-    done = told(put(machine, dry_run=True, policy={"relaunch_failed": {"mode": "act"}}, reason=""))
-    assert done["notes"][0].startswith("relaunch-failed: It is enabled, but the idempotency note is not set")
+    done = told(put(machine, dry_run=True, policy={"auto_retry": {"mode": "act"}}, reason=""))
+    assert done["notes"][0].startswith("auto-retry: It is enabled, but the idempotency note is not set")
     assert (done["audit"], done["problems"], PolicyLayer.objects.count()) == (None, [], 0)
     done = told(put(machine, dry_run=True, policy={"orphan_watch": {"mode": "on"}}))
     assert done["problems"] == ['orphan_watch.mode: has an unexpected value. Write "observe" or "act".']
@@ -98,7 +98,7 @@ def test_an_edit_goes_by_what_was_seen(machine: Machine) -> None:
         ({"policy": {"orphan_watch": {"mode": "on"}}}, 422, "bad_order"),
         ({"policy": {"orphan_watch": {"most": True}}}, 422, "bad_order"),
         ({"policy": {"stale_check": {"after": float("nan")}}}, 422, "bad_order"),
-        ({"policy": {"relaunch_failed": {"release": True}}}, 422, "bad_order"),
+        ({"policy": {"auto_retry": {"release": True}}}, 422, "bad_order"),
         ({"policy": []}, 422, "invalid"),
         ({"policy": {"never": {"names": ["\ud800"]}}}, 422, "bad_order"),
         ({"policy": {"backoff": {"\ud800": {}}}}, 422, "bad_order"),

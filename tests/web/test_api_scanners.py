@@ -48,14 +48,14 @@ def find(id: str, outcome: Outcome | None = Outcome.DONE) -> Find:
 
 def test_every_scanner_is_listed_with_its_last_run(desk: Desk, reader: Machine) -> None:
     number = ran(find("1"))
-    ScannerPause.objects.create(scanner="relaunch-failed", by="ada", at=5, reason="provider down")
+    ScannerPause.objects.create(scanner="auto-retry", by="ada", at=5, reason="provider down")
     found = {one["scanner"]: one for one in told(reader.get("scanners"))["scanners"]}
     assert list(found) == [scan.value for scan in Scan]
     stale = found["stale-check"]
     assert (stale["looked"], stale["found"], stale["acted"], stale["late"]) == (9, 1, 1, False)
     assert stale["succeeded_at"] == stale["ended_at"]
     assert stale["next_at"] > stale["started_at"]
-    assert found["relaunch-failed"]["paused"] == {"by": "ada", "at": 5, "reason": "provider down"}
+    assert found["auto-retry"]["paused"] == {"by": "ada", "at": 5, "reason": "provider down"}
     assert (found["prune"]["started_at"], found["prune"]["succeeded_at"]) == (None, None)
     (run,) = told(reader.get("scanners/stale-check/runs"))["runs"]
     assert run == told(reader.get(f"runs/{number}"))

@@ -205,7 +205,7 @@ def test_what_was_typed_as_a_name_is_not_for_viewers(desk: Desk, role: Role, is_
     number = AuditEntry.objects.get(act=failed_logins.ACT).number
     for address in ("/audit", f"/audit/{number}"):
         page = text(address, role)
-        assert failed_logins.NOT_SIGNED_IN in page
+        assert failed_logins.NOT_LOGGED_IN in page
         assert ("hunter2-Kf9" in page) is is_shown
 
 

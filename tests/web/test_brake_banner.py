@@ -31,7 +31,7 @@ def test_every_page_says_that_scanners_hold_why_and_for_how_long(desk: Desk) -> 
         assert SAYS in page, address
         assert "380 of 400 active jobs lost their locks between two checks" in page
         assert "min more or until a person resumes it." in page
-        assert '<a href="/scanners#brakes">Safety limits</a>' in page
+        assert '<a href="/scanners#safety-limits">Safety limits</a>' in page
 
 
 def test_it_is_gone_with_the_hold(desk: Desk) -> None:

@@ -44,7 +44,7 @@ def board(client: Client) -> str:
 
 def release(kind: str, key: str = "", **where: str) -> str:
     told = {"kind": kind, **(where or {"queue": QUEUE}), **({"key": key} if key else {})}
-    return f"/scanners/release?{urlencode(told, safe='/:')}"
+    return f"/scanners/safety-limits/release?{urlencode(told, safe='/:')}"
 
 
 def test_when_nothing_holds_it_says_so(admin: Client) -> None:
@@ -66,7 +66,7 @@ def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Clie
     assert brakes.of_all(now_ms()).holding == ()
     assert "No safety limit is active." in board(admin)
     entry = AuditEntry.objects.get()
-    assert (entry.act, entry.reason) == ("release brake", REASON)
+    assert (entry.act, entry.reason) == ("release safety limit", REASON)
 
 
 def test_an_open_breaker_is_told_with_its_error_and_released(admin: Client) -> None:
@@ -101,13 +101,13 @@ def test_a_job_at_its_cap_is_told_and_let_go(admin: Client) -> None:
     assert "No safety limit is active." in board(admin)
 
 
-def test_poison_is_told_and_let_out_of_quarantine(admin: Client) -> None:
-    key = braking.poison("7731")
+def test_a_quarantined_job_is_told_and_let_out_of_quarantine(admin: Client) -> None:
+    key = braking.quarantine("7731")
     page = board(admin)
     assert "orphaned 3 times within 3 d. The job may crash its workers." in page
-    shown = admin.get(release("poison", key)).content.decode()
+    shown = admin.get(release("quarantine", key)).content.decode()
     assert "it can crash up to three more of them" in shown
-    assert admin.post(release("poison", key), {"reason": REASON}).status_code == 302
+    assert admin.post(release("quarantine", key), {"reason": REASON}).status_code == 302
     assert "No safety limit is active." in board(admin)
 
 
@@ -120,7 +120,7 @@ def test_a_budget_is_a_gauge(admin: Client) -> None:
 
 
 def test_a_long_list_stays_in_order_the_worst_first(admin: Client) -> None:
-    braking.poison("7731")
+    braking.quarantine("7731")
     braking.cap("88412")
     braking.trip()
     braking.hold_store()
@@ -161,11 +161,11 @@ def test_what_is_gone_meanwhile_is_told(admin: Client) -> None:
 @pytest.mark.parametrize(
     ("address", "status"),
     [
-        ("/scanners/release", 404),
+        ("/scanners/safety-limits/release", 404),
         (release("budget"), 404),
         (release("breaker", "nope"), 404),
         (release("store", deployment="nowhere"), 404),
-        ("/scanners/release?kind=breaker&queue=~zz", 400),
+        ("/scanners/safety-limits/release?kind=breaker&queue=~zz", 400),
     ],
 )
 def test_an_address_that_means_nothing_is_told(admin: Client, address: str, status: int) -> None:
@@ -195,7 +195,7 @@ def test_harmful_names_are_only_text(desk: Desk, admin: Client) -> None:
     keys = {
         "breaker": braking.trip(NASTY, queue),
         "past": braking.cap(NASTY, queue),
-        "poison": braking.poison(NASTY, queue),
+        "quarantine": braking.quarantine(NASTY, queue),
     }
     braking.spend(3, queue)
     assert "<img" not in board(admin)

@@ -180,7 +180,7 @@ async def test_who_lost_the_right_is_ended_however_many_sessions_are_looked_up(m
     is_over = threading.Event()
     monkeypatch.setattr(hubs, "RECHECK_TURN", 0.01)
     monkeypatch.setattr(session, "visitor", lambda _: is_over.wait(20) and None)
-    monkeypatch.setattr(session, "ended", lambda visitors: dict.fromkeys(visitors, Ending.SIGNED_OUT))
+    monkeypatch.setattr(session, "ended", lambda visitors: dict.fromkeys(visitors, Ending.LOGGED_OUT))
     hub = Hub()
     hub.start()
     strangers = [asyncio.create_task(hub.visitor(f"unstall-session={number}")) for number in range(20)]
@@ -188,7 +188,7 @@ async def test_who_lost_the_right_is_ended_however_many_sessions_are_looked_up(m
         stream = hub.open(ANNE, _nothing)
         async with asyncio.timeout(10):
             assert await stream.next() is None
-        assert stream.ending is Ending.SIGNED_OUT
+        assert stream.ending is Ending.LOGGED_OUT
         assert not any(task.done() for task in strangers)
     finally:
         is_over.set()

@@ -201,7 +201,7 @@ async def test_a_stream_of_lines_ends_when_the_right_is_gone(web: WebProcess, wr
         await reader.until(lambda: "hello" in reader.browser.events)
         web.change("UPDATE dashboard_user SET is_active = 0 WHERE username = 'second'")
         await reader.until(lambda: "bye" in reader.browser.events, 5)
-        assert reader.browser.details[-1]["reason"] == "signed-out"
+        assert reader.browser.details[-1]["reason"] == "logged-out"
         assert not await reader.take()
         writer.write("for who stays")
         await other.until(lambda: other.browser.lines)

@@ -128,7 +128,7 @@ async def test_a_stream_ends_when_the_right_is_gone(web: WebProcess) -> None:
         await tab.next("hello")
         web.change("UPDATE dashboard_user SET is_active = 0 WHERE username = 'second'")
         farewell = await tab.next("bye", seconds=5)
-        assert farewell.detail["reason"] == "signed-out"
+        assert farewell.detail["reason"] == "logged-out"
         assert await tab.ended()
         await other.next("hello")
         await other.next("tick")
@@ -140,7 +140,7 @@ async def test_a_stream_ends_after_a_logout(web: WebProcess) -> None:
     async with web.tab("third") as tab:
         await tab.next("hello")
         web.change("DELETE FROM dashboard_loginsession WHERE key_hash = ?", digest(web.cookies["third"]))
-        assert (await tab.next("bye", seconds=5)).detail["reason"] == "signed-out"
+        assert (await tab.next("bye", seconds=5)).detail["reason"] == "logged-out"
 
 
 async def test_a_stream_begins_anew_after_a_changed_role(web: WebProcess) -> None:
@@ -159,14 +159,14 @@ async def test_a_stream_ends_when_its_session_was_idle_for_too_long(web: WebProc
             "UPDATE dashboard_loginsession SET last_used_at = '2026-01-01 00:00:00' WHERE key_hash = ?",
             digest(web.cookies["sixth"]),
         )
-        assert (await tab.next("bye", seconds=5)).detail["reason"] == "signed-out"
+        assert (await tab.next("bye", seconds=5)).detail["reason"] == "logged-out"
 
 
 async def test_a_stream_ends_after_a_changed_password(web: WebProcess) -> None:
     async with web.tab("fourth") as tab:
         await tab.next("hello")
         web.change("UPDATE dashboard_user SET password = 'pbkdf2_sha256$1$x$y' WHERE username = 'fourth'")
-        assert (await tab.next("bye", seconds=5)).detail["reason"] == "signed-out"
+        assert (await tab.next("bye", seconds=5)).detail["reason"] == "logged-out"
 
 
 async def test_too_many_tabs_of_one_person_are_told_when_to_come_back(web: WebProcess) -> None:

@@ -26,8 +26,8 @@ def log_in(name: str = "ada") -> int:
 def test_a_sign_in_is_noted(ada: User) -> None:
     assert log_in() == 302
     (line,) = book.entries().lines
-    assert (line.act, line.actor_kind, line.actor, line.role) == ("sign in", "person", "ada", "admin")
-    assert (line.address, line.queue, line.status(line.at)) == ("127.0.0.1", None, "noted")
+    assert (line.act, line.actor_kind, line.actor, line.role) == ("log in", "person", "ada", "admin")
+    assert (line.address, line.queue, line.status(line.at)) == ("127.0.0.1", None, "recorded")
 
 
 def test_nobody_comes_in_past_the_audit(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:

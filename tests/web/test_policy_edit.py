@@ -27,7 +27,7 @@ MAIL = f"/scanners/policy?queue=main/{BASE}"
 EVERYWHERE = "/scanners/policy"
 NASTY = '"><img src=x onerror=alert(1)>'
 NOTE = "the provider refuses a message id twice"
-ARMED = {"relaunch_failed.mode": "act", "relaunch_failed.most": "50", "idempotency": NOTE}
+ARMED = {"auto_retry.mode": "act", "auto_retry.most": "50", "idempotency": NOTE}
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_the_defaults_observe_but_for_the_stale_check(admin: Client) -> None:
     assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge" data-state="(\w+)"', cells) == [
         ("orphan-watch", "observes"),
         ("stale-check", "acts"),
-        ("relaunch-failed", "observes"),
+        ("auto-retry", "observes"),
     ]
 
 
@@ -121,7 +121,7 @@ def test_only_an_admin_edits(admin: Client, role: Role) -> None:
 
 def test_looking_says_what_would_change_and_changes_nothing(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
-    assert "relaunch-failed: Dry run, at most 100 jobs per run. → Enabled, at most 50 jobs per run." in page
+    assert "auto-retry: Dry run, at most 100 jobs per run. → Enabled, at most 50 jobs per run." in page
     assert ">Save</button>" in page
     assert written() is None
     assert not AuditEntry.objects.exists()
@@ -131,7 +131,7 @@ def test_what_was_shown_is_saved_with_its_reason(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
     answer = save(admin, MAIL, page, **ARMED)
     assert answer.headers["Location"] == "/scanners#policies"
-    assert written() == {"relaunch_failed": {"mode": "act", "most": 50}, "idempotency": NOTE}
+    assert written() == {"auto_retry": {"mode": "act", "most": 50}, "idempotency": NOTE}
     entry = AuditEntry.objects.get()
     assert (entry.actor_kind, entry.reason, entry.base) == ("person", REASON, BASE)
     assert "The policy of bull:mail in main was changed." in admin.get("/scanners").content.decode()
@@ -147,7 +147,7 @@ def test_what_was_never_shown_is_shown_first(admin: Client) -> None:
 
 def test_what_was_changed_after_it_was_shown_is_shown_again(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
-    answer = save(admin, MAIL, page, **(ARMED | {"relaunch_failed.most": "5000"})).content.decode()
+    answer = save(admin, MAIL, page, **(ARMED | {"auto_retry.most": "5000"})).content.decode()
     assert "Check the changes again; nothing was changed." in answer
     assert "at most 5,000 jobs" in answer
     assert written() is None
@@ -258,7 +258,7 @@ def test_emptied_it_is_as_the_file_and_the_defaults_say(admin: Client) -> None:
 
 
 def test_armed_without_a_note_it_says_that_it_observes(admin: Client) -> None:
-    fields = {"relaunch_failed.mode": "act"}
+    fields = {"auto_retry.mode": "act"}
     page = look(admin, MAIL, **fields)
     assert "It stays in dry run until the idempotency note below is set." in page
     save(admin, MAIL, page, **fields)
@@ -296,7 +296,7 @@ def test_an_edit_of_another_version_is_told_and_can_be_replaced(admin: Client) -
     assert 'data-state="acts"' not in row(page, "<code>bull:mail</code>")
     shown = look(admin, MAIL, **ARMED)
     save(admin, MAIL, shown, **ARMED)
-    assert written() == {"relaunch_failed": {"mode": "act", "most": 50}, "idempotency": NOTE}
+    assert written() == {"auto_retry": {"mode": "act", "most": 50}, "idempotency": NOTE}
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_where_nothing_may_be_changed_nothing_acts(desk: Desk, admin: Client, tm
     cells = row(page, "<code>bull:mail</code>")
     assert "the deployment is read-only" in cells
     assert 'data-state="acts"' not in cells
-    card = page[page.index('aria-labelledby="scan-stale-check"') : page.index('aria-labelledby="scan-relaunch-failed"')]
+    card = page[page.index('aria-labelledby="scan-stale-check"') : page.index('aria-labelledby="scan-auto-retry"')]
     assert 'dry run</span> <span class="muted">in all 2 queues' in card
 
 
@@ -382,7 +382,7 @@ def test_a_job_table_is_the_business_of_its_own_scanners(desk: Desk, admin: Clie
     scanners.forget()
     page = admin.get("/scanners").content.decode()
     cells = row(page, f"<code>{first.ref.base}</code>")
-    assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge"', cells) == ["relaunch-failed", "startup-sweep"]
+    assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge"', cells) == ["auto-retry", "startup-sweep"]
     assert 'enabled</span> <span class="muted">in the only job table' in page
     form = admin.get(f"/scanners/policy?queue=main/{first.ref.base}").content.decode()
     assert "startup_sweep" in form

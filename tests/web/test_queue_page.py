@@ -133,7 +133,7 @@ def test_acts_on_all_orphans_are_offered_where_there_are_some(desk: Desk) -> Non
     active(desk, "held")
     desk.look(BASE)
     admin = browser(person(Role.ADMIN))
-    for kind, offers in ((Kind.DOOMED, False), (Kind.ORPHAN, True)):
+    for kind, offers in ((Kind.WORKER_LOST, False), (Kind.ORPHAN, True)):
         found(desk, [stuck("held", kind)])
         assert ("Requeue 1 orphan</a>" in text(admin, PAGE)) is offers
         assert ("all=orphan" in text(admin, PAGE)) is offers

@@ -98,7 +98,7 @@ def test_a_session_that_guesses_the_password_ends(ada: User, page: str, sums: Fa
     line = book.entries().lines[0]
     assert (line.act, line.actor, line.reason) == ("end session", "ada", "Too many wrong passwords in it.")
     sums.write(is_last=True)
-    assert "sign in failed" in [line.act for line in book.entries().lines]
+    assert "failed log-in" in [line.act for line in book.entries().lines]
 
 
 def test_the_right_password_forgets_the_slips_before_it(ada: User) -> None:

@@ -99,8 +99,8 @@ def test_a_card_says_what_the_last_run_came_to(admin: Client) -> None:
 
 
 def test_one_that_failed_says_why_and_when_it_last_succeeded(admin: Client) -> None:
-    ran(Scan.RELAUNCH_FAILED, succeeded_at=now_ms() - 2 * _HOUR, trouble="it did not answer within 0.5 s")
-    told = card(admin, Scan.RELAUNCH_FAILED)
+    ran(Scan.AUTO_RETRY, succeeded_at=now_ms() - 2 * _HOUR, trouble="it did not answer within 0.5 s")
+    told = card(admin, Scan.AUTO_RETRY)
     assert badge(told) == "failing"
     assert "it did not answer within 0.5 s" in told
     assert re.search(r"Last success</dt><dd><time [^>]*>2 h ago", told)
@@ -332,12 +332,12 @@ def test_in_a_dialog_the_browser_is_sent_to_the_run(admin: Client) -> None:
 
 
 def test_one_is_paused_and_goes_on_again(admin: Client) -> None:
-    answer = admin.post("/scanners/relaunch-failed/pause?back=/scanners", {"do": "pause", "reason": REASON})
+    answer = admin.post("/scanners/auto-retry/pause?back=/scanners", {"do": "pause", "reason": REASON})
     assert answer.headers["Location"] == "/scanners"
     assert ScannerPause.objects.get().reason == REASON
     assert "Relaunch-failed is paused." in text(admin, "/scanners")
-    assert "Resume</button>" in text(admin, "/scanners/relaunch-failed/pause")
-    admin.post("/scanners/relaunch-failed/pause", {"do": "go-on", "reason": REASON})
+    assert "Resume</button>" in text(admin, "/scanners/auto-retry/pause")
+    admin.post("/scanners/auto-retry/pause", {"do": "go-on", "reason": REASON})
     assert not ScannerPause.objects.exists()
     assert AuditEntry.objects.count() == 2
 

@@ -218,7 +218,7 @@ def test_a_new_password_ends_all_other_sessions(settings: Settings) -> None:
 
 def test_signing_out_is_noted() -> None:
     browser(person(Role.VIEWER)).post("/logout")
-    assert book.entries().lines[0].act == "sign out"
+    assert book.entries().lines[0].act == "log out"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -235,7 +235,7 @@ def test_who_watches_is_asked_in_one_query_however_many_there_are(django_assert_
     with django_assert_num_queries(1):  # type: ignore[operator]
         ended = live.ended(watching)
     names = {User.objects.get(pk=visitor.id).username: ending.value for visitor, ending in ended.items()}
-    signed_out = {f"viewer-{number}": "signed-out" for number in (3, 5, 6)}
+    signed_out = {f"viewer-{number}": "logged-out" for number in (3, 5, 6)}
     assert names == {**signed_out, "viewer-4": "role-changed"}
 
 

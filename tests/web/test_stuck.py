@@ -91,16 +91,16 @@ def test_whoever_may_act_on_many_gets_check_boxes_and_everything_at_once(desk: D
 def test_the_filter_is_in_the_address(desk: Desk) -> None:
     bullmq(desk.client, "bull:video")
     look(desk, BASE, "bull:video")
-    doomed = stuck("2", Kind.DOOMED, cause=Cause.DEPLOYED, server="10.0.0.7")
-    found(desk, [stuck("1"), doomed, stuck("3", base="bull:video", is_poison=True)])
-    assert ids(text(address="/stuck?verdict=doomed")) == ["2"]
-    assert ids(text(address="/stuck?verdict=poison")) == ["3"]
+    doomed = stuck("2", Kind.WORKER_LOST, cause=Cause.DEPLOYED, server="10.0.0.7")
+    found(desk, [stuck("1"), doomed, stuck("3", base="bull:video", is_quarantined=True)])
+    assert ids(text(address="/stuck?verdict=worker-lost")) == ["2"]
+    assert ids(text(address="/stuck?verdict=quarantined")) == ["3"]
     assert ids(text(address="/stuck?cause=deployed+over")) == ["2"]
     assert ids(text(address="/stuck?queue=main/bull:video")) == ["3"]
     assert ids(text(address="/stuck?server=10.0.0.7")) == ["2"]
     assert ids(text(address="/stuck?server=unknown")) == ["1", "3"]
     assert "No stuck job matches this filter" in text(address="/stuck?queue=main/bull:none")
-    assert ids(text(address="/stuck/rows?verdict=doomed")) == ["2"]
+    assert ids(text(address="/stuck/rows?verdict=worker-lost")) == ["2"]
 
 
 def test_all_clear_says_what_was_looked_at_and_when(desk: Desk) -> None:
@@ -230,13 +230,13 @@ def test_more_than_a_page_can_be_selected_at_once(desk: Desk, monkeypatch: pytes
 
 
 def test_what_a_filter_holds_can_be_selected_at_once_and_the_link_carries_the_filter(desk: Desk) -> None:
-    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.DOOMED)])
+    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.WORKER_LOST)])
     page = text(address=f"/stuck?verdict=abandoned&queue=main/{BASE}")
     assert "All 2 matching:" in page
     asked = QueryDict(wide(page)[0].partition("?")[2])
     assert (asked["act"], asked["verdict"], asked["queue"]) == ("requeue", "abandoned", f"main/{BASE}")
     assert asked["back"].startswith("/stuck?")
-    assert wide(text(address="/stuck?verdict=doomed")) == [], "one job has its own buttons"
+    assert wide(text(address="/stuck?verdict=worker-lost")) == [], "one job has its own buttons"
 
 
 def test_all_of_a_cut_inbox_are_those_that_are_listed(desk: Desk) -> None:

@@ -248,7 +248,7 @@ def test_a_machine_reads_tables_like_queues(bench: TableBench) -> None:
     jobs = {job["id"]: job for job in told(machine.get("queues/app/jobs/jobs?state=active"))["jobs"]}
     assert (jobs["3"]["has_lock"], jobs["4"]["has_lock"]) == (True, False)
     assert jobs["4"]["lease_until"]
-    assert (jobs["4"]["verdict"]["kind"], jobs["3"]["verdict"]["kind"]) == ("orphan", "held")
+    assert (jobs["4"]["verdict"]["kind"], jobs["3"]["verdict"]["kind"]) == ("orphan", "running")
     assert told(machine.get("queues/app/jobs/jobs/4"))["data"]["text"] == '{"file":"<text of 5 characters>"}'
     assert [one["id"] for one in told(machine.get("orphans"))["orphans"]] == ["4", "5"]
 

@@ -114,7 +114,7 @@ def test_the_password_alone_lets_nobody_in(anna: User, codes: list[str]) -> None
     assert answer.headers["Location"] == "/sessions"
     assert client.get("/sessions").status_code == 200
     line = book.entries().lines[0]
-    assert (line.act, line.reason) == ("sign in", "With a code.")
+    assert (line.act, line.reason) == ("log in", "With a code.")
 
 
 def test_a_code_is_taken_once(anna: User, codes: list[str]) -> None:

@@ -55,7 +55,7 @@ def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample
         is_paused=None if flag is None else flag > 0,
         limited_for=decode.remaining(replies[_LIMITER]),
         next_delayed_at=decode.due(decode.score(due[0][1])) if due else None,
-        watchdog_ttl=decode.remaining(replies[_WATCHDOG]),
+        stalled_check_ttl=decode.remaining(replies[_WATCHDOG]),
         added=decode.integer(replies[_ADDED]),
         error=problem(replies),
     )

@@ -94,7 +94,7 @@ def _row(stuck: Stuck) -> dict[str, Any]:
         "rescuer": verdict.rescuer.value if verdict.rescuer else None,
         "needs_a_person": verdict.needs_a_person,
         "suggests": verdict.suggests.value if verdict.suggests else None,
-        "poison": verdict.is_poison,
+        "quarantined": verdict.is_quarantined,
         "orphaned": verdict.orphaned,
         "holder": stuck.holder or None,
         "server": stuck.server or None,
@@ -112,7 +112,7 @@ def _queue(tally: Tally) -> dict[str, Any]:
         "left_out": tally.left_out,
         "stuck": tally.stuck,
         "counts": {kind.value: count for kind, count in sorted(tally.kinds.items())},
-        "watchdog": {
+        "stalled_check": {
             "is_dead": watchdog.is_dead,
             "seen_at": watchdog.seen_at,
             "interval": watchdog.interval,
@@ -143,9 +143,9 @@ def _summary(inbox: Inbox) -> str:
 def _paragraph(stuck: Stuck, now: int) -> Sequence[str]:
     verdict = stuck.verdict
     name = f"  {shown(stuck.name)}" if stuck.name else ""
-    poison = ", quarantined" if verdict.is_poison else ""
+    quarantined = ", quarantined" if verdict.is_quarantined else ""
     what = stuck.job if stuck.has_job else f"{stuck.job.queue} execution {stuck.execution}"
-    head = f"{verdict.kind.value}{poison}  {shown(str(what))}{name}  for {age(now - stuck.since)}"
+    head = f"{verdict.kind.value}{quarantined}  {shown(str(what))}{name}  for {age(now - stuck.since)}"
     because = f" Cause: {verdict.cause or 'unknown'}, {verdict.cause_evidence}" if verdict.cause_evidence else ""
     lines = [head, f"  why      {shown(verdict.why + because)}", f"  expected {shown(verdict.fate)}"]
     return [*lines, f"  suggest  {verdict.suggests}"] if verdict.suggests else lines

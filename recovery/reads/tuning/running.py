@@ -40,7 +40,7 @@ def _seen(sample: QueueSample, snapshot: Snapshot, config: Config, now: int) -> 
     """Remembered lengths are those of the orphan-watch, which looks more often than we do."""
     queue = lists.Queue(sample.ref, sample.flavour, sample)
     memory, left = _memory(sample.ref), _ttls(queue) if sample.counts.active else []
-    longest, interval = max([*left, memory.lock_length]), max(memory.interval, sample.watchdog_ttl or 0)
+    longest, interval = max([*left, memory.lock_length]), max(memory.interval, sample.stalled_check_ttl or 0)
     around = stuck.around(queue, snapshot, config, now)
     within = recovers_within(around)
     return Seen(

@@ -15,7 +15,7 @@ from recovery.scanners.watching.assess import Judged
 from recovery.scanners.watching.beat import Found
 
 N8N = "It is an n8n job: its workflow would run again from the start, so a person has to confirm it."
-POISON = "It stalled repeatedly and is quarantined until a person decides."
+QUARANTINED = "It stalled repeatedly and is quarantined until a person decides."
 MALFORMED = "Its data violates the schema of its queue, so it waits for a person."
 UNPROVEN = "It has no lock, but that is not yet proof: the next checks confirm it."
 LOCKED = "Its lock has not expired yet, and the policy does not allow releasing it."
@@ -35,8 +35,8 @@ class Lost:
         return self.one.row.ref
 
     @property
-    def is_doomed(self) -> bool:
-        return self.one.kind is Kind.DOOMED
+    def has_lost_worker(self) -> bool:
+        return self.one.kind is Kind.WORKER_LOST
 
     @property
     def what(self) -> str:
@@ -50,15 +50,15 @@ class Lost:
     @property
     def may_come_back(self) -> bool:
         """The next snapshot tells more."""
-        return self.is_doomed and self.gone_for is not None and self.gone_for < GONE_FOR
+        return self.has_lost_worker and self.gone_for is not None and self.gone_for < GONE_FOR
 
     def why_not(self, duty: Duty) -> str:
-        """What stands against it, but for poison, which is asked of the database; "": nothing."""
+        """What stands against it, but for quarantined, which is asked of the database; "": nothing."""
         if self.around.is_n8n:
             return N8N
         if self.is_malformed:
             return MALFORMED
-        if self.is_doomed:
+        if self.has_lost_worker:
             return self._why_not_released(duty) or self._too_soon(duty)
         return self._too_soon(duty) if self.one.kind.is_orphaned else UNPROVEN
 

@@ -1,6 +1,6 @@
 """What has to be in the database before a lost job is put back to work: its incident, so that this time is counted.
 
-Poison is known by its incidents alone. A job that went back without one would take one worker more.
+Quarantine is known by its incidents alone. A job that went back without one would take one worker more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from recovery.domain.acting import Outcome
 from recovery.domain.chain import job_key
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Find
-from recovery.domain.surroundings import POISON_AFTER
+from recovery.domain.surroundings import QUARANTINE_AFTER
 from recovery.models import Incident
 from recovery.reads import incidents
 
@@ -27,10 +27,10 @@ def counted(queue: QueueRef, ids: Sequence[str]) -> set[str]:
     return set(incidents.open_numbers(queue, ids))
 
 
-def poison(queue: QueueRef, ids: Sequence[str], now: int) -> set[str]:
+def quarantined(queue: QueueRef, ids: Sequence[str], now: int) -> set[str]:
     """Asked anew: somebody may have forgiven them, or the last answer was none."""
     before = incidents.orphaned(queue, ids, now)
-    return {id for id in ids if before.get(id, 0) + 1 >= POISON_AFTER}
+    return {id for id in ids if before.get(id, 0) + 1 >= QUARANTINE_AFTER}
 
 
 def prove(queue: QueueRef, ids: Sequence[str], now: int) -> set[str]:

@@ -1,9 +1,9 @@
 """What the orphan-watch does about what it found, where the policy lets it: proven orphans go back to wait, and with
 `release` also jobs whose named worker has gone, before their locks end.
 
-Poison is known by incidents alone: so no job goes before its own incident is in the database and counts, and none whose
-earlier ones cannot be read. What the door refused is not tried again at each look: only when the job has moved since,
-or a while later.
+Quarantine is known by incidents alone: so no job goes before its own incident is in the database and counts, and none
+whose earlier ones cannot be read. What the door refused is not tried again at each look: only when the job has moved
+since, or a while later.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ class Rescue:
         if why := deeds.why_not(ref):
             return [Find(one.ref, one.what, why) for one in ready[: TOLD if tells else deeds.room(ref)]]
         most = deeds.room(ref) + 1  # one more, so that it is told when not all may go
-        healthy = [one for one in ready if not one.one.is_poison][:most]
-        poison = [one for one in ready if one.one.is_poison][:most]  # unless somebody has forgiven it
-        going, left = self._counted(ref, [*healthy, *poison])
-        done = self._requeue(ref, [one for one in going if not one.is_doomed], deeds)
-        done += self._release(ref, [one for one in going if one.is_doomed], deeds)
+        healthy = [one for one in ready if not one.one.is_quarantined][:most]
+        quarantined = [one for one in ready if one.one.is_quarantined][:most]  # unless somebody has forgiven it
+        going, left = self._counted(ref, [*healthy, *quarantined])
+        done = self._requeue(ref, [one for one in going if not one.has_lost_worker], deeds)
+        done += self._release(ref, [one for one in going if one.has_lost_worker], deeds)
         self._remember(done, {one.ref: one for one in going})
         return done + (left if tells else [])
 
     def _counted(self, ref: QueueRef, chosen: Sequence[Lost]) -> tuple[list[Lost], list[Find]]:
         """Those that go, and what is left to a person."""
         ids = [one.ref.id for one in chosen]
-        open_ones, poison = proof.counted(ref, ids), proof.poison(ref, ids, chosen[0].around.now)
-        going = [one for one in chosen if one.ref.id in open_ones and one.ref.id not in poison]
-        return going, [Find(one.ref, one.what, finding.POISON) for one in chosen if one.ref.id in poison]
+        open_ones, quarantined = proof.counted(ref, ids), proof.quarantined(ref, ids, chosen[0].around.now)
+        going = [one for one in chosen if one.ref.id in open_ones and one.ref.id not in quarantined]
+        return going, [Find(one.ref, one.what, finding.QUARANTINED) for one in chosen if one.ref.id in quarantined]
 
     def _requeue(self, ref: QueueRef, going: Sequence[Lost], deeds: Deeds) -> list[Find]:
         return list(deeds.do(Act.REQUEUE, ref, [self._wish(one, Seen.of(one.one.row), deeds) for one in going]))

@@ -52,14 +52,14 @@ class Sources:
         inbox, snapshot, servers = self._inbox(now), self._snapshot(now), self._gates()
         asked: dict[AlertKind, Source] = {
             AlertKind.ABANDONED: lambda at: _abandoned(inbox, snapshot, at) if inbox else None,
-            AlertKind.POISON: lambda _: _poison(inbox) if inbox else None,
+            AlertKind.QUARANTINE: lambda _: _quarantine(inbox) if inbox else None,
             AlertKind.UNREADABLE: lambda _: _unreadable(snapshot) if snapshot else None,
             AlertKind.SCANNER: lambda _: _refused(pulses.read(self._registry.state())),
             AlertKind.CONSOLE: lambda _: _consoles(leading.fetch(self._registry.state())),
             AlertKind.AUDIT: lambda _: _unsent(self._heads) if self._heads else (),
             AlertKind.BREAKER: lambda at: _breakers(brakes.breakers(at)),
             AlertKind.GATE: lambda at: None if servers is None else _closed(servers, at),
-            AlertKind.BRAKE: lambda at: (
+            AlertKind.PAUSE: lambda at: (
                 _brake(store) for store in brakes.stores(at, self._config) if store.is_holding
             ),
         }
@@ -123,9 +123,9 @@ def _abandoned_words(tally: Tally, count: int, sample: QueueSample | None, now: 
     return f"{_jobs(count)} {be} abandoned in {_name(tally.queue)}: {why}, {tally.outlook.words(count, now)}."
 
 
-def _poison(inbox: Inbox) -> Iterator[Finding]:
+def _quarantine(inbox: Inbox) -> Iterator[Finding]:
     """Those that are stuck now: one that was put right is no news, though it stays in quarantine."""
-    rows = [row for row in inbox.rows if row.verdict.is_poison]
+    rows = [row for row in inbox.rows if row.verdict.is_quarantined]
     for queue, count in Counter(row.job.queue for row in rows).items():
         mine = [row for row in rows if row.job.queue == queue]
         is_one = count == 1
@@ -133,8 +133,8 @@ def _poison(inbox: Inbox) -> Iterator[Finding]:
             f"{_jobs(count)} of {_name(queue)} {'is' if is_one else 'are'} quarantined: "
             f"stalled repeatedly, so only a person can retry {'it' if is_one else 'them'}."
         )
-        link = f"/stuck?{urlencode({'queue': _key(queue), 'verdict': 'poison'})}"
-        yield Finding(AlertKind.POISON, _key(queue), words, link, count, min(row.since for row in mine))
+        link = f"/stuck?{urlencode({'queue': _key(queue), 'verdict': 'quarantined'})}"
+        yield Finding(AlertKind.QUARANTINE, _key(queue), words, link, count, min(row.since for row in mine))
 
 
 # -- brakes
@@ -150,7 +150,7 @@ def _breakers(found: Iterable[ErrorBreaker]) -> Iterator[Finding]:
         words = (
             f"{_open_words(mine)} in {_name(queue)}: {_breaker_words(mine[0])} Only an occasional probe job is retried."
         )
-        yield Finding(AlertKind.BREAKER, _key(queue), words, "/scanners#brakes", len(mine), since)
+        yield Finding(AlertKind.BREAKER, _key(queue), words, "/scanners#safety-limits", len(mine), since)
 
 
 def _open_words(breakers: Sequence[ErrorBreaker]) -> str:
@@ -167,7 +167,7 @@ def _brake(store: StoreBrake) -> Finding:
     since = min(hold.since for hold in store.holds)
     evidence = " ".join(hold.evidence for hold in store.holds)
     words = f"Auto-recovery is paused on {shown(store.deployment)}: {evidence}"
-    return Finding(AlertKind.BRAKE, store.deployment, words, "/scanners#brakes", since=since)
+    return Finding(AlertKind.PAUSE, store.deployment, words, "/scanners#safety-limits", since=since)
 
 
 # -- scanners

@@ -14,7 +14,7 @@ from recovery.domain.ages import age
 from recovery.domain.jobs import State
 from recovery.domain.policy import Policy
 from recovery.domain.retry import Case, Past, Rule, Ruling, ruling
-from recovery.domain.surroundings import POISON_AFTER
+from recovery.domain.surroundings import QUARANTINE_AFTER
 from recovery.reads import acts, failed, incidents, stuck
 from recovery.reads.failed import Failed
 from recovery.reads.lists import Queue
@@ -164,7 +164,7 @@ class Candidates:
         malformed = stuck.malformed(self._queue, [one.row for one in jobs]) if jobs else {}
         return {
             id: {
-                "is_poison": times.get(id, 0) + (id in still_open) >= POISON_AFTER,
+                "is_quarantined": times.get(id, 0) + (id in still_open) >= QUARANTINE_AFTER,
                 "is_malformed": id in malformed,
                 "was_cancelled": id in ended,
             }
@@ -177,7 +177,7 @@ def _ruling(one: Failed, past: Past, policy: Policy, now: int, facts: Mapping[st
     if one.unread:
         return Ruling(Rule.UNKNOWN, one.unread)
     said = ruling(Case(one.row.ref, one.failure, past, **(facts or {})), policy.backoffs, policy.never, now)
-    at = (one.failure.failed_at or now) + policy.relaunch_failed.after
+    at = (one.failure.failed_at or now) + policy.auto_retry.after
     if said.is_due and at > now:
         return Ruling(Rule.WAITS, f"Its policy waits {age(at - now)} more.", at)
     return said

@@ -172,7 +172,7 @@ class Relaunch:
         admitted = set(brakes.relaunched(ref, jobs, self._clock()))
         self._candidates.put_back([due for due in going if due.id not in admitted])
         going = [due for due in going if due.id in admitted]
-        sentence = self._deeds.policy(ref).sentence(Scanner.RELAUNCH_FAILED, self._clock())
+        sentence = self._deeds.policy(ref).sentence(Scanner.AUTO_RETRY, self._clock())
         wishes = [Wish(Seen.of(due.failed.row), _what(due), sentence) for due in going]
         finds = self._deeds.do(Act.RETRY, ref, wishes)
         self.finds += finds

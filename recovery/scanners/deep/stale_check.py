@@ -28,7 +28,7 @@ from recovery.reads.policies import Following
 from recovery.reads.rescuers import refusal
 from recovery.scanners.acting import proof
 from recovery.scanners.acting.deeds import Deeds, Holding, Wish
-from recovery.scanners.acting.lost import MALFORMED, N8N, POISON
+from recovery.scanners.acting.lost import MALFORMED, N8N, QUARANTINED
 from recovery.scanners.acting.reach import readable
 from recovery.scanners.deep import markers
 from recovery.scanners.deep.left_open import LeftOpen
@@ -191,12 +191,12 @@ def _words(error: Exception) -> str:
 def _why_not(queue: Queue, one: Stale, duty: Duty) -> Iterator[str]:
     """What leaves it to a person, or to the next look."""
     kind, is_locked = one.verdict.of_lock, one.row.lock is not None
-    if kind is Kind.GHOST:
+    if kind is Kind.MISSING_DATA:
         if is_locked:
             yield GHOST_HELD
         return
-    if one.verdict.is_poison:
-        yield POISON
+    if one.verdict.is_quarantined:
+        yield QUARANTINED
     if one.verdict.kind is Kind.MALFORMED:
         yield MALFORMED
     if is_n8n(queue.ref, queue.flavour):
@@ -213,6 +213,6 @@ def _why_not(queue: Queue, one: Stale, duty: Duty) -> Iterator[str]:
 
 def _deed(one: Stale) -> _Deed:
     kind = one.verdict.of_lock
-    if kind is Kind.GHOST:
+    if kind is Kind.MISSING_DATA:
         return _REMOVE
     return _REQUEUE if kind.is_orphaned else _RELEASE

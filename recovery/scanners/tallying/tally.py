@@ -8,7 +8,7 @@ from recovery.domain.tallies import Tallies, sums
 from recovery.reads import tallies
 from recovery.scanners.tallying import acts, incidents
 from recovery.scanners.tallying.brakes import Brakes
-from recovery.scanners.tallying.poison import Poison
+from recovery.scanners.tallying.quarantine import QuarantineTally
 
 EVERY = 15.0  # seconds: as often as most scrape
 
@@ -20,7 +20,7 @@ class Tallier:
         self._registry = registry
         self._may = may
         self._brakes = Brakes(registry.config)
-        self._poison = Poison()
+        self._quarantined = QuarantineTally()
         self._last: Tallies | None = None
 
     def run(self, now: int) -> Tallies:
@@ -46,5 +46,5 @@ class Tallier:
             held=self._brakes.held(now),
             spending=self._brakes.spending(now),
             breakers=self._brakes.breakers(now),
-            poison=self._poison.jobs(now),
+            quarantined=self._quarantined.jobs(now),
         )

@@ -11,7 +11,7 @@ from recovery.domain.holders import server
 from recovery.domain.jobs import JobRow
 from recovery.domain.outlook import Outlook, outlook
 from recovery.domain.refs import text
-from recovery.domain.surroundings import POISON_AFTER, Parent, Sighting, Surroundings
+from recovery.domain.surroundings import QUARANTINE_AFTER, Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Kind, Verdict, needs_a_person
 from recovery.reads.sightings import Mark
 from recovery.reads.stuck import is_lockless, sighting, signature
@@ -31,8 +31,8 @@ class Judged:
     parent: Parent
 
     @property
-    def is_poison(self) -> bool:
-        return self.kind.is_lost and self.kind is not Kind.UNLOCKED and self.mark.orphaned + 1 >= POISON_AFTER
+    def is_quarantined(self) -> bool:
+        return self.kind.is_lost and self.kind is not Kind.UNLOCKED and self.mark.orphaned + 1 >= QUARANTINE_AFTER
 
     @property
     def is_shown(self) -> bool:
@@ -55,18 +55,18 @@ class Judged:
 
     def needs_a_person(self, ahead: Outlook) -> bool:
         """As `Verdict.needs_a_person`, without its words."""
-        return needs_a_person(self.kind, ahead.at, ahead.rescuer, is_poison=self.is_poison)
+        return needs_a_person(self.kind, ahead.at, ahead.rescuer, is_quarantined=self.is_quarantined)
 
 
 def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
     """Takes the new marks over. `before` tells how often jobs were orphaned earlier: it is asked of the newly lost, and
-    of poison, which a person may let go.
+    of quarantined jobs, which a person may let go.
     """
     counted: Counter[Kind] = Counter()
     found: list[Judged] = []
     simply_held = len(post.jobs) - len(post.found)
     if simply_held:
-        counted[Kind.HELD] = simply_held
+        counted[Kind.RUNNING] = simply_held
     for one in post.found:
         id = text(one.id)
         if id in post.found_moved:
@@ -94,7 +94,7 @@ def _row(post: Post, one: Active, id: str, around: Surroundings) -> JobRow | Non
 def _plain(one: Active, around: Surroundings) -> Kind:
     if one.ttl is None:
         return Kind.UNKNOWN
-    return Kind.LATE if judging.is_late(one.ttl, around) else Kind.HELD
+    return Kind.LATE if judging.is_late(one.ttl, around) else Kind.RUNNING
 
 
 def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> Judged:
@@ -103,7 +103,7 @@ def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> J
     seen = replace(sighting(row, old, around, is_sure=is_sure), has_expired=post.has_expired(row))
     parent = post.parents.get(row.parent, Parent.NONE)
     kind = judging.kind_of(row, around, seen, parent)
-    same = old is not None and (old.kind is Kind.DOOMED or old.signature == signature(row))
+    same = old is not None and (old.kind is Kind.WORKER_LOST or old.signature == signature(row))
     since = seen.since if is_lockless(row) else None
     is_known = old and same and old.kind is kind and old.lockless_since == since and old.signature == signature(row)
     if old and is_known and old.has_expired == seen.has_expired:
@@ -132,7 +132,7 @@ def _with_history(post: Post, found: list[Judged], before: Before) -> list[Judge
     asked = {
         one.row.id
         for one in found
-        if one.is_poison
+        if one.is_quarantined
         or (one.kind.is_lost and (one.row.id not in post.marks or not post.marks[one.row.id].kind.is_lost))
     }
     times = before(sorted(asked)) if asked else None

@@ -267,7 +267,7 @@ class Beat:
         return [tally for tally in tallies if tally.looked or tally.error], found
 
     def _before(self, ref: QueueRef, now: int, ids: Sequence[str]) -> Mapping[str, int] | None:
-        """How often these jobs were orphaned earlier. A database that is away hides poison, and stops every act."""
+        """How often these jobs were orphaned earlier. A database that is away hides quarantine, and stops every act."""
         try:
             return incidents.orphaned(ref, ids, now)
         except Error as error:

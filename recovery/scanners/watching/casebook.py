@@ -17,7 +17,7 @@ from recovery.domain.verdicts import Kind, Verdict
 from recovery.models import Incident
 from recovery.reads.incidents import id_of
 from recovery.reads.sightings import Mark, Signature
-from recovery.scanners.watching.resolution import NOBODY_KNOWN, WATCHDOG, Resolved
+from recovery.scanners.watching.resolution import NOBODY_KNOWN, STALLED_CHECK, Resolved
 
 BATCH = 500  # rows in one statement
 OPENED = 5_000  # incidents opened by one look: what is more is opened by the next ones, with its own first sight
@@ -25,8 +25,8 @@ _TEXT = 1_000  # characters of evidence
 _HOLDER = 300
 _SERVER = 400
 # An act tells by itself, and a worker that still had its job was never lost.
-_RECOVERED = (WATCHDOG, NOBODY_KNOWN)
-_GRAVITY = {Kind.UNLOCKED: 0, Kind.DOOMED: 1, Kind.ORPHAN: 2, Kind.ABANDONED: 3}
+_RECOVERED = (STALLED_CHECK, NOBODY_KNOWN)
+_GRAVITY = {Kind.UNLOCKED: 0, Kind.WORKER_LOST: 1, Kind.ORPHAN: 2, Kind.ABANDONED: 3}
 
 
 @dataclass(frozen=True, slots=True)

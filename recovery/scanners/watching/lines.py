@@ -86,5 +86,5 @@ class Lines:
 
 
 def _order(one: Judged) -> tuple[int, int, JobRef]:
-    urgency = 8 if one.is_poison and one.kind is not Kind.ABANDONED else one.kind.urgency
+    urgency = 8 if one.is_quarantined and one.kind is not Kind.ABANDONED else one.kind.urgency
     return -urgency, one.mark.since, one.row.ref

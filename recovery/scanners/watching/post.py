@@ -118,7 +118,7 @@ class Post:
         return bool(self.memory.left) and self.memory.left[-1].at == now
 
     def learn_watchdog(self, taken_at: int) -> None:
-        memory, ttl = self.memory, self.sample.watchdog_ttl
+        memory, ttl = self.memory, self.sample.stalled_check_ttl
         since = taken_at if memory.watched_since is None else memory.watched_since
         if ttl is None:
             self.memory = replace(memory, watched_since=since)
@@ -218,7 +218,7 @@ class Post:
             return False
         if mark.kind.is_orphaned:
             return one.ttl == NO_KEY
-        if mark.kind is Kind.DOOMED and one.ttl is not None and one.ttl >= 0:
+        if mark.kind is Kind.WORKER_LOST and one.ttl is not None and one.ttl >= 0:
             return abs(around.now + one.ttl - self.ends.get(id, 0)) < _SAME_END
         return False
 

@@ -22,7 +22,8 @@ from recovery.domain.refs import QueueRef
 from recovery.models import AuditEntry, AuditJob
 from recovery.reads.sightings import Signature
 
-WATCHDOG, WORKER, REMOVED, OPERATOR, SCANNER, NOBODY_KNOWN = "watchdog", "worker", "removed", "operator", "scanner", ""
+STALLED_CHECK, WORKER, REMOVED = "stalled-check", "worker", "removed"
+OPERATOR, SCANNER, NOBODY_KNOWN = "operator", "scanner", ""
 SEARCHED = 50  # jobs looked for in the active list at once
 UNDER_WAY = 60_000  # ms: an act whose outcome is not written yet is waited for this long
 _AT_ONCE = 400  # names in one query
@@ -47,7 +48,7 @@ class Resolved:
 
     @property
     def is_proof(self) -> bool:
-        return self.by == WATCHDOG
+        return self.by == STALLED_CHECK
 
 
 def resolved(wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_events: bool) -> dict[str, Resolved]:
@@ -74,10 +75,10 @@ def resolved(wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_e
 def _by(lost: Lost, ending: Ending, told: set[str]) -> str | None:
     """None: it is as it was, as far as its own fields tell."""
     if not ending.is_there:
-        return WATCHDOG if "stalled" in told else WORKER if told else REMOVED
+        return STALLED_CHECK if "stalled" in told else WORKER if told else REMOVED
     processed_at, starts, attempts, stalls = lost.signature or (None, None, 0, None)
     if stalls is not None and ending.stalls > stalls:
-        return WATCHDOG
+        return STALLED_CHECK
     if ending.is_finished:
         return WORKER
     is_same = lost.signature is None or (ending.processed_at, ending.starts) == (processed_at, starts)

@@ -14,7 +14,7 @@ from recovery.domain.verdicts import Stuck
 from recovery.reads import incidents
 from recovery.reads.stuck import signature
 from recovery.scanners.watching.casebook import Case, Casebook, Seen
-from recovery.scanners.watching.resolution import NOBODY_KNOWN, REMOVED, WATCHDOG, WORKER, Lost, Resolved, acts
+from recovery.scanners.watching.resolution import NOBODY_KNOWN, REMOVED, STALLED_CHECK, WORKER, Lost, Resolved, acts
 
 RESOLVED = 2_000  # incidents resolved by one look: one statement
 
@@ -75,7 +75,7 @@ def _by(lost: Lost, row: JobRow | None) -> str:
     if row is None:
         return REMOVED
     if row.state is not State.ACTIVE and row.reason.startswith(ORPHANED):
-        return WATCHDOG
+        return STALLED_CHECK
     if row.state.is_finished:
         return WORKER
     started_at, _, attempts, _ = lost.signature or (row.processed_at, None, row.attempts, 0)

@@ -65,15 +65,15 @@ def test_a_killed_workers_job_is_requeued_by_a_person_and_completed(open_page: O
 
     page = open_page(f"/queues/main/{jobs.base}/?tab=active", site=night)
     verdict = page.locator("[data-row] td.verdict")
-    expect(verdict.locator(".badge")).to_have_text("held", timeout=_SOON)
+    expect(verdict.locator(".badge")).to_have_text("running", timeout=_SOON)
 
     until(lambda: b"0 of 1 active job " in night.web.get("/stuck", "viewer").body, 30, "the watch knows its worker")
     page.evaluate(_REMEMBER)
     holder.kill()
     expect(verdict.locator(".badge")).to_have_text("abandoned", timeout=_SOON)
     seen = page.evaluate("window.verdicts")
-    assert (seen[0], seen[-1]) == ("held", "abandoned")
-    assert {"doomed", "unlocked"} & set(seen), seen
+    assert (seen[0], seen[-1]) == ("running", "abandoned")
+    assert {"worker-lost", "unlocked"} & set(seen), seen
     expect(verdict).to_contain_text("no lock")
     expect(verdict).to_contain_text("Without intervention: Never recovered")
 

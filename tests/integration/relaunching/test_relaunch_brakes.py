@@ -17,7 +17,7 @@ from recovery.models import AuditEntry, PolicyLayer, ScannerPause, ScanRun
 from recovery.reads import brake_rows
 from recovery.reads.brake_rows import BREAKER, Place
 from recovery.reads.relaunched import UNDER_WAY
-from recovery.scanners.deep.relaunch_failed import WELL_AGAIN
+from recovery.scanners.deep.auto_retry import WELL_AGAIN
 from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db
@@ -187,7 +187,7 @@ def test_a_pause_counts_within_seconds(jobs: Relaunching) -> None:
     jobs.fails(*map(str, range(50)))
 
     def pause(_: str) -> bool:
-        ScannerPause.objects.get_or_create(pk="relaunch-failed", defaults={"by": "ada", "at": 1})
+        ScannerPause.objects.get_or_create(pk="auto-retry", defaults={"by": "ada", "at": 1})
         return True
 
     jobs.works = pause
@@ -200,7 +200,7 @@ def test_a_policy_that_is_edited_counts_within_seconds(jobs: Relaunching) -> Non
     jobs.fails(*map(str, range(50)))
 
     def edit(_: str) -> bool:
-        written = '{"relaunch_failed": {"mode": "observe"}}'
+        written = '{"auto_retry": {"mode": "observe"}}'
         PolicyLayer.objects.get_or_create(deployment="", base="", defaults={"written": written, "by": "ada", "at": 1})
         return True
 

@@ -14,7 +14,7 @@ from recovery.domain.ages import MINUTE
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import POISON_AFTER
+from recovery.domain.surroundings import QUARANTINE_AFTER
 from recovery.models import AuditEntry, Incident
 from recovery.scanners.deep import stale_check, stale_jobs
 from tests.fleet import Library as Generation
@@ -145,32 +145,32 @@ def test_an_endless_lock_of_one_that_may_be_there_waits_for_a_person(make: Calla
     assert said(deep.run()) == {"1": stale_check.UNNAMED}
 
 
-def test_poison_and_malformed_jobs_wait_for_a_person(make: Callable[..., Deep], tmp_path: Path) -> None:
+def test_quarantined_and_malformed_jobs_wait_for_a_person(make: Callable[..., Deep], tmp_path: Path) -> None:
     (tmp_path / "mail.json").write_text('{"type": "object", "required": ["to"]}')
     deep = make(f'[[queues]]\nname = "main/bull:mail"\nschema = "{tmp_path / "mail.json"}"')
     deep.orphan("1", data='{"to": "ada"}')
     deep.orphan("2")
-    for number in range(POISON_AFTER):
+    for number in range(QUARANTINE_AFTER):
         at = deep.now - (number + 2) * 60 * MINUTE
         place = {"deployment": "main", "base": deep.ref.slug, "job": "1", "kind": "orphan"}
         Incident.objects.create(**place, opened_at=at, proven_at=at, closed_at=at + 1)
     deep.watched(16)
     report = deep.run()
-    assert (done(report), said(report)) == ([], {"1": stale_check.POISON, "2": stale_check.MALFORMED})
+    assert (done(report), said(report)) == ([], {"1": stale_check.QUARANTINED, "2": stale_check.MALFORMED})
 
 
-def test_poison_behind_an_endless_lock_waits_too(make: Callable[..., Deep]) -> None:
+def test_a_quarantined_job_behind_an_endless_lock_waits_too(make: Callable[..., Deep]) -> None:
     deep = make(RELEASES)
     deep.connected("other")
     deep.held("1", ttl=None)
     deep.client.hset("bull:mail:1", "pb", "gone")
-    for number in range(POISON_AFTER):
+    for number in range(QUARANTINE_AFTER):
         at = deep.now - (number + 2) * 60 * MINUTE
         place = {"deployment": "main", "base": deep.ref.slug, "job": "1", "kind": "orphan"}
         Incident.objects.create(**place, opened_at=at, proven_at=at, closed_at=at + 1)
     deep.watched(16)
     report = deep.run()
-    assert (done(report), said(report)) == ([], {"1": stale_check.POISON})
+    assert (done(report), said(report)) == ([], {"1": stale_check.QUARANTINED})
 
 
 def test_n8n_waits_for_a_person(deep: Deep) -> None:

@@ -1,12 +1,12 @@
-"""When a job counts as poison, and that it stays it."""
+"""When a job counts as quarantined, and that it stays it."""
 
 from __future__ import annotations
 
 import pytest
 
 from recovery.domain.ages import DAY, HOUR
-from recovery.domain.poison import times
-from recovery.domain.surroundings import POISON_WINDOW
+from recovery.domain.quarantine import times
+from recovery.domain.surroundings import QUARANTINE_WINDOW
 
 NOW = 1_800_000_000_000
 
@@ -21,8 +21,8 @@ NOW = 1_800_000_000_000
         ((4 * DAY, 5 * DAY), 0),
         ((HOUR, 2 * HOUR, 3 * HOUR), 3),
         ((HOUR, 2 * HOUR, 4 * DAY), 2),
-        ((0, POISON_WINDOW), 2),
-        ((0, POISON_WINDOW + 1), 1),
+        ((0, QUARANTINE_WINDOW), 2),
+        ((0, QUARANTINE_WINDOW + 1), 1),
     ],
 )
 def test_what_lies_within_three_days_counts(ago: tuple[int, ...], expected: int) -> None:
@@ -30,11 +30,11 @@ def test_what_lies_within_three_days_counts(ago: tuple[int, ...], expected: int)
 
 
 @pytest.mark.parametrize("later", [0, 3 * DAY, 80 * DAY])
-def test_poison_stays_poison_however_long_it_waits(later: int) -> None:
+def test_a_quarantined_job_stays_quarantine_however_long_it_waits(later: int) -> None:
     assert times([NOW - one * HOUR for one in (1, 30, 60)], NOW + later) == 3
 
 
-def test_three_times_in_three_weeks_are_no_poison() -> None:
+def test_three_times_in_three_weeks_are_no_quarantine() -> None:
     assert times([NOW - one * DAY for one in (1, 8, 15)], NOW) == 1
 
 

@@ -19,7 +19,7 @@ from recovery.reads.brake_rows import PARDON
 _Sign = tuple[object, ...]
 
 
-class Poison:
+class QuarantineTally:
     def __init__(self) -> None:
         self._sign: _Sign = ()
         self._counted_at = 0
@@ -31,7 +31,7 @@ class Poison:
             return self._jobs
         sign = _sign()
         if sign != self._sign:
-            self._jobs = Counter(queue for queue, _ in incidents.poisonous(now))
+            self._jobs = Counter(queue for queue, _ in incidents.quarantined_jobs(now))
         self._sign, self._counted_at = sign, now
         return self._jobs
 

@@ -44,7 +44,7 @@ WELL_AGAIN = "Its probe succeeded, so the rest is retried."
 Wait = Callable[[float], object]
 
 
-class RelaunchFailed:
+class AutoRetry:
     """One run at a time; `follow` beside it. `mandate` None: nobody can know who leads, so it only looks."""
 
     def __init__(
@@ -71,7 +71,7 @@ class RelaunchFailed:
         if snapshot is None:
             return Report(faults=(NO_SNAPSHOT,))
         book = Following(self.registry.config, clock=lambda: self.now() / SECOND)
-        deeds = Deeds(self._mandate, Scan.RELAUNCH_FAILED, book, self._holding, observes=observes)
+        deeds = Deeds(self._mandate, Scan.AUTO_RETRY, book, self._holding, observes=observes)
         tour = _Tour(self, deeds, self.now() + RUN)
         for sample in readable(snapshot, queue, tour.faults):
             tour.reached += 1
@@ -102,9 +102,9 @@ class RelaunchFailed:
 
     def _go_on(self, ref: QueueRef) -> None:
         """Paused, or enough runs wait already: then the next one that is due will do."""
-        actor = Actor("scanner", Scan.RELAUNCH_FAILED.value, may_act=True, may_bulk=True)
+        actor = Actor("scanner", Scan.AUTO_RETRY.value, may_act=True, may_bulk=True)
         try:
-            scans.order(actor, Scan.RELAUNCH_FAILED, queue=ref, reason=WELL_AGAIN)
+            scans.order(actor, Scan.AUTO_RETRY, queue=ref, reason=WELL_AGAIN)
         except (BadOrder, NotRecorded) as error:
             log.info("%s has recovered: %s", ref, error)
 
@@ -112,7 +112,7 @@ class RelaunchFailed:
 class _Tour:
     """One run's way round the queues."""
 
-    def __init__(self, scanner: RelaunchFailed, deeds: Deeds, ends: int) -> None:
+    def __init__(self, scanner: AutoRetry, deeds: Deeds, ends: int) -> None:
         self.faults: list[str] = []
         self.reached = 0  # queues
         self._scanner = scanner

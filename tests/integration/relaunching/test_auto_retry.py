@@ -13,10 +13,10 @@ from recovery.domain.ages import DAY
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import POISON_AFTER
+from recovery.domain.surroundings import QUARANTINE_AFTER
 from recovery.models import AuditEntry, Incident
 from recovery.scanners.deep import candidates, relaunch
-from recovery.scanners.deep.relaunch_failed import N8N
+from recovery.scanners.deep.auto_retry import N8N
 from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs
     assert done(report) == ["1", "2"], report
     assert jobs.ids(State.WAITING) == ["2", "1"]
     entry = AuditEntry.objects.get(phase="intent")
-    assert (entry.actor_kind, entry.actor, entry.act) == ("scanner", "relaunch-failed", Act.RETRY)
+    assert (entry.actor_kind, entry.actor, entry.act) == ("scanner", "auto-retry", Act.RETRY)
     assert entry.reason.startswith("Enabled")
 
 
@@ -52,7 +52,7 @@ def test_asked_to_look_only_it_does_nothing(jobs: Relaunching) -> None:
 
 
 def test_without_a_note_why_jobs_may_run_twice_it_observes(make: Callable[..., Relaunching]) -> None:
-    jobs = make('[policy.relaunch_failed]\nmode = "act"')
+    jobs = make('[policy.auto_retry]\nmode = "act"')
     jobs.fails("1")
     report = jobs.run()
     assert done(report) == []
@@ -102,9 +102,9 @@ def test_what_somebody_cancelled_or_failed_stays_until_somebody_retries_it(jobs:
     assert done(jobs.run()) == ["3"]
 
 
-def test_poison_waits_for_a_person(jobs: Relaunching) -> None:
+def test_a_quarantined_job_waits_for_a_person(jobs: Relaunching) -> None:
     jobs.fails("1", "2")
-    for number in range(POISON_AFTER):
+    for number in range(QUARANTINE_AFTER):
         at = jobs.clock() - 3_600_000 * (number + 1)
         Incident.objects.create(
             deployment="main", base=jobs.ref.slug, job="1", kind="orphan", opened_at=at, proven_at=at, closed_at=at + 1
@@ -114,18 +114,18 @@ def test_poison_waits_for_a_person(jobs: Relaunching) -> None:
     assert "only a person can retry it" in report.finds[-1].policy
 
 
-def test_poison_is_known_before_its_last_incident_is_closed(jobs: Relaunching) -> None:
+def test_a_quarantined_job_is_known_before_its_last_incident_is_closed(jobs: Relaunching) -> None:
     """Its library failed it a moment ago, and the watch has not looked since."""
     jobs.fails("1", "2", "3")
     for job, proven in (("1", True), ("2", False)):
-        for number in range(POISON_AFTER):
+        for number in range(QUARANTINE_AFTER):
             at = jobs.clock() - 3_600_000 * (number + 1)
             closed, is_sure = (at + 1, True) if number else (None, proven)
             Incident.objects.create(
                 deployment="main",
                 base=jobs.ref.slug,
                 job=job,
-                kind="orphan" if is_sure else "doomed",
+                kind="orphan" if is_sure else "worker-lost",
                 opened_at=at,
                 proven_at=at if is_sure else None,
                 closed_at=closed,
@@ -166,9 +166,9 @@ def test_a_queue_that_is_not_there_is_a_fault(jobs: Relaunching) -> None:
     assert jobs.run(queue=QueueRef("main", "bull:other")).faults == ("There is no queue main/bull:other.",)
 
 
-def test_poison_waits_for_a_person_also_after_its_three_days(jobs: Relaunching) -> None:
+def test_a_quarantined_job_waits_for_a_person_also_after_its_three_days(jobs: Relaunching) -> None:
     jobs.fails("1", ago=10 * DAY)
-    for number in range(POISON_AFTER):
+    for number in range(QUARANTINE_AFTER):
         at = jobs.clock() - 10 * DAY - 3_600_000 * (number + 1)
         Incident.objects.create(
             deployment="main", base=jobs.ref.slug, job="1", kind="orphan", opened_at=at, proven_at=at, closed_at=at + 1

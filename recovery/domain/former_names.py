@@ -1,0 +1,26 @@
+"""Names that entries of the audit were written with by earlier versions. The entries are hashed and stay as they are;
+pages, API and shell show the present name, and find both by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ACTS: Mapping[str, str] = {
+    "sign in": "log in",
+    "sign out": "log out",
+    "sign in failed": "failed log-in",
+    "let scanner go on": "resume scanner",
+    "release brake": "release safety limit",
+}
+SCANNERS: Mapping[str, str] = {"relaunch-failed": "auto-retry"}
+
+
+def present(written: str, names: Mapping[str, str]) -> str:
+    """The name that is used now."""
+    return names.get(written, written)
+
+
+def spellings(name: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """All names under which entries may be found."""
+    return name, *(former for former, now in names.items() if now == name)
