@@ -8,7 +8,7 @@ from pathlib import Path
 from recovery.config import load
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Snapshot
-from recovery.domain.n8n.around import GRACE
+from recovery.domain.n8n.around import TOLD_AFTER
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.management import looking
@@ -44,7 +44,7 @@ class Looks:
         self,
         *,
         later: float = 0,
-        grace: int = GRACE,
+        grace: int = TOLD_AFTER,
         between: Callable[[], object] = lambda: None,
         snapshot: Snapshot | None = None,
     ) -> Truth:

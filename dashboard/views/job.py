@@ -170,7 +170,7 @@ def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
     lock = rows.lock_bar(job.row, stuck.longest_lock(queue.ref)) if job.row.state is State.ACTIVE else None
     is_table = queue.flavour.library is Library.TABLE
     told = timeline(job, now, reason=see.text(job.row.reason), of_row=is_table)
-    found = incidents.of_job(job.row.ref)
+    found = incidents.of_job(job.row.ref, added_at=job.row.added_at)
     return {
         **(verdicts.cells(verdict) if verdict else {}),
         "acts": _acts(request, queue, job, verdict),
@@ -178,7 +178,7 @@ def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:
         "job": job,
         "row": job.row,
         "name": shown(job.row.name),
-        "events": past.woven(told, audit.of_job(job.row.ref), found, now),
+        "events": past.woven(told, audit.of_job(job.row.ref, added_at=job.row.added_at), found, now),
         "lock": verdicts.lock(lock, verdict) if lock else None,
         "progress": see.payload(queue.ref, PayloadPart.PROGRESS, job.row.progress),
         "is_table": is_table,
@@ -227,7 +227,8 @@ def _of_tab(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discret
         return {"log": found, "first": found.lines[0][0] if found.lines else 0, "follows": follows}
     if tab.name == SERVER_LOGS:
         now = shared_clock.now()
-        return dict(server_logs.context(queue, job.row, incidents.of_job(job.row.ref), now))
+        mine = incidents.of_job(job.row.ref, added_at=job.row.added_at)
+        return dict(server_logs.context(queue, job.row, mine, now))
     if tab.name == "family":
         return {"family": jobs.family(queue, job.row.id)}
     return {"fields": list(_fields(queue, job, see, is_whole="whole" in request.GET))}

@@ -17,7 +17,7 @@ from dashboard.n8n_cells import Filter
 from recovery.config import N8n
 from recovery.connections.registry import registry
 from recovery.domain.n8n import is_n8n
-from recovery.domain.n8n.around import GRACE
+from recovery.domain.n8n.around import TOLD_AFTER
 from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.refs import QueueRef
 from recovery.errors import ConfigError
@@ -81,7 +81,7 @@ def _unnamed() -> list[QueueRef]:
 
 def _head(truth: Truth) -> dict[str, Any]:
     unlisted = truth.mismatches - len(truth.pairs)
-    return {"truth": truth, "is_old": truths.is_old(truth), "unlisted": unlisted, "fresh": truth.fresh(GRACE)}
+    return {"truth": truth, "is_old": truths.is_old(truth), "unlisted": unlisted, "fresh": truth.fresh(TOLD_AFTER)}
 
 
 def _lines(request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], known: dict[str, N8n]) -> list[dict[str, Any]]:

@@ -30,7 +30,8 @@ def timeline(job: Job, now: int, *, reason: str, of_row: bool = False) -> tuple[
         steps.append(_delayed(row, now))
     if row.processed_at is not None:
         steps.append(Event(_started(row), row.processed_at, _waited(row), "active"))
-    if failures := len(job.stack) - (row.state is State.FAILED):
+    # A job that the stalled check has failed has no stack of that.
+    if failures := max(0, len(job.stack) - (row.state is State.FAILED)):
         steps.append(Event(f"Failed {_times(failures)}, and was retried", None, "", "failed"))
     if row.stalls:
         steps.append(Event(f"Stalled {_times(row.stalls)}", None, "its lock expired while it was active", "stuck"))

@@ -68,6 +68,7 @@ __all__ = [
 SIZES = (50, 100, 200)
 OF_JOB = 50  # entries on a job's page: more acts than that on one job are a story of their own
 CLOCKS_MS = 2_000  # how far the clocks of the hosts that act and that look may be apart
+ADDED_MS = 10_000  # how far the clock of whoever adds a job may be ahead of ours
 OPEN_MS = 60_000  # an intent without an outcome is in progress for so long; then what came of it is unknown
 _STAYING = frozenset({Act.RELEASE, Act.CANCEL})  # the job is active afterwards as before
 _OF_QUEUE = job_key("")  # stands for the queue itself in the index by job
@@ -178,9 +179,10 @@ def entries(wanted: Filter = Filter(), cursor: str = "", size: int = SIZES[0]) -
     return Listing(lines, str(lines[-1].number) if len(rows) > size else "")
 
 
-def of_job(ref: JobRef, size: int = OF_JOB) -> tuple[Line, ...]:
-    """The newest acts that touched this job."""
-    return entries(Filter(queue=ref.queue, job=ref.id), size=size).lines
+def of_job(ref: JobRef, size: int = OF_JOB, *, added_at: int | None = None) -> tuple[Line, ...]:
+    """The newest acts that touched this job, not those before it was added: they touched an older one of its id."""
+    since = None if added_at is None else added_at - ADDED_MS
+    return entries(Filter(queue=ref.queue, job=ref.id, since=since), size=size).lines
 
 
 def done_since(looked_at: int, jobs: Iterable[JobRef]) -> dict[JobRef, CompletedAction]:

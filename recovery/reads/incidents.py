@@ -24,6 +24,7 @@ from recovery.reads.brake_rows import PARDON, Place
 LIMIT = 500  # incidents listed: a worse night than that is told by its numbers
 TIMES_LIMIT = 20_000  # recoveries a median is taken of
 _UNREAD = "It is unknown whether it is quarantined, because earlier incidents cannot be read, so nothing was changed"
+CLOCKS_MS = 10_000  # between the clocks of whoever adds jobs and ours
 _AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 
 
@@ -61,9 +62,12 @@ class Recovery:
     still_open: int = 0
 
 
-def of_job(job: JobRef) -> tuple[Record, ...]:
-    """Newest first."""
-    return _records(Incident.objects.filter(**_of(job.queue), job=job_key(job.id)))
+def of_job(job: JobRef, *, added_at: int | None = None) -> tuple[Record, ...]:
+    """Newest first. `added_at`: those that were over by then are of an older job, whose id was given out again."""
+    mine = Incident.objects.filter(**_of(job.queue), job=job_key(job.id))
+    if added_at is not None:
+        mine = mine.filter(Q(closed_at=None) | Q(closed_at__gte=added_at - CLOCKS_MS))
+    return _records(mine)
 
 
 def recent(hours: int = 24, *, queue: QueueRef | None = None, now: int | None = None) -> tuple[Record, ...]:

@@ -75,6 +75,15 @@ def test_a_running_execution_without_a_job_is_told_with_what_n8n_will_do(yard: Y
     assert "n8n marks it crashed at its next recovery check" in pair.finding.fate
 
 
+def test_the_second_look_tells_what_the_first_one_met_even_when_it_comes_a_moment_early(
+    yard: Yard, looks: Looks
+) -> None:
+    yard.execution("running", ago=MINUTES)
+    assert looks.look().mismatches == 0
+    early = looks.look(later=29.2)
+    assert early.counts == {Mismatch.NO_JOB: 1}
+
+
 def test_an_execution_whose_failed_job_was_kept_did_not_hear_of_it(yard: Yard, looks: Looks) -> None:
     execution = yard.execution("running", ago=MINUTES)
     queue = yard.queue()

@@ -46,6 +46,15 @@ def test_a_job_that_failed_tells_all_it_went_through() -> None:
     ]
 
 
+def test_a_job_that_the_stalled_check_has_failed_has_no_stack_and_failed_once() -> None:
+    failed = row(State.FAILED, processed_at=NOW - 9000, finished_at=NOW - 7200, attempts_limit=1)
+    assert told(failed, reason="job stalled more than allowable limit") == [
+        ("Added", ""),
+        ("Started", "after 51 s in the queue"),
+        ("Failed", "after 1.8 s: job stalled more than allowable limit"),
+    ]
+
+
 def test_a_completed_job_tells_how_long_it_waited_and_ran() -> None:
     done = row(State.COMPLETED, processed_at=NOW - 50_000, finished_at=NOW - 49_600, attempts=1)
     assert told(done) == [("Added", ""), ("Started", "after 10 s in the queue"), ("Completed", "after 400 ms")]

@@ -12,7 +12,8 @@ from django.test import Client
 from recovery import config
 from recovery.backends.base import TEXT_LIMIT
 from recovery.domain.chain import job_key
-from recovery.models import AuditEntry, AuditJob
+from recovery.domain.refs import QueueRef
+from recovery.models import AuditEntry, AuditJob, Incident
 from tests.people import browser, text
 from tests.watching import add, bullmq, now_ms
 from tests.web.conftest import Desk
@@ -227,3 +228,18 @@ def test_a_stranger_gets_nothing(desk: Desk) -> None:
     failed(desk)
     for address in (JOB, f"{JOB}/life", f"{JOB}/tab"):
         assert browser().get(address).status_code == 302
+
+
+def test_what_happened_to_an_older_job_of_its_id_is_not_its_own(desk: Desk, viewer: Client) -> None:
+    """After a flush ids start anew."""
+    now = now_ms()
+    bullmq(desk.client, BASE)
+    add(desk.client, BASE, "9", timestamp=now - 60_000)
+    desk.look(BASE)
+    facts = {"deployment": "main", "base": QueueRef("main", BASE).slug, "job": "9", "kind": "orphan"}
+    for ago, word in ((3_600_000, "of the older one"), (30_000, "of its own")):
+        opened = now - ago
+        Incident.objects.create(**facts, evidence=word, opened_at=opened, closed_at=opened + 9_000)
+    page = text(viewer, f"/queues/main/{BASE}/jobs/9")
+    assert "of its own" in page
+    assert "of the older one" not in page

@@ -13,6 +13,8 @@ from recovery.domain.surroundings import Surroundings
 # So long n8n itself waits for an execution that seems lost to end well after all; and the two stores are never read in
 # one moment. What has contradicted itself for less is no news.
 GRACE = 30 * SECOND
+# Looks come that often too, and the second one may come a moment early: it is the one that tells.
+TOLD_AFTER = GRACE - SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Around:
     """`workers`: how many a queue has, None when nobody may look."""
 
     now: int
-    grace: int = GRACE
+    grace: int = TOLD_AFTER
     release: Release = Release.UNKNOWN
     paused: frozenset[QueueRef] = frozenset()
     workers: Mapping[QueueRef, int | None] = field(default_factory=dict)

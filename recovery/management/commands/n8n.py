@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 from recovery import shared_clock
 from recovery.connections.registry import Registry
 from recovery.domain.ages import SECOND, age
-from recovery.domain.n8n.around import GRACE
+from recovery.domain.n8n.around import GRACE, TOLD_AFTER
 from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.refs import shown
 from recovery.errors import ConfigError, StoreError
@@ -90,7 +90,7 @@ def _table(truth: Truth, *, matching: bool) -> dict[str, Any]:
         "fault": truth.fault or None,
         "release": truth.release.value,
         **{name: getattr(truth, name) for name in numbers},
-        "fresh": truth.fresh(GRACE),
+        "fresh": truth.fresh(TOLD_AFTER),
         "counts": {kind.value: count for kind, count in sorted(truth.counts.items())},
         "notes": list(truth.notes),
         "mismatches": [_row(pair) for pair in truth.pairs],
@@ -137,7 +137,7 @@ def _text(truth: Truth, *, matching: bool) -> str:
 def _summary(truth: Truth) -> str:
     seen = f"{truth.jobs:,} jobs, {truth.executions:,} unfinished executions"
     counted = ", ".join(f"{count:,} {kind.value}" for kind, count in truth.counts.items()) or "no mismatch"
-    fresh = truth.fresh(GRACE)
+    fresh = truth.fresh(TOLD_AFTER)
     young = f"; {fresh:,} new, to be confirmed in 30 seconds" if fresh else ""
     return f"{truth.name} ({truth.release.value}), {shown(truth.queue.base)}: {seen}: {counted}{young}."
 

@@ -19,7 +19,7 @@ from recovery.connections.registry import Registry
 from recovery.connections.sql import SqlWire, of
 from recovery.domain.counts import QueueSample, Snapshot
 from recovery.domain.n8n import telling
-from recovery.domain.n8n.around import GRACE, Around
+from recovery.domain.n8n.around import TOLD_AFTER, Around
 from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.joining import Join, again
 from recovery.domain.n8n.pairs import MISMATCH_LIMIT, Pair, Truth
@@ -45,7 +45,7 @@ class Wish:
     snapshot: Snapshot | None
     now: int
     young: Mapping[str, int]
-    grace: int = GRACE
+    grace: int = TOLD_AFTER
     between: Callable[[], object] = lambda: None
 
 
