@@ -34,6 +34,7 @@ def cause(row: JobRow, around: Surroundings, since: int) -> Found:
     gone = _gone(row, around, since)
     return (
         _restarted(row, around, since)
+        or (_coincided(row, around, gone) if gone else None)
         or (_departed(row, around, gone) if gone else None)
         or _missing(row, around)
         or _unresponsive(row, around, since)
@@ -50,6 +51,15 @@ def _restarted(row: JobRow, around: Surroundings, since: int) -> Found | None:
         return None
     together = f"; {around.lost_together:,} locks were lost with it" if around.lost_together > 1 else ""
     return Cause.RESTARTED, f"Redis restarted {age(around.now - at)} ago (its run id changed){together}."
+
+
+def _coincided(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found | None:
+    """It left about when the job started, and others are connected: a departure is noticed some seconds after it."""
+    started = row.processed_at
+    if started is None or not around.workers or any(change.at - started > _SLACK for change in gone):
+        return None
+    ago = age(around.now - gone[-1].at)
+    return Cause.UNKNOWN, f"a worker lost its connection {ago} ago, as the job started: it may have been another's."
 
 
 def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found:
@@ -146,7 +156,18 @@ def _identity(change: Change) -> tuple[str, str]:
 def _gone(row: JobRow, around: Surroundings, since: int) -> tuple[Change, ...]:
     """Workers that went while this job's lock was running out: by its name, else any without one."""
     known = departures(row.worker, around) if row.worker and not around.unnamed else around.left
-    return tuple(change for change in known if _is_near(change, around, since))
+    near = (change for change in known if _is_near(change, around, since))
+    return tuple(change for change in near if _may_have_had(row, change, around, since))
+
+
+def _may_have_had(row: JobRow, change: Change, around: Surroundings, since: int) -> bool:
+    """Not a worker that was gone before the job began, nor one that went when the lock had been left to end already:
+    what a worker has renewed until it goes lasts for a while after it.
+    """
+    if row.processed_at is not None and change.at < row.processed_at:
+        return False
+    outlives = (around.lock_length or 0) * around.renewed_above - _SLACK
+    return row.lock is not None or change.at <= since - outlives or outlives <= 0
 
 
 def _is_near(change: Change, around: Surroundings, since: int) -> bool:

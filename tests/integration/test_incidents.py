@@ -9,6 +9,7 @@ from recovery.actions import audit
 from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind
 from recovery.models import Incident
 from recovery.reads import incidents
 from tests.stores import Store
@@ -67,6 +68,31 @@ def test_a_holder_that_comes_back_closes_it_as_its_own(watch_bench: Make, valkey
     valkey.client.set(f"{ref.base}:stalled-check", "1", px=20_000)
     one.look()
     assert incidents.of_job(ref.job("1"))[0].resolved_by == "worker"
+
+
+@pytest.mark.parametrize(("left", "by"), [(580_000, "worker"), (455_000, None)])
+def test_a_lock_that_nobody_renewed_is_no_sign_of_its_worker(
+    watch_bench: Make, valkey: Store, left: int, by: str | None
+) -> None:
+    """The only worker was killed, another one connects before the lock of the dead one has ended."""
+    ref, one = QueueRef("main", "bull:jobs"), watch_bench(valkey)
+    active(valkey, ref.base, "1", flavour="bull", processedOn=1_760_000_000_000)
+    valkey.client.set(f"{ref.base}:1:lock", "w", px=600_000)
+    one.discover()
+    assert one.look().counts == {Kind.DOOMED: 1}
+    worker = valkey.connect()
+    worker.client_setname("bull:am9icw==")
+    valkey.client.set(f"{ref.base}:1:lock", "w", px=left)
+    found = one.look(later=150_000)
+    (incident,) = incidents.of_job(ref.job("1"))
+    assert (incident.resolved_by or None, incident.closed_at is None) == (by, by is None)
+    assert found.counts == {Kind.HELD: 1}
+    if by is None:
+        valkey.client.delete(f"{ref.base}:1:lock")
+        one.look(later=160_000)
+        assert one.look(later=300_000).counts == {Kind.ABANDONED: 1}
+        assert incidents.of_job(ref.job("1"))[0].number == incident.number, "one loss, one incident"
+    worker.close()
 
 
 def test_a_third_incident_makes_quarantine(watch_bench: Make, valkey: Store) -> None:

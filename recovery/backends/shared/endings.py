@@ -17,7 +17,7 @@ _WIDTH = 4
 
 
 class Ending(NamedTuple):
-    """A job as it is now. `is_locked` None: we may not look."""
+    """A job as it is now. `is_locked` None: we may not look. `ttl`: what is left of its lock (ms)."""
 
     is_there: bool
     is_finished: bool
@@ -26,6 +26,7 @@ class Ending(NamedTuple):
     starts: int | None
     attempts: int
     stalls: int
+    ttl: int | None = None
 
 
 def endings(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> list[Ending | None]:
@@ -78,4 +79,5 @@ def _ending(replies: Sequence[Any]) -> Ending | None:
         starts=decode.integer(starts),
         attempts=decode.integer(made if made is not None else old_made) or 0,
         stalls=decode.integer(stalls if stalls is not None else old_stalls) or 0,
+        ttl=left if left is not None and left >= 0 else None,
     )

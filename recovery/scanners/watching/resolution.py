@@ -2,7 +2,8 @@
 
 1. An act of ours on this job that was done since the incident opened: an operator, or a scanner.
 2. The job's stall counter rose, or its queue's events tell of a stall: the watchdog.
-3. It finished, or its lock is back and it was not started anew: the worker that had it.
+3. It finished, or its lock is back or renewed since and it was not started anew: the worker that had it. That another
+   worker has connected meanwhile tells nothing: the lock of a dead one lasts until its time.
 4. There is no such job any more: removed.
 5. Anything else moved it, and left no trace of who: "".
 """
@@ -26,17 +27,21 @@ STALLED_CHECK, WORKER, REMOVED = "stalled-check", "worker", "removed"
 OPERATOR, SCANNER, NOBODY_KNOWN = "operator", "scanner", ""
 SEARCHED = 50  # jobs looked for in the active list at once
 UNDER_WAY = 60_000  # ms: an act whose outcome is not written yet is waited for this long
+_LEARNED = 1 / 6  # of a lock's length: the longest that was seen of a lock is this much less at most
 _AT_ONCE = 400  # names in one query
 _SLACK = 2_000  # ms between the web's clock and ours
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A job whose incident is open, as it was then. `signature` None: that was forgotten."""
+    """A job whose incident is open, as it was then. `signature` None: that was forgotten. `had_lock`: the lock of its
+    dead worker had not ended.
+    """
 
     id: str
     opened_at: int
     signature: Signature | None = None
+    had_lock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,12 @@ class Resolved:
         return self.by == STALLED_CHECK
 
 
-def resolved(wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_events: bool) -> dict[str, Resolved]:
-    """By id; jobs that are still as they were, or of which it cannot be said yet, are left out. Raises StoreError."""
+def resolved(
+    wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_events: bool, lock_length: int = 0
+) -> dict[str, Resolved]:
+    """By id; jobs that are still as they were, or of which it cannot be said yet, are left out. `lock_length` 0: not
+    known, so that every lock counts as renewed. Raises StoreError.
+    """
     ours = acts(ref, lost, now)
     found = {id: act for id, act in ours.items() if act is not None}
     rest = [one for one in lost if one.id not in ours]
@@ -63,7 +72,8 @@ def resolved(wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_e
         ending = now_as[one.id]
         if ending is None:
             continue
-        by = _by(one, ending, told.get(one.id, set()))
+        is_renewed = _is_renewed(one, ending, now, lock_length)
+        by = _by(one, ending, told.get(one.id, set()), is_renewed=is_renewed)
         if by is None:
             unmoved.append(one.id)
         else:
@@ -72,7 +82,14 @@ def resolved(wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_e
     return found | {id: Resolved(NOBODY_KNOWN) for id in unmoved[:SEARCHED] if id not in here}
 
 
-def _by(lost: Lost, ending: Ending, told: set[str]) -> str | None:
+def _is_renewed(lost: Lost, ending: Ending, now: int, lock_length: int) -> bool:
+    """Whether its lock was taken or renewed after its worker was missed. A length is learned a little too short."""
+    if not lost.had_lock or not lock_length or ending.ttl is None:
+        return True
+    return now - (lock_length - ending.ttl) > lost.opened_at + lock_length * _LEARNED
+
+
+def _by(lost: Lost, ending: Ending, told: set[str], *, is_renewed: bool) -> str | None:
     """None: it is as it was, as far as its own fields tell."""
     if not ending.is_there:
         return STALLED_CHECK if "stalled" in told else WORKER if told else REMOVED
@@ -82,8 +99,10 @@ def _by(lost: Lost, ending: Ending, told: set[str]) -> str | None:
     if ending.is_finished:
         return WORKER
     is_same = lost.signature is None or (ending.processed_at, ending.starts) == (processed_at, starts)
+    if ending.is_locked and not is_same:
+        return NOBODY_KNOWN
     if ending.is_locked:
-        return WORKER if is_same else NOBODY_KNOWN
+        return WORKER if is_renewed else None
     return None if is_same and ending.attempts == attempts else NOBODY_KNOWN
 
 
