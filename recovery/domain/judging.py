@@ -185,10 +185,16 @@ def _running(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
 
 
 def _late(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
-    said = f"Its lock has {_left(row)} of {age(around.lock_length or 0)} left: at least one renewal was missed."
+    often = f", {_renewals(around)}" if around.renews_every else ""
+    said = f"Its lock has {_left(row)} of {age(around.lock_length or 0)} left: at least one renewal was missed{often}."
     if holder(row, around) is Holder.HERE:
         return said, f"Worker {shown(row.worker)} is still connected."
     return (said,)
+
+
+def _renewals(around: Surroundings) -> str:
+    every = age(around.renews_every or 0)
+    return f"which come every {every} here" if around.is_rhythm_seen else f"which come every {every} by n8n's default"
 
 
 def _worker_lost(row: JobRow, around: Surroundings, sighting: Sighting) -> tuple[str, ...]:

@@ -12,10 +12,21 @@ from recovery.domain.rescuers import NOBODY, Rescuers
 
 STALLED_INTERVAL = 30_000  # ms; what both libraries use when nobody says otherwise
 RENEWED_ABOVE = 0.4  # the libraries renew at half of a lock's length; a busy event loop may be a tenth late
+_RENEWED_ABOVE_AT_MOST = 0.75  # of a lock that is renewed far more often than it has to be
+_MISSED_AFTER = 1.5  # renewal intervals: an event loop that is busy for half of one has missed nothing
 QUARANTINE_AFTER = 3  # orphaned so often within QUARANTINE_WINDOW: whatever it does, it kills its worker
 QUARANTINE_WINDOW = 72 * 3_600_000  # ms
 CHANGES_KEPT = 50  # of workers that went, and of those that came, for each queue
 CHANGES_KEPT_FOR = 3_600_000  # ms: an older one explains nothing that is found now
+
+
+def renewed_above(every: int, length: int) -> float:
+    """The share of a lock's length that is left of every lock that has missed no renewal.
+
+    A lock that is renewed every 10 s of its 60 s has missed one when 45 s are left: a rule made for libraries that
+    renew at half of the length would say so 21 s later.
+    """
+    return max(RENEWED_ABOVE, min(_RENEWED_ABOVE_AT_MOST, 1 - _MISSED_AFTER * every / length)) if length else 0.0
 
 
 class Parent(StrEnum):
@@ -75,6 +86,8 @@ class Surroundings:
     stalled_interval: int = STALLED_INTERVAL
     lock_length: int | None = None  # the longest seen
     renewed_above: float = RENEWED_ABOVE  # a lock that has less of its length left has missed a renewal
+    renews_every: int | None = None  # ms between two renewals, as seen or as n8n does it; None: as the library does
+    is_rhythm_seen: bool = False  # `renews_every` was measured
     is_paused: bool = False
     overdue_after: int | None = None
     restarted_at: int | None = None  # when Redis was first seen with another run id

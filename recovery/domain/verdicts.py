@@ -55,6 +55,7 @@ _URGENCY = {
     Kind.MISSING_DATA: 3,
     Kind.STRAY: 2,
     Kind.UNLOCKED: 1,
+    Kind.LATE: 1,
 }
 _QUARANTINE_URGENCY = 8
 _PEOPLES = (Kind.ABANDONED, Kind.N8N, Kind.MALFORMED, Kind.OVERDUE, Kind.MISSING_DATA, Kind.STRAY)

@@ -55,6 +55,8 @@ class Memory:
     lock_seen_at: int = 0  # when a lock nearly as long was last seen
     left: tuple[Change, ...] = ()
     came: tuple[Change, ...] = ()
+    renews_every: int = 0  # ms between two renewals of one lock, as seen; 0: none was seen
+    renewal_seen_at: int = 0  # when a renewal confirmed that last
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +164,8 @@ def _signature(written: Any) -> Signature:
 def _memory(deployment: str, base: str, row: bytes) -> Memory | None:
     try:
         written = _opened(_MEMORY, row, deployment, base)
-        watched_since, seen_at, interval, length, length_at, left, came = written
-        return Memory(watched_since, seen_at, interval, length, length_at, _changes(left), _changes(came))
+        watched_since, seen_at, interval, length, length_at, left, came, *rest = written
+        return Memory(watched_since, seen_at, interval, length, length_at, _changes(left), _changes(came), *rest)
     except _BROKEN:
         return None
 

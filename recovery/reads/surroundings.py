@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from recovery.backends.bullmq.versions import MARKER_KEY
 from recovery.config import Config
+from recovery.domain import n8n, surroundings
 from recovery.domain.counts import Flavour, Library, QueueSample, Snapshot, Worker
-from recovery.domain.n8n import is_n8n
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import RENEWED_ABOVE, Surroundings
 from recovery.domain.whereabouts import Whereabouts
@@ -56,13 +56,30 @@ def around(
         watched_since=memory.watched_since if is_fresh else now,
         stalled_interval=max(limits.stalled_interval, memory.interval),
         lock_length=memory.lock_length or None,
-        renewed_above=_RENEWED_ABOVE_EARLY if _counts_late(flavour) else RENEWED_ABOVE,
+        renewed_above=renewed_above(ref, flavour, memory),
+        renews_every=renews_every(ref, flavour, memory),
+        is_rhythm_seen=bool(memory.renews_every),
         is_paused=sample.is_paused is True,
         overdue_after=limits.overdue_after,
         restarted_at=restarted_at,
         lost_together=lost_together,
-        is_n8n=is_n8n(ref, flavour),
+        is_n8n=n8n.is_n8n(ref, flavour),
     )
+
+
+def renewed_above(ref: QueueRef, flavour: Flavour, memory: Memory) -> float:
+    """The share of its length that a lock has left at least while no renewal was missed."""
+    every = renews_every(ref, flavour, memory)
+    if every is not None:
+        return surroundings.renewed_above(every, memory.lock_length)
+    return _RENEWED_ABOVE_EARLY if _counts_late(flavour) else RENEWED_ABOVE
+
+
+def renews_every(ref: QueueRef, flavour: Flavour, memory: Memory) -> int | None:
+    """The interval at which n8n renews its locks: as it was seen, else as n8n does it. None: it is not n8n's queue."""
+    if not n8n.is_n8n(ref, flavour) or not memory.lock_length:
+        return None
+    return memory.renews_every or n8n.renews_every(memory.lock_length)
 
 
 def unknown(ref: QueueRef, flavour: Flavour, config: Config, now: int) -> Surroundings:

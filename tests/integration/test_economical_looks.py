@@ -125,7 +125,8 @@ def found(inbox: Inbox, *, tells_late: bool) -> object:
     kinds = {kind: count for kind, count in (tally.kinds if tally else {}).items() if count}
     if not tells_late:
         kinds[Kind.RUNNING] = kinds.get(Kind.RUNNING, 0) + kinds.pop(Kind.LATE, 0)
-    rows = {(row.job.id, row.verdict.kind, row.since) for row in inbox.rows}
+    kept = [row for row in inbox.rows if tells_late or row.verdict.kind is not Kind.LATE]
+    rows = {(row.job.id, row.verdict.kind, row.since) for row in kept}
     return kinds, rows, tally and tally.looked
 
 

@@ -11,11 +11,11 @@ from recovery.domain.acting import Act
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.domain.judging import stray, verdict
 from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import Change, Parent, Sighting, Surroundings
+from recovery.domain.surroundings import Change, Parent, Sighting, Surroundings, renewed_above
 from recovery.domain.verdicts import Cause, Kind, Verdict
 
 NOW = 1_795_000_000_000
-SECOND, MINUTE = 1_000, 60_000
+SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 REF = QueueRef("main", "bull:mail").job("7")
 
 # A worker of a new BullMQ that is well; the tests change one thing at a time.
@@ -73,6 +73,33 @@ def test_a_late_lock_says_when_it_ends_and_what_then() -> None:
     )
     assert found.until == NOW + 9_000 + 30_000
     assert "Worker mail-1 is still connected." in found.why
+
+
+@pytest.mark.parametrize(
+    ("every", "length", "below"),
+    [
+        (10_000, 60_000, 45_000),  # n8n from 1.111 on: five renewals a lock
+        (5_000, 20_000, 12_500),
+        (1_000, 60_000, 45_000),  # however often: half a minute's hiccup is not made of a second's
+        (15_000, 30_000, 12_000),  # the libraries' own half
+        (25_000, 60_000, 24_000),
+    ],
+)
+def test_a_lock_is_late_after_one_and_a_half_renewal_intervals(every: int, length: int, below: int) -> None:
+    assert round(renewed_above(every, length) * length) == below
+
+
+@pytest.mark.parametrize(
+    ("is_seen", "words"),
+    [(True, "which come every 10 s here."), (False, "which come every 10 s by n8n's default.")],
+)
+def test_a_late_lock_of_n8n_says_where_its_renewals_are_known_from(is_seen: bool, words: str) -> None:
+    n8n = replace(OLD, lock_length=60_000, renewed_above=0.75, renews_every=10_000, is_rhythm_seen=is_seen, is_n8n=True)
+    found = judged(row(lock=Lock("w", 44_000)), n8n)
+    assert found.kind is Kind.LATE
+    assert found.why == f"Its lock has 44 s of 1 min left: at least one renewal was missed, {words}"
+    assert not found.needs_a_person
+    assert judged(row(lock=Lock("w", 45_000)), n8n).kind is Kind.HELD
 
 
 def test_where_no_lock_was_measured_nothing_is_late() -> None:
@@ -315,7 +342,7 @@ def test_what_is_lost_comes_before_what_is_late_or_long() -> None:
 def test_a_worker_that_went_and_that_nobody_replaced_has_crashed() -> None:
     around = replace(WELL, names=frozenset({"mail-2", "mail-9"}), left=())
     gone = replace(around, left=(Change("mail-1", NOW - 4 * MINUTE, "eu-2", 97.0),))
-    found = judged(lockless(), gone, seen(210_000, sure=True))
+    found = judged(lockless(processed_at=NOW - HOUR), gone, seen(210_000, sure=True))
     assert found.cause is Cause.CRASHED
     assert found.cause_evidence == (
         "worker mail-1 lost its connection 4 min ago (server eu-2 was at 97 %), and none replaced it within 1 min."
@@ -324,10 +351,40 @@ def test_a_worker_that_went_and_that_nobody_replaced_has_crashed() -> None:
 
 def test_while_it_may_still_be_replaced_the_cause_is_unknown() -> None:
     around = replace(WELL, names=frozenset({"mail-2"}), left=(Change("mail-1", NOW - MINUTE + 1),))
-    found = judged(lockless(), around, seen(20_000, sure=True))
+    lost = lockless(processed_at=NOW - HOUR)
+    found = judged(lost, around, seen(20_000, sure=True))
     assert found.cause is Cause.UNKNOWN
     assert found.cause_evidence.endswith("whether it is replaced is not known yet.")
-    assert judged(lockless(), replace(around, now=NOW + 1), seen(20_000, sure=True)).cause is Cause.CRASHED
+    assert judged(lost, replace(around, now=NOW + 1), seen(20_000, sure=True)).cause is Cause.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("left", "cause", "words"),
+    [
+        (-1_000, Cause.STARVED, "stayed connected"),  # it was gone before the job began
+        (5_000, Cause.UNKNOWN, "as the job started: it may have been another's"),
+        (10_001, Cause.CRASHED, "lost its connection"),
+    ],
+)
+def test_a_worker_that_left_before_the_job_began_is_not_blamed(left: int, cause: Cause, words: str) -> None:
+    began = NOW - 3 * MINUTE
+    near = replace(OLD, left=(Change("", began + left, "eu-2"),), watched_since=NOW - HOUR, hosts={"": "eu-2"})
+    found = judged(lockless(worker="", processed_at=began), near, replace(seen(145_000), cpu=97.0))
+    assert (found.cause, words in found.cause_evidence) == (cause, True)
+
+
+def test_the_only_worker_that_went_as_the_job_began_had_it() -> None:
+    began = NOW - 3 * MINUTE
+    alone = replace(EMPTY, left=(Change("mail-1", began + 5_000),))
+    assert judged(lockless(processed_at=began), alone, seen(145_000, sure=True)).cause is Cause.CRASHED
+
+
+@pytest.mark.parametrize(("left", "cause"), [(-36_000, Cause.CRASHED), (-34_000, Cause.UNKNOWN), (0, Cause.UNKNOWN)])
+def test_a_worker_that_left_when_the_lock_had_nearly_ended_is_not_blamed(left: int, cause: Cause) -> None:
+    """A lock of 60 s that was renewed every 10 s outlives its worker by 50 s."""
+    n8n = replace(OLD, lock_length=60_000, renewed_above=0.75, is_n8n=True, left=(Change("", NOW - HOUR + left),))
+    lost = lockless(worker="", processed_at=NOW - 2 * HOUR)
+    assert judged(lost, n8n, seen(HOUR)).cause is cause
 
 
 def test_a_worker_that_went_long_before_is_no_cause() -> None:
@@ -349,7 +406,7 @@ def turnover(
     old = tuple(Change("", WENT + at, "eu-2", connection=f"10.0.0.1:7 {at}") for at in left)
     here = frozenset(one.connection for one in new) if connected else frozenset[str]()
     around = replace(OLD, left=old, came=new, connections=here | {"another"})
-    return judged(lockless(worker=""), around, seen(100_000))
+    return judged(lockless(worker="", processed_at=NOW - HOUR), around, seen(100_000))
 
 
 def test_workers_that_were_replaced_were_deployed_over() -> None:
@@ -380,7 +437,7 @@ def test_who_came_and_went_meanwhile_replaced_nobody() -> None:
     passing = Change("", WENT + 500, connection="passing")
     old = (Change("", WENT, connection="a"), replace(passing, at=WENT + 2_000))
     around = replace(OLD, left=old, came=(passing,), connections=frozenset({"another"}))
-    assert judged(lockless(worker=""), around, seen(100_000)).cause is Cause.CRASHED
+    assert judged(lockless(worker="", processed_at=NOW - HOUR), around, seen(100_000)).cause is Cause.CRASHED
 
 
 # -- still connected

@@ -118,6 +118,13 @@ def test_what_could_not_be_looked_at_is_no_all_clear(desk: Desk) -> None:
     assert "This is not an all-clear" in page
 
 
+def test_a_late_job_is_listed_and_no_all_clear(desk: Desk) -> None:
+    found(desk, [stuck("42", Kind.LATE)])
+    page = text()
+    assert ids(page) == ["42"]
+    assert "All clear" not in page
+
+
 def test_an_old_inbox_is_no_all_clear(desk: Desk) -> None:
     found(desk, age=60_000)
     page = text()

@@ -25,6 +25,7 @@ SAMPLED = 16  # locks of each queue asked at every look whatever is known: a que
 _UNKNOWN = 0
 _NO_TIME = 1 << 62
 _NO_WORKER = ""
+_SAME_END = 1_000  # ms that the end of a lock may seem to move when nobody renews it
 _STEP = 7  # of the sample, from look to look: it comes by every lock
 
 
@@ -49,6 +50,7 @@ class ActiveJobs:
         "ids",
         "longest",
         "parents",
+        "renewal",
         "starts",
         "there",
         "ttls",
@@ -69,6 +71,7 @@ class ActiveJobs:
         self.there = bytearray()  # 2: its facts were never read
         self.held = bytearray()  # whether it had a lock at the last look that came to its end
         self.longest = 0  # of the remaining times that this look was told
+        self.renewal = 0  # ms: the shortest way that the end of a lock has moved since it was asked last
         self._asked: Sequence[int] = ()
         self._counted: Counter[str] | None = None
         self._cursor = 0  # up to here facts were read anew in this turn
@@ -80,7 +83,7 @@ class ActiveJobs:
     def arrange(self, ids: list[bytes]) -> None:
         """Takes over the list of this look. Nothing is built where it is as it was."""
         self._looks += 1
-        self._asked, self.longest = (), 0
+        self._asked, self.longest, self.renewal = (), 0, 0
         if ids != self.ids:
             self._rebuild(list(dict.fromkeys(ids)))
         self.ttls = array("q", [LOCKED]) * len(self.ids)
@@ -138,7 +141,11 @@ class ActiveJobs:
         """What is left of some locks; None: we may not look."""
         for at, ttl in zip(places, ttls, strict=True):
             self.ttls[at] = REFUSED if ttl is None else ttl
-            self.ends[at] = now + ttl if ttl is not None and ttl >= 0 else _UNKNOWN
+            end = now + ttl if ttl is not None and ttl >= 0 else _UNKNOWN
+            moved = end - self.ends[at]
+            if end and _SAME_END < moved < end and not 0 < self.renewal <= moved:
+                self.renewal = moved
+            self.ends[at] = end
         self.longest = max(self.longest, max((ttl for ttl in ttls if ttl is not None), default=0))
         self._asked = places if not self._asked else [*self._asked, *places]
 

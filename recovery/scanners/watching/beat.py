@@ -130,6 +130,7 @@ class Beat:
         patrol.find(now)
         for post in posts.values():
             post.learn_locks(now)
+            post.learn_rhythm(now)
         patrol.inquire(now)
         around = self._around(posts, workers, snapshot, now)
         patrol.look(around)

@@ -31,6 +31,7 @@ GROUP = 100  # locks in one command that asks whether they are there: about 20 Â
 DUE = 50_000  # locks that are due, asked in one look: with the usual lock of 30 s enough for 150,000 held jobs
 STALE = 20_000  # jobs whose start is asked again in one look: all of 240,000 within a minute
 SKIPPED_MS = 60_000  # a list that holds an id that is too long to be read
+LATE_LOOKS = 1_000  # jobs that are only late, looked at in one look: as many as a page lists; all are counted
 SUSPECTS = 2_000  # sure looks in one go: 14 short commands each
 
 _TOO_LONG = f"the ids of its active jobs take more than {LIST_BYTES // 2**20} MiB, so they are not read"
@@ -103,9 +104,15 @@ class Patrol:
                     post.take(sight, around[post.ref].now)
 
     def _suspects(self, around: Mapping[QueueRef, Surroundings]) -> Iterator[Suspect]:
+        late = LATE_LOOKS
         for post in self._posts.values():
             for one in post.found:
-                if post.is_suspect(one, around[post.ref]):
+                near = around[post.ref]
+                is_suspect = post.is_suspect(one, near)
+                if not is_suspect and late and post.is_newly_late(one, near):
+                    late -= 1
+                    is_suspect = True
+                if is_suspect:
                     yield Suspect(one.id, one.window)
 
     def _turn(self, posts: Sequence[Post]) -> tuple[list[Post], list[Post]]:

@@ -10,17 +10,21 @@ from recovery.domain.counts import Library, QueueSample
 from recovery.domain.jobs import JobRow, Lock
 from recovery.domain.judging import is_late
 from recovery.domain.lock_expiry import LockExpiry, LockObservation, follow
+from recovery.domain.n8n import is_n8n
 from recovery.domain.refs import QueueRef, raw, text
-from recovery.domain.surroundings import RENEWED_ABOVE, Parent, Surroundings
+from recovery.domain.surroundings import Parent, Surroundings
 from recovery.domain.verdicts import Kind
 from recovery.reads.sightings import Mark, Memory
 from recovery.reads.stuck import signature
+from recovery.reads.surroundings import renewed_above
 from recovery.scanners.watching.active_jobs import REFUSED, ActiveJobs, LockPlan
 
 FACTS_LIFE = 60_000  # ms until a start is asked again: a job may end and run again between two looks
 LOCK_MEMORY = 600_000  # ms: when no lock has been nearly as long for this time, the workers' setting has changed
 HOLDERS_TOLD = 500  # workers of one queue: what the page of a server can still count
 SOON = 2_500  # ms: a snapshot later
+RHYTHM_ASKED = 2_000  # locks of one queue of n8n that are all asked at each look: a rhythm is seen from look to look
+RHYTHM_MEMORY = 60_000  # ms: when no renewal has come at the known interval for this time, the setting has changed
 _NEARLY = 0.9
 _LOCK_LENGTH = 60_000  # ms, where none was seen yet: twice what the libraries use when nobody says otherwise
 _NOTICED = 10_000  # ms: two looks
@@ -84,7 +88,7 @@ class Post:
     @property
     def late_below(self) -> float:
         """What is left at least of a lock that has missed no renewal, before it is known how the queue is around it."""
-        return self.memory.lock_length * RENEWED_ABOVE
+        return self.memory.lock_length * renewed_above(self.ref, self.sample.flavour, self.memory)
 
     def plan_locks(self, now: int, stride: int) -> LockPlan:
         """Which locks this look asks for what is left of them, and of which only whether they are there.
@@ -93,7 +97,8 @@ class Post:
         due is never left out: only one that was followed proves an orphan.
         """
         is_bull = self.sample.flavour.library is Library.BULL
-        if not self.memory.lock_length or self.was_late or self.has_lost_a_worker(now):
+        is_measured = self._is_n8n and len(self.jobs) <= RHYTHM_ASKED
+        if not self.memory.lock_length or is_measured or self.was_late or self.has_lost_a_worker(now):
             return LockPlan(range(len(self.jobs)), ())
         marked = {raw(id) for id in (*self.marks, *self.expiries)}
         return self.jobs.plan(now + round(self.late_below) + 1, marked, 1 if is_bull else stride)
@@ -112,6 +117,24 @@ class Post:
             self.memory = replace(memory, lock_length=max(longest, memory.lock_length), lock_seen_at=now)
         elif now - memory.lock_seen_at > LOCK_MEMORY:
             self.memory = replace(memory, lock_length=longest, lock_seen_at=now)
+
+    def learn_rhythm(self, now: int) -> None:
+        """How far the end of a lock moves from one look to the next is the interval at which its worker renews it.
+
+        Only of n8n, whose jobs are never retried: the lock of a job that was taken anew moves by any time. A worker
+        that stood still for a moment moves one end too far, so an interval that others confirm stays.
+        """
+        seen, memory = self.jobs.renewal, self.memory
+        if self.found_error or not seen or not self._is_n8n:
+            return
+        if memory.renews_every and abs(seen - memory.renews_every) <= memory.renews_every * (1 - _NEARLY):
+            self.memory = replace(memory, renewal_seen_at=now)
+        elif not memory.renews_every or now - memory.renewal_seen_at > RHYTHM_MEMORY:
+            self.memory = replace(memory, renews_every=seen, renewal_seen_at=now)
+
+    @property
+    def _is_n8n(self) -> bool:
+        return is_n8n(self.ref, self.sample.flavour)
 
     def has_just_lost_a_worker(self, now: int) -> bool:
         """Noticed by this look."""
@@ -153,6 +176,10 @@ class Post:
         if self.is_settled(one, around):
             return False
         return one.ttl in (NO_KEY, ENDLESS) or bool(around.nobody_is_here) or self._is_odd(one.rank, around)
+
+    def is_newly_late(self, one: Active, around: Surroundings) -> bool:
+        """Whether it is to be listed as late, and nothing was read of it yet."""
+        return is_late(one.ttl, around) and not self.is_settled(one, around)
 
     def look_of(self, one: Active) -> JobRow:
         """A job whose row is still true, but for what is left of its lock."""
@@ -210,7 +237,7 @@ class Post:
 
     def is_settled(self, one: Active, around: Surroundings) -> bool:
         """Marked before, and nothing can have changed since that would not show: a proven orphan that still has no
-        lock; a doomed job whose lock nobody has renewed.
+        lock; a doomed or late job whose lock nobody has renewed.
         """
         id = text(one.id)
         mark = self.marks.get(id)
@@ -218,7 +245,7 @@ class Post:
             return False
         if mark.kind.is_orphaned:
             return one.ttl == NO_KEY
-        if mark.kind is Kind.WORKER_LOST and one.ttl is not None and one.ttl >= 0:
+        if mark.kind in (Kind.WORKER_LOST, Kind.LATE) and one.ttl is not None and one.ttl >= 0:
             return abs(around.now + one.ttl - self.ends.get(id, 0)) < _SAME_END
         return False
 

@@ -1,0 +1,153 @@
+"""Jobs of n8n whose locks miss a renewal: seen within seconds, listed, and never taken for an all-clear."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from recovery import signing
+from recovery.connections import state
+from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Kind
+from recovery.reads import sightings
+from recovery.scanners.watching import patrol
+from tests.stores import Store
+from tests.watch_bench import Make, WatchBench, active, restarted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+N8N = QueueRef("main", "bull:jobs")
+LOCK = 600_000  # ms: so long that the time a look takes is nothing beside it
+EVERY = 100_000
+
+
+@pytest.fixture(autouse=True)
+def workers(valkey: Store) -> Iterator[list[redis.Redis]]:
+    """A worker of each queue is connected."""
+    clients = []
+    for name in ("jobs", "mail", "mq"):
+        clients.append(valkey.connect())
+        clients[-1].client_setname(f"bull:{b64encode(name.encode()).decode()}")
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def lock(store: Store, *ids: str, left: int = LOCK, ref: QueueRef = N8N) -> None:
+    for id in ids:
+        store.client.set(f"{ref.base}:{id}:lock", "w", px=left)
+
+
+def n8n(make: Make, store: Store, *ids: str) -> WatchBench:
+    active(store, N8N.base, *ids, flavour="bull", processedOn=1_760_000_000_000)
+    lock(store, *ids)
+    one = make(store)
+    one.discover()
+    return one
+
+
+def test_a_lock_is_late_by_n8ns_own_settings_before_any_renewal_was_seen(watch_bench: Make, valkey: Store) -> None:
+    one = n8n(watch_bench, valkey, "1")
+    assert one.look().counts == {Kind.HELD: 1}
+    lock(valkey, "1", left=455_000)
+    assert one.look(later=5_000).counts == {Kind.HELD: 1}
+    lock(valkey, "1", left=445_000)
+    (row,) = one.look(later=10_000).rows
+    assert row.verdict.kind is Kind.LATE
+    assert "which come every 10 s by n8n's default" in row.verdict.why
+    assert row.name == "mail"
+
+
+def test_the_rhythm_that_is_seen_decides_and_outlives_the_process(watch_bench: Make, valkey: Store) -> None:
+    """Renewed every 100 s of 600, a lock is late when less than 450 s are left; every 200 s, less than 300."""
+    one = n8n(watch_bench, valkey, "1", "2")
+    one.look()
+    lock(valkey, "1", "2", left=LOCK)
+    one.look(later=200_000)
+    lock(valkey, "1", left=LOCK)
+    lock(valkey, "2", left=310_000)
+    assert one.look(later=400_000).counts == {Kind.HELD: 2}
+    lock(valkey, "2", left=290_000)
+    (row,) = one.look(later=401_000).rows
+    assert (row.job.id, row.verdict.kind) == ("2", Kind.LATE)
+    assert "which come every 3 min" in row.verdict.why
+    again = restarted(one, lambda: watch_bench(valkey))
+    assert again.look(later=402_000).counts == {Kind.HELD: 1, Kind.LATE: 1}
+
+
+def test_one_worker_that_stood_still_changes_no_rhythm_that_others_confirm(watch_bench: Make, valkey: Store) -> None:
+    one = n8n(watch_bench, valkey, "1", "2")
+    one.look()
+    lock(valkey, "1", left=LOCK)
+    one.look(later=EVERY)
+    lock(valkey, "1", left=LOCK)  # the other one has not been renewed for 140 s
+    one.look(later=EVERY + 40_000)
+    known = sightings.memory(one.registry.state(), N8N)[0]
+    assert known.renews_every == pytest.approx(EVERY, abs=2_000)
+
+
+def test_a_changed_rhythm_is_learned_when_nothing_confirms_the_old_one(watch_bench: Make, valkey: Store) -> None:
+    one = n8n(watch_bench, valkey, "1")
+    one.look()
+    for at in (20_000, 40_000):
+        lock(valkey, "1")
+        one.look(later=at)
+    assert sightings.memory(one.registry.state(), N8N)[0].renews_every == pytest.approx(20_000, abs=2_000)
+    lock(valkey, "1")
+    one.look(later=140_000)
+    assert sightings.memory(one.registry.state(), N8N)[0].renews_every == pytest.approx(100_000, abs=2_000)
+
+
+def test_the_interval_of_a_job_that_is_taken_anew_is_never_learned_elsewhere(watch_bench: Make, valkey: Store) -> None:
+    """Another application of Bull may retry a job at once: its lock moves by any time."""
+    ref = QueueRef("main", "bull:mail")
+    active(valkey, ref.base, "1", flavour="bull", processedOn=1_760_000_000_000)
+    lock(valkey, "1", ref=ref)
+    one = watch_bench(valkey)
+    one.discover()
+    one.look()
+    lock(valkey, "1", ref=ref)
+    one.look(later=20_000)
+    assert sightings.memory(one.registry.state(), ref)[0].renews_every == 0
+    lock(valkey, "1", left=250_000, ref=ref)
+    assert one.look(later=25_000).counts == {Kind.HELD: 1}
+
+
+def test_a_lock_that_is_renewed_after_all_is_listed_no_more(watch_bench: Make, valkey: Store) -> None:
+    one = n8n(watch_bench, valkey, "1")
+    one.look()
+    lock(valkey, "1", left=300_000)
+    assert one.look(later=5_000).stuck == 1
+    assert one.look(later=10_000).rows[0].since == one.look(later=10_500).rows[0].since
+    lock(valkey, "1")
+    cleared = one.look(later=15_000)
+    assert (cleared.counts, cleared.rows) == ({Kind.HELD: 1}, ())
+    assert sightings.marks(one.registry.state(), N8N) == {}
+
+
+def test_late_jobs_beyond_what_a_page_lists_are_counted(
+    watch_bench: Make, valkey: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patrol, "LATE_LOOKS", 2)
+    active(valkey, "bull:mq", "1", "2", "3", processedOn=1_760_000_000_000)
+    one, ref = watch_bench(valkey), QueueRef("main", "bull:mq")
+    lock(valkey, "1", "2", "3", ref=ref)
+    one.discover()
+    one.look()
+    lock(valkey, "1", "2", "3", left=200_000, ref=ref)
+    found = one.look(later=5_000)
+    assert (found.counts, len(found.rows)) == ({Kind.LATE: 3}, 2)
+    assert len(one.look(later=5_500).rows) == 3
+
+
+def test_what_a_version_before_remembered_of_a_queue_is_still_read(watch_bench: Make, valkey: Store) -> None:
+    one = watch_bench(valkey)
+    value = json.dumps([5, None, 30_000, 60_000, 7, [], []]).encode()
+    row = signing.seal("queue memory", value, "main", N8N.base)
+    one.registry.state().hset(state.watched("main"), N8N.base, row)
+    known, _ = sightings.memory(one.registry.state(), N8N)
+    assert (known.lock_length, known.renews_every) == (60_000, 0)
