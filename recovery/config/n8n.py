@@ -18,6 +18,8 @@ from recovery.domain.refs import QueueRef
 
 NAME = "n8n"
 BASE = "bull:jobs"
+REDIS_PREFIX = "n8n"  # of what n8n keeps beside its queue, N8N_REDIS_KEY_PREFIX
+_PREFIX_LENGTH = 100  # characters
 DATABASE = "n8n-database"  # what UNSTALL_N8N_DATABASE_URL makes; a deployment may well be called n8n
 _VARIABLE = "UNSTALL_N8N_DATABASE_URL"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -42,6 +44,7 @@ class N8n:
     api: str = ""
     api_key: str = field(default="", repr=False)
     tls_ca: str = ""  # file of certificates to trust; "": those of the system
+    redis_prefix: str = REDIS_PREFIX
 
     @property
     def executions(self) -> QueueRef:
@@ -121,7 +124,14 @@ def _installation(written: Mapping[str, Any], where: str, around: Surroundings, 
         api=api or editor,
         api_key=_api_key(values, where, problems),
         tls_ca=values["tls_ca"],
+        redis_prefix=_redis_prefix(values["redis_prefix"], where, problems),
     )
+
+
+def _redis_prefix(written: str, where: str, problems: Problems) -> str:
+    if not written or len(written) > _PREFIX_LENGTH or not written.isprintable():
+        problems.add(f"{where}redis_prefix", "is not a prefix of keys.", "Write it as in N8N_REDIS_KEY_PREFIX.")
+    return written
 
 
 def _queue(written: str, where: str, around: Surroundings, problems: Problems) -> QueueRef:

@@ -152,6 +152,7 @@ N8N = (
     Key("api_key"),
     Key("api_key_file", Kind.FILE),
     Key("tls_ca", Kind.FILE),
+    Key("redis_prefix", default="n8n"),
 )
 _ENDPOINT = (Key("token_file", Kind.FILE), Key("username"), Key("password_file", Kind.FILE), Key("tls_ca", Kind.FILE))
 NODE = (Key("id"), Key("exporter"), Key("instance"), Key("disk", default="/"), *_ENDPOINT)

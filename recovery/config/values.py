@@ -10,7 +10,7 @@ from recovery.config.databases import Database, Table
 from recovery.config.gate import Gating
 from recovery.config.logs import SHIPPED, LogSource
 from recovery.config.metrics import Metrics
-from recovery.config.n8n import N8n
+from recovery.config.n8n import REDIS_PREFIX, N8n
 from recovery.config.nodes import Node, Prometheus
 from recovery.config.redaction import Redaction
 from recovery.config.schemas import Schema
@@ -170,6 +170,11 @@ class Config:
     def n8n_of(self, queue: QueueRef) -> N8n | None:
         """The installation whose queue, or whose worker pool's, this is."""
         return next((one for one in self.n8n if one.owns(queue)), None)
+
+    def n8n_prefix(self, queue: QueueRef) -> str:
+        """In front of the keys that the n8n of this queue keeps beside it, configured or not."""
+        n8n = self.n8n_of(queue)
+        return n8n.redis_prefix if n8n else REDIS_PREFIX
 
     def n8n_with(self, executions: QueueRef) -> N8n | None:
         """The installation whose executions these are."""

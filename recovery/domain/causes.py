@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from recovery.domain.ages import age
 from recovery.domain.holders import NEWS, Holder, departures, holder
 from recovery.domain.jobs import JobRow
+from recovery.domain.n8n.instances import Ending
 from recovery.domain.refs import shown
 from recovery.domain.surroundings import Change, Surroundings
 from recovery.domain.verdicts import Cause
@@ -59,7 +60,8 @@ def _coincided(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Fou
     if started is None or not around.workers or any(change.at - started > _SLACK for change in gone):
         return None
     ago = age(around.now - gone[-1].at)
-    return Cause.UNKNOWN, f"a worker lost its connection {ago} ago, as the job started: it may have been another's."
+    worker = who(gone[-1], row)
+    return Cause.UNKNOWN, f"{worker} lost its connection {ago} ago, as the job started: it may have been another's."
 
 
 def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found:
@@ -70,8 +72,9 @@ def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Foun
         ago = age(around.now - turnover.left[-1].at)
         return Cause.DEPLOYED, f"{_workers(left)} disconnected {ago} ago, and {came:,} replacements are connected."
     last = gone[-1]
-    who = f"worker {shown(row.worker)}" if last.name and last.name == row.worker else "a worker"
-    said = f"{who} lost its connection {age(around.now - last.at)} ago{_load(last)}"
+    said = f"{who(last, row)} lost its connection {age(around.now - last.at)} ago{_load(last)}"
+    if last.ending == Ending.DIED and not came:
+        return Cause.CRASHED, f"{said} and has sent n8n no heartbeat since: its process ended without a shutdown."
     if came:
         return Cause.UNKNOWN, f"{said}, and {_workers(came)} connected: restarted, replaced, or briefly disconnected."
     if around.now - last.at < SETTLED_AFTER * _lock(around):
@@ -115,6 +118,13 @@ def _unresponsive(row: JobRow, around: Surroundings, since: int) -> Found | None
     if around.cpu is None:
         return Cause.UNKNOWN, f"{said}: its event loop is busy, its process is stopped, or its network is cut."
     return Cause.UNKNOWN, f"{said}: {_server(around, since)} only, so its process hangs or its network is cut."
+
+
+def who(change: Change, row: JobRow) -> str:
+    """The worker that left, by the name in the job, or by n8n's registry of its processes."""
+    if change.name and change.name == row.worker:
+        return f"worker {shown(row.worker)}"
+    return f"worker {shown(change.instance)}" if change.instance else "a worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +172,10 @@ def _gone(row: JobRow, around: Surroundings, since: int) -> tuple[Change, ...]:
 
 def _may_have_had(row: JobRow, change: Change, around: Surroundings, since: int) -> bool:
     """Not a worker that was gone before the job began, nor one that went when the lock had been left to end already:
-    what a worker has renewed until it goes lasts for a while after it.
+    what a worker has renewed until it goes lasts for a while after it. Nor one that shut down to its end: it waits for
+    its jobs.
     """
-    if row.processed_at is not None and change.at < row.processed_at:
+    if change.ending == Ending.STOPPED or (row.processed_at is not None and change.at < row.processed_at):
         return False
     outlives = (around.lock_length or 0) * around.renewed_above - _SLACK
     return row.lock is not None or change.at <= since - outlives or outlives <= 0

@@ -14,10 +14,11 @@ from dataclasses import replace
 
 from recovery.domain.acting import Act
 from recovery.domain.ages import age
-from recovery.domain.causes import cause
-from recovery.domain.holders import Holder, departures, holder, placed
+from recovery.domain.causes import cause, who
+from recovery.domain.holders import Holder, departures, holder, placed, renewed_at
 from recovery.domain.jobs import JobRow
 from recovery.domain.lock_expiry import ENDED_FOR
+from recovery.domain.n8n.instances import Ending
 from recovery.domain.outlook import dead_words, outlook, parent_words, words
 from recovery.domain.refs import shown
 from recovery.domain.surroundings import QUARANTINE_AFTER, Parent, Sighting, Surroundings
@@ -189,7 +190,12 @@ def _late(row: JobRow, around: Surroundings, _: Sighting) -> tuple[str, ...]:
     said = f"Its lock has {_left(row)} of {age(around.lock_length or 0)} left: at least one renewal was missed{often}."
     if holder(row, around) is Holder.HERE:
         return said, f"Worker {shown(row.worker)} is still connected."
-    return (said,)
+    last = renewed_at(row, around)
+    gone = [one for one in around.left if last is not None and one.at >= last and one.ending != Ending.STOPPED]
+    if not gone:
+        return (said,)
+    worker = who(gone[-1], row)
+    return said, f"{worker[0].upper()}{worker[1:]} lost its connection {age(around.now - gone[-1].at)} ago."
 
 
 def _renewals(around: Surroundings) -> str:
@@ -269,5 +275,7 @@ def _gone_words(row: JobRow, around: Surroundings) -> str:
         ago = f" lost its connection {age(around.now - went[-1].at)} ago" if went else " is no longer connected"
         return f"Worker {shown(row.worker)}{ago}"
     if around.left:
-        return f"The last worker of this queue lost its connection {age(around.now - around.left[-1].at)} ago"
+        last = around.left[-1]
+        named = f", {shown(last.instance)}," if last.instance else ""
+        return f"The last worker of this queue{named} lost its connection {age(around.now - last.at)} ago"
     return "No worker of this queue is connected"

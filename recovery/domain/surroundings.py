@@ -48,6 +48,9 @@ class Change:
     host: str = ""  # from where it was connected: a server, else a host
     cpu: float | None = None  # percent, of that server then
     connection: str = ""  # as `Worker.link` has it
+    since: int | None = None  # when it was made
+    instance: str = ""  # the process of n8n that it was, as n8n's registry names it
+    ending: str = ""  # of that process (domain/n8n/instances.py); "": nobody knows yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ import redis
 from recovery import signing
 from recovery.connections import state
 from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from recovery.domain.verdicts import Cause, Kind
 from recovery.reads import sightings
 from recovery.scanners.watching import patrol
+from tests.n8n_instances import HEAD, register
 from tests.stores import Store
 from tests.watch_bench import Make, WatchBench, active, restarted
 
@@ -151,3 +152,29 @@ def test_what_a_version_before_remembered_of_a_queue_is_still_read(watch_bench: 
     one.registry.state().hset(state.watched("main"), N8N.base, row)
     known, _ = sightings.memory(one.registry.state(), N8N)
     assert (known.lock_length, known.renews_every) == (60_000, 0)
+
+
+def test_the_worker_that_died_beside_a_living_one_is_named_with_its_late_job(
+    watch_bench: Make, valkey: Store, workers: list[redis.Redis]
+) -> None:
+    """By the registry of n8n 2.20 and later; seconds after its connection has closed, and when its heartbeats end."""
+    dying = valkey.connect()
+    register(valkey.client, "a", beat=10, began=10)
+    register(valkey.client, "b", beat=3, began=900)
+    dying.client_setname(f"bull:{b64encode(b'jobs').decode()}")
+    one = n8n(watch_bench, valkey, "1")
+    one.look()
+    dying.close()
+    one.look()
+    register(valkey.client, "a", beat=22, began=22)  # 12 s later, and what is left of a key goes by the store's clock
+    register(valkey.client, "b")
+    lock(valkey, "1", left=440_000)
+    (late,) = one.look(later=12_000).rows
+    assert late.verdict.kind is Kind.LATE
+    assert "Worker worker-a lost its connection" in late.verdict.why
+    register(valkey.client, "b")
+    valkey.client.delete(f"{HEAD}a", f"{N8N.base}:1:lock")  # both have run out
+    one.look(later=500_000)
+    (lost,) = one.look(later=500_500).rows
+    assert lost.verdict.cause is Cause.CRASHED
+    assert "has sent n8n no heartbeat since" in lost.verdict.cause_evidence

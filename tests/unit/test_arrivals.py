@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from recovery.domain.counts import Worker
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Change
@@ -18,7 +20,7 @@ def worker(connection: int, name: str = "", queue: QueueRef = MAIL) -> Worker:
 
 
 def change(name: str, connection: int, at: int = NOW + 5, host: str = HOST, cpu: float | None = None) -> Change:
-    return Change(name, at, host, cpu, worker(connection).link)
+    return Change(name, at, host, cpu, worker(connection).link, NOW - 1_000)
 
 
 def test_the_first_look_says_nothing_of_anybody() -> None:
@@ -30,7 +32,7 @@ def test_who_went_and_who_came_is_told_by_queue() -> None:
     other = QueueRef("main", "bull:other")
     arrivals.since([worker(1, "a"), worker(2), worker(9, "x", other)], NOW)
     moves = arrivals.since([worker(1, "a"), worker(3, "b"), worker(9, "x", other)], NOW + 5)
-    assert moves == {MAIL: Moves(left=(change("", 2),), came=(change("b", 3),))}
+    assert moves == {MAIL: Moves(left=(change("", 2),), came=(replace(change("b", 3), since=NOW - 995),))}
 
 
 def test_a_queue_whose_workers_all_went_is_told_too() -> None:

@@ -31,6 +31,7 @@ WELL = Surroundings(
 )
 OLD = replace(WELL, has_window=True, names=frozenset(), unnamed=2)
 EMPTY = replace(WELL, workers=0, names=frozenset(), stalled_check_ttl=None, watchdog_seen_at=NOW - 20_000)
+NO_HEARTBEAT = " and has sent n8n no heartbeat since: its process ended without a shutdown."
 SURE = Sighting(NOW, is_atomic=True)
 
 
@@ -371,6 +372,34 @@ def test_a_worker_that_left_before_the_job_began_is_not_blamed(left: int, cause:
     near = replace(OLD, left=(Change("", began + left, "eu-2"),), watched_since=NOW - HOUR, hosts={"": "eu-2"})
     found = judged(lockless(worker="", processed_at=began), near, replace(seen(145_000), cpu=97.0))
     assert (found.cause, words in found.cause_evidence) == (cause, True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "cause", "words"),
+    [
+        (
+            "died",
+            Cause.CRASHED,
+            "worker worker-a lost its connection 50 s ago" + NO_HEARTBEAT,
+        ),
+        ("stopped", Cause.UNKNOWN, ""),  # it waited for its jobs: another one had this
+        ("", Cause.UNKNOWN, "worker worker-a lost its connection 50 s ago; whether it is replaced is not known yet."),
+    ],
+)
+def test_n8ns_registry_tells_which_worker_left_and_how_it_ended(ending: str, cause: Cause, words: str) -> None:
+    went = Change("", NOW - 50_000, instance="worker-a", ending=ending)
+    near = replace(OLD, left=(went,), is_n8n=True, lock_length=60_000, renewed_above=0.75)
+    found = judged(lockless(worker="", processed_at=NOW - HOUR), near, seen(1_000))
+    assert (found.cause, found.cause_evidence) == (cause, words)
+
+
+@pytest.mark.parametrize(("ago", "is_told"), [(20_000, True), (30_000, False)])
+def test_a_late_job_names_the_worker_that_left_since_its_last_renewal(ago: int, is_told: bool) -> None:
+    went = Change("", NOW - ago, instance="worker-a")
+    near = replace(OLD, left=(went,), is_n8n=True, lock_length=60_000, renewed_above=0.75, renews_every=10_000)
+    found = judged(row(lock=Lock("w", 35_000), worker=""), near)
+    assert found.kind is Kind.LATE
+    assert ("Worker worker-a lost its connection 20 s ago." in found.evidence) is is_told
 
 
 def test_the_only_worker_that_went_as_the_job_began_had_it() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from recovery.domain.ages import SECOND
 from recovery.domain.counts import Worker
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import CHANGES_KEPT, CHANGES_KEPT_FOR, Change
@@ -27,9 +28,10 @@ class _Seen(NamedTuple):
     name: str
     server: str
     host: str
+    since: int
 
     def change(self, link: str, at: int, where: Whereabouts) -> Change:
-        return Change(self.name, at, self.server or self.host, where.loads.get(self.server), link)
+        return Change(self.name, at, self.server or self.host, where.loads.get(self.server), link, self.since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Arrivals:
         before, here = self._before, dict[QueueRef, dict[str, _Seen]]()
         for worker in workers:
             known = (before or {}).get(worker.queue, {}).get(worker.link)
-            here.setdefault(worker.queue, {})[worker.link] = _seen(worker, where, known)
+            here.setdefault(worker.queue, {})[worker.link] = _seen(worker, where, known, now)
         self._before = here
         if before is None:
             return {}
@@ -68,9 +70,10 @@ def joined(known: Changes, new: Changes, now: int) -> Changes:
     return tuple(change for change in (*known, *new) if now - change.at <= KEPT_FOR)[-KEPT:]
 
 
-def _seen(worker: Worker, where: Whereabouts, known: _Seen | None) -> _Seen:
+def _seen(worker: Worker, where: Whereabouts, known: _Seen | None, now: int) -> _Seen:
     server = where.server(worker.address) or (known.server if known else "")
-    return _Seen(worker.name, server, host_of(worker.address))
+    since = known.since if known else now - worker.age * SECOND
+    return _Seen(worker.name, server, host_of(worker.address), since)
 
 
 def _moves(before: Mapping[str, _Seen], here: Mapping[str, _Seen], now: int, where: Whereabouts) -> Moves:

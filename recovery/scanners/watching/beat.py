@@ -1,8 +1,9 @@
 """One deployment's part of the orphan-watch, and what it remembers between two looks.
 
-1. Note who came and went, and whether Redis was restarted. 2. Look at the active jobs. 3. Follow the locks that nobody
-renews. 4. Judge the jobs. 5. Put the most urgent into lines. 6. Open and close incidents. 7. Remember. A deployment
-that does not answer keeps what was found last, marked; nothing of it is closed.
+1. Note who came and went, by n8n's registry which process it was, and whether Redis was restarted. 2. Look at the
+active jobs. 3. Follow the locks that nobody renews. 4. Judge the jobs. 5. Put the most urgent into lines. 6. Open and
+close incidents. 7. Remember. A deployment that does not answer keeps what was found last, marked; nothing of it is
+closed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from recovery.scanners.watching.arrivals import Arrivals, Moves, joined
 from recovery.scanners.watching.assess import Judged, judged
 from recovery.scanners.watching.casebook import Casebook
 from recovery.scanners.watching.cases import Cases
+from recovery.scanners.watching.instances import InstanceWatch
 from recovery.scanners.watching.lines import Lines
 from recovery.scanners.watching.lives import Life, life
 from recovery.scanners.watching.losses import losses
@@ -72,6 +74,7 @@ class Beat:
         self._recall = Recall(registry, deployment.name, writes=casebook is not None)
         self._cases = Cases(casebook) if casebook else None
         self._arrivals = Arrivals()
+        self._instances = InstanceWatch(registry.config)
         self._brake = brake
         self._lines = Lines(registry.config)
         self._last = Found()
@@ -120,6 +123,7 @@ class Beat:
         workers = [worker for worker in snapshot.workers if worker.queue.deployment == self.name]
         samples = {sample.ref: sample for sample in snapshot.queues if sample.ref.deployment == self.name}
         self._note(snapshot, samples, workers, now)
+        self._instances.explain(wire, self._posts.values(), workers, snapshot.taken_at, now)
         left, posts = self._left_to_runs(now), self._on_duty(samples)
         for ref in left & posts.keys():
             posts.pop(ref).jobs.clear()  # what it knows is old when the run is over

@@ -1,0 +1,144 @@
+"""n8n's own registry of its processes, as n8n 2.20 and later keep it in the Redis of their queue.
+
+Read in the sources of 2.20.0, 2.40.7 and 2.41.1 (`modules/instance-registry`); 2.19.5 has none. Each process writes one
+key, `PREFIX:{instance:}ID`, JSON of the schema 1 with type, role, host, version, pool and its own times, when it starts
+and every 30 s, each time with 60 s to live, and adds it to the set `PREFIX:{instance:}members`. A process that ends by
+itself deletes both. One that is killed, that exits because its jobs outlasted its shutdown timeout, or that has lost
+Redis for longer than it waits, deletes neither: its key ends, and the leader's main takes the member out of the set
+within three minutes. ID is made anew by each process; a host is TYPE-HOSTNAME in a container, else TYPE-RANDOM.
+
+What is remembered from look to look tells how a process ended. `seen_at` is the heartbeat by the clock of Redis (what
+is left of the key tells it), because n8n writes its own host's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from recovery.domain.ages import HOUR, SECOND
+
+SCHEMA = 1  # of the registrations that are known here
+HEARTBEAT = 30 * SECOND
+EXPIRES = 60 * SECOND
+SILENT_AFTER = HEARTBEAT + 5 * SECOND  # a heartbeat that is due and does not come
+GONE_KEPT, GONE_KEPT_FOR = 50, HOUR
+_SLACK = SECOND
+_WORKER = "worker"
+NAMES = {"main": "main", _WORKER: "worker", "webhook": "webhook processor"}
+
+
+class Ending(StrEnum):
+    """How a process ended, as far as its registration tells."""
+
+    STOPPED = "stopped"  # it took itself out of the registry
+    DIED = "died"  # its heartbeats ended, and it did not take itself out
+    UNKNOWN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One process of n8n. `role`: leader or follower of a main, else unset. Times in ms by the clock of Redis."""
+
+    key: str
+    type: str
+    role: str
+    host: str
+    version: str
+    registered_at: int
+    seen_at: int  # its last heartbeat
+    pool: str = ""  # of a worker
+
+    @property
+    def is_leader(self) -> bool:
+        return self.type == "main" and self.role == "leader"
+
+    def is_silent(self, now: int) -> bool:
+        return now - self.seen_at > SILENT_AFTER
+
+    def works_on(self, queue: str) -> bool:
+        """Whether it takes jobs of this queue, by the queue's own name: `jobs`, or `jobs-POOL`."""
+        return self.type == _WORKER and queue == (f"jobs-{self.pool}" if self.pool else "jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class GoneInstance:
+    """A process that is in the registry no more, as it was seen last. `at`: the look that missed it."""
+
+    instance: Instance
+    at: int
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """One look. `expired`: ids of members whose key has ended. `unknown`: registrations that this version cannot read.
+    `fault`: why it could not be read; then everything else says nothing.
+    """
+
+    instances: tuple[Instance, ...] = ()
+    expired: frozenset[str] = frozenset()
+    unknown: int = 0
+    fault: str = ""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return tuple(sorted({one.version for one in self.instances}))
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceHistory:
+    """What looks at one registry have found: the processes that are there, and those that ended within an hour.
+
+    `checked_at` 0: nobody has looked. A look that could not read it keeps what was known, with its `fault`.
+    """
+
+    here: Mapping[str, Instance]
+    gone: tuple[GoneInstance, ...] = ()
+    checked_at: int = 0
+    unknown: int = 0
+    fault: str = ""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return tuple(sorted({one.version for one in self.here.values()}))
+
+    def every(self) -> Iterable[tuple[Instance, Ending]]:
+        """Processes that are there, and those that ended."""
+        yield from ((one, Ending.UNKNOWN) for one in self.here.values())
+        yield from ((one.instance, one.ending) for one in self.gone)
+
+
+EMPTY = InstanceHistory({})
+
+
+def followed(history: InstanceHistory, found: Registry, now: int) -> InstanceHistory:
+    """The history with one look more."""
+    if found.fault:
+        return replace(history, fault=found.fault)
+    here = {one.key: one for one in found.instances}
+    missing = (one for key, one in history.here.items() if key not in here)
+    new = (GoneInstance(one, now, _ending(one, found, history.checked_at, now)) for one in missing)
+    kept = [one for one in history.gone if one.instance.key not in here and now - one.at <= GONE_KEPT_FOR]
+    return InstanceHistory(here, (*kept, *new)[-GONE_KEPT:], now, found.unknown)
+
+
+def _ending(one: Instance, found: Registry, checked_at: int, now: int) -> Ending:
+    """A key lives for a minute from its last heartbeat: one that is gone sooner was deleted by its process."""
+    if one.key in found.expired:
+        return Ending.DIED
+    if now - one.seen_at < EXPIRES - _SLACK:
+        return Ending.STOPPED
+    return Ending.DIED if one.is_silent(checked_at) else Ending.UNKNOWN
+
+
+def summary(registry: Registry | InstanceHistory, instances: Iterable[Instance]) -> str:
+    """As one clause: `n8n 2.41.1: 1 main, 2 workers, 1 webhook processor`."""
+    here = list(instances)
+    counts = Counter(one.type for one in here)
+    told = [f"{counts[kind]:,} {name}{'s' * (counts[kind] != 1)}" for kind, name in NAMES.items() if counts[kind]]
+    other = sum(count for kind, count in counts.items() if kind not in NAMES)
+    told += [f"{other:,} of an unknown type"] if other else []
+    return f"n8n {', '.join(registry.versions)}: {', '.join(told)}"

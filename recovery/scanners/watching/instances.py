@@ -1,0 +1,136 @@
+"""Gives the workers of n8n that have left their names and how they ended, by n8n's registry of its processes.
+
+All workers of n8n connect under one name, and no key says which connection is whose. Two things tell:
+
+1. A process registers some seconds before its worker connects. Where one connection and one process alone fit each
+   other so, they are the same.
+2. A process that has had a heartbeat since a connection closed is not the one that left. Where one is left over for the
+   one connection that nobody else explains, it is that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from recovery.backends.bull import instances
+from recovery.config import Config
+from recovery.connections.wire import Wire
+from recovery.domain.ages import MINUTE, SECOND
+from recovery.domain.counts import Worker
+from recovery.domain.n8n import instances as history_rules
+from recovery.domain.n8n import is_n8n
+from recovery.domain.n8n.instances import Ending, Instance, InstanceHistory
+from recovery.domain.surroundings import Change
+from recovery.errors import StoreError
+from recovery.scanners.watching.post import Post
+
+EXPLAINED_WITHIN = 10 * MINUTE  # a departure that nobody explained by then stays as it is
+_READ_EVERY = 15 * SECOND  # while no departure is unexplained: what ended since the last look is told by two of them
+_STARTS_WITHIN = 30 * SECOND  # from a registration to its worker's connection
+_CLOCKS = 2 * SECOND
+_NOTICED = 10 * SECOND  # two looks: a departure is noticed so much later at most
+_ENDS_WITHIN = 40 * SECOND  # a stop takes its registration out up to a shutdown's length before its connection ends
+
+
+class InstanceWatch:
+    """Of one deployment: what was seen of its registries, one for each prefix that an n8n of it writes under."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._histories: dict[str, InstanceHistory] = {}
+
+    def explain(self, wire: Wire, posts: Iterable[Post], workers: Sequence[Worker], taken_at: int, now: int) -> None:
+        """Adds to the departures of n8n's queues what the registry tells. One that cannot be read tells nothing."""
+        for post in posts:
+            if not is_n8n(post.ref, post.sample.flavour):
+                continue
+            left = post.memory.left
+            history = self._history(wire, self._config.n8n_prefix(post.ref), left, now)
+            here = [taken_at - one.age * SECOND for one in workers if one.queue == post.ref]
+            queue = post.ref.base.rpartition(":")[2]
+            post.memory = replace(post.memory, left=explained(left, history, queue, here, now))
+
+    def _history(self, wire: Wire, prefix: str, left: Sequence[Change], now: int) -> InstanceHistory:
+        known = self._histories.get(prefix, history_rules.EMPTY)
+        is_asked = any(_is_open(change, now) for change in left)
+        if not is_asked and 0 <= now - known.checked_at < _READ_EVERY:
+            return known
+        try:
+            found = instances.read(wire, prefix, now)
+        except StoreError:
+            return known
+        self._histories[prefix] = history_rules.followed(known, found, now)
+        return self._histories[prefix]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    instance: Instance
+    ending: Ending
+    gone_at: int | None
+
+
+def explained(
+    left: Sequence[Change], history: InstanceHistory, queue: str, here: Iterable[int], now: int
+) -> tuple[Change, ...]:
+    """The departures of one queue, with what the registry tells of them. `here`: since when the workers that are
+    connected have been so.
+    """
+    if history.fault or not (history.here or history.gone):
+        return tuple(left)
+    ours = [one for one in _candidates(history, now) if one.instance.works_on(queue)]
+    opened = [*here, *(change.since for change in left if change.since is not None)]
+    told = [_unless_alive(change, ours, now) for change in left]
+    pending = [at for at, change in enumerate(told) if _is_open(change, now)]
+    for at in pending:
+        change = told[at]
+        named = {one.instance for one in told if one.instance} - {change.instance}
+        fitting = [one for one in ours if _may_be(one, change) and change.instance in ("", one.instance.host)]
+        free = [one for one in fitting if one.instance.host not in named]
+        is_last = bool(change.instance) or sum(not told[other].instance for other in pending) == 1
+        found = _by_start(change, free, opened) or (free[0] if len(free) == 1 and is_last else None)
+        if found:
+            told[at] = replace(change, instance=found.instance.host, ending=found.ending.value)
+    return tuple(told)
+
+
+def _unless_alive(change: Change, ours: Sequence[_Candidate], now: int) -> Change:
+    """Without the name of a process that was heard of after all."""
+    is_alive = any(one.instance.host == change.instance and not _may_be(one, change) for one in ours)
+    return replace(change, instance="") if is_alive and _is_open(change, now) else change
+
+
+def _candidates(history: InstanceHistory, now: int) -> Iterable[_Candidate]:
+    for one in history.here.values():
+        yield _Candidate(one, Ending.DIED if one.is_silent(now) else Ending.UNKNOWN, None)
+    for gone in history.gone:
+        yield _Candidate(gone.instance, gone.ending, gone.at)
+
+
+def _is_open(change: Change, now: int) -> bool:
+    return not change.ending and now - change.at <= EXPLAINED_WITHIN
+
+
+def _may_be(one: _Candidate, change: Change) -> bool:
+    """It was there before, and has not been heard of since."""
+    instance = one.instance
+    if instance.registered_at > change.at or instance.seen_at > change.at:
+        return False
+    if one.ending is Ending.STOPPED and one.gone_at is not None:
+        return change.at - _ENDS_WITHIN <= one.gone_at <= change.at + _NOTICED
+    return True
+
+
+def _by_start(change: Change, candidates: Sequence[_Candidate], opened: Sequence[int]) -> _Candidate | None:
+    """The one that began right before this connection, where no other connection was made then."""
+    if change.since is None:
+        return None
+    fitting = [one for one in candidates if _fits(one.instance, change.since)]
+    if len(fitting) != 1:
+        return None
+    return fitting[0] if sum(_fits(fitting[0].instance, since) for since in opened) == 1 else None
+
+
+def _fits(instance: Instance, since: int) -> bool:
+    return -_CLOCKS <= since - instance.registered_at <= _STARTS_WITHIN

@@ -1,0 +1,126 @@
+"""How n8n's registry tells which process has left, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recovery.domain.n8n.instances import EMPTY, Ending, Instance, InstanceHistory, Registry, followed
+from recovery.domain.surroundings import Change
+from recovery.scanners.watching.instances import explained
+
+NOW = 1_795_000_000_000
+SECOND = 1_000
+DAY = 86_400_000
+
+
+def worker(key: str, *, beat: int = 0, began: int = 3_600, pool: str = "") -> Instance:
+    """Whose last heartbeat was so many seconds before NOW, and which began so many before it."""
+    return Instance(
+        key, "worker", "unset", f"worker-{key}", "2.41.1", NOW - began * SECOND, NOW - beat * SECOND, pool=pool
+    )
+
+
+def history(*instances: Instance, at: int = NOW) -> InstanceHistory:
+    return followed(EMPTY, Registry(instances), at)
+
+
+def endings(found: InstanceHistory) -> dict[str, Ending]:
+    return {one.instance.key: one.ending for one in found.gone}
+
+
+@pytest.mark.parametrize(
+    ("beat", "later", "expired", "ending"),
+    [
+        (10, 5, False, Ending.STOPPED),  # its key had 50 s left: it was deleted
+        (10, 5, True, Ending.DIED),  # the set still has it
+        (50, 10, False, Ending.DIED),  # two heartbeats were missed before the key ended
+        (29, 31, False, Ending.UNKNOWN),  # it may have been either
+        (10, 300, False, Ending.UNKNOWN),  # nobody looked for five minutes
+    ],
+)
+def test_how_a_process_ended_is_told_by_what_was_left_of_its_key(
+    beat: int, later: int, expired: bool, ending: Ending
+) -> None:
+    before = history(worker("a", beat=beat), worker("b"))
+    now = NOW + later * SECOND
+    found = Registry((replace(worker("b"), seen_at=now),), frozenset({"a"} if expired else ()))
+    after = followed(before, found, now)
+    assert endings(after) == {"a": ending}
+    assert set(after.here) == {"b"}
+
+
+def test_what_ended_is_kept_for_an_hour_and_a_registry_that_cannot_be_read_ends_nobody() -> None:
+    gone = followed(history(worker("a")), Registry(), NOW + SECOND)
+    assert endings(gone) == {"a": Ending.STOPPED}
+    silent = followed(gone, Registry(fault="NOPERM"), NOW + 2 * SECOND)
+    assert (endings(silent), silent.fault) == ({"a": Ending.STOPPED}, "NOPERM")
+    assert endings(followed(gone, Registry(), NOW + DAY)) == {}
+    back = followed(gone, Registry((worker("a"),)), NOW + 2 * SECOND)
+    assert (endings(back), set(back.here)) == ({}, {"a"})
+
+
+def left(*, ago: int = 20, since: int | None = None) -> Change:
+    return Change("", NOW - ago * SECOND, since=None if since is None else NOW - since * SECOND)
+
+
+def told(changes: tuple[Change, ...], known: InstanceHistory, *here: int, queue: str = "jobs") -> list[tuple[str, str]]:
+    """`here`: since how many seconds the other workers have been connected."""
+    found = explained(changes, known, queue, [NOW - since * SECOND for since in here], NOW)
+    return [(one.instance, one.ending) for one in found]
+
+
+def test_the_process_that_registered_right_before_the_connection_was_it() -> None:
+    """At once: both are due for a heartbeat, so silence tells nothing yet."""
+    known = history(worker("a", beat=25, began=905), worker("b", beat=25, began=3_605))
+    assert told((left(since=900),), known, 3_600) == [("worker-a", "")]
+
+
+def test_where_two_began_together_a_heartbeat_tells_who_lives() -> None:
+    two = (worker("a", beat=25, began=905), worker("b", beat=25, began=904))
+    assert told((left(since=900),), history(*two), 901) == [("", "")]
+    assert told((left(since=900),), history(two[0], replace(two[1], seen_at=NOW)), 901) == [("worker-a", "")]
+
+
+def test_a_process_that_is_silent_beyond_its_heartbeat_has_died() -> None:
+    known = history(worker("a", beat=36), worker("b", beat=5))
+    assert told((left(),), known) == [("worker-a", "died")]
+
+
+def test_a_process_that_took_itself_out_was_stopped() -> None:
+    known = followed(history(worker("a", beat=30), worker("b", beat=25)), Registry((worker("b"),)), NOW - 21_000)
+    assert told((left(),), known) == [("worker-a", "stopped")]
+
+
+def test_two_that_left_at_once_are_named_only_as_far_as_that_is_sure() -> None:
+    known = history(worker("a", beat=40, began=905), worker("b", beat=40, began=3_605), worker("c"))
+    both = (left(since=900), left(since=3_600))
+    assert told(both, known, 1_800) == [("worker-a", "died"), ("worker-b", "died")]
+    assert told((left(), left()), known) == [("", ""), ("", "")]
+
+
+def test_who_was_named_before_it_was_dead_is_told_to_have_died_later() -> None:
+    named = replace(left(), instance="worker-a")
+    known = history(worker("a", beat=40), worker("b", beat=40))
+    assert told((named, left()), known) == [("worker-a", "died"), ("worker-b", "died")]
+
+
+def test_who_was_named_and_is_heard_of_after_all_is_named_no_more() -> None:
+    named = replace(left(), instance="worker-b")
+    assert told((named,), history(worker("b", beat=1))) == [("", "")]
+
+
+def test_workers_of_other_pools_mains_and_later_ones_are_not_taken_for_it() -> None:
+    main = replace(worker("m", beat=50), type="main")
+    known = history(main, worker("g", beat=50, pool="gpu"), worker("n", beat=15, began=15))
+    assert told((left(),), known) == [("", "")]
+    assert told((left(),), known, queue="jobs-gpu") == [("worker-g", "died")]
+
+
+def test_what_nobody_explained_for_ten_minutes_and_what_is_explained_stays() -> None:
+    known = history(worker("a", beat=50))
+    old, done = left(ago=601), replace(left(), instance="worker-z", ending="stopped")
+    assert told((old,), known) == [("", "")]
+    assert told((done,), known) == [("worker-z", "stopped")]
+    assert told((left(),), replace(known, fault="NOPERM")) == [("", "")]
