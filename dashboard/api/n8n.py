@@ -10,13 +10,15 @@ from ninja import Field, Query, Router, Schema
 from dashboard.api.caller import guarded
 from dashboard.api.names import JobName, QueueName
 from dashboard.scopes import Scope
+from recovery import shared_clock
 from recovery.domain.jobs import State
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.instances import EMPTY, Ending, GoneInstance, Instance, InstanceHistory, concerns
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import MATCHING_LIMIT, MISMATCH_LIMIT, Finding, Pair, Truth
 from recovery.domain.refs import shown
-from recovery.reads.n8n import truths
+from recovery.reads.n8n import instances, truths
 
 router = Router(tags=["n8n"])
 SIZE = 100
@@ -102,6 +104,35 @@ class PairOf(Schema):
         )
 
 
+class InstanceOf(Schema):
+    """A process of n8n, by n8n's own registry (n8n 2.20 and later)."""
+
+    host: str = Field(description="Its type and hostname in a container, else its type and random letters.")
+    type: str = Field(description="main, worker or webhook.")
+    role: str = Field(description="leader or follower of a main; else unset.")
+    version: str
+    pool: str = Field(description="Worker pool; empty: none.")
+    registered_at: int
+    seen_at: int = Field(description="Last heartbeat; one comes every 30 s.")
+    ended_at: int | None = Field(description="When a check missed it; null: it is there.")
+    ending: Ending = Field(description="How it ended; empty: it has not, or unknown.")
+
+    @classmethod
+    def of(cls, one: Instance, gone: GoneInstance | None = None) -> InstanceOf:
+        return cls(
+            **{name: shown(getattr(one, name)) for name in ("host", "type", "role", "version", "pool")},
+            registered_at=one.registered_at,
+            seen_at=one.seen_at,
+            ended_at=gone.at if gone else None,
+            ending=gone.ending if gone else Ending.UNKNOWN,
+        )
+
+    @classmethod
+    def every(cls, history: InstanceHistory) -> list[InstanceOf]:
+        here = [cls.of(one) for one in history.instances]
+        return here + [cls.of(gone.instance, gone) for gone in reversed(history.gone)]
+
+
 class Installation(Schema):
     """One n8n with a page of its table: mismatches first, then some rows without a mismatch."""
 
@@ -119,12 +150,15 @@ class Installation(Schema):
     unsure_parents: int = Field(description="Sub-workflows whose parent may be alive.")
     left_out: int = Field(description="Beyond the limit of one check.")
     notes: list[str]
+    version: str | None = Field(description="n8n's exact version by its registry; null: unknown, or several.")
+    instances: list[InstanceOf] = Field(description="Processes that are there, then those that ended within an hour.")
+    concerns: list[str] = Field(description="What is amiss among the processes.")
     pairs: list[PairOf]
     matched: int
     next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
     @classmethod
-    def of(cls, truth: Truth, query: TruthQuery) -> Installation:
+    def of(cls, truth: Truth, query: TruthQuery, known: InstanceHistory) -> Installation:
         found = query.chosen(truth)
         after = query.cursor + query.size
         named = ("checked_at", "took", "jobs", "executions", "parked", "elsewhere", "unsure_parents", "left_out")
@@ -135,6 +169,9 @@ class Installation(Schema):
             release=truth.release.value,
             counts=dict(truth.counts),
             notes=[shown(note) for note in truth.notes],
+            version=shown(known.versions[0]) if len(known.versions) == 1 else None,
+            instances=InstanceOf.every(known),
+            concerns=[shown(one) for one in concerns(known, shared_clock.now())],
             pairs=[PairOf.of(pair) for pair in found[query.cursor : after]],
             matched=len(found),
             next=str(after) if after < len(found) else None,
@@ -172,4 +209,5 @@ class TruthQuery(Schema):
 def tables(request: HttpRequest, query: Annotated[TruthQuery, Query()]) -> TruthTables:
     """Each mismatch with its evidence, what n8n does without intervention, and the repair."""
     found = [truth for truth in truths.newest() if query.n8n in ("", truth.name)]
-    return TruthTables(installations=[Installation.of(truth, query) for truth in found])
+    known = instances.newest()
+    return TruthTables(installations=[Installation.of(truth, query, known.get(truth.name, EMPTY)) for truth in found])

@@ -11,9 +11,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import n8n_buttons, n8n_cells
+from dashboard import n8n_buttons, n8n_cells, n8n_instances
 from dashboard.live import mirror
 from dashboard.n8n_cells import Filter
+from recovery import shared_clock
 from recovery.config import N8n
 from recovery.connections.registry import registry
 from recovery.domain.n8n import is_n8n
@@ -21,7 +22,7 @@ from recovery.domain.n8n.around import TOLD_AFTER
 from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.refs import QueueRef
 from recovery.errors import ConfigError
-from recovery.reads.n8n import truths
+from recovery.reads.n8n import instances, truths
 
 SIZE = 100  # pairs on a page: more than a person looks through at once
 
@@ -80,8 +81,13 @@ def _unnamed() -> list[QueueRef]:
 
 
 def _head(truth: Truth) -> dict[str, Any]:
-    unlisted = truth.mismatches - len(truth.pairs)
-    return {"truth": truth, "is_old": truths.is_old(truth), "unlisted": unlisted, "fresh": truth.fresh(TOLD_AFTER)}
+    return {
+        "truth": truth,
+        "is_old": truths.is_old(truth),
+        "unlisted": truth.mismatches - len(truth.pairs),
+        "fresh": truth.fresh(TOLD_AFTER),
+        "instances": n8n_instances.told(instances.newest().get(truth.name), shared_clock.now()),
+    }
 
 
 def _lines(request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], known: dict[str, N8n]) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ DRILLS = b"unstall:drills"  # string with a TTL: the libraries that whoever lead
 PROBE = b"unstall:probe"  # string for a moment: does it take writes?
 KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose removed jobs are kept, by when
 KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it
+N8N_INSTANCES = b"unstall:n8n:instances"  # string with a TTL: the processes of each n8n by its registry, encoded
 N8N_ALONE = b"unstall:n8n:alone"  # hash with a TTL: an execution of n8n → since when it has been seen without a job
 ONCE_RECORDS = b"unstall:once:records"  # hash: key of the work → its claim, packed (domain/once.py)
 ONCE_RESULTS = b"unstall:once:results"  # hash: key of the work → what came of it, JSON

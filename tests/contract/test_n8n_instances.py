@@ -26,7 +26,7 @@ def test_every_process_is_read_with_its_times_by_the_clock_of_redis(valkey: Stor
     register(valkey.client, "h1", "webhook", version="2.41.2")
     found = read(valkey)
     assert (found.fault, found.unknown, found.versions) == ("", 0, ("2.41.1", "2.41.2"))
-    assert summary(found, found.instances) == "n8n 2.41.1, 2.41.2: 1 main, 1 worker, 1 webhook processor"
+    assert summary(found.instances) == "n8n 2.41.1, 2.41.2: 1 main, 1 worker, 1 webhook processor"
     main, worker = (next(one for one in found.instances if one.key == key) for key in ("m1", "w1"))
     assert (main.is_leader, main.host, worker.pool, worker.is_leader) == (True, "main-m1", "gpu", False)
     assert worker.works_on("jobs-gpu")

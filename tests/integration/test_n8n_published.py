@@ -20,14 +20,17 @@ from recovery.domain.mandate import Mandate
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.verdicts import Kind
 from recovery.management import checkup, looking
+from recovery.management.checkup import n8n as checkup_n8n
+from recovery.management.checkup.findings import Level
 from recovery.management.commands import n8n as command
-from recovery.reads.n8n import single, truths
+from recovery.reads.n8n import instances, single, truths
 from recovery.reads.shared import windows
 from recovery.scanners.consoles import Consoles
 from recovery.scanners.truths.watch import Watch
 from recovery.scanners.watching.orphan_watch import OrphanWatch
 from recovery.scheduler.plan import plan, reading
 from tests.fleet import Fleet
+from tests.n8n_instances import HEAD, register
 from tests.n8n_yard import Yard
 from tests.stores import Store
 from tests.table_bench import Postgresql
@@ -99,6 +102,37 @@ def test_without_leave_nothing_is_published(yard: Yard, stores: Callable[[], Reg
     here = stores()
     Watch(here, lambda: None, lambda: False).run(now_ms())
     assert truths.fetch(here.state()) == ()
+
+
+def test_the_processes_of_n8n_are_published_and_a_new_leader_knows_them(
+    yard: Yard, stores: Callable[[], Registry]
+) -> None:
+    """By its registry; of one that the last leader saw and this one does not, it is told how it ended."""
+    client = yard.store.client
+    register(client, "m", "main")
+    register(client, "w")
+    here, now = stores(), now_ms()
+    Watch(here, lambda: None).run(now)
+    client.delete(f"{HEAD}w")
+    Watch(here, lambda: None).run(now + 30_000)
+    known = instances.fetch(here.state())["n8n"]
+    assert set(known.here) == {"m"}
+    assert [(one.instance.host, one.ending.value) for one in known.gone] == [("worker-w", "died")]
+    assert instances.version("n8n") == (2, 41, 1)
+    (table,) = json.loads(shell("n8n", "--json"))["n8n"]
+    assert [(one["host"], one["ending"]) for one in table["instances"]] == [("main-m", None), ("worker-w", "died")]
+    assert "Processes: n8n 2.41.1: 1 main." in shell("n8n")
+
+
+def test_the_doctor_says_which_n8n_it_is_and_who_is_missing(yard: Yard, stores: Callable[[], Registry]) -> None:
+    here = stores()
+    assert not any("main" in one.says for one in checkup_n8n.n8n(here))
+    register(yard.store.client, "w", beat=40)
+    register(yard.store.client, "v")
+    told = {one.says: one.level for one in checkup_n8n.n8n(here)}
+    assert told["n8n 2.41.1: 2 workers."] is Level.GOOD
+    assert told["The worker worker-w has sent no heartbeat for 40 s."] is Level.WARNING
+    assert told["No main process is alive: nothing is triggered, and what waits is not resumed."] is Level.WARNING
 
 
 def test_it_is_in_the_plans_only_where_an_n8n_is_configured(yard: Yard, stores: Callable[[], Registry]) -> None:

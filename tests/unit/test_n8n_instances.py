@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.domain.n8n.instances import EMPTY, Ending, Instance, InstanceHistory, Registry, followed
+from recovery.domain.n8n.instances import (
+    EMPTY,
+    Ending,
+    Instance,
+    InstanceHistory,
+    Registry,
+    concerns,
+    followed,
+    summary,
+)
 from recovery.domain.surroundings import Change
+from recovery.reads.n8n.instances import decode, encode
 from recovery.scanners.watching.instances import explained
 
 NOW = 1_795_000_000_000
@@ -124,3 +134,63 @@ def test_what_nobody_explained_for_ten_minutes_and_what_is_explained_stays() -> 
     assert told((old,), known) == [("", "")]
     assert told((done,), known) == [("worker-z", "stopped")]
     assert told((left(),), replace(known, fault="NOPERM")) == [("", "")]
+
+
+def main(key: str = "m", *, beat: int = 0, role: str = "leader", version: str = "2.41.1") -> Instance:
+    return replace(worker(key, beat=beat), type="main", role=role, host=f"main-{key}", version=version)
+
+
+@pytest.mark.parametrize(
+    ("instances", "told"),
+    [
+        ([main(), worker("a")], []),
+        ([], []),
+        ([worker("a")], ["No main process is alive: nothing is triggered, and what waits is not resumed."]),
+        (
+            [main(beat=50), worker("a")],
+            [
+                "The main main-m has sent no heartbeat for 50 s.",
+                "No main process is alive: nothing is triggered, and what waits is not resumed.",
+            ],
+        ),
+        (
+            [main(role="follower")],
+            ["None of the main processes leads: nothing is triggered by time, and what waits is not resumed."],
+        ),
+        ([main(version="2.40.7"), worker("a")], ["Its processes run several versions of n8n: 2.40.7, 2.41.1."]),
+    ],
+)
+def test_what_is_amiss_among_the_processes_is_said(instances: list[Instance], told: list[str]) -> None:
+    assert list(concerns(history(*instances), NOW)) == told
+
+
+def test_what_cannot_be_known_of_the_processes_is_said_and_nothing_else() -> None:
+    assert list(concerns(replace(history(worker("a")), fault="NOPERM"), NOW)) == ["NOPERM."]
+    (unknown, _) = concerns(replace(history(worker("a")), unknown=2), NOW)
+    assert unknown == "2 in n8n's registry are of a form that is not known here, and are not listed."
+
+
+def test_a_thousand_silent_processes_and_versions_are_told_in_a_few_lines() -> None:
+    many = [replace(worker(str(number), beat=50), version=f"2.{number:03}.0") for number in range(1_000)]
+    told = list(concerns(history(*many), NOW))
+    assert len(told) == 7
+    assert told[5] == "995 more processes have sent no heartbeat."
+    assert told[6].endswith("2.004.0 and 995 more.")
+    assert summary(many).endswith("and 995 more: 1,000 workers")
+
+
+def test_the_version_of_the_mains_counts_where_they_agree() -> None:
+    assert history(main(), replace(worker("a"), version="2.40.7")).main_version == "2.41.1"
+    assert history(main(), main("n", version="2.40.7")).main_version == ""
+    assert history(worker("a")).main_version == ""
+
+
+def test_mains_are_listed_first_and_the_leader_before_all() -> None:
+    known = history(worker("a"), main("z", role="follower"), main("y"))
+    assert [one.key for one in known.instances] == ["y", "z", "a"]
+
+
+def test_histories_come_back_as_they_were() -> None:
+    known = followed(history(main(), worker("a")), Registry((main(),)), NOW + SECOND)
+    assert decode(encode({"n8n": known})) == {"n8n": known}
+    assert decode(b"x") == {}

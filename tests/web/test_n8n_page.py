@@ -17,12 +17,14 @@ from recovery.domain.inbox import Inbox
 from recovery.domain.jobs import Lock, State
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.instances import EMPTY, Instance, followed
+from recovery.domain.n8n.instances import Registry as RegistryLook
 from recovery.domain.n8n.lines import merged
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
 from recovery.domain.refs import QueueRef
 from recovery.reads import inboxes
-from recovery.reads.n8n import truths
+from recovery.reads.n8n import instances, truths
 from tests.machines import Machine
 from tests.machines import told as answered
 from tests.people import browser, person, text
@@ -253,3 +255,41 @@ def test_the_api_lists_executions_without_a_job_among_the_orphans(flows: Desk) -
     told(flows, pair("51"))
     (line,) = told_by("orphans?verdict=n8n")["orphans"]
     assert (line["execution"], line["id"], line["verdict"]["kind"], line["seen"]) == ("51", "~", "n8n", None)
+
+
+def registered(flows: Desk) -> None:
+    """A main that is alive, a worker that died and one whose name somebody else wrote."""
+    known = EMPTY
+    now = now_ms()
+    main = Instance("m", "main", "leader", "main-1", "2.41.1", now - 90_000, now)
+    dead = Instance("d", "worker", "unset", "worker-dead", "2.41.1", now - 90_000, now - 80_000)
+    odd = Instance("o", "worker", "unset", HOSTILE, "2.41.1", now - 90_000, now)
+    known = followed(known, RegistryLook((main, dead, odd)), now - 40_000)
+    known = followed(known, RegistryLook((main, odd), frozenset({"d"})), now)
+    instances.publish(flows.state.client, {"n8n": known})
+    told(flows)
+
+
+def test_the_processes_of_n8n_are_shown_with_version_role_and_how_they_ended(flows: Desk) -> None:
+    registered(flows)
+    page = shown("/stuck/n8n")
+    assert "n8n 2.41.1: 1 main, 1 worker" in page
+    assert "main · leader" in page
+    assert "worker-dead" in page
+    assert "died: it did not shut down" in page
+    assert "<script>" not in page
+    assert "\u202e" not in page
+
+
+def test_the_api_has_the_processes_of_n8n(flows: Desk) -> None:
+    registered(flows)
+    (one,) = answered(Machine(Scope.READ).get("/api/v1/n8n"))["installations"]
+    assert one["version"] == "2.41.1"
+    hosts = [(process["host"], process["ending"]) for process in one["instances"]]
+    assert hosts[0] == ("main-1", "")
+    assert hosts[-1] == ("worker-dead", "died")
+
+
+def test_an_n8n_without_a_registry_shows_no_processes(flows: Desk) -> None:
+    told(flows)
+    assert "Processes of n8n" not in shown("/stuck/n8n")

@@ -14,16 +14,17 @@ is left of the key tells it), because n8n writes its own host's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from recovery.domain.ages import HOUR, SECOND
+from recovery.domain.ages import HOUR, SECOND, age
 
 SCHEMA = 1  # of the registrations that are known here
 HEARTBEAT = 30 * SECOND
 EXPIRES = 60 * SECOND
 SILENT_AFTER = HEARTBEAT + 5 * SECOND  # a heartbeat that is due and does not come
+_TOLD = 5  # silent processes, and versions, that are named
 GONE_KEPT, GONE_KEPT_FOR = 50, HOUR
 _SLACK = SECOND
 _WORKER = "worker"
@@ -105,13 +106,46 @@ class InstanceHistory:
     def versions(self) -> tuple[str, ...]:
         return tuple(sorted({one.version for one in self.here.values()}))
 
-    def every(self) -> Iterable[tuple[Instance, Ending]]:
-        """Processes that are there, and those that ended."""
-        yield from ((one, Ending.UNKNOWN) for one in self.here.values())
-        yield from ((one.instance, one.ending) for one in self.gone)
+    @property
+    def main_version(self) -> str:
+        """Of the mains, which take note of what becomes of an execution; "" when there is none, or they differ."""
+        found = {one.version for one in self.here.values() if one.type == "main"}
+        return found.pop() if len(found) == 1 else ""
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """Those that are there: mains first, the leader before all."""
+        return tuple(sorted(self.here.values(), key=lambda one: (*_rank(one), one.host, one.key)))
 
 
 EMPTY = InstanceHistory({})
+
+
+def _rank(one: Instance) -> tuple[int, bool]:
+    kinds = list(NAMES)
+    return (kinds.index(one.type) if one.type in kinds else len(kinds)), not one.is_leader
+
+
+def concerns(history: InstanceHistory, now: int) -> Iterator[str]:
+    """What is amiss among the processes, one sentence each."""
+    if history.fault:
+        yield history.fault.rstrip(".") + "."
+        return
+    if history.unknown:
+        yield f"{history.unknown:,} in n8n's registry are of a form that is not known here, and are not listed."
+    here = history.instances
+    silent, alive = [one for one in here if one.is_silent(now)], [one for one in here if not one.is_silent(now)]
+    for one in silent[:_TOLD]:
+        yield f"The {NAMES.get(one.type, 'process')} {one.host} has sent no heartbeat for {age(now - one.seen_at)}."
+    if len(silent) > _TOLD:
+        yield f"{len(silent) - _TOLD:,} more processes have sent no heartbeat."
+    mains = [one for one in alive if one.type == "main"]
+    if alive and not mains:
+        yield "No main process is alive: nothing is triggered, and what waits is not resumed."
+    elif mains and not any(one.is_leader for one in mains):
+        yield "None of the main processes leads: nothing is triggered by time, and what waits is not resumed."
+    if len(history.versions) > 1:
+        yield f"Its processes run several versions of n8n: {_listed(history.versions)}."
 
 
 def followed(history: InstanceHistory, found: Registry, now: int) -> InstanceHistory:
@@ -134,11 +168,15 @@ def _ending(one: Instance, found: Registry, checked_at: int, now: int) -> Ending
     return Ending.DIED if one.is_silent(checked_at) else Ending.UNKNOWN
 
 
-def summary(registry: Registry | InstanceHistory, instances: Iterable[Instance]) -> str:
+def summary(here: Collection[Instance]) -> str:
     """As one clause: `n8n 2.41.1: 1 main, 2 workers, 1 webhook processor`."""
-    here = list(instances)
     counts = Counter(one.type for one in here)
     told = [f"{counts[kind]:,} {name}{'s' * (counts[kind] != 1)}" for kind, name in NAMES.items() if counts[kind]]
     other = sum(count for kind, count in counts.items() if kind not in NAMES)
     told += [f"{other:,} of an unknown type"] if other else []
-    return f"n8n {', '.join(registry.versions)}: {', '.join(told)}"
+    return f"n8n {_listed(sorted({one.version for one in here}))}: {', '.join(told)}"
+
+
+def _listed(versions: Sequence[str]) -> str:
+    more = f" and {len(versions) - _TOLD:,} more" if len(versions) > _TOLD else ""
+    return f"{', '.join(versions[:_TOLD])}{more}"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from recovery import shared_clock
 from recovery.config import N8n
 from recovery.connections.registry import Registry
 from recovery.connections.sql import of
+from recovery.domain.n8n.instances import EMPTY, concerns, summary
+from recovery.domain.refs import shown
 from recovery.errors import StoreError, Unsupported
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
 from recovery.n8n import public, tables
+from recovery.reads.n8n import instances
 
 _WRITES = frozenset({"status", "stoppedAt", "waitTill"})
 
@@ -23,6 +27,7 @@ def n8n(registry: Registry) -> Iterator[Finding]:
             yield warning(
                 about, "It has no database, so only its jobs are visible.", "Write database = … (docs/n8n.md)."
             )
+        yield from _processes(about, registry, one)
         if one.api_key:
             yield _key(about, one)
         elif one.editor:
@@ -34,6 +39,16 @@ def _key(about: str, one: N8n) -> Finding:
     if trouble:
         return wrong(about, f"{one.api}: {trouble}", "Until this is fixed, no execution can be relaunched from here.")
     return good(about, f"{one.api} accepts the API key, and its scopes include {public.SCOPE}.")
+
+
+def _processes(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
+    """By n8n's registry; of an n8n before 2.20, which has none, nothing is said."""
+    now = shared_clock.now()
+    found = instances.look(registry, one, EMPTY, now)
+    if found.here:
+        yield good(about, f"{shown(summary(found.instances))}.")
+    for concern in concerns(found, now):
+        yield warning(about, shown(concern), "Check n8n's processes, and what our user may read (docs/redis-acl.md).")
 
 
 def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:

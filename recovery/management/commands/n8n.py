@@ -10,6 +10,7 @@ import json
 import time
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -18,12 +19,13 @@ from recovery import shared_clock
 from recovery.connections.registry import Registry
 from recovery.domain.ages import SECOND, age
 from recovery.domain.n8n.around import GRACE, TOLD_AFTER
+from recovery.domain.n8n.instances import InstanceHistory, concerns, summary
 from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.refs import shown
 from recovery.errors import ConfigError, StoreError
 from recovery.management import looking
 from recovery.management.configured import WRONG_CALL, configured
-from recovery.reads.n8n import truths
+from recovery.reads.n8n import instances, truths
 from recovery.reads.n8n.looking import Wish, look
 
 UNREACHABLE = 4
@@ -46,24 +48,25 @@ class Command(BaseCommand):
         config = configured()
         if not config.n8n:
             raise CommandError(_NONE, returncode=WRONG_CALL)
-        found = _look(Registry(config), GRACE / SECOND if options["wait"] else 0.0)
+        found, known = _look(Registry(config), GRACE / SECOND if options["wait"] else 0.0)
         matching = not options["mismatches"]
-        written = [_table(truth, matching=matching) for truth in found]
-        texts = [_text(truth, matching=matching) for truth in found]
+        written = [_table(truth, matching=matching) | _processes(known[truth.name]) for truth in found]
+        texts = [_text(truth, matching=matching) + _processes_text(known[truth.name]) for truth in found]
         self.stdout.write(json.dumps({"n8n": written}, indent=2) if options["json"] else "\n\n".join(texts))
         faults = [f"{truth.name} cannot be compared: {shown(truth.fault)}" for truth in found if truth.fault]
         if faults:
             raise CommandError("\n".join(faults), returncode=UNREACHABLE)
 
 
-def _look(registry: Registry, wait: float) -> list[Truth]:
+def _look(registry: Registry, wait: float) -> tuple[list[Truth], Mapping[str, InstanceHistory]]:
     """With `wait` (seconds) the first of two looks is only remembered."""
     try:
+        known = instances.looked(registry, _processes_remembered(registry), shared_clock.now())
         found = _looked(registry, _remembered(registry))
         if wait:
             time.sleep(wait)
             found = _looked(registry, {truth.name: truth.young for truth in found})
-        return found
+        return found, known
     finally:
         registry.close()
 
@@ -79,6 +82,26 @@ def _remembered(registry: Registry) -> Mapping[str, Mapping[str, int]]:
         return {truth.name: truth.young for truth in truths.fetch(registry.state())}
     except (ConfigError, StoreError):
         return {}
+
+
+def _processes_remembered(registry: Registry) -> Mapping[str, InstanceHistory]:
+    try:
+        return instances.fetch(registry.state())
+    except (ConfigError, StoreError):
+        return {}
+
+
+def _processes(known: InstanceHistory) -> dict[str, Any]:
+    """n8n's processes by its registry: those that are there, then those that ended."""
+    here = [asdict(one) | {"ended_at": None, "ending": None} for one in known.instances]
+    gone = [asdict(one.instance) | {"ended_at": one.at, "ending": one.ending.value or None} for one in known.gone]
+    return {"instances": [*here, *gone], "concerns": list(concerns(known, known.checked_at))}
+
+
+def _processes_text(known: InstanceHistory) -> str:
+    told = [f"Processes: {shown(summary(known.instances))}."] if known.here else []
+    lines = [*told, *map(shown, concerns(known, known.checked_at))]
+    return "".join(f"\n{line}" for line in lines)
 
 
 def _table(truth: Truth, *, matching: bool) -> dict[str, Any]:

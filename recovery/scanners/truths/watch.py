@@ -1,4 +1,4 @@
-"""Each n8n whose database is configured, looked at in turn, and published for whoever shows it.
+"""Each n8n that is configured, its processes and its executions, looked at in turn and published for whoever shows it.
 
 What a look met first, and cannot date, is in the published tables too: a new leader goes on where the last one was.
 """
@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Snapshot
 from recovery.domain.mandate import May, always
+from recovery.domain.n8n.instances import InstanceHistory
 from recovery.domain.n8n.pairs import Truth
-from recovery.reads.n8n import alone, truths
+from recovery.reads.n8n import alone, instances, truths
 from recovery.reads.n8n.looking import Wish, look
 
 AFTER = 4.0  # seconds: the first snapshot knows the queues of the pools by then
@@ -25,6 +26,7 @@ class Watch:
         self._newest = newest
         self._may = may
         self._young: dict[str, Mapping[str, int]] | None = None
+        self._instances: Mapping[str, InstanceHistory] = {}
 
     def run(self, now: int) -> tuple[Truth, ...]:
         """Raises StoreError of the state store; what else cannot be read is said in the tables."""
@@ -32,11 +34,14 @@ class Watch:
         if self._young is None:
             self._young = {truth.name: truth.young for truth in truths.fetch(store)}
         found = []
+        self._instances = self._instances or instances.fetch(store)
+        self._instances = instances.looked(self._registry, self._instances, now)
         for n8n in self._registry.config.n8n:
             wish = Wish(self._newest(), now, self._young.get(n8n.name, {}))
             found.append(look(self._registry, n8n, wish))
         if self._may():
             truths.publish(store, found)
             alone.remember(store, found)
+            instances.publish(store, self._instances)
             self._young = {truth.name: truth.young for truth in found}
         return tuple(found)

@@ -1,0 +1,51 @@
+"""n8n's processes as what stands in their cells on /stuck/n8n."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboard.rows import Cells
+from recovery.domain.n8n.instances import NAMES, Ending, GoneInstance, Instance, InstanceHistory, concerns, summary
+from recovery.domain.refs import shown
+
+SHOWN = 100  # processes listed; all are counted
+_ENDED = {
+    Ending.STOPPED: ("stopped", ""),
+    Ending.DIED: ("died: it did not shut down", "stuck"),
+    Ending.UNKNOWN: ("gone", "warn"),
+}
+
+
+def told(history: InstanceHistory | None, now: int) -> dict[str, Any] | None:
+    """None: nobody has looked, or this n8n keeps no registry."""
+    if history is None or not (history.here or history.gone or history.fault or history.unknown):
+        return None
+    lines = [_here(one, now) for one in history.instances] + [_gone(one) for one in reversed(history.gone)]
+    return {
+        "summary": shown(summary(history.instances)) if history.here else "",
+        "checked_at": history.checked_at,
+        "concerns": [shown(one) for one in concerns(history, now)],
+        "lines": lines[:SHOWN],
+        "left_out": max(0, len(lines) - SHOWN),
+    }
+
+
+def _here(one: Instance, now: int) -> Cells:
+    is_silent = one.is_silent(now)
+    return _line(one) | {"state": "no heartbeat" if is_silent else "alive", "tone": "stuck" if is_silent else ""}
+
+
+def _gone(gone: GoneInstance) -> Cells:
+    state, tone = _ENDED[gone.ending]
+    return _line(gone.instance) | {"state": state, "tone": tone}
+
+
+def _line(one: Instance) -> Cells:
+    role = one.role if one.type == "main" and one.role != "unset" else ""
+    return {
+        "host": shown(one.host),
+        "what": " · ".join(filter(None, (NAMES.get(one.type, "unknown type"), role, shown(one.pool)))),
+        "version": shown(one.version),
+        "since": one.registered_at,
+        "seen": one.seen_at,
+    }

@@ -1,0 +1,96 @@
+"""The processes of each n8n by n8n's own registry, looked at, and on their way from the scheduler to the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, replace
+from typing import Any
+
+import redis
+
+from recovery.backends.bull import instances
+from recovery.config import N8n
+from recovery.connections import faults, state, state_limits
+from recovery.connections.registry import Registry, registry
+from recovery.domain.n8n.instances import EMPTY, Ending, GoneInstance, Instance, InstanceHistory, followed
+from recovery.domain.tuning import versions
+from recovery.domain.tuning.versions import Version
+from recovery.errors import ConfigError, StoreError
+from recovery.reads import documents
+from recovery.reads.shared import windows
+
+_PURPOSE = "n8n instances"
+_SHAPE = 1
+_KEEP_S = 3_600  # what ended is kept for an hour
+_BROKEN = (ValueError, TypeError, IndexError, KeyError, AttributeError)
+
+
+def looked(here: Registry, known: Mapping[str, InstanceHistory], now: int) -> dict[str, InstanceHistory]:
+    """Each installation with one look more; a Redis that does not answer is said in its history."""
+    return {one.name: look(here, one, known.get(one.name, EMPTY), now) for one in here.config.n8n}
+
+
+def look(here: Registry, n8n: N8n, known: InstanceHistory, now: int) -> InstanceHistory:
+    try:
+        found = instances.read(here.wire(n8n.queue.deployment), n8n.redis_prefix, now)
+    except (StoreError, ConfigError) as error:
+        return replace(known, fault=f"n8n's registry cannot be read: {error}")
+    return followed(known, found, now)
+
+
+def publish(store: redis.Redis, histories: Mapping[str, InstanceHistory]) -> None:
+    """Keeps them as the newest; raises StoreError."""
+    packed = encode(histories)
+    with faults.guarded(store):
+        store.set(state.N8N_INSTANCES, packed, ex=_KEEP_S)
+
+
+def fetch(store: redis.Redis) -> Mapping[str, InstanceHistory]:
+    """The newest by the name of the installation; none when this version can read none. Raises StoreError."""
+    with faults.guarded(store):
+        packed = state_limits.string_of(state_limits.ask_string(store, state.N8N_INSTANCES))
+    return decode(packed) if packed is not None else {}
+
+
+def newest() -> Mapping[str, InstanceHistory]:
+    """Read from the state store once a second; none while it is silent too."""
+    try:
+        return windows.get(("n8n instances",), lambda: fetch(registry().state()))
+    except (ConfigError, StoreError):
+        return {}
+
+
+def version(name: str) -> Version | None:
+    """The version of this installation's mains; None when nobody knows, or they differ."""
+    found = newest().get(name, EMPTY)
+    return None if found.fault else versions.parse(found.main_version)
+
+
+def encode(histories: Mapping[str, InstanceHistory]) -> bytes:
+    written = {
+        name: [
+            [astuple(one) for one in history.here.values()],
+            [astuple(one) for one in history.gone],
+            history.checked_at,
+            history.unknown,
+            history.fault,
+        ]
+        for name, history in histories.items()
+    }
+    return documents.pack(_PURPOSE, [_SHAPE, written])
+
+
+def decode(packed: bytes) -> Mapping[str, InstanceHistory]:
+    """The inverse of `encode`; nothing for anything that this version did not write."""
+    try:
+        shape, written = documents.unpack(_PURPOSE, packed)
+        return {name: _history(row) for name, row in written.items()} if shape == _SHAPE else {}
+    except _BROKEN:
+        return {}
+
+
+def _history(row: list[Any]) -> InstanceHistory:
+    here, gone, checked_at, unknown, fault = row
+    instances = [Instance(*one) for one in here]
+    left = tuple(GoneInstance(Instance(*one), at, Ending(ending)) for one, at, ending in gone)
+    return InstanceHistory({one.key: one for one in instances}, left, checked_at, unknown, fault)
