@@ -79,14 +79,14 @@ def test_a_lock_that_nobody_renewed_is_no_sign_of_its_worker(
     active(valkey, ref.base, "1", flavour="bull", processedOn=1_760_000_000_000)
     valkey.client.set(f"{ref.base}:1:lock", "w", px=600_000)
     one.discover()
-    assert one.look().counts == {Kind.DOOMED: 1}
+    assert one.look().counts == {Kind.WORKER_LOST: 1}
     worker = valkey.connect()
     worker.client_setname("bull:am9icw==")
     valkey.client.set(f"{ref.base}:1:lock", "w", px=left)
     found = one.look(later=150_000)
     (incident,) = incidents.of_job(ref.job("1"))
     assert (incident.resolved_by or None, incident.closed_at is None) == (by, by is None)
-    assert found.counts == {Kind.HELD: 1}
+    assert found.counts == {Kind.RUNNING: 1}
     if by is None:
         valkey.client.delete(f"{ref.base}:1:lock")
         one.look(later=160_000)

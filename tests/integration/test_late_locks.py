@@ -53,9 +53,9 @@ def n8n(make: Make, store: Store, *ids: str) -> WatchBench:
 
 def test_a_lock_is_late_by_n8ns_own_settings_before_any_renewal_was_seen(watch_bench: Make, valkey: Store) -> None:
     one = n8n(watch_bench, valkey, "1")
-    assert one.look().counts == {Kind.HELD: 1}
+    assert one.look().counts == {Kind.RUNNING: 1}
     lock(valkey, "1", left=455_000)
-    assert one.look(later=5_000).counts == {Kind.HELD: 1}
+    assert one.look(later=5_000).counts == {Kind.RUNNING: 1}
     lock(valkey, "1", left=445_000)
     (row,) = one.look(later=10_000).rows
     assert row.verdict.kind is Kind.LATE
@@ -71,13 +71,13 @@ def test_the_rhythm_that_is_seen_decides_and_outlives_the_process(watch_bench: M
     one.look(later=200_000)
     lock(valkey, "1", left=LOCK)
     lock(valkey, "2", left=310_000)
-    assert one.look(later=400_000).counts == {Kind.HELD: 2}
+    assert one.look(later=400_000).counts == {Kind.RUNNING: 2}
     lock(valkey, "2", left=290_000)
     (row,) = one.look(later=401_000).rows
     assert (row.job.id, row.verdict.kind) == ("2", Kind.LATE)
     assert "which come every 3 min" in row.verdict.why
     again = restarted(one, lambda: watch_bench(valkey))
-    assert again.look(later=402_000).counts == {Kind.HELD: 1, Kind.LATE: 1}
+    assert again.look(later=402_000).counts == {Kind.RUNNING: 1, Kind.LATE: 1}
 
 
 def test_one_worker_that_stood_still_changes_no_rhythm_that_others_confirm(watch_bench: Make, valkey: Store) -> None:
@@ -115,7 +115,7 @@ def test_the_interval_of_a_job_that_is_taken_anew_is_never_learned_elsewhere(wat
     one.look(later=20_000)
     assert sightings.memory(one.registry.state(), ref)[0].renews_every == 0
     lock(valkey, "1", left=250_000, ref=ref)
-    assert one.look(later=25_000).counts == {Kind.HELD: 1}
+    assert one.look(later=25_000).counts == {Kind.RUNNING: 1}
 
 
 def test_a_lock_that_is_renewed_after_all_is_listed_no_more(watch_bench: Make, valkey: Store) -> None:
@@ -126,7 +126,7 @@ def test_a_lock_that_is_renewed_after_all_is_listed_no_more(watch_bench: Make, v
     assert one.look(later=10_000).rows[0].since == one.look(later=10_500).rows[0].since
     lock(valkey, "1")
     cleared = one.look(later=15_000)
-    assert (cleared.counts, cleared.rows) == ({Kind.HELD: 1}, ())
+    assert (cleared.counts, cleared.rows) == ({Kind.RUNNING: 1}, ())
     assert sightings.marks(one.registry.state(), N8N) == {}
 
 

@@ -100,7 +100,7 @@ def test_a_late_lock_of_n8n_says_where_its_renewals_are_known_from(is_seen: bool
     assert found.kind is Kind.LATE
     assert found.why == f"Its lock has 44 s of 1 min left: at least one renewal was missed, {words}"
     assert not found.needs_a_person
-    assert judged(row(lock=Lock("w", 45_000)), n8n).kind is Kind.HELD
+    assert judged(row(lock=Lock("w", 45_000)), n8n).kind is Kind.RUNNING
 
 
 def test_where_no_lock_was_measured_nothing_is_late() -> None:

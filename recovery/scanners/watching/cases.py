@@ -66,7 +66,7 @@ class Cases:
         missing = list(self._book.miss(post.ref, here, now).items())[:RESOLVED]
         if not missing:
             return
-        lost = [Lost(id, case.opened_at, case.signature, case.kind is Kind.DOOMED) for id, case in missing]
+        lost = [Lost(id, case.opened_at, case.signature, case.kind is Kind.WORKER_LOST) for id, case in missing]
         is_bullmq = post.sample.flavour.library is Library.BULLMQ
         length = post.memory.lock_length
         ends = resolved(wire, post.ref, lost, now, has_events=is_bullmq, lock_length=length)
