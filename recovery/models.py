@@ -328,3 +328,52 @@ class DrillRun(models.Model):
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["status"], name="drill_status")]
+
+
+class LostExecution(models.Model):
+    """An execution of n8n whose job was seen with a late lock or without its worker; deleted when it ends well."""
+
+    n8n = models.CharField(max_length=40)
+    execution = models.CharField(max_length=20)
+    started_at = models.BigIntegerField(null=True)
+    workflow = models.CharField(max_length=100)
+    title = models.TextField(default="")
+    mode = models.CharField(max_length=40, default="")
+    deployment = models.CharField(max_length=_NAME)
+    base = models.CharField(max_length=_BASE)
+    job = models.CharField(max_length=_JOB)
+    verdict = models.CharField(max_length=16)  # the gravest that its job had
+    worker = models.CharField(max_length=300, default="")  # as it is shown; "": not known
+    cause = models.CharField(max_length=32, default="")
+    noticed_at = models.BigIntegerField()
+    proven_at = models.BigIntegerField(null=True)
+    lock_ends_at = models.BigIntegerField(null=True)
+    unheld_at = models.BigIntegerField(null=True)
+    outcome = models.CharField(max_length=10, default="at risk")
+    ended_at = models.BigIntegerField(null=True)
+    claimed_at = models.BigIntegerField(null=True)  # a rescue has begun: nobody else begins one
+    retried_as = models.CharField(max_length=20, default="")
+    audit = models.BigIntegerField(null=True)
+    copy_trouble = models.TextField(default="")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["n8n", "execution", "job"], name="loss_one_each"),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["n8n", "outcome", "noticed_at"], name="loss_outcome"),
+            models.Index(fields=["noticed_at"], name="loss_noticed"),
+        ]
+
+
+class ExecutionCopy(models.Model):
+    """What such an execution would need to run again, encrypted; in a table of its own, so that no list reads it."""
+
+    loss = models.OneToOneField(LostExecution, on_delete=models.CASCADE, related_name="copy")
+    at = models.BigIntegerField()
+    size = models.BigIntegerField()  # bytes of the data as n8n keeps it
+    stored = models.BigIntegerField()  # bytes here
+    data = models.BinaryField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["at"], name="copy_at")]

@@ -25,10 +25,11 @@ def sign(purpose: str, content: bytes, *bound: Bound) -> bytes:
     return hmac.digest(_derived(settings.SECRET_KEY, purpose), _message(content, bound), "sha256")
 
 
-def is_signed(purpose: str, signature: bytes, content: bytes, *bound: Bound) -> bool:
-    """Tells whether the current key or a fallback made this signature for exactly these values."""
+def is_signed(purpose: str, signature: bytes, content: bytes, *bound: Bound, secret: str = "") -> bool:
+    """Tells whether the current key or a fallback made this signature for these values; with `secret`, that one."""
     message = _message(content, bound)
-    digests = (hmac.digest(_derived(secret, purpose), message, "sha256") for secret in _secrets())
+    tried = (secret,) if secret else secrets()
+    digests = (hmac.digest(_derived(one, purpose), message, "sha256") for one in tried)
     return any(hmac.compare_digest(signature, digest) for digest in digests)
 
 
@@ -37,12 +38,22 @@ def seal(purpose: str, content: bytes, *bound: Bound) -> bytes:
     return _MARK + sign(purpose, content, *bound) + content
 
 
-def unseal(purpose: str, sealed: bytes | None, *bound: Bound) -> bytes | None:
+def unseal(purpose: str, sealed: bytes | None, *bound: Bound, secret: str = "") -> bytes | None:
     """Returns the content of a sealed value; None for anything that was not sealed for these values."""
     if not sealed or not sealed.startswith(_MARK):
         return None
     content = sealed[_OVERHEAD:]
-    return content if is_signed(purpose, sealed[len(_MARK) : _OVERHEAD], content, *bound) else None
+    return content if is_signed(purpose, sealed[len(_MARK) : _OVERHEAD], content, *bound, secret=secret) else None
+
+
+def key(purpose: str, secret: str = "") -> bytes:
+    """Returns the 32 bytes that are derived for a purpose from the current key, or from this secret."""
+    return _derived(secret or settings.SECRET_KEY, purpose)
+
+
+def secrets() -> tuple[str, ...]:
+    """The current key, then those whose signatures still verify."""
+    return (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
 
 
 # -- values that name their key, for records that outlive it
@@ -56,7 +67,7 @@ def sign_with_id(purpose: str, content: bytes, *bound: Bound) -> str:
 def is_signed_with_id(purpose: str, signature: str, content: bytes, *bound: Bound) -> bool | None:
     """Verifies what `sign_with_id` made; None: its key is neither SECRET_KEY nor one of SECRET_KEY_FALLBACKS."""
     id, _, digits = signature.partition(":")
-    secret = next((secret for secret in _secrets() if key_id(secret) == id), None)
+    secret = next((secret for secret in secrets() if key_id(secret) == id), None)
     if secret is None:
         return None
     digest = hmac.digest(_derived(secret, purpose), _message(content, bound), "sha256")
@@ -67,10 +78,6 @@ def is_signed_with_id(purpose: str, signature: str, content: bytes, *bound: Boun
 def key_id(secret: str) -> str:
     """Names a secret without telling anything of it."""
     return _derived(secret, "key id").hex()[:_ID_DIGITS]
-
-
-def _secrets() -> tuple[str, ...]:
-    return (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
 
 
 @lru_cache(maxsize=64)

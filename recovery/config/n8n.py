@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 from recovery.config.database_urls import BadDatabaseUrl, parse
 from recovery.config.databases import Database, Engine
 from recovery.config.readers import Problems, read_table, secret_file
-from recovery.config.schema import N8N
+from recovery.config.schema import N8N, N8N_COPIES, N8N_RESCUE
 from recovery.config.tables import IDENTIFIER
+from recovery.domain.ages import DAY
+from recovery.domain.n8n.losses import CopyLimits
 from recovery.domain.refs import QueueRef
 
 NAME = "n8n"
@@ -23,6 +25,8 @@ _PREFIX_LENGTH = 100  # characters
 DATABASE = "n8n-database"  # what UNSTALL_N8N_DATABASE_URL makes; a deployment may well be called n8n
 _VARIABLE = "UNSTALL_N8N_DATABASE_URL"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_MEGABYTE = 1 << 20
+_NOTE_LIMIT = 300  # characters: it is shown in a dialog
 _POOL = "-"  # between the queue's name and a pool's
 _KINDS = {Engine.MYSQL: "a MySQL or MariaDB database", Engine.SQLITE: "a SQLite file"}
 _ONLY_POSTGRESQL = (
@@ -45,6 +49,8 @@ class N8n:
     api_key: str = field(default="", repr=False)
     tls_ca: str = ""  # file of certificates to trust; "": those of the system
     redis_prefix: str = REDIS_PREFIX
+    copies: CopyLimits = field(default_factory=CopyLimits)
+    idempotent: Mapping[str, str] = field(default_factory=dict)  # by workflow: why its steps may run twice
 
     @property
     def executions(self) -> QueueRef:
@@ -125,6 +131,8 @@ def _installation(written: Mapping[str, Any], where: str, around: Surroundings, 
         api_key=_api_key(values, where, problems),
         tls_ca=values["tls_ca"],
         redis_prefix=_redis_prefix(values["redis_prefix"], where, problems),
+        copies=_copies(values["copies"] or {}, f"{where}copies.", around, problems),
+        idempotent=_idempotent(values["rescue"] or (), f"{where}rescue", around, problems),
     )
 
 
@@ -132,6 +140,36 @@ def _redis_prefix(written: str, where: str, problems: Problems) -> str:
     if not written or len(written) > _PREFIX_LENGTH or not written.isprintable():
         problems.add(f"{where}redis_prefix", "is not a prefix of keys.", "Write it as in N8N_REDIS_KEY_PREFIX.")
     return written
+
+
+def _copies(written: Mapping[str, Any], where: str, around: Surroundings, problems: Problems) -> CopyLimits:
+    values = read_table(written, N8N_COPIES, where, around.folder, problems)
+    return CopyLimits(
+        is_on=values["keep"],
+        each=int(values["megabytes_each"] * _MEGABYTE),
+        total=int(values["megabytes"] * _MEGABYTE),
+        count=int(values["executions"]),
+        keep=int(values["days"] * DAY),
+    )
+
+
+def _idempotent(
+    tables: Sequence[Mapping[str, Any]], where: str, around: Surroundings, problems: Problems
+) -> Mapping[str, str]:
+    """By workflow: why running its steps twice does no harm."""
+    found: dict[str, str] = {}
+    for number, table in enumerate(tables, 1):
+        here = f"{where}[{number}]."
+        values = read_table(table, N8N_RESCUE, here, around.folder, problems)
+        workflow, note = values["workflow"], " ".join(values["idempotent"].split())
+        if not workflow or workflow in found:
+            told = f"is {workflow!r} a second time." if workflow else "is missing."
+            problems.add(f"{here}workflow", told, "Write the id of a workflow, as in the address of its editor.")
+        if not note or len(note) > _NOTE_LIMIT:
+            told = f"has more than {_NOTE_LIMIT} characters." if note else "is missing."
+            problems.add(f"{here}idempotent", told, "Write why its steps may run twice.")
+        found[workflow] = note
+    return found
 
 
 def _queue(written: str, where: str, around: Surroundings, problems: Problems) -> QueueRef:

@@ -153,7 +153,19 @@ N8N = (
     Key("api_key_file", Kind.FILE),
     Key("tls_ca", Kind.FILE),
     Key("redis_prefix", default="n8n"),
+    Key("copies", Kind.TABLE),
+    Key("rescue", Kind.TABLES),
 )
+N8N_COPIES = (
+    Key("keep", Kind.FLAG, default=True),
+    # A worker holds an execution in memory many times over: one of more than 64 MB is not handed to it as JSON.
+    Key("megabytes_each", Kind.NUMBER, 4.0, low=0.1, high=64.0),
+    Key("megabytes", Kind.NUMBER, 256.0, low=1.0, high=16_384.0),
+    Key("executions", Kind.NUMBER, 1000.0, low=1.0, high=20_000.0),
+    # Longer than n8n keeps executions itself (EXECUTIONS_DATA_MAX_AGE, 14 days) there is nothing to restore them to.
+    Key("days", Kind.NUMBER, 7.0, low=0.1, high=30.0),
+)
+N8N_RESCUE = (Key("workflow"), Key("idempotent"))
 _ENDPOINT = (Key("token_file", Kind.FILE), Key("username"), Key("password_file", Kind.FILE), Key("tls_ca", Kind.FILE))
 NODE = (Key("id"), Key("exporter"), Key("instance"), Key("disk", default="/"), *_ENDPOINT)
 PROMETHEUS = (Key("url"), Key("label", default="instance"), Key("match"), Key("disk", default="/"), *_ENDPOINT)
@@ -301,6 +313,8 @@ TABLES = {
     "prometheus": PROMETHEUS,
     "logs": LOGS,
     "n8n": N8N,
+    "n8n.copies": N8N_COPIES,
+    "n8n.rescue": N8N_RESCUE,
 }
 
 # Variables that this package reads, then those of the web process and of the children of `up`.

@@ -72,6 +72,22 @@ def retry_of(wire: SqlWire, tables: Tables, id: str, after: int) -> str:
     return str(found or "")
 
 
+def retries_of(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, str]:
+    """The first retry of each of these executions; those that were not retried are left out. At most STEP.
+
+    No index knows what is a retry: rows behind the oldest of these ids are read. Raises StoreError.
+    """
+    wanted = sorted({id for id in ids if 0 < int(id) <= _LAST_ID}, key=int)[:STEP]
+    if not wanted or not tables.has("retryOf"):
+        return {}
+    chosen = (
+        f'SELECT "retryOf", min(id) FROM {tables.executions}'  # noqa: S608
+        ' WHERE id > %s AND "retryOf" = ANY(%s) GROUP BY "retryOf"'
+    )
+    with wire.session() as session, _reading(session):
+        return {str(of): str(id) for of, id in session.all(chosen, (int(wanted[0]), wanted))}
+
+
 def titles(wire: SqlWire, tables: Tables, workflows: Iterable[str]) -> dict[str, str]:
     """The names of these workflows, cut. Raises StoreError."""
     wanted, found = sorted(set(workflows)), dict[str, str]()

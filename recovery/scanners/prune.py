@@ -1,6 +1,6 @@
-"""Forgets what nobody will ask for again: in the database old runs, incidents, brakes and sessions; in the state store
-the queues and the history of deployments that are no longer configured, and the names of servers that were silent for
-eight days.
+"""Forgets what nobody will ask for again: in the database old runs, incidents, brakes, copies of executions and
+sessions; in the state store the queues and the history of deployments that are no longer configured, and the names of
+servers that were silent for eight days.
 
 The ledger of work that must not run twice forgets by itself what its time is over, ten keys with each step; here it
 forgets the rest, also when nobody asks it any more.
@@ -20,7 +20,7 @@ import redis
 from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
-from recovery.actions import brakes
+from recovery.actions import brakes, execution_copies
 from recovery.connections import faults, state
 from recovery.connections.registry import Registry
 from recovery.domain.ages import DAY
@@ -55,7 +55,7 @@ class Pruner:
         if queue is not None:
             return Report()
         alerts = Alert.objects.filter(resolved_at__lt=now - ALERTS_FOR)
-        rows = _runs(now), _incidents(now), alerts, flips.old(now)
+        rows = _runs(now), _incidents(now), alerts, flips.old(now), *execution_copies.leftovers(now)
         if observes:
             return _removed(sum(found.count() for found in rows) + len(list(self._strange(self._registry.state()))))
         _clear_sessions()

@@ -22,6 +22,9 @@ from recovery.scanners.audit_heads import AuditHeadSender
 from recovery.scanners.consoles import Consoles
 from recovery.scanners.crew import Crew
 from recovery.scanners.deep import auto_retry
+from recovery.scanners.execution_copies import AFTER as COPY_AFTER
+from recovery.scanners.execution_copies import EVERY as COPY_EVERY
+from recovery.scanners.execution_copies import ExecutionCopyWatch
 from recovery.scanners.following import hooks
 from recovery.scanners.gating import gates
 from recovery.scanners.nodes import exporters, prometheus
@@ -154,6 +157,7 @@ class _Term:
             Entry("alerts", alerting.EVERY, self._alerts.run, first=alerting.AFTER),
             *_measuring(self._config, self._registry, self._may),
             *_comparing(self._config, self._registry, lambda: self._collector.newest, self._may),
+            *self._copying(),
             Entry("drills", drills.EVERY, self._drills.look),
             Entry("tallies", tally.EVERY, self._tallier.run, first=TALLY_AFTER),
         )
@@ -173,6 +177,12 @@ class _Term:
         rhythm = Rhythm(every(self._config, scan), FIRST[scan], anew=scan in ANEW)
         turn = Turn(scan, self._crew.run_of(scan), self._ledger)
         return Timed(turn, rhythm, self._ledger, self._orders, may=self._may)
+
+    def _copying(self) -> Iterator[Entry]:
+        """Copies of n8n's executions at risk, where an n8n is configured."""
+        if any(n8n.database for n8n in self._config.n8n):
+            watch = ExecutionCopyWatch(self._registry, lambda: self._collector.newest, self._may)
+            yield Entry("execution copies", COPY_EVERY, watch.run, first=COPY_AFTER)
 
     def _collecting(self) -> Callable[[int], object]:
         """What a worker that has left leaves behind is looked into at once."""

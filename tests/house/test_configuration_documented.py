@@ -42,6 +42,8 @@ HEADINGS = {
     "prometheus": "`[prometheus]`",
     "logs": "`[[logs]]`",
     "n8n": "`[[n8n]]`",
+    "n8n.copies": "`[n8n.copies]`",
+    "n8n.rescue": "`[[n8n.rescue]]`",
 }
 PARENTS = (Kind.TABLE, Kind.TABLES)  # a key that opens a table of its own has no row
 _ROW = re.compile(r"^\| `(?P<name>[A-Za-z0-9_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)

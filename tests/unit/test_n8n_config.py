@@ -8,6 +8,8 @@ import pytest
 
 from recovery.config import Config, load
 from recovery.config.n8n import DATABASE
+from recovery.domain.ages import DAY
+from recovery.domain.n8n.losses import CopyLimits
 from recovery.domain.refs import QueueRef
 from recovery.errors import ConfigError
 from tests.toml import Read, reading, refused
@@ -135,3 +137,33 @@ def test_a_base_alone_is_refused_where_there_are_several_deployments(read: Read)
 
 def test_two_of_one_name_or_of_one_queue_are_refused(read: Read) -> None:
     assert refused(read, f"{ONE}[[n8n]]\n[[n8n]]\n") == {"n8n"}
+
+
+def test_copies_are_kept_within_limits_unless_they_are_turned_off(read: Read) -> None:
+    (n8n,) = read(f'{ONE}{SQL}[[n8n]]\ndatabase = "n8n"').n8n
+    assert n8n.copies == CopyLimits(is_on=True, each=4 << 20, total=256 << 20, count=1000, keep=7 * DAY)
+    (n8n,) = read(f"{ONE}[[n8n]]\n[n8n.copies]\nkeep = false\nmegabytes_each = 0.5\ndays = 1").n8n
+    assert (n8n.copies.is_on, n8n.copies.each, n8n.copies.keep) == (False, 512 << 10, DAY)
+
+
+def test_a_workflow_is_named_with_why_its_steps_may_run_twice(read: Read) -> None:
+    rescue = '[[n8n.rescue]]\nworkflow = "wf1"\nidempotent = "each step\\n asks once"\n'
+    (n8n,) = read(f"{ONE}[[n8n]]\n{rescue}").n8n
+    assert n8n.idempotent == {"wf1": "each step asks once"}
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ('workflow = "wf1"', "n8n[1].rescue[1].idempotent"),
+        ('idempotent = "it is"', "n8n[1].rescue[1].workflow"),
+        (f'workflow = "wf1"\nidempotent = "{"x" * 301}"', "n8n[1].rescue[1].idempotent"),
+        (
+            'workflow = "wf1"\nidempotent = "a"\n[[n8n.rescue]]\nworkflow = "wf1"\nidempotent = "b"',
+            "n8n[1].rescue[2].workflow",
+        ),
+    ],
+    ids=["no note", "no workflow", "a long note", "twice"],
+)
+def test_half_of_a_permission_is_refused(read: Read, written: str, key: str) -> None:
+    assert key in refused(read, f"{ONE}[[n8n]]\n[[n8n.rescue]]\n{written}")

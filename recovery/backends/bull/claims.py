@@ -54,6 +54,13 @@ def places(wire: Wire, ref: QueueRef, limit: int) -> Places:
     return Places(ref, states, bool(decode.count(flag)), left_out)
 
 
+def active(wire: Wire, ref: QueueRef, limit: int) -> tuple[Claim, ...]:
+    """The oldest active jobs, with their locks; nothing else is read. Raises StoreError."""
+    keys = BullKeys(ref.base)
+    ids, _ = _ids(wire, ref, _list, keys.active, limit)
+    return tuple(read(wire, ref, dict.fromkeys(ids, State.ACTIVE)))
+
+
 def read(wire: Wire, ref: QueueRef, jobs: Mapping[bytes, State]) -> Iterator[Claim]:
     """These jobs, three round trips a thousand. One whose hash is gone meanwhile is left out."""
     left = iter(jobs.items())

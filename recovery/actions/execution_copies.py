@@ -1,0 +1,216 @@
+"""Keeps copies of what executions of n8n would need to run again, and the history of those whose worker was lost.
+
+The database of the console holds both. A copy is compressed, encrypted with a key derived from SECRET_KEY and bound to
+its installation and execution: in another row it cannot be read. Nobody is shown one; it is only ever written back to
+the execution that it was taken of. Copies are bounded by size, count and age (`CopyLimits`); to make room the oldest of
+those that are lost already go first, and of those at risk none.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import QuerySet, Sum
+
+from recovery import encryption
+from recovery.domain.ages import DAY
+from recovery.domain.chain import job_key
+from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.losses import AT_RISK, PROVEN, CopyLimits, Loss, LossOutcome, graver
+from recovery.domain.refs import JobRef, shown, slug
+from recovery.domain.verdicts import Kind
+from recovery.models import ExecutionCopy, LostExecution
+
+HISTORY_FOR = 90 * DAY
+LONGEST = 30 * DAY  # that a copy can be configured to be kept
+HISTORY = 10_000  # rows of the history at most, the newest
+_PURPOSE = "execution copy"
+_LEVEL = 1  # of zlib: JSON shrinks to a fifth at 100 MB/s
+_ROWS = 500  # of one statement
+_WORKER = 300
+_FULL = "The copies of other executions at risk take all of the room ([n8n.copies])."
+_DROPPED = "Its copy was dropped to make room for newer ones ([n8n.copies])."
+OFF = "Copies are turned off ([n8n.copies] keep)."
+_EXPIRED = "Its copy was deleted after {days:g} days ([n8n.copies])."
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A job of n8n's that is at risk, as a look found it."""
+
+    job: JobRef
+    verdict: Kind
+    lock_ends_at: int | None = None
+    worker: str = ""
+    cause: str = ""
+
+
+def notice(n8n: str, risk: Risk, execution: Execution, title: str, now: int) -> int:
+    """Begins the history of one execution at risk; its number. One that is there already is returned as it is."""
+    row, _ = LostExecution.objects.get_or_create(
+        n8n=n8n,
+        execution=execution.id,
+        job=job_key(risk.job.id),
+        defaults={
+            "started_at": execution.started_at,
+            "workflow": execution.workflow[:100],
+            "title": title,
+            "mode": execution.mode[:40],
+            "deployment": risk.job.queue.deployment,
+            "base": slug(risk.job.queue.base),
+            "verdict": risk.verdict.value,
+            "worker": shown(risk.worker)[:_WORKER],
+            "cause": risk.cause,
+            "noticed_at": now,
+            "proven_at": now if risk.verdict in PROVEN else None,
+            "lock_ends_at": risk.lock_ends_at,
+        },
+    )
+    return int(row.pk)
+
+
+def update(loss: Loss, risk: Risk, execution: Execution, now: int) -> None:
+    """Writes down what a later look found worse, or knew better. A verdict that was proven stays so."""
+    changes: dict[str, object] = {}
+    worst = graver(loss.verdict, risk.verdict) if risk.verdict in AT_RISK else loss.verdict
+    if worst is not loss.verdict:
+        changes["verdict"] = worst.value
+    if loss.proven_at is None and risk.verdict in PROVEN:
+        changes["proven_at"] = now
+    if risk.worker and not loss.worker:
+        changes["worker"] = shown(risk.worker)[:_WORKER]
+    if risk.cause and not loss.cause:
+        changes["cause"] = risk.cause
+    if risk.lock_ends_at is not None and loss.lock_ends_at is None:
+        changes["lock_ends_at"] = risk.lock_ends_at
+    if execution.started_at != loss.started_at:
+        changes["started_at"] = execution.started_at
+    if loss.unheld_at is not None:
+        changes["unheld_at"] = None
+    if changes:
+        _change(loss, **changes)
+
+
+def unheld(loss: Loss, now: int) -> None:
+    """Its job is gone, and it has not ended."""
+    if loss.unheld_at is None:
+        _change(loss, unheld_at=now)
+
+
+def ended(loss: Loss, outcome: LossOutcome, now: int, *, retried_as: str = "") -> None:
+    """Writes down what became of it; the copy of one that runs again is deleted."""
+    _change(loss, outcome=outcome.value, ended_at=loss.ended_at or now, retried_as=retried_as or loss.retried_as)
+    if outcome in (LossOutcome.RESCUED, LossOutcome.RETRIED):
+        drop([loss.number], "")
+
+
+def forget(numbers: Collection[int]) -> None:
+    """Deletes those that were not lost after all, with their copies."""
+    listed = list(numbers)
+    for start in range(0, len(listed), _ROWS):
+        LostExecution.objects.filter(pk__in=listed[start : start + _ROWS]).delete()
+
+
+def explain(number: int, trouble: str) -> None:
+    """Writes down why there is no copy."""
+    LostExecution.objects.filter(pk=number).exclude(copy_trouble=trouble).update(copy_trouble=trouble)
+
+
+def drop(numbers: Sequence[int], trouble: str) -> int:
+    """Deletes these copies, and says why in the history; how many there were."""
+    count = 0
+    for start in range(0, len(numbers), _ROWS):
+        part = numbers[start : start + _ROWS]
+        with transaction.atomic():
+            count += ExecutionCopy.objects.filter(loss__in=part).delete()[0]
+            LostExecution.objects.filter(pk__in=part).update(copy_trouble=trouble)
+    return count
+
+
+def keep(number: int, n8n: str, execution: str, text: str, limits: CopyLimits, *, now: int) -> str:
+    """Keeps a copy; why it was not kept, "" when it was. Raises Error of the database."""
+    content = text.encode()
+    sealed = encryption.encrypt(_PURPOSE, zlib.compress(content, _LEVEL), n8n, execution)
+    if trouble := _make_room(n8n, len(sealed), limits):
+        explain(number, trouble)
+        return trouble
+    with transaction.atomic():
+        ExecutionCopy.objects.update_or_create(
+            loss_id=number, defaults={"at": now, "size": len(content), "stored": len(sealed), "data": sealed}
+        )
+        LostExecution.objects.filter(pk=number).update(copy_trouble="")
+    return ""
+
+
+def opened(loss: Loss) -> str | None:
+    """The copy as n8n kept it; None when there is none, or it was not made with our key for this execution."""
+    row = ExecutionCopy.objects.filter(loss=loss.number).first()
+    if row is None:
+        return None
+    content = encryption.decrypt(_PURPOSE, bytes(row.data), loss.n8n, loss.execution)
+    return None if content is None else zlib.decompress(content).decode()
+
+
+def prune(n8n: str, limits: CopyLimits, now: int) -> int:
+    """Deletes copies that are too old, or too many since a limit was lowered, and old history. How much it was."""
+    old = _copies(n8n).filter(at__lt=now - limits.keep) if limits.is_on else _copies(n8n)
+    why = _EXPIRED.format(days=limits.keep / DAY) if limits.is_on else OFF
+    count = drop(list(old.values_list("loss_id", flat=True)), why)
+    _make_room(n8n, 0, limits)
+    done = LostExecution.objects.filter(n8n=n8n).exclude(outcome=LossOutcome.AT_RISK)
+    aged = done.filter(noticed_at__lt=now - HISTORY_FOR)
+    kept = done.order_by("-pk").values_list("pk", flat=True)[HISTORY - 1 : HISTORY].first()
+    for rows in (aged, done.filter(pk__lt=kept) if kept is not None else done.none()):
+        while keys := list(rows.values_list("pk", flat=True)[:_ROWS]):
+            forget(keys)
+            count += len(keys)
+    return count
+
+
+def leftovers(now: int) -> tuple[QuerySet[ExecutionCopy], QuerySet[LostExecution]]:
+    """What is too old under any limit, also of an installation that is configured no more."""
+    history = LostExecution.objects.filter(noticed_at__lt=now - HISTORY_FOR)
+    return ExecutionCopy.objects.filter(at__lt=now - LONGEST), history
+
+
+# -- one rescue at a time
+
+
+def claim(loss: Loss, now: int) -> bool:
+    """Whether this process may rescue it: no other has begun to, and nothing became of it since it was read."""
+    same = LostExecution.objects.filter(pk=loss.number, outcome=loss.outcome.value, claimed_at=None, retried_as="")
+    return bool(same.update(claimed_at=now))
+
+
+def release(number: int) -> None:
+    """Nothing was begun: it may be rescued again."""
+    LostExecution.objects.filter(pk=number).update(claimed_at=None)
+
+
+def _change(loss: Loss, **columns: object) -> None:
+    LostExecution.objects.filter(pk=loss.number).update(**columns)
+
+
+def _copies(n8n: str) -> QuerySet[ExecutionCopy]:
+    return ExecutionCopy.objects.filter(loss__n8n=n8n)
+
+
+def _make_room(n8n: str, size: int, limits: CopyLimits) -> str:
+    """Drops the oldest copies of what is lost until one more fits; why it does not fit all the same."""
+    copies = _copies(n8n)
+    count = copies.count() + (size > 0)
+    total = (copies.aggregate(total=Sum("stored"))["total"] or 0) + size
+    if count <= limits.count and total <= limits.total:
+        return ""
+    lost = copies.exclude(loss__outcome=LossOutcome.AT_RISK).order_by("at", "pk").values_list("loss_id", "stored")
+    dropped: list[int] = []
+    for number, stored in lost.iterator():
+        if count <= limits.count and total <= limits.total:
+            break
+        dropped.append(number)
+        count, total = count - 1, total - stored
+    drop(dropped, _DROPPED)
+    return "" if count <= limits.count and total <= limits.total else _FULL

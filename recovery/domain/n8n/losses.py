@@ -1,0 +1,78 @@
+"""Executions of n8n whose worker was lost: what is known of each, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recovery.domain.ages import DAY
+from recovery.domain.refs import JobRef
+from recovery.domain.verdicts import Kind
+
+# Verdicts under which an execution may be about to lose its data, and those that prove that its worker is gone: its
+# connection is closed, or its job was seen without a lock for as long as the orphan watch asks for.
+AT_RISK = frozenset({Kind.LATE, Kind.DOOMED, Kind.UNLOCKED, Kind.ORPHAN, Kind.ABANDONED})
+PROVEN = frozenset({Kind.DOOMED, Kind.ORPHAN, Kind.ABANDONED})
+_GRAVITY = (Kind.LATE, Kind.UNLOCKED, Kind.DOOMED, Kind.ORPHAN, Kind.ABANDONED)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLimits:
+    """How much of the data of executions at risk is copied, of one installation. Sizes in bytes, `keep` in ms."""
+
+    is_on: bool = True
+    each: int = 4 << 20  # of an execution's data as n8n keeps it
+    total: int = 256 << 20  # of all copies, compressed
+    count: int = 1000
+    keep: int = 7 * DAY
+
+
+class LossOutcome(StrEnum):
+    """What became of an execution whose worker was late or lost."""
+
+    AT_RISK = "at risk"  # it has not ended, and nobody renews the lock of its job
+    LOST = "lost"
+    RESCUED = "rescued"  # run again before n8n ended it
+    RETRIED = "retried"  # run again afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One execution of the history. Times are ms since 1970; `copy_size` None: there is no copy of its data."""
+
+    number: int
+    n8n: str
+    execution: str
+    workflow: str
+    title: str
+    mode: str
+    job: JobRef
+    verdict: Kind  # the gravest that its job had
+    noticed_at: int
+    outcome: LossOutcome
+    started_at: int | None = None
+    worker: str = ""
+    cause: str = ""
+    proven_at: int | None = None
+    lock_ends_at: int | None = None  # as it was when the job was seen last
+    unheld_at: int | None = None  # first seen without any job
+    ended_at: int | None = None
+    claimed_at: int | None = None  # a rescue has begun, and has not told what came of it
+    retried_as: str = ""
+    audit: int | None = None
+    copied_at: int | None = None
+    copy_size: int | None = None
+    copy_trouble: str = ""  # why there is no copy
+
+    @property
+    def is_proven(self) -> bool:
+        return self.proven_at is not None
+
+    @property
+    def has_copy(self) -> bool:
+        return self.copy_size is not None
+
+
+def graver(one: Kind, other: Kind) -> Kind:
+    """Of two verdicts at risk."""
+    return max(one, other, key=_GRAVITY.index)

@@ -1,0 +1,90 @@
+"""The history of n8n's executions whose worker was late or lost, as the database has it; never a copy itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from django.db.models import Q, QuerySet
+
+from recovery.domain.n8n.losses import Loss, LossOutcome
+from recovery.domain.refs import QueueRef, unslug
+from recovery.domain.verdicts import Kind
+from recovery.models import ExecutionCopy, LostExecution
+from recovery.reads.incidents import id_of
+
+LISTED = 500  # of one list: worse than that is told by its numbers
+_AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
+
+
+def newest(n8n: str = "", *, execution: str = "", outcome: LossOutcome | None = None, most: int = LISTED) -> list[Loss]:
+    """What is at risk first, then the newest. Raises Error of the database."""
+    rows = LostExecution.objects.all()
+    rows = rows.filter(n8n=n8n) if n8n else rows
+    rows = rows.filter(execution=execution) if execution else rows
+    rows = rows.filter(outcome=outcome) if outcome else rows
+    at_risk = rows.filter(outcome=LossOutcome.AT_RISK).order_by("-noticed_at", "-pk")[:most]
+    found = _losses(at_risk)
+    if len(found) < most:
+        others = rows.exclude(outcome=LossOutcome.AT_RISK).order_by("-noticed_at", "-pk")
+        found += _losses(others[: most - len(found)])
+    return found
+
+
+def of_executions(n8n: str, ids: Iterable[str]) -> dict[str, Loss]:
+    """The newest of each execution. Raises Error of the database."""
+    wanted, found = list(dict.fromkeys(ids)), dict[str, Loss]()
+    for start in range(0, len(wanted), _AT_ONCE):
+        rows = LostExecution.objects.filter(n8n=n8n, execution__in=wanted[start : start + _AT_ONCE]).order_by("pk")
+        found |= {loss.execution: loss for loss in _losses(rows)}
+    return found
+
+
+def followed(n8n: str, since: int, most: int) -> list[Loss]:
+    """Those at risk, and those that were lost after `since`. Raises Error of the database."""
+    lost = Q(outcome=LossOutcome.LOST, ended_at__gte=since)
+    chosen = LostExecution.objects.filter(Q(outcome=LossOutcome.AT_RISK) | lost, n8n=n8n)
+    return _losses(chosen.order_by("-noticed_at")[:most])
+
+
+def counts(n8n: str) -> dict[LossOutcome, int]:
+    """How many of each outcome the history holds. Raises Error of the database."""
+    rows = LostExecution.objects.filter(n8n=n8n)
+    return {outcome: count for outcome in LossOutcome if (count := rows.filter(outcome=outcome).count())}
+
+
+def _losses(rows: QuerySet[LostExecution]) -> list[Loss]:
+    found: Sequence[LostExecution] = list(rows)
+    copies: dict[int, tuple[int, int]] = {}
+    keys = [row.pk for row in found]
+    for start in range(0, len(keys), _AT_ONCE):
+        part = ExecutionCopy.objects.filter(loss__in=keys[start : start + _AT_ONCE])
+        copies |= {loss: (at, size) for loss, at, size in part.values_list("loss_id", "at", "size")}
+    return [_loss(row, copies.get(row.pk)) for row in found]
+
+
+def _loss(row: LostExecution, copy: tuple[int, int] | None) -> Loss:
+    return Loss(
+        number=row.pk,
+        n8n=row.n8n,
+        execution=row.execution,
+        workflow=row.workflow,
+        title=row.title,
+        mode=row.mode,
+        job=QueueRef(row.deployment, unslug(row.base)).job(id_of(row.job)),
+        verdict=Kind(row.verdict),
+        noticed_at=row.noticed_at,
+        outcome=LossOutcome(row.outcome),
+        started_at=row.started_at,
+        worker=row.worker,
+        cause=row.cause,
+        proven_at=row.proven_at,
+        lock_ends_at=row.lock_ends_at,
+        unheld_at=row.unheld_at,
+        ended_at=row.ended_at,
+        claimed_at=row.claimed_at,
+        retried_as=row.retried_as,
+        audit=row.audit,
+        copied_at=copy[0] if copy else None,
+        copy_size=copy[1] if copy else None,
+        copy_trouble=row.copy_trouble,
+    )

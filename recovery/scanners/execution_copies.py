@@ -1,0 +1,244 @@
+"""Copies the data of n8n's executions at risk before n8n overwrites it, and follows what becomes of each.
+
+1. Active jobs of n8n's queues get the verdicts that every page shows. 2. Those with a late lock, or without their
+worker, are at risk: their executions are read, and what they would need to run again is copied once. 3. What was
+noticed before is read again: an execution that ended well, or whose lock is renewed again, is forgotten with its copy;
+one that n8n has failed and overwritten was lost.
+
+It writes into the database of the console alone. Cost of a look: three round trips a thousand active jobs, a statement
+for those at risk, and for each new one a read of its data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from recovery.actions import execution_copies as copies
+from recovery.actions.execution_copies import Risk
+from recovery.backends.bull import claims
+from recovery.config import N8n
+from recovery.connections.registry import Registry
+from recovery.connections.sql import SqlWire, of
+from recovery.domain.ages import HOUR, MINUTE
+from recovery.domain.counts import Snapshot
+from recovery.domain.jobs import State
+from recovery.domain.mandate import May, always
+from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.losses import AT_RISK, Loss, LossOutcome
+from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.verdicts import Kind, Stuck, Verdict
+from recovery.errors import AccessDenied, QueueMissing, StatementRefused, StoreError, Unsupported
+from recovery.n8n import executions, remains, run_data, tables
+from recovery.n8n.run_data import LOST_ENDS
+from recovery.n8n.tables import Tables
+from recovery.reads import stuck
+from recovery.reads.lists import locate
+from recovery.reads.n8n import losses, queues
+
+EVERY = 5.0  # seconds: n8n renews a lock every 10, and a late one has tens of seconds left
+AFTER = 4.5  # seconds: the first snapshot knows the workers by then
+ACTIVE_LIMIT = 5_000  # active jobs of a queue that are looked at
+FOLLOWED = 2_000  # executions followed at the same time
+FOLLOWED_FOR = HOUR  # after one was lost: a worker that was frozen may still end it, and somebody may retry it in n8n
+NOTICED = 200  # executions copied by one look: the others by the next, seconds later
+_RETRIES_EVERY = MINUTE
+_PRUNE_EVERY = MINUTE
+_TOKEN = 8  # characters of a lock's token that tell workers apart
+_NOT_READABLE = "Our user may not read the data of n8n's executions: GRANT SELECT on it (docs/n8n.md)."
+_TOO_LARGE = "Its data has {size:,} KiB, more than [n8n.copies] megabytes_each allows."
+_ELSEWHERE = "n8n does not keep its data in this database."
+_NOTHING = "n8n had nothing of it that could run again."
+
+log = logging.getLogger(__name__)
+
+
+class ExecutionCopyWatch:
+    """One thread at a time; for the leader."""
+
+    def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None], may: May = always) -> None:
+        self._registry = registry
+        self._newest = newest
+        self._may = may
+        self._retries_at: dict[str, int] = {}
+        self._pruned_at: dict[str, int] = {}
+
+    def run(self, now: int) -> None:
+        """What one installation does not answer is no trouble of the others. Raises Error of the own database."""
+        for n8n in self._registry.config.n8n:
+            if not n8n.database:
+                continue
+            try:
+                self._look(n8n, now)
+            except (StoreError, Unsupported) as error:
+                log.info("%s: executions at risk are not known: %s", n8n.name, error)
+
+    def _look(self, n8n: N8n, now: int) -> None:
+        snapshot = self._newest()
+        jobs = _active(self._registry, n8n, snapshot, now)
+        known = losses.followed(n8n.name, now - FOLLOWED_FOR, FOLLOWED)
+        if not self._may():
+            return
+        if jobs.risks or known:
+            look = _Look(self._registry, n8n, now, jobs)
+            look.follow(known)
+            look.take_new(known)
+            if self._is_due(self._retries_at, n8n, _RETRIES_EVERY, now):
+                look.find_retries(known)
+        if self._is_due(self._pruned_at, n8n, _PRUNE_EVERY, now):
+            copies.prune(n8n.name, n8n.copies, now)
+
+    @staticmethod
+    def _is_due(last: dict[str, int], n8n: N8n, every: int, now: int) -> bool:
+        if now - last.get(n8n.name, 0) < every:
+            return False
+        last[n8n.name] = now
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Active jobs by their execution: those at risk, and all others."""
+
+    risks: Mapping[str, Risk]
+    held: frozenset[str]
+
+
+class _Look:
+    """One look at one installation."""
+
+    def __init__(self, registry: Registry, n8n: N8n, now: int, jobs: _Jobs) -> None:
+        self._n8n, self._now, self._jobs = n8n, now, jobs
+        self._wire: SqlWire = of(registry.wire(n8n.database))
+        self._tables: Tables = tables.learned(self._wire, n8n)
+
+    def take_new(self, known: Iterable[Loss]) -> None:
+        """Begins the history of those at risk that nobody has noticed, and copies their data."""
+        before = {(loss.execution, loss.job) for loss in known}
+        risks = [(id, risk) for id, risk in self._jobs.risks.items() if (id, risk.job) not in before]
+        found = executions.of_ids(self._wire, self._tables, [id for id, _ in risks])
+        going = [(risk, found[id]) for id, risk in risks if id in found and _is_going(found[id])][:NOTICED]
+        titles = executions.titles(self._wire, self._tables, {execution.workflow for _, execution in going})
+        for risk, execution in going:
+            title = titles.get(execution.workflow, "")
+            number = copies.notice(self._n8n.name, risk, execution, title, self._now)
+            self._copy(number, execution)
+
+    def follow(self, known: Iterable[Loss]) -> None:
+        """Writes down what became of those noticed before."""
+        listed = list(known)
+        found = executions.of_ids(self._wire, self._tables, [loss.execution for loss in listed])
+        for loss in listed:
+            self._follow(loss, found.get(loss.execution))
+
+    def find_retries(self, known: Iterable[Loss]) -> None:
+        """What was lost, and retried in n8n itself."""
+        lost = {loss.execution: loss for loss in known if loss.outcome is LossOutcome.LOST}
+        for id, made in executions.retries_of(self._wire, self._tables, lost).items():
+            copies.ended(lost[id], LossOutcome.RETRIED, self._now, retried_as=made)
+
+    def _copy(self, number: int, execution: Execution) -> None:
+        if trouble := self._copied(number, execution):
+            copies.explain(number, trouble)
+
+    def _copied(self, number: int, execution: Execution) -> str:
+        """Why there is no copy; "" when there is one."""
+        limits = self._n8n.copies
+        if not limits.is_on:
+            return copies.OFF
+        try:
+            found = run_data.read(self._wire, self._n8n, execution.id, limits.each)
+        except (AccessDenied, StatementRefused):
+            return _NOT_READABLE
+        if found is None:
+            return _ELSEWHERE
+        if not found.text:
+            return _TOO_LARGE.format(size=found.size // 1024)
+        if remains.judged(found.text) is False:
+            return _NOTHING
+        return copies.keep(number, self._n8n.name, execution.id, found.text, limits, now=self._now)
+
+    def _follow(self, loss: Loss, execution: Execution | None) -> None:
+        risk = self._jobs.risks.get(loss.execution)
+        if execution is None or not execution.is_there:
+            self._gone(loss)
+        elif loss.outcome is LossOutcome.LOST:
+            if execution.status in (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING):
+                copies.forget([loss.number])  # its worker was only frozen
+        elif _is_going(execution):
+            self._still_going(loss, execution, risk)
+        elif execution.status in LOST_ENDS and self._is_lost(execution):
+            copies.ended(loss, LossOutcome.LOST, self._now)
+        else:
+            copies.forget([loss.number])
+
+    def _still_going(self, loss: Loss, execution: Execution, risk: Risk | None) -> None:
+        if not loss.has_copy and not loss.copy_trouble:
+            self._copy(loss.number, execution)  # the database did not answer at the first look
+        if risk is not None and risk.job == loss.job:
+            copies.update(loss, risk, execution, self._now)
+        elif loss.execution in self._jobs.held:
+            copies.forget([loss.number])  # the lock is renewed again, or another job of it runs
+        else:
+            copies.unheld(loss, self._now)
+
+    def _is_lost(self, execution: Execution) -> bool:
+        """An error at one of its nodes leaves what a retry needs; what cannot be told counts as lost."""
+        if execution.status is ExecutionStatus.CRASHED:
+            return True
+        return run_data.is_overwritten(self._wire, self._n8n, execution.id) is not False
+
+    def _gone(self, loss: Loss) -> None:
+        """n8n has deleted it: there is nothing to restore its data to."""
+        if loss.outcome is LossOutcome.AT_RISK:
+            copies.forget([loss.number])
+        else:
+            copies.drop([loss.number], "n8n has deleted the execution.")
+
+
+def _is_going(execution: Execution) -> bool:
+    return execution.is_there and execution.status.is_going
+
+
+def _active(registry: Registry, n8n: N8n, snapshot: Snapshot | None, now: int) -> _Jobs:
+    wire, risks, held = registry.wire(n8n.queue.deployment), dict[str, Risk](), set[str]()
+    inbox = stuck.newest()
+    listed = {row.job: row for row in inbox.rows if row.has_job} if inbox else {}
+    for ref in queues.refs(n8n, snapshot):
+        found = {claim.job: claim for claim in claims.active(wire, ref, ACTIVE_LIMIT) if claim.execution}
+        verdicts = _verdicts(registry, ref, found, snapshot, now) if found else {}
+        for job, claim in found.items():
+            verdict = verdicts.get(job.id)
+            if verdict is not None and verdict.of_lock in AT_RISK:
+                risks[claim.execution] = _risk(claim, verdict, listed.get(job), now)
+            elif verdict is not None and claim.is_locked:
+                held.add(claim.execution)
+    return _Jobs(risks, frozenset(held))
+
+
+def _verdicts(
+    registry: Registry, ref: QueueRef, jobs: Iterable[JobRef], snapshot: Snapshot | None, now: int
+) -> Mapping[str, Verdict]:
+    try:
+        queue = locate(ref, snapshot)
+    except QueueMissing:
+        return {}
+    rows = queue.rows([(job.id, State.ACTIVE) for job in jobs])
+    there = tuple(row for row in rows if row is not None and row.state is State.ACTIVE)
+    return stuck.of_rows(queue, there, snapshot, now, config=registry.config)
+
+
+def _risk(claim: Claim, verdict: Verdict, row: Stuck | None, now: int) -> Risk:
+    lock = claim.lock
+    known = (row.server or row.holder if row else "") or claim.holder
+    worker = known or (f"lock {lock.token[:_TOKEN]}" if lock else "")
+    kind = verdict.of_lock if verdict.of_lock in AT_RISK else Kind.LATE
+    return Risk(
+        job=claim.job,
+        verdict=kind,
+        lock_ends_at=now + lock.ttl if lock and lock.ttl is not None else None,
+        worker=worker,
+        cause=verdict.cause.value,
+    )
