@@ -70,6 +70,11 @@ CONSENTS = {  # by the option that a refusal says it needs
         tone="bad",
     ),
 }
+_LATEST = Choice(
+    "latest",
+    "Use the currently saved workflow",
+    "If off, n8n uses the workflow of this execution. It refuses if a node that has to run was deleted.",
+)
 _AGES = (
     ("0", "of any age"),
     (str(HOUR), "1 hour"),
@@ -113,13 +118,8 @@ _CHOICES: Mapping[Act, tuple[Choice, ...]] = {
         ),
         _OTHER_QUEUES,
     ),
-    Act.RELAUNCH: (
-        Choice(
-            "latest",
-            "Use the currently saved workflow",
-            "If off, n8n uses the workflow of this execution. It refuses if a node that has to run was deleted.",
-        ),
-    ),
+    Act.RELAUNCH: (_LATEST,),
+    Act.RESCUE: (_LATEST,),
     Act.DRAIN: (Choice("delayed", "Also delayed jobs"), _OTHER_PARENTS),
     Act.CLEAN: (
         Choice("state", "Which jobs", kind="pick", values=_CLEANED),

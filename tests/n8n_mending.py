@@ -92,7 +92,7 @@ class Mending:
     # -- orders
 
     def order(self, act: Act, *ids: str, **options: Any) -> Order:
-        of_executions = act in (Act.MARK, Act.RELAUNCH)
+        of_executions = act in (Act.MARK, Act.RELAUNCH, Act.RESCUE)
         ref = EXECUTIONS if of_executions else JOBS
         windows.forget()
         return Order(act, ref, ADMIN, "the worker died", runner.seen(ref, ids), Options(**options))

@@ -151,6 +151,13 @@ class Yard:
         found = self._rows("SELECT status FROM {} WHERE id = %s", int(execution))
         return str(found[0][0]) if found else ""
 
+    def data(self, execution: str) -> str:
+        """What n8n keeps of it to run it from."""
+        statement = sql.SQL('SELECT data FROM {} WHERE "executionId" = %s').format(self._table(BLOBS))
+        with self._connected() as connection:
+            found = connection.execute(statement, [int(execution)]).fetchone()
+        return str(found[0]) if found else ""
+
     def update(self, execution: str, **columns: Any) -> None:
         chosen = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in columns)
         statement = sql.SQL("UPDATE {} SET {} WHERE id = %s").format(self._table(EXECUTIONS), chosen)
@@ -167,6 +174,14 @@ class Yard:
         """A statement of the test's own; `{}` stands for the table of executions."""
         with self._connected() as connection:
             connection.execute(sql.SQL(statement).format(self._table(EXECUTIONS)), parameters)  # type: ignore[arg-type]
+
+    def waits_for_lock(self) -> bool:
+        """Whether somebody waits for a row that somebody else has locked."""
+        with self._connected() as connection:
+            found = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            ).fetchone()
+        return bool(found and found[0])
 
     def _rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with self._connected() as connection:

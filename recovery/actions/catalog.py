@@ -159,6 +159,14 @@ _ALL = (
         tone="primary",
     ),
     Entry(
+        Act.RESCUE,
+        "Rescue",
+        "rescued",
+        "The execution runs again as a new one: from n8n's data before n8n overwrites it, else from the kept copy.",
+        is_for_execution=True,
+        tone="primary",
+    ),
+    Entry(
         Act.MARK,
         "Mark crashed",
         "marked as crashed",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
+from recovery.actions import n8n_rescue, n8n_retry
+from recovery.actions.n8n_rescue import Place
 from recovery.backends.base import Target
 from recovery.connections.registry import registry
 from recovery.connections.sql import SqlWire
@@ -12,21 +13,18 @@ from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Outc
 from recovery.domain.counts import Flavour
 from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.standing import state_of
-from recovery.errors import StatementRefused, StoreError, Unsupported
-from recovery.n8n import executions, marking, public
+from recovery.errors import StatementRefused, Unsupported
+from recovery.n8n import executions, marking
 from recovery.n8n.public import Retry
 from recovery.n8n.tables import Tables
 from recovery.reads.n8n import targets
 
-OWN = frozenset({Act.RELAUNCH, Act.MARK})
-_CHUNKS = {Act.RELAUNCH: 5, Act.MARK: 100}  # a retry may take as long as n8n needs to answer
-_PAUSE = 0.1  # seconds between two looks for the new execution
-_REFUSED = "That action is for jobs: an n8n execution can be relaunched or marked as crashed."
+OWN = frozenset({Act.RELAUNCH, Act.MARK, Act.RESCUE})
+_CHUNKS = {Act.RELAUNCH: 5, Act.RESCUE: 5, Act.MARK: 100}  # a retry may take as long as n8n needs to answer
+_REFUSED = "That action is for jobs: an n8n execution can be relaunched, rescued or marked as crashed."
 _GONE = "There is no such execution (any more)."
 _MOVED = "It is {status} now."
 _STARTED = "It was started again since it was shown."
-_LATE = "n8n neither answered nor created a new execution within {seconds:g} s. Check n8n for a retry of it."
-_PERHAPS = "{trouble} It may have started anyway: check n8n for a retry of it."
 
 
 class ExecutionOperator:
@@ -55,8 +53,10 @@ class ExecutionOperator:
                 told.append(refused or _missing(job))
             elif act is Act.MARK:
                 told.append(_mark(wire, known, execution))
+            elif act is Act.RESCUE:
+                told.append(n8n_rescue.rescue(Place(n8n, wire, known), execution, latest=options.latest, now=now))
             else:
-                told.append(_relaunch(wire, known, Retry(n8n, job.id, latest=options.latest), job))
+                told.append(n8n_retry.retry(wire, known, Retry(n8n, job.id, latest=options.latest), job.state).done)
         return tuple(told)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
@@ -93,42 +93,6 @@ def _mark(wire: SqlWire, known: Tables, execution: Execution) -> Done:
     if not now.is_there:
         return Done(execution.id, Outcome.MISSING, _GONE)
     return _refused(execution.id, now, _MOVED.format(status=now.status))
-
-
-def _relaunch(wire: SqlWire, known: Tables, retry: Retry, job: Seen) -> Done:
-    """Whichever comes first: the new execution in the database, or n8n's answer. Then nobody waits any longer."""
-    newest = executions.newest(wire, known)
-    retry.start()
-    try:
-        made = _made(wire, known, retry, job.id, newest)
-    finally:
-        retry.leave()
-    if made:
-        return Done(job.id, Outcome.DONE, f"It runs again as execution {made}.")
-    if not retry.trouble:
-        return Done(job.id, Outcome.UNKNOWN, _LATE.format(seconds=public.SECONDS))
-    if retry.is_unsure:
-        return Done(job.id, Outcome.UNKNOWN, _PERHAPS.format(trouble=retry.trouble))
-    return Done(job.id, Outcome.REFUSED, retry.trouble, job.state)
-
-
-def _made(wire: SqlWire, known: Tables, retry: Retry, id: str, newest: int) -> str:
-    """The id of the new execution; "" when n8n refused, or time is up."""
-    until = time.monotonic() + public.SECONDS
-    while time.monotonic() < until:
-        is_over = retry.is_over  # asked before the look: what it told of is in the database then
-        made = retry.id or _found(wire, known, id, newest)
-        if made or is_over:
-            return made
-        retry.join(_PAUSE)
-    return ""
-
-
-def _found(wire: SqlWire, known: Tables, id: str, newest: int) -> str:
-    try:
-        return executions.retry_of(wire, known, id, newest)
-    except StoreError:
-        return ""
 
 
 def _missing(job: Seen) -> Done:

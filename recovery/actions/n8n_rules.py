@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping
 
 from recovery.domain.acting import Act, Options
 from recovery.domain.n8n.around import GRACE
-from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.executions import LOST_ENDS, Execution, ExecutionStatus
+from recovery.domain.n8n.losses import Loss
+from recovery.domain.n8n.pairs import Release
+from recovery.domain.n8n.rescue import RescueStanding
 from recovery.domain.n8n.standing import Standing
 
 _SUCCEEDED = (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING)
@@ -28,6 +31,10 @@ _AGAIN = (
     "every step that already ran will run twice."
 )
 _NEXT_OF_RETRY = "n8n creates a new execution that begins where this one failed."
+_FROZEN = (
+    "n8n has failed its job because its lock was not renewed, but it is not proven that its worker is gone: a worker "
+    "that was only frozen runs it to its end."
+)
 _MARKED = "n8n then leaves the row as it is: n8n sends no notification, no error workflow runs, and it can be retried."
 _DOES: Mapping[Act, str] = {Act.FAIL: "failed", Act.REQUEUE: "run again", Act.RETRY: "run again"}
 
@@ -113,7 +120,69 @@ def _mark(standing: Standing, options: Options) -> list[str]:
     return [*_alone(standing, options), _MARKED]
 
 
-_RULES: Mapping[Act, Callable[[Standing, Options], list[str]]] = {Act.RELAUNCH: _relaunch, Act.MARK: _mark}
+def _rescue(standing: Standing, options: Options) -> list[str]:
+    """A second run begins only where the first is proven to be dead, and once."""
+    rescue = standing.rescue or RescueStanding()
+    loss = rescue.loss
+    if why := standing.no_api or rescue.no_write:
+        raise Against(why)
+    if loss is None:
+        raise Against("It was not seen without its worker: there is nothing to rescue.")
+    if again := loss.retried_as or rescue.retried_as:
+        raise Against(f"It ran again already, as execution {again}.")
+    if loss.claimed_at is not None:
+        raise Against("A rescue of it has begun: check n8n for a retry of it, or try again in two minutes.")
+    if standing.status is ExecutionStatus.NEW:
+        raise Against("It never started: requeue its job, which runs it for the first time.")
+    if standing.status.is_going:
+        risks = _rescue_going(standing, rescue)
+    elif standing.status in LOST_ENDS:
+        risks = _rescue_ended(standing, rescue, loss, options)
+    else:
+        raise Against(f"It is {standing.status}: only an execution that lost its worker is rescued.")
+    if rescue.note:
+        return [*risks, f"Its steps may run twice: {rescue.note}"]
+    return [*risks, _unless(options.consent, _AGAIN, "consent")]
+
+
+def _rescue_going(standing: Standing, rescue: RescueStanding) -> list[str]:
+    """Before n8n overwrites it."""
+    if rescue.release is not Release.TWO:
+        raise Against("Before n8n 2 a stalled check requeues its job: the execution would run twice.")
+    if rescue.is_overwritten:
+        raise Against("n8n is overwriting its data right now: try again in some seconds, its copy is used then.")
+    if standing.claims is None:
+        raise Against("Not all of n8n's jobs could be checked: one of it may run.")
+    if any(not claim.is_active for claim in standing.claims):
+        raise Against("Its job waits: the next free worker runs it.")
+    if standing.claims and not rescue.is_lost:
+        raise Against("It is not proven yet that its worker is gone: try again in some seconds.")
+    if not standing.claims and not (rescue.loss and rescue.loss.is_proven):
+        raise Against(
+            "Its job is gone, and it was not proven before that its worker is: n8n may still save its result."
+        )
+    unknown = "It is unknown whether n8n has saved run data for it." if rescue.is_overwritten is None else ""
+    return [*filter(None, [unknown]), "n8n sets this execution to error when it notices that its worker is gone."]
+
+
+def _rescue_ended(standing: Standing, rescue: RescueStanding, loss: Loss, options: Options) -> list[str]:
+    """After n8n has overwritten it."""
+    if standing.claims is None:
+        raise Against("Not all of n8n's jobs could be checked: one of it may run.")
+    if any(not claim.is_active for claim in standing.claims) or (standing.claims and not rescue.is_lost):
+        raise Against("A job exists for it, which a worker may run: remove or cancel that job first.")
+    if rescue.is_overwritten is not False and not loss.has_copy:
+        raise Against(f"There is no copy of its data. {loss.copy_trouble}".rstrip())
+    if loss.is_proven or rescue.is_lost:
+        return ["Its data is restored from the copy, and n8n retries it."] if rescue.is_overwritten else []
+    return [_unless(options.force, _FROZEN, "force")]
+
+
+_RULES: Mapping[Act, Callable[[Standing, Options], list[str]]] = {
+    Act.RELAUNCH: _relaunch,
+    Act.MARK: _mark,
+    Act.RESCUE: _rescue,
+}
 
 
 def _unheld(standing: Standing, options: Options) -> list[str]:

@@ -24,7 +24,7 @@ from recovery.domain.verdicts import Verdict
 from recovery.errors import ConfigError, StoreError, Unsupported
 from recovery.reads import lists, snapshots, stuck
 from recovery.reads.lists import Queue
-from recovery.reads.n8n import standing
+from recovery.reads.n8n import rescue_standing, standing
 from recovery.reads.shared import windows
 
 STALE_MS = 30_000  # an older snapshot knows nothing of today's workers; what it said of them is not used
@@ -106,7 +106,7 @@ def judged_rows(
     verdicts: Mapping[str, Verdict],
 ) -> tuple[Judged, ...]:
     """The same of rows that were read just now."""
-    standings = _standings(scene, rows)
+    standings = _standings(order.act, scene, rows)
     effects = _effects(order, scene, rows)
     right = _lacking(order)
     cases = (
@@ -177,11 +177,14 @@ def _judged(order: Order, scene: Scene, case: Case) -> Judged:
     return Judged(judgement, case.row, case.verdict, case.standing)
 
 
-def _standings(scene: Scene, rows: Sequence[JobRow | None]) -> Mapping[str, Standing]:
+def _standings(act: Act, scene: Scene, rows: Sequence[JobRow | None]) -> Mapping[str, Standing]:
     """What n8n's database says of those that are there; nothing of queues that are not n8n's."""
     queue, ids = scene.queue, [row.id for row in rows if row is not None]
     if queue.flavour.library is Library.N8N:
-        return standing.of_executions(registry(), queue.ref, ids, scene.snapshot, now())
+        found = standing.of_executions(registry(), queue.ref, ids, scene.snapshot, now())
+        if act is not Act.RESCUE:
+            return found
+        return rescue_standing.added(registry(), queue.ref, found, scene.snapshot, now())
     is_its = registry().config.n8n_of(queue.ref) is not None or is_n8n(queue.ref, queue.flavour)
     return standing.of_jobs(registry(), queue, ids) if is_its and queue.flavour.library is Library.BULL else {}
 

@@ -34,6 +34,7 @@ class Act(StrEnum):
     RESUME = "resume"
     RELAUNCH = "relaunch"
     MARK = "mark-crashed"
+    RESCUE = "rescue"
 
 
 class Outcome(StrEnum):

@@ -65,6 +65,7 @@ class Retry(threading.Thread):
 
     def __init__(self, n8n: N8n, execution: str, *, latest: bool) -> None:
         super().__init__(name="n8n-retry", daemon=True)
+        self.execution = execution
         self.id = ""
         self.trouble = ""
         self.is_unsure = False

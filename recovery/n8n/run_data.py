@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 from recovery.config import N8n
 from recovery.connections.sql import Session, SqlWire
-from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.executions import LOST_ENDS, Execution
 from recovery.errors import AccessDenied, StatementRefused
 from recovery.n8n import executions, remains
 from recovery.n8n.tables import Tables
 
-# Ends that n8n, or its recovery, wrote for an execution whose worker was lost. One that a person canceled is none.
-LOST_ENDS = (ExecutionStatus.ERROR, ExecutionStatus.CRASHED, ExecutionStatus.FAILED)
 _TABLE = "execution_data"
 _RIGHTS = """
 SELECT pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
@@ -54,13 +52,18 @@ def rights(wire: SqlWire, n8n: N8n) -> DataRights:
 
 def refusal(wire: SqlWire, tables: Tables, n8n: N8n) -> str:
     """Why a copy cannot be written back here; "" when it can. Raises StoreError."""
+    return refused(wire, tables, rights(wire, n8n))
+
+
+def refused(wire: SqlWire, tables: Tables, known: DataRights) -> str:
+    """The same of rights that were asked for before."""
     if wire.database.read_only:
         return "The database of n8n is configured to be read only."
     if tables.read_only:
         return tables.read_only
     if "status" not in tables.writable:
         return "Our user may not lock n8n's executions: GRANT UPDATE (status) on them (docs/n8n.md)."
-    if not rights(wire, n8n).may_write:
+    if not known.may_write:
         return "Our user may not write the data of n8n's executions: GRANT UPDATE (data) on it (docs/n8n.md)."
     return ""
 

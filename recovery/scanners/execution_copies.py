@@ -26,13 +26,13 @@ from recovery.domain.counts import Snapshot
 from recovery.domain.jobs import State
 from recovery.domain.mandate import May, always
 from recovery.domain.n8n.claims import Claim
-from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.executions import LOST_ENDS, Execution, ExecutionStatus
 from recovery.domain.n8n.losses import AT_RISK, Loss, LossOutcome
+from recovery.domain.n8n.rescue import UNCLAIMED_AFTER
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck, Verdict
 from recovery.errors import AccessDenied, QueueMissing, StatementRefused, StoreError, Unsupported
 from recovery.n8n import executions, remains, run_data, tables
-from recovery.n8n.run_data import LOST_ENDS
 from recovery.n8n.tables import Tables
 from recovery.reads import stuck
 from recovery.reads.lists import locate
@@ -50,6 +50,7 @@ _TOKEN = 8  # characters of a lock's token that tell workers apart
 _NOT_READABLE = "Our user may not read the data of n8n's executions: GRANT SELECT on it (docs/n8n.md)."
 _TOO_LARGE = "Its data has {size:,} KiB, more than [n8n.copies] megabytes_each allows."
 _ELSEWHERE = "n8n does not keep its data in this database."
+_DELETED = "n8n has deleted the execution."
 _NOTHING = "n8n had nothing of it that could run again."
 
 log = logging.getLogger(__name__)
@@ -134,10 +135,16 @@ class _Look:
             self._follow(loss, found.get(loss.execution))
 
     def find_retries(self, known: Iterable[Loss]) -> None:
-        """What was lost, and retried in n8n itself."""
-        lost = {loss.execution: loss for loss in known if loss.outcome is LossOutcome.LOST}
-        for id, made in executions.retries_of(self._wire, self._tables, lost).items():
-            copies.ended(lost[id], LossOutcome.RETRIED, self._now, retried_as=made)
+        """Finds what runs again, also by a rescue whose answer was lost. A rescue that began nothing is over."""
+        lost = {loss.execution: loss for loss in known}
+        made = executions.retries_of(self._wire, self._tables, lost)
+        for id, loss in lost.items():
+            if id in made:
+                is_late = loss.outcome is LossOutcome.LOST
+                outcome = LossOutcome.RETRIED if is_late else LossOutcome.RESCUED
+                copies.ended(loss, outcome, self._now, retried_as=made[id])
+            elif loss.claimed_at is not None and self._now - loss.claimed_at > UNCLAIMED_AFTER:
+                copies.release(loss.number)
 
     def _copy(self, number: int, execution: Execution) -> None:
         if trouble := self._copied(number, execution):
@@ -191,11 +198,12 @@ class _Look:
         return run_data.is_overwritten(self._wire, self._n8n, execution.id) is not False
 
     def _gone(self, loss: Loss) -> None:
-        """n8n has deleted it: there is nothing to restore its data to."""
-        if loss.outcome is LossOutcome.AT_RISK:
+        """n8n has deleted it, as it does with failed ones that are not to be saved: nothing is left to restore."""
+        if loss.outcome is LossOutcome.AT_RISK and not loss.is_proven:
             copies.forget([loss.number])
-        else:
-            copies.drop([loss.number], "n8n has deleted the execution.")
+            return
+        copies.ended(loss, LossOutcome.LOST, self._now)
+        copies.drop([loss.number], _DELETED)
 
 
 def _is_going(execution: Execution) -> bool:

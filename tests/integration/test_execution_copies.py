@@ -147,6 +147,19 @@ def test_one_that_a_frozen_worker_ended_after_all_was_not_lost(begin: Callable[.
     assert look(here) == []
 
 
+def test_one_that_n8n_deleted_was_lost_for_good(begin: Callable[..., Mending]) -> None:
+    here = begin()
+    run = lost(here)
+    look(here)
+    here.yard.delete(run.execution)
+    (loss,) = look(here)
+    assert (loss.outcome, loss.has_copy, loss.copy_trouble) == (
+        LossOutcome.LOST,
+        False,
+        "n8n has deleted the execution.",
+    )
+
+
 def test_while_its_job_is_gone_and_n8n_waits_it_stays_at_risk(begin: Callable[..., Mending]) -> None:
     here = begin()
     run = lost(here)

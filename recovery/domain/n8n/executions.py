@@ -38,6 +38,8 @@ class ExecutionStatus(StrEnum):
 
 OPEN = (ExecutionStatus.NEW, ExecutionStatus.RUNNING, ExecutionStatus.WAITING, ExecutionStatus.UNKNOWN)
 GOING = (ExecutionStatus.NEW, ExecutionStatus.RUNNING, ExecutionStatus.UNKNOWN)
+# Ends that n8n, or its recovery, writes for an execution whose worker was lost. One that a person canceled is none.
+LOST_ENDS = (ExecutionStatus.ERROR, ExecutionStatus.CRASHED, ExecutionStatus.FAILED)
 # What main hands over to workers. Others run where they are begun: `manual` in main (unless it is told to hand these
 # over too), `integrated` beside their parent, `cli` in a process of their own.
 QUEUED_MODES = frozenset({"webhook", "trigger", "retry", "error", "evaluation", "chat"})

@@ -8,6 +8,7 @@ from typing import Any
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.rescue import RescueStanding
 from recovery.domain.refs import QueueRef
 
 _STATES = {
@@ -41,6 +42,7 @@ class Standing:
     is_listed: bool = False  # the truth table names this repair for it
     fixed: str = ""  # why nothing may be written into n8n's database
     no_api: str = ""  # why n8n's public API cannot be asked
+    rescue: RescueStanding | None = None  # only where a rescue is asked for
 
     @property
     def is_known(self) -> bool:
@@ -59,7 +61,8 @@ class Standing:
         told: dict[str, Any] = {"execution": self.id}
         if self.execution:
             told |= {"status": self.status.value, "mode": self.execution.mode, "workflow": self.execution.workflow}
-        return told | ({"silence": self.silence} if self.silence else {})
+        told |= {"silence": self.silence} if self.silence else {}
+        return told | (self.rescue.as_record() if self.rescue else {})
 
 
 def row_of(ref: QueueRef, execution: Execution) -> JobRow:

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from recovery import shared_clock
 from recovery.config import N8n
 from recovery.connections.registry import Registry
-from recovery.connections.sql import of
+from recovery.connections.sql import SqlWire, of
 from recovery.domain.n8n.instances import EMPTY, concerns, summary
+from recovery.domain.n8n.pairs import Release
 from recovery.domain.refs import shown
 from recovery.errors import StoreError, Unsupported
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
-from recovery.n8n import public, tables
+from recovery.n8n import public, run_data, tables
+from recovery.n8n.run_data import DataRights
+from recovery.n8n.tables import Tables
 from recovery.reads.n8n import instances
 
 _WRITES = frozenset({"status", "stoppedAt", "waitTill"})
@@ -52,9 +55,11 @@ def _processes(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
 
 
 def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
+    wire = of(registry.wire(one.database))
     try:
-        with of(registry.wire(one.database)).session() as session:
+        with wire.session() as session:
             found = tables.look(session, one)
+        rights = run_data.rights(wire, one)
     except Unsupported as error:
         yield wrong(about, f"Its executions cannot be read: {error}", "Check [[n8n]], and what our user may read.")
         return
@@ -65,3 +70,19 @@ def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
     yield good(about, f"Its tables are those of n8n {found.release.value}; {writes}.")
     if found.read_only:
         yield warning(about, found.read_only, "Check for a newer Unstall.")
+    if found.release is Release.TWO:
+        yield _rescue(about, one, wire, found, rights)
+
+
+def _rescue(about: str, one: N8n, wire: SqlWire, found: Tables, rights: DataRights) -> Finding:
+    """What of a lost execution could be saved."""
+    if one.copies.is_on and not rights.may_read:
+        return warning(
+            about,
+            "Executions at risk are not copied: our user may not read their data.",
+            "GRANT SELECT on execution_data (docs/n8n.md), or turn copies off ([n8n.copies] keep = false).",
+        )
+    why = public.lacks(one) or run_data.refused(wire, found, rights)
+    if why:
+        return good(about, f"Lost executions cannot be rescued from here. {why}")
+    return good(about, "Executions whose worker is lost can be rescued.")

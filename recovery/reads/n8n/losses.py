@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from django.db.models import Q, QuerySet
 
+from recovery.config import N8n, current
 from recovery.domain.n8n.losses import Loss, LossOutcome
+from recovery.domain.n8n.rescue import RescueOffer, offer
 from recovery.domain.refs import QueueRef, unslug
 from recovery.domain.verdicts import Kind
 from recovery.models import ExecutionCopy, LostExecution
@@ -50,6 +52,12 @@ def counts(n8n: str) -> dict[LossOutcome, int]:
     """How many of each outcome the history holds. Raises Error of the database."""
     rows = LostExecution.objects.filter(n8n=n8n)
     return {outcome: count for outcome in LossOutcome if (count := rows.filter(outcome=outcome).count())}
+
+
+def offered(loss: Loss, n8n: N8n, now: int) -> RescueOffer:
+    """Which rescue is possible now, and for how long."""
+    checked = current().thresholds_of(loss.job.queue.deployment, loss.job.queue.base).stalled_interval
+    return offer(loss, now, check_interval=checked, keep=n8n.copies.keep)
 
 
 def _losses(rows: QuerySet[LostExecution]) -> list[Loss]:

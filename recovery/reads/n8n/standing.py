@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recovery.backends.bull import looks
 from recovery.config import N8n
@@ -13,6 +13,7 @@ from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.mismatches import Repair
 from recovery.domain.n8n.standing import Standing
 from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Verdict
 from recovery.domain.whereabouts import Whereabouts
 from recovery.errors import ConfigError, StoreError, Unsupported
 from recovery.n8n import executions, marking, public, remains
@@ -79,13 +80,15 @@ def _claims(registry: Registry, n8n: N8n, snapshot: Snapshot | None) -> Mapping[
 
 def _is_proven(claims: Iterable[Claim], snapshot: Snapshot | None, now: int) -> bool:
     """That nobody holds any of these jobs, as the verdict on each says it."""
+    return all(found is not None and found.of_lock.is_orphaned for found in verdicts(claims, snapshot, now))
+
+
+def verdicts(claims: Iterable[Claim], snapshot: Snapshot | None, now: int) -> Iterator[Verdict | None]:
+    """The verdict on each of these jobs, looked at now; None for one that is gone or has none."""
     for claim in claims:
         queue = locate(claim.job.queue, snapshot)
         (row,) = queue.rows([(claim.job.id, claim.state)])
-        verdict = stuck.of_rows(queue, (row,), snapshot, now).get(claim.job.id) if row else None
-        if verdict is None or not verdict.of_lock.is_orphaned:
-            return False
-    return True
+        yield stuck.of_rows(queue, (row,), snapshot, now).get(claim.job.id) if row else None
 
 
 def _alone_since(registry: Registry, n8n: N8n, alone: Sequence[Execution], now: int) -> dict[str, int]:

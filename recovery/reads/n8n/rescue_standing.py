@@ -1,0 +1,56 @@
+"""How executions stand whose rescue is asked for: everything that decides whether a second run may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from django.db import Error
+
+from recovery.connections.registry import Registry
+from recovery.domain.counts import Snapshot
+from recovery.domain.n8n.losses import PROVEN
+from recovery.domain.n8n.rescue import RescueStanding
+from recovery.domain.n8n.standing import Standing
+from recovery.domain.refs import QueueRef
+from recovery.errors import NotRecorded
+from recovery.n8n import executions, run_data
+from recovery.reads.n8n import losses, standing, targets
+
+
+def added(
+    registry: Registry, ref: QueueRef, found: Mapping[str, Standing], snapshot: Snapshot | None, now: int
+) -> dict[str, Standing]:
+    """The same, with what a rescue asks for. Raises QueueMissing, Unsupported, StoreError, and NotRecorded when the
+    history cannot be read.
+    """
+    n8n = targets.installation(registry, ref)
+    wire, known = targets.database(registry, n8n)
+    try:
+        noticed = losses.of_executions(n8n.name, found)
+    except Error as error:
+        raise NotRecorded(f"The history of lost executions cannot be read, so nothing was changed: {error}") from error
+    retries = executions.retries_of(wire, known, found)
+    no_write = run_data.refusal(wire, known, n8n)
+    return {
+        id: replace(
+            one,
+            rescue=RescueStanding(
+                loss=noticed.get(id),
+                release=known.release,
+                is_lost=_is_lost(one, snapshot, now),
+                is_overwritten=run_data.is_overwritten(wire, n8n, id),
+                retried_as=retries.get(id, ""),
+                no_write=no_write,
+                note=n8n.idempotent.get(one.execution.workflow, "") if one.execution else "",
+            ),
+        )
+        for id, one in found.items()
+    }
+
+
+def _is_lost(one: Standing, snapshot: Snapshot | None, now: int) -> bool:
+    return bool(one.claims) and all(
+        verdict is not None and verdict.of_lock in PROVEN
+        for verdict in standing.verdicts(one.claims or (), snapshot, now)
+    )
