@@ -20,13 +20,14 @@ from recovery.domain.jobs import State
 from recovery.domain.n8n.executions import ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.n8n.pairs import Pair
+from recovery.domain.n8n.rescue import RescueOffer
 from recovery.domain.n8n.standing import row_of
 from recovery.domain.refs import QueueRef
 from recovery.errors import ConfigError
 from recovery.n8n import public
 from recovery.reads.n8n.single import Single
 
-_OF_EXECUTIONS = frozenset({Act.MARK, Act.RELAUNCH})
+_OF_EXECUTIONS = frozenset({Act.MARK, Act.RELAUNCH, Act.RESCUE})
 _RETRIED = frozenset(
     {
         ExecutionStatus.RUNNING,
@@ -39,12 +40,15 @@ _RETRIED = frozenset(
 )
 
 
-def of_pair(pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int = 1) -> Acts | None:
-    """None where nothing is wrong, or nothing may be done by this person."""
+def of_pair(
+    pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int = 1, can_rescue: bool = False
+) -> Acts | None:
+    """None where nothing is wrong, or nothing may be done by this person. A rescue that is possible comes first."""
     may = buttons.may(user, n8n.queue.deployment) if n8n else buttons.May()
     if n8n is None or pair.finding is None or not may.act:
         return None
-    chosen = [act for act in _acts(pair, n8n) if may.do(act)]
+    rescue = [Act.RESCUE] if can_rescue and not public.lacks(n8n) else []
+    chosen = [act for act in (*rescue, *_acts(pair, n8n)) if may.do(act)]
     found = [one for act in chosen if (one := _button(act, pair, n8n, back))]
     if not found:
         return None
@@ -52,15 +56,16 @@ def of_pair(pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int
     return Acts(f"execution {pair.id}", (first, *found[1:spread]), tuple(found[spread:]))
 
 
-def of_single(found: Single | None, user: object, *, back: str) -> Acts | None:
+def of_single(found: Single | None, offer: RescueOffer | None, user: object, *, back: str) -> Acts | None:
     """On a job's page, where the acts on the job itself stand above: those on its execution."""
     if found is None or found.execution is None or not buttons.may(user, found.n8n.queue.deployment).act:
         return None
     pair = found.pair or Pair(found.id, None, found.execution)
-    if not _can_relaunch(pair, found.n8n):
-        return None
-    made = _button(Act.RELAUNCH, pair, found.n8n, back)
-    return Acts(f"execution {found.id}", (made,)) if made else None
+    can_rescue = offer is not None and offer.is_open and not public.lacks(found.n8n)
+    chosen = [Act.RESCUE] if can_rescue else []
+    chosen += [Act.RELAUNCH] if _can_relaunch(pair, found.n8n) else []
+    made = [one for act in chosen if (one := _button(act, pair, found.n8n, back))]
+    return Acts(f"execution {found.id}", tuple(made)) if made else None
 
 
 def place(ref: QueueRef, id: str = "") -> str:

@@ -99,8 +99,8 @@ def line(pair: Pair, n8n: N8n | None) -> Cells:
     }
 
 
-def of_job(found: Single | None) -> Cells | None:
-    """n8n's part of a job's page."""
+def of_job(found: Single | None, rescue: str = "") -> Cells | None:
+    """n8n's part of a job's page. `rescue`: which rescue of its execution is possible; "" where there is nothing."""
     if found is None:
         return None
     pair = found.pair
@@ -114,6 +114,7 @@ def of_job(found: Single | None) -> Cells | None:
         "fault": shown(found.fault),
         **_execution(found.execution),
         "line": line(pair, found.n8n) if pair and pair.finding else None,
+        "rescue": rescue,
     }
 
 

@@ -11,14 +11,20 @@ from dashboard.api.caller import guarded
 from dashboard.api.names import JobName, QueueName
 from dashboard.scopes import Scope
 from recovery import shared_clock
+from recovery import shared_clock
+from recovery.config import N8n
+from recovery.connections.registry import registry
 from recovery.domain.jobs import State
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.instances import EMPTY, Ending, GoneInstance, Instance, InstanceHistory, concerns
+from recovery.domain.n8n.losses import Loss, LossOutcome
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import MATCHING_LIMIT, MISMATCH_LIMIT, Finding, Pair, Truth
+from recovery.domain.n8n.rescue import RescueWay
 from recovery.domain.refs import shown
-from recovery.reads.n8n import instances, truths
+from recovery.domain.verdicts import Kind
+from recovery.reads.n8n import instances, losses, truths
 
 router = Router(tags=["n8n"])
 SIZE = 100
@@ -211,3 +217,81 @@ def tables(request: HttpRequest, query: Annotated[TruthQuery, Query()]) -> Truth
     found = [truth for truth in truths.newest() if query.n8n in ("", truth.name)]
     known = instances.newest()
     return TruthTables(installations=[Installation.of(truth, query, known.get(truth.name, EMPTY)) for truth in found])
+
+
+class LossOf(Schema):
+    """An execution whose worker was late or lost. Its data is in no answer."""
+
+    n8n: str
+    execution: str
+    workflow: str
+    title: str = Field(description="The workflow's name.")
+    mode: str
+    job: JobName
+    verdict: Kind = Field(description="The gravest verdict that its job had.")
+    worker: str | None
+    cause: str | None
+    noticed_at: int
+    proven_at: int | None = Field(description="Since when it is proven that its worker is gone.")
+    outcome: LossOutcome
+    ended_at: int | None
+    retried_as: str | None = Field(description="The execution as which it ran again.")
+    copied_at: int | None = Field(description="When its data was copied; null: there is no copy.")
+    copy_bytes: int | None
+    copy_trouble: str | None = Field(description="Why there is no copy.")
+    rescue: RescueWay = Field(
+        description="relaunch: before n8n overwrites its data; restore: from the copy; empty: neither."
+    )
+    rescue_open: bool = Field(description="Whether the action rescue can do it now.")
+    rescue_first: int | None = Field(description="Earliest moment at which this way can end; null: unknown.")
+    rescue_last: int | None = Field(description="Moment at which this way ends at the latest; null: unknown.")
+    rescue_text: str
+
+    @classmethod
+    def of(cls, loss: Loss, n8n: N8n, now: int) -> LossOf:
+        offer = losses.offered(loss, n8n, now)
+        same = ("noticed_at", "proven_at", "outcome", "ended_at", "copied_at", "verdict")
+        return cls(
+            n8n=loss.n8n,
+            execution=shown(loss.execution),
+            workflow=shown(loss.workflow),
+            title=shown(loss.title),
+            mode=shown(loss.mode),
+            job=JobName.of(loss.job),
+            worker=shown(loss.worker) or None,
+            cause=loss.cause or None,
+            retried_as=loss.retried_as or None,
+            copy_bytes=loss.copy_size,
+            copy_trouble=loss.copy_trouble or None,
+            rescue=offer.way,
+            rescue_open=offer.is_open,
+            rescue_first=offer.first,
+            rescue_last=offer.last,
+            rescue_text=offer.sentence,
+            **{name: getattr(loss, name) for name in same},
+        )
+
+
+class LostExecutions(Schema):
+    """Executions at risk first, then the newest."""
+
+    losses: list[LossOf]
+
+
+class LossQuery(Schema):
+    """Filter; omitted fields match anything."""
+
+    n8n: str = Field(default="", max_length=40, description="Name of one installation.")
+    execution: str = Field(default="", max_length=20)
+    outcome: LossOutcome | None = None
+    size: int = Field(default=SIZE, ge=1, le=losses.LISTED)
+
+
+@router.get(
+    "/n8n/losses", **guarded(Scope.READ), response=LostExecutions, url_name="n8n-losses", summary="n8n: lost executions"
+)
+def lost(request: HttpRequest, query: Annotated[LossQuery, Query()]) -> LostExecutions:
+    """Each execution whose worker was late or lost, what became of it, and which rescue is possible for how long."""
+    known, now = {one.name: one for one in registry().config.n8n}, shared_clock.now()
+    found = losses.newest(query.n8n, execution=query.execution, outcome=query.outcome, most=query.size)
+    return LostExecutions(losses=[LossOf.of(loss, known[loss.n8n], now) for loss in found if loss.n8n in known])

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import actors, buttons, job_log, n8n_buttons, n8n_cells, past, rows, server_logs, verdicts
+from dashboard import actors, buttons, job_log, n8n_buttons, n8n_cells, n8n_losses, past, rows, server_logs, verdicts
 from dashboard.access import Role, may_see_payloads, needs
 from dashboard.discretion import MASKED, Discretion, PayloadPart
 from dashboard.live import mirror
@@ -160,8 +160,9 @@ def _context(request: HttpRequest, queue: Queue, job: Job, see: Discretion = MAS
 
 def _of_n8n(request: HttpRequest, job: Job) -> dict[str, Any]:
     found = n8n.of_job(job.row.ref, job.data.value)
-    acts = n8n_buttons.of_single(found, request.user, back=request.get_full_path())
-    return {"of_n8n": n8n_cells.of_job(found), "execution_acts": acts}
+    offer = n8n_losses.rescues(found.n8n, [found.id]).get(found.id) if found else None
+    acts = n8n_buttons.of_single(found, offer, request.user, back=request.get_full_path())
+    return {"of_n8n": n8n_cells.of_job(found, offer.sentence if offer else ""), "execution_acts": acts}
 
 
 def _life(request: HttpRequest, queue: Queue, job: Job) -> dict[str, Any]:

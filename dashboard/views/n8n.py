@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import n8n_buttons, n8n_cells, n8n_instances
+from dashboard import n8n_buttons, n8n_cells, n8n_instances, n8n_losses
 from dashboard.live import mirror
 from dashboard.n8n_cells import Filter
 from recovery import shared_clock
@@ -20,6 +20,7 @@ from recovery.connections.registry import registry
 from recovery.domain.n8n import is_n8n
 from recovery.domain.n8n.around import TOLD_AFTER
 from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.n8n.rescue import RescueOffer
 from recovery.domain.refs import QueueRef
 from recovery.errors import ConfigError
 from recovery.reads.n8n import instances, truths
@@ -62,6 +63,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "link": chosen.address + (f"&from={start}" if start else ""),
         "before": _at(chosen, max(0, start - SIZE)) if start else "",
         "after": _at(chosen, start + SIZE) if start + SIZE < len(pairs) else "",
+        **n8n_losses.context(known, chosen, request.user, back=f"{reverse('n8n')}{chosen.address}"),
     }
 
 
@@ -92,11 +94,18 @@ def _head(truth: Truth) -> dict[str, Any]:
 
 def _lines(request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], known: dict[str, N8n]) -> list[dict[str, Any]]:
     back = f"{reverse('n8n')}{Filter.of(request.GET).address}"
+    listed = {name: [pair.id for truth, pair in pairs if truth.name == name and pair.finding] for name in known}
+    rescues = {name: n8n_losses.rescues(known[name], ids) for name, ids in listed.items() if ids}
     return [
-        n8n_cells.line(pair, known.get(truth.name))
-        | {"acts": n8n_buttons.of_pair(pair, known.get(truth.name), request.user, back=back)}
+        _line(pair, known.get(truth.name), rescues.get(truth.name, {}).get(pair.id), request.user, back=back)
         for truth, pair in pairs
     ]
+
+
+def _line(pair: Pair, n8n: N8n | None, offer: RescueOffer | None, user: object, *, back: str) -> dict[str, Any]:
+    can_rescue = offer is not None and offer.is_open
+    acts = n8n_buttons.of_pair(pair, n8n, user, back=back, can_rescue=can_rescue)
+    return n8n_cells.line(pair, n8n) | {"rescue": offer.sentence if offer else "", "acts": acts}
 
 
 def _start(request: HttpRequest, total: int) -> int:

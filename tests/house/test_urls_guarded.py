@@ -85,6 +85,7 @@ SCOPES = {
     ("api-job", "GET"): Scope.READ,
     ("api-orphans", "GET"): Scope.READ,
     ("api-n8n", "GET"): Scope.READ,
+    ("api-n8n-losses", "GET"): Scope.READ,
     ("api-actions", "GET"): Scope.READ,
     ("api-actions", "POST"): Scope.ACT,
     ("api-bulk", "GET"): Scope.BULK,

@@ -16,16 +16,19 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from recovery import shared_clock
+from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.domain.ages import SECOND, age
 from recovery.domain.n8n.around import GRACE, TOLD_AFTER
 from recovery.domain.n8n.instances import InstanceHistory, concerns, summary
+from recovery.domain.n8n.losses import Loss
 from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.n8n.rescue import RescueOffer
 from recovery.domain.refs import shown
 from recovery.errors import ConfigError, StoreError
 from recovery.management import looking
 from recovery.management.configured import WRONG_CALL, configured
-from recovery.reads.n8n import instances, truths
+from recovery.reads.n8n import instances, losses, truths
 from recovery.reads.n8n.looking import Wish, look
 
 UNREACHABLE = 4
@@ -42,12 +45,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON")
         parser.add_argument("--mismatches", action="store_true", help="only mismatches")
+        parser.add_argument(
+            "--lost", action="store_true", help="instead the history of executions whose worker was late or lost"
+        )
         parser.add_argument("--wait", action="store_true", help="check twice, 30 seconds apart: when no scheduler runs")
 
     def handle(self, *_: Any, **options: Any) -> None:
         config = configured()
         if not config.n8n:
             raise CommandError(_NONE, returncode=WRONG_CALL)
+        if options["lost"]:
+            self._tell_losses(config, as_json=options["json"])
+            return
         found, known = _look(Registry(config), GRACE / SECOND if options["wait"] else 0.0)
         matching = not options["mismatches"]
         written = [_table(truth, matching=matching) | _processes(known[truth.name]) for truth in found]
@@ -56,6 +65,47 @@ class Command(BaseCommand):
         faults = [f"{truth.name} cannot be compared: {shown(truth.fault)}" for truth in found if truth.fault]
         if faults:
             raise CommandError("\n".join(faults), returncode=UNREACHABLE)
+
+    def _tell_losses(self, config: Config, *, as_json: bool) -> None:
+        known, now = {one.name: one for one in config.n8n}, shared_clock.now()
+        found = [(loss, losses.offered(loss, known[loss.n8n], now)) for loss in losses.newest() if loss.n8n in known]
+        if as_json:
+            written = [_loss(loss, offer) for loss, offer in found]
+            self.stdout.write(json.dumps({"losses": written}, indent=2))
+            return
+        texts = [_loss_text(loss, offer, now) for loss, offer in found]
+        self.stdout.write("\n\n".join(texts) or "No execution was seen whose worker was late or lost.")
+
+
+def _loss(loss: Loss, offer: RescueOffer) -> dict[str, Any]:
+    same = ("n8n", "execution", "workflow", "title", "noticed_at", "proven_at", "ended_at", "copied_at")
+    return {
+        **{name: getattr(loss, name) for name in same},
+        "base": loss.job.queue.base,
+        "job": loss.job.id,
+        "verdict": loss.verdict.value,
+        "worker": loss.worker or None,
+        "cause": loss.cause or None,
+        "outcome": loss.outcome.value,
+        "retried_as": loss.retried_as or None,
+        "copy_trouble": loss.copy_trouble or None,
+        "rescue": offer.way.value or None,
+        "rescue_open": offer.is_open,
+        "rescue_first": offer.first,
+        "rescue_last": offer.last,
+        "rescue_text": offer.sentence,
+    }
+
+
+def _loss_text(loss: Loss, offer: RescueOffer, now: int) -> str:
+    job = f"job {shown(loss.job.id)} {loss.verdict.value}"
+    worker = f", worker {shown(loss.worker)}" if loss.worker else ""
+    since = age(now - (loss.ended_at or loss.noticed_at))
+    return (
+        f"{loss.outcome.value}  {loss.n8n}: execution {shown(loss.execution)}  {shown(loss.title)}  {since} ago\n"
+        f"  was      {job}{worker}\n"
+        f"  rescue   {offer.sentence}"
+    )
 
 
 def _look(registry: Registry, wait: float) -> tuple[list[Truth], Mapping[str, InstanceHistory]]:
