@@ -51,6 +51,7 @@ class N8n:
     redis_prefix: str = REDIS_PREFIX
     copies: CopyLimits = field(default_factory=CopyLimits)
     idempotent: Mapping[str, str] = field(default_factory=dict)  # by workflow: why its steps may run twice
+    automatic: frozenset[str] = frozenset()  # workflows among them that the scheduler rescues by itself
 
     @property
     def executions(self) -> QueueRef:
@@ -133,6 +134,9 @@ def _installation(written: Mapping[str, Any], where: str, around: Surroundings, 
         redis_prefix=_redis_prefix(values["redis_prefix"], where, problems),
         copies=_copies(values["copies"] or {}, f"{where}copies.", around, problems),
         idempotent=_idempotent(values["rescue"] or (), f"{where}rescue", around, problems),
+        automatic=frozenset(
+            str(table.get("workflow")) for table in values["rescue"] or () if table.get("automatic") is True
+        ),
     )
 
 

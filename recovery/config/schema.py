@@ -165,7 +165,7 @@ N8N_COPIES = (
     # Longer than n8n keeps executions itself (EXECUTIONS_DATA_MAX_AGE, 14 days) there is nothing to restore them to.
     Key("days", Kind.NUMBER, 7.0, low=0.1, high=30.0),
 )
-N8N_RESCUE = (Key("workflow"), Key("idempotent"))
+N8N_RESCUE = (Key("workflow"), Key("idempotent"), Key("automatic", Kind.FLAG, default=False))
 _ENDPOINT = (Key("token_file", Kind.FILE), Key("username"), Key("password_file", Kind.FILE), Key("tls_ca", Kind.FILE))
 NODE = (Key("id"), Key("exporter"), Key("instance"), Key("disk", default="/"), *_ENDPOINT)
 PROMETHEUS = (Key("url"), Key("label", default="instance"), Key("match"), Key("disk", default="/"), *_ENDPOINT)

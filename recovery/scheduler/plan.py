@@ -25,6 +25,8 @@ from recovery.scanners.deep import auto_retry
 from recovery.scanners.execution_copies import AFTER as COPY_AFTER
 from recovery.scanners.execution_copies import EVERY as COPY_EVERY
 from recovery.scanners.execution_copies import ExecutionCopyWatch
+from recovery.scanners.execution_rescue import EVERY as RESCUE_EVERY
+from recovery.scanners.execution_rescue import ExecutionRescue
 from recovery.scanners.following import hooks
 from recovery.scanners.gating import gates
 from recovery.scanners.nodes import exporters, prometheus
@@ -113,6 +115,7 @@ class _Term:
     def __init__(self, config: Config, registry: Registry, mandate: Mandate, consoles: Consoles) -> None:
         self._config = config
         self._registry = registry
+        self._mandate = mandate
         self._may = mandate.holds
         roster = Roster()
         self._discoverer = Discoverer(registry, roster)
@@ -179,10 +182,12 @@ class _Term:
         return Timed(turn, rhythm, self._ledger, self._orders, may=self._may)
 
     def _copying(self) -> Iterator[Entry]:
-        """Copies of n8n's executions at risk, where an n8n is configured."""
+        """Copies of n8n's executions at risk, and their rescue, where they are configured."""
         if any(n8n.database for n8n in self._config.n8n):
             watch = ExecutionCopyWatch(self._registry, lambda: self._collector.newest, self._may)
             yield Entry("execution copies", COPY_EVERY, watch.run, first=COPY_AFTER)
+        if any(n8n.automatic for n8n in self._config.n8n):
+            yield Entry("execution rescue", RESCUE_EVERY, ExecutionRescue(self._registry, self._mandate).run)
 
     def _collecting(self) -> Callable[[int], object]:
         """What a worker that has left leaves behind is looked into at once."""

@@ -149,7 +149,9 @@ def test_copies_are_kept_within_limits_unless_they_are_turned_off(read: Read) ->
 def test_a_workflow_is_named_with_why_its_steps_may_run_twice(read: Read) -> None:
     rescue = '[[n8n.rescue]]\nworkflow = "wf1"\nidempotent = "each step\\n asks once"\n'
     (n8n,) = read(f"{ONE}[[n8n]]\n{rescue}").n8n
-    assert n8n.idempotent == {"wf1": "each step asks once"}
+    assert (n8n.idempotent, n8n.automatic) == ({"wf1": "each step asks once"}, frozenset())
+    (n8n,) = read(f"{ONE}[[n8n]]\n{rescue}automatic = true").n8n
+    assert n8n.automatic == {"wf1"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""Rescues lost executions of workflows whose steps may run twice and whose configuration asks for it (`automatic`).
+
+The rescue is the action that an operator has, with its rules and its audit: the worker has to be proven to be gone, and
+each execution runs again once. An execution that is a retry itself is left to people: what it does may be what killed
+its workers. It runs beside the copies, because n8n may take seconds to answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from recovery.actions import runner
+from recovery.actions.audit import REASON_LIMIT
+from recovery.config import N8n
+from recovery.connections.registry import Registry
+from recovery.domain.acting import Act, Actor, JobResult, Order, Outcome
+from recovery.domain.ages import MINUTE, SECOND
+from recovery.domain.mandate import Mandate
+from recovery.domain.n8n.losses import Loss, LossOutcome
+from recovery.errors import UnstallError
+from recovery.reads.n8n import losses
+
+EVERY = 2.0  # seconds: n8n overwrites the data within tens of them
+AT_ONCE = 20  # executions of one run: each takes n8n some hundred milliseconds
+ATTEMPTS = 3  # of one execution by one leader: what n8n refuses so often is for people
+_BETWEEN = 10 * SECOND  # two attempts
+_LOST_FOR = 10 * MINUTE  # since n8n ended it: what a former leader left, and no older history
+_RETRY = "retry"
+_ACTOR = Actor("scanner", "execution-rescue", may_act=True, may_bulk=True)
+
+log = logging.getLogger(__name__)
+
+
+class ExecutionRescue:
+    """One thread at a time; for the leader."""
+
+    def __init__(self, registry: Registry, mandate: Mandate) -> None:
+        self._registry = registry
+        self._mandate = mandate
+        self._tried: dict[int, tuple[int, int]] = {}  # by the number of the loss: how often, and when last
+
+    def run(self, now: int) -> None:
+        """Raises Error of the own database."""
+        self._tried = {number: tried for number, tried in self._tried.items() if now - tried[1] < _LOST_FOR}
+        for n8n in self._registry.config.n8n:
+            if n8n.automatic and not self._mandate.rival(n8n.queue.deployment):
+                self._rescue(n8n, now)
+
+    def _rescue(self, n8n: N8n, now: int) -> None:
+        """One order each: what a worker holds again meanwhile is judged right before."""
+        for loss in list(self._due(n8n, now))[:AT_ONCE]:
+            if not self._mandate.holds():
+                return
+            attempts = self._tried.get(loss.number, (0, 0))[0]
+            self._tried[loss.number] = attempts + 1, now
+            try:
+                self._tell(n8n, self._carry_out(n8n, loss))
+            except UnstallError as error:
+                log.warning("%s: execution %s is not rescued: %s", n8n.name, loss.execution, error)
+                return
+
+    def _carry_out(self, n8n: N8n, loss: Loss) -> tuple[JobResult, ...]:
+        seen = runner.seen(n8n.executions, (loss.execution,))
+        reason = (
+            f"lost by {loss.worker or 'its worker'}; its workflow may be run twice: {n8n.idempotent[loss.workflow]}"
+        )
+        order = Order(
+            Act.RESCUE,
+            n8n.executions,
+            _ACTOR,
+            reason[:REASON_LIMIT],
+            seen,
+            epoch=self._mandate.epoch,
+            installation=self._mandate.installation,
+        )
+        return runner.perform(order)
+
+    def _due(self, n8n: N8n, now: int) -> Iterator[Loss]:
+        """The oldest first: their time is over first."""
+        at_risk = losses.newest(n8n.name, outcome=LossOutcome.AT_RISK)
+        lost = losses.newest(n8n.name, outcome=LossOutcome.LOST)
+        for loss in sorted((*at_risk, *lost), key=lambda loss: loss.noticed_at):
+            is_ours = loss.workflow in n8n.automatic and loss.mode != _RETRY
+            is_late = loss.ended_at is not None and now - loss.ended_at > _LOST_FOR
+            attempts, last = self._tried.get(loss.number, (0, 0))
+            is_due = attempts < ATTEMPTS and now - last >= _BETWEEN
+            if is_ours and is_due and loss.is_proven and not is_late and losses.offered(loss, n8n, now).is_open:
+                yield loss
+
+    def _tell(self, n8n: N8n, results: tuple[JobResult, ...]) -> None:
+        for result in results:
+            level = logging.INFO if result.outcome is Outcome.DONE else logging.WARNING
+            log.log(level, "%s: rescue of execution %s: %s. %s", n8n.name, result.job, result.outcome, result.why)
