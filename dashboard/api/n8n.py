@@ -11,7 +11,6 @@ from dashboard.api.caller import guarded
 from dashboard.api.names import JobName, QueueName
 from dashboard.scopes import Scope
 from recovery import shared_clock
-from recovery import shared_clock
 from recovery.config import N8n
 from recovery.connections.registry import registry
 from recovery.domain.jobs import State

@@ -21,7 +21,7 @@ DOOMED = Loss(
     "Invoices",
     "webhook",
     QueueRef("main", "bull:jobs").job("7"),
-    Kind.DOOMED,
+    Kind.WORKER_LOST,
     NOW - 20 * SECOND,
     LossOutcome.AT_RISK,
     proven_at=NOW - 10 * SECOND,
@@ -90,4 +90,4 @@ def test_one_that_somebody_rescues_is_offered_again_after_two_minutes() -> None:
 
 def test_a_verdict_never_becomes_better() -> None:
     assert graver(Kind.ORPHAN, Kind.LATE) is Kind.ORPHAN
-    assert graver(Kind.LATE, Kind.DOOMED) is Kind.DOOMED
+    assert graver(Kind.LATE, Kind.WORKER_LOST) is Kind.WORKER_LOST

@@ -11,9 +11,9 @@ from recovery.domain.verdicts import Kind
 
 # Verdicts under which an execution may be about to lose its data, and those that prove that its worker is gone: its
 # connection is closed, or its job was seen without a lock for as long as the orphan watch asks for.
-AT_RISK = frozenset({Kind.LATE, Kind.DOOMED, Kind.UNLOCKED, Kind.ORPHAN, Kind.ABANDONED})
-PROVEN = frozenset({Kind.DOOMED, Kind.ORPHAN, Kind.ABANDONED})
-_GRAVITY = (Kind.LATE, Kind.UNLOCKED, Kind.DOOMED, Kind.ORPHAN, Kind.ABANDONED)
+AT_RISK = frozenset({Kind.LATE, Kind.WORKER_LOST, Kind.UNLOCKED, Kind.ORPHAN, Kind.ABANDONED})
+PROVEN = frozenset({Kind.WORKER_LOST, Kind.ORPHAN, Kind.ABANDONED})
+_GRAVITY = (Kind.LATE, Kind.UNLOCKED, Kind.WORKER_LOST, Kind.ORPHAN, Kind.ABANDONED)
 
 
 @dataclass(frozen=True, slots=True)

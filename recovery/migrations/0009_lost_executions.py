@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("recovery", "0007_audit_seals"),
+        ("recovery", "0008_plain_names"),
     ]
 
     operations = [
