@@ -18,7 +18,7 @@ from recovery.config import N8n
 from recovery.domain.acting import Act
 from recovery.domain.jobs import State
 from recovery.domain.n8n.executions import ExecutionStatus
-from recovery.domain.n8n.mismatches import Mismatch
+from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Pair
 from recovery.domain.n8n.rescue import RescueOffer
 from recovery.domain.n8n.standing import row_of
@@ -83,8 +83,9 @@ def _acts(pair: Pair, n8n: N8n) -> list[Act]:
     marks = [Act.MARK] if _can_mark(n8n) else []
     is_held = pair.claim is not None and pair.claim.is_locked
     is_delayed = pair.claim is not None and pair.claim.state is State.DELAYED
+    is_fresh = pair.finding is not None and pair.finding.repair is Repair.REQUEUE
     of_kind: dict[Mismatch | None, list[Act]] = {
-        Mismatch.ORPHANED: [Act.FAIL, *again, Act.REQUEUE],
+        Mismatch.ORPHANED: [Act.REQUEUE, Act.FAIL] if is_fresh else [Act.FAIL, *again, Act.REQUEUE],
         Mismatch.NO_JOB: [*marks, *again],
         Mismatch.DEAD_PARENT: [*marks, *again],
         Mismatch.UNSEEN: [Act.CANCEL],

@@ -28,10 +28,12 @@ _TONES = {
     Mismatch.LEFT: "warn",
     Mismatch.DELETED: "warn",
     Mismatch.PAUSED: "warn",
+    Mismatch.STOPPING: "",
 }
 REPAIRS = {
     Repair.NONE: "wait and check again",
     Repair.FAIL: "fail the job, so that the n8n main process is notified",
+    Repair.REQUEUE: "requeue the job: none of its steps has run",
     Repair.CANCEL: "cancel it through n8n",
     Repair.REMOVE: "remove the job",
     Repair.RESUME: "resume the queue",

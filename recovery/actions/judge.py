@@ -37,6 +37,7 @@ ENDLESS = "This lock never expires. If its worker is still running the job, the 
 QUARANTINED = "It was orphaned {count} times within 72 hours: running it again may crash the next worker too."
 MALFORMED = "Its data violates the queue's schema: the handler will probably fail on it."
 N8N_TWICE = "n8n runs the workflow again from its start: every step that already ran will run twice."
+N8N_FIRST_RUN = "None of its steps has run: n8n counts its execution as new."
 N8N_PAUSE = (
     "This is n8n's queue. While it is paused, n8n marks the executions that wait in it as crashed. "
     "Stop its workers instead."
@@ -94,7 +95,7 @@ def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: C
         if flavour.library is Library.N8N:
             risks = n8n_rules.on_execution(act, case.standing or Standing(case.id), options)
         else:
-            risks = _rule(act, flavour)(_Look(queue, flavour, options, row, case.verdict))
+            risks = _rule(act, flavour)(_Look(queue, flavour, options, row, case.verdict, case.standing))
             risks += _on_others(queue, options, case)
             risks += n8n_rules.on_job(act, case.standing, options) if case.standing else []
     except (_Refused, n8n_rules.Against) as refused:
@@ -123,6 +124,7 @@ class _Look:
     options: Options
     row: JobRow
     verdict: Verdict | None
+    standing: Standing | None = None
 
     @property
     def kind(self) -> Kind:
@@ -205,7 +207,8 @@ def _is_bare(look: _Look) -> bool:
 
 
 def _requeue(look: _Look) -> list[str]:
-    return [*_recover(look), *_again(look)]
+    is_first = look.standing is not None and n8n_rules.is_first_run(look.standing)
+    return [*_recover(look), *_again(look, is_first_run=is_first)]
 
 
 def _fail(look: _Look) -> list[str]:
@@ -238,7 +241,7 @@ def _fail_row(look: _Look) -> list[str]:
     return [*_recover_row(look), *_spared(look)]
 
 
-def _again(look: _Look) -> list[str]:
+def _again(look: _Look, *, is_first_run: bool = False) -> list[str]:
     """What running it once more may cost; each refused until somebody says that they know."""
     risks: list[str] = []
     verdict, options = look.verdict, look.options
@@ -246,7 +249,9 @@ def _again(look: _Look) -> list[str]:
         risks.append(_unless(options.force, QUARANTINED.format(count=verdict.orphaned + 1), "force"))
     if look.kind is Kind.MALFORMED:
         risks.append(_unless(options.force, MALFORMED, "force"))
-    if is_n8n(look.queue, look.flavour):
+    if is_first_run:
+        risks.append(N8N_FIRST_RUN)
+    elif is_n8n(look.queue, look.flavour):
         risks.append(_unless(options.consent, N8N_TWICE, "consent"))
     return risks
 

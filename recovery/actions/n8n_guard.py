@@ -8,7 +8,7 @@ the job out, and then nobody is listening.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 
@@ -38,6 +38,7 @@ _DEAF = (
     "is marked as crashed."
 )
 _UNHEARD = "n8n did not react within {seconds:g} s: if its execution stays as it is, mark it as crashed."
+_BEGUN = "Its execution has started since it was shown: every step that already ran would run twice."
 _HEARD = "n8n was notified, and sets its execution to error."
 
 
@@ -63,9 +64,9 @@ class GuardedOperator:
             return self._inner.on_jobs(act, target, jobs, options, now)
         named = _named(target, jobs)
         with ExitStack() as stack:
-            refused = self._refused(stack, Act.REQUEUE if is_rerun else act, jobs, named, is_forced=options.force)
+            refused = self._refused(stack, Act.REQUEUE if is_rerun else act, jobs, named, options)
             free = [job for job in jobs if job.id not in refused]
-            done = {one.id: one for one in self._inner.on_jobs(act, target, free, options, now)}
+            done = self._done(act, target, free, options, now, held=named)
         told = tuple((refused | done)[job.id] for job in jobs)
         return self._followed(target, told, named) if act is Act.FAIL else told
 
@@ -81,16 +82,36 @@ class GuardedOperator:
     def fence(self, target: Target) -> None:
         self._inner.fence(target)
 
-    def _refused(
-        self, stack: ExitStack, act: Act, jobs: Sequence[Seen], named: Mapping[str, str], *, is_forced: bool
+    def _done(
+        self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int, *, held: Collection[str]
     ) -> dict[str, Done]:
-        """Those whose execution has ended, or may have. The others' rows are held for as long as the stack lasts."""
+        """Those whose execution is held and has not begun need no consent: their workflow runs for the first time."""
+        first = [job for job in jobs if act is Act.REQUEUE and not options.consent and job.id in held]
+        rest = [job for job in jobs if job not in first]
+        granted = replace(options, consent=True)
+        found = [
+            *(self._inner.on_jobs(act, target, first, granted, now) if first else ()),
+            *(self._inner.on_jobs(act, target, rest, options, now) if rest else ()),
+        ]
+        return {one.id: one for one in found}
+
+    def _refused(
+        self, stack: ExitStack, act: Act, jobs: Sequence[Seen], named: Mapping[str, str], options: Options
+    ) -> dict[str, Done]:
+        """Those whose execution has ended, or may have, or has begun without a consent to run it twice. The others'
+        rows are held for as long as the stack lasts.
+        """
+        is_first_run = act is Act.REQUEUE and not options.consent  # allowed for that alone
         try:
             found = stack.enter_context(_quietly(holding.held(*self._database(), named.values())))
         except (StoreError, Unsupported) as error:
+            is_forced = options.force and not is_first_run
             whys = {} if is_forced else dict.fromkeys(named, _SILENT.format(why=error))
         else:
             whys = {id: against(act, execution, found.get(execution)) for id, execution in named.items()}
+            if is_first_run:
+                begun = {id: _BEGUN for id, execution in named.items() if _has_begun(found.get(execution))}
+                whys = begun | {id: why for id, why in whys.items() if why}
         return {job.id: Done(job.id, Outcome.REFUSED, whys[job.id], job.state) for job in jobs if whys.get(job.id)}
 
     def _followed(self, target: Target, done: tuple[Done, ...], named: Mapping[str, str]) -> tuple[Done, ...]:
@@ -136,6 +157,10 @@ def _quietly(held: AbstractContextManager[dict[str, Execution]]) -> Iterator[dic
 def _named(target: Target, jobs: Sequence[Seen]) -> dict[str, str]:
     found = looks.executions(target.wire, target.ref, [job.id for job in jobs])
     return {id: execution for id, execution in found.items() if targets.is_id(execution)}
+
+
+def _has_begun(execution: Execution | None) -> bool:
+    return execution is None or execution.has_begun
 
 
 def _has_ended(execution: Execution) -> bool:

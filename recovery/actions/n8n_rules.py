@@ -59,6 +59,12 @@ def on_job(act: Act, standing: Standing, options: Options) -> list[str]:
     return []
 
 
+def is_first_run(standing: Standing) -> bool:
+    """Whether a job of it that is put back runs for the first time."""
+    execution = standing.execution
+    return standing.is_known and execution is not None and execution.is_there and not execution.has_begun
+
+
 def _on_lost(act: Act, standing: Standing, options: Options) -> list[str]:
     if not standing.is_configured:
         return [_UNCONFIGURED]

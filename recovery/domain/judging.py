@@ -162,7 +162,8 @@ def malformed_too(found: Verdict, breaks: str) -> Verdict:
 def _suggestion(kind: Kind, row: JobRow, around: Surroundings) -> Act | None:
     match kind:
         case Kind.ORPHAN | Kind.ABANDONED:
-            return Act.FAIL if around.is_n8n else Act.REQUEUE
+            # n8n runs a job again from the start of its workflow: no repair for what has begun.
+            return Act.FAIL if around.is_n8n and row.processed_at is not None else Act.REQUEUE
         case Kind.WORKER_LOST:
             return Act.RELEASE
         case Kind.OVERDUE | Kind.STRAY:

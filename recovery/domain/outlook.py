@@ -10,7 +10,7 @@ to a person: quarantined, bad data, n8n. One that is armed and blocked is named 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from recovery.domain.ages import age
@@ -226,6 +226,11 @@ def held_words(ahead: Outlook, now: int) -> str:
     return "".join(f" {blocked(one.scanner, one.held, one.ends, now)}" for one in ahead.held)
 
 
+def of_release(fate: str, *, fails_stalled: bool | None) -> str:
+    """The same sentence when it is known which n8n it is."""
+    return fate.replace(_N8N_THEN[None], _N8N_THEN[fails_stalled])
+
+
 def blocked(scanner: Scanner, why: str, ends: int | None = None, now: int = 0) -> str:
     """A sentence. `ends`: when that goes by itself."""
     for_now = "" if ends is None else f" for {age(ends - now)} more"
@@ -314,8 +319,15 @@ def _then(row: JobRow, around: Surroundings) -> str:
     if row.stalls:
         return f"; it has stalled {_times(row.stalls)} before, so it fails unless maxStalledCount allows more"
     if around.is_n8n:
-        return "; n8n 2 and later fail it then"
+        return _N8N_THEN[around.fails_stalled]
     return "; it waits then, because the queue is paused" if around.is_paused else ""
+
+
+_N8N_THEN: Mapping[bool | None, str] = {
+    True: "; n8n fails it then",
+    False: "; n8n runs it again then",
+    None: "; n8n 2 and later fail it then",
+}
 
 
 def _missing_data(row: JobRow, around: Surroundings) -> str:

@@ -99,6 +99,8 @@ class Surroundings:
     cpu: float | None = None  # percent, of the server that runs the holder, when the job was first seen lost
     server: str = ""
     is_n8n: bool = False  # running a job again runs its workflow again from the start
+    # Whether the stalled check of this n8n fails a lost job, or requeues it; None: its version is not known.
+    fails_stalled: bool | None = None
     rescuers: Rescuers = NOBODY  # scanners that put its lost jobs right
 
     @property

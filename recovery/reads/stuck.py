@@ -17,6 +17,7 @@ from recovery.domain.counts import Library, Snapshot
 from recovery.domain.holders import Holder, holder
 from recovery.domain.inbox import Inbox, Tally
 from recovery.domain.jobs import JobRow, State
+from recovery.domain.n8n import lines
 from recovery.domain.refs import QueueRef
 from recovery.domain.rescuers import Armed
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
@@ -24,6 +25,7 @@ from recovery.domain.verdicts import Kind, Verdict
 from recovery.errors import ConfigError, StoreError
 from recovery.reads import inboxes, incidents, leading, payloads, schemas, sightings, surroundings, tables, whereabouts
 from recovery.reads.lists import Queue
+from recovery.reads.n8n import truths
 from recovery.reads.rescuers import Lookout
 from recovery.reads.shared import windows
 from recovery.reads.sightings import Mark, Memory, Signature
@@ -134,7 +136,14 @@ def of_rows(
                 orphaned=before.get(row.id, 0),
                 breaks=breaks.get(row.id, ""),
             )
+        found = _advised(queue.ref, found) if around.is_n8n else found
     return found
+
+
+def _advised(ref: QueueRef, found: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """With the repair that fits the executions, as far as n8n's newest table tells."""
+    fitting = truths.repairs(ref)
+    return {id: lines.advised(verdict, fitting.get(id)) for id, verdict in found.items()}
 
 
 def _of_table(
@@ -232,7 +241,9 @@ def _predicted(queue: Queue, around: Surroundings, snapshot: Snapshot | None) ->
     rescuers = windows.get(key, lambda: Lookout(registry(), around.now, snapshot).of(ref, flavour))
     inbox = newest()
     tally = inbox.tally(ref) if inbox else None
-    return replace(around, rescuers=rescuers, lost=tally.lost if tally else 0)
+    truth = truths.of_queue(ref) if around.is_n8n else None
+    fails = truth.release.fails_stalled if truth else None
+    return replace(around, rescuers=rescuers, lost=tally.lost if tally else 0, fails_stalled=fails)
 
 
 def _sure(queue: Queue, rows: Sequence[JobRow], marks: Mapping[str, Mark], around: Surroundings) -> set[str]:

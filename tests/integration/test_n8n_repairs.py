@@ -131,6 +131,31 @@ class TestRequeue:
         assert f"has ended ({status})" in result.why
         assert here.yard.queue().counts()["waiting"] == 0
 
+    def test_what_has_not_begun_is_put_back_without_a_consent(self, here: Mending) -> None:
+        run = here.lost()
+        here.yard.update(run.execution, status="new", startedAt=None)
+        told = here.look(Act.REQUEUE, run.job)
+        assert told.risk == "None of its steps has run: n8n counts its execution as new."
+        assert here.does(Act.REQUEUE, run.job).outcome is Outcome.DONE
+        assert here.yard.queue().counts()["waiting"] == 1
+
+    def test_what_begins_between_the_look_and_the_script_is_not_put_back(
+        self, here: Mending, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run, written = here.lost(), audit.write_intent
+        here.yard.update(run.execution, status="new", startedAt=None)
+
+        def begins(*args: object, **more: object) -> int:
+            here.yard.started(run)
+            return written(*args, **more)  # type: ignore[arg-type]
+
+        order = here.order(Act.REQUEUE, run.job)
+        monkeypatch.setattr(audit, "write_intent", begins)
+        result = here.carry_out(order)
+        assert result.outcome is Outcome.REFUSED
+        assert "would run twice" in result.why
+        assert here.yard.queue().counts()["active"] == 1
+
 
 class TestCancel:
     def test_the_worker_is_told_as_n8n_tells_it(self, here: Mending) -> None:

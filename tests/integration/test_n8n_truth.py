@@ -150,6 +150,34 @@ def test_a_worker_that_runs_what_has_ended_for_n8n_is_unseen(yard: Yard, looks: 
     assert pair.finding.fate == "It runs to its end: its effects stand, whatever status its execution has."
 
 
+@pytest.mark.parametrize("progress", ['{"kind":"abort-job"}', "-1"], ids=["n8n 1.55 and later", "before"])
+def test_what_n8n_has_asked_its_worker_to_abort_is_told_as_that(yard: Yard, looks: Looks, progress: str) -> None:
+    run = yard.begin(ago=MINUTES)
+    yard.work()
+    taken(yard)
+    yard.store.client.hset(f"bull:jobs:{run.job}", "progress", progress)  # type: ignore[attr-defined]
+    yard.ended(run, "canceled", ago=MINUTES)
+
+    pair = looks.sees(Mismatch.STOPPING, later=60)
+
+    assert pair.id == run.execution
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.NONE
+    assert pair.finding.fate.startswith("The job is removed when the running step returns.")
+
+
+def test_a_long_progress_of_a_job_is_not_read(yard: Yard, looks: Looks) -> None:
+    """A webhook's answer is reported there too, whole."""
+    run = yard.begin(ago=MINUTES)
+    yard.work()
+    taken(yard)
+    yard.store.client.hset(  # type: ignore[attr-defined]
+        f"bull:jobs:{run.job}", "progress", '{"kind":"abort-job"}'.ljust(65)
+    )
+    yard.ended(run, "canceled", ago=MINUTES)
+    assert looks.sees(Mismatch.UNSEEN, later=60).id == run.execution
+
+
 @pytest.mark.parametrize(
     ("status", "next_is"), [("success", "runs the workflow again"), ("crashed", "removes the job")]
 )

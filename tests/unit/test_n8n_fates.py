@@ -49,10 +49,6 @@ def test_who_takes_it_has_a_time_or_it_is_never(said: object, release: Release) 
 
 
 def test_what_n8n_makes_of_it_stands_behind() -> None:
-    assert fates.of_orphan(BARE, ALIVE) == (
-        "A worker's stalled check picks it up within 12 s; n8n 2 and later fail it then. "
-        "Its main process is notified, and the execution becomes an error."
-    )
     assert fates.of_orphan(BARE, EMPTY).endswith(" n8n takes an active job for a running one.")
     assert fates.of_orphan(BARE, replace(ALIVE, release=Release.UNKNOWN)).endswith("runs again from its start.")
     assert fates.of_deleted(BARE, ALIVE).endswith("finds no such execution, and fails it.")
@@ -69,3 +65,16 @@ def test_a_job_that_waits_is_taken_by_a_worker_that_is_there() -> None:
 def test_of_a_queue_that_no_snapshot_has_it_is_said_that_nothing_is_known() -> None:
     said = fates.of_orphan(BARE, Around(NOW))
     assert "Whether a worker is connected is not known." in said
+
+
+def test_of_an_n8n_that_is_known_only_what_it_does_is_said() -> None:
+    two, old = fates.of_orphan(BARE, ALIVE), fates.of_orphan(BARE, replace(ALIVE, release=Release.OLD))
+    assert two == (
+        "A worker's stalled check picks it up within 12 s; n8n fails it then. "
+        "Its main process is notified, and the execution becomes an error."
+    )
+    assert old == (
+        "A worker's stalled check picks it up within 12 s; n8n runs it again then. "
+        "The workflow then starts from its beginning."
+    )
+    assert "n8n 2 and later" in fates.of_orphan(BARE, replace(ALIVE, release=Release.ONE))

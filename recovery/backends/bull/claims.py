@@ -14,7 +14,7 @@ from typing import Any
 
 from recovery.backends.base import Command, Wire
 from recovery.backends.bull.keys import BullKeys
-from recovery.backends.bull.n8n import DATA_LIMIT
+from recovery.backends.bull.n8n import ABORT, DATA_LIMIT, OLD_ABORT
 from recovery.backends.shared import decode, locks
 from recovery.backends.shared.refusals import insist
 from recovery.domain.jobs import Lock, State
@@ -26,9 +26,11 @@ _OVERLAP = 100  # ids of the window before, met again: workers take from the tai
 FINISHED_LIMIT = 10_000  # jobs kept of each outcome: n8n keeps none unless told to
 _ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)  # n8n's ids are whole numbers of four bytes
 _NUMBERS = (b"timestamp", b"processedOn", b"finishedOn")
-_FIELDS = (*_NUMBERS, b"data")
+_DATA, _PROGRESS = b"data", b"progress"
+_PROGRESS_LIMIT = 64  # bytes: an abort is short; a webhook's answer, which n8n reports there too, may be megabytes
 _EXECUTION, _WORKFLOW = "executionId", "workflowId"
 _NAME_LIMIT = 100  # characters of a workflow's id
+_LIMITS = ((_DATA, DATA_LIMIT), (_PROGRESS, _PROGRESS_LIMIT))  # fields, and how long a value that is read
 _Ask = Callable[[bytes, int], tuple[Command, Command]]  # key and start → how long it is, and a window of it
 
 
@@ -118,8 +120,11 @@ def _ids(wire: Wire, ref: QueueRef, ask: _Ask, key: bytes, most: int) -> tuple[l
 
 def _claims(wire: Wire, ref: QueueRef, jobs: Sequence[tuple[bytes, State]]) -> Iterator[Claim]:
     keys = BullKeys(ref.base)
-    sizes = wire.call([(b"HSTRLEN", keys.job(id), b"data") for id, _ in jobs])
-    wanted = [_FIELDS if 0 < (decode.count(size) or 0) <= DATA_LIMIT else _NUMBERS for size in sizes]
+    limits = [_LIMITS if state is State.ACTIVE else _LIMITS[:1] for _, state in jobs]
+    asked = [(b"HSTRLEN", keys.job(id), name) for (id, _), own in zip(jobs, limits, strict=True) for name, _ in own]
+    sizes = iter(wire.call(asked))
+    short = [[name for name, most in own if 0 < (decode.count(next(sizes)) or 0) <= most] for own in limits]
+    wanted = [(*_NUMBERS, *names) for names in short]
     replies = wire.call([(b"HMGET", keys.job(id), *names) for (id, _), names in zip(jobs, wanted, strict=True)])
     locks = _locks(wire, keys, [id for id, state in jobs if state is State.ACTIVE])
     for (id, state), names, reply in zip(jobs, wanted, replies, strict=True):
@@ -131,7 +136,7 @@ def _claims(wire: Wire, ref: QueueRef, jobs: Sequence[tuple[bytes, State]]) -> I
 def _claim(
     ref: QueueRef, id: bytes, state: State, values: Mapping[bytes, Any], held: tuple[Lock | None, bool]
 ) -> Claim:
-    execution, workflow = named(values.get(b"data"))
+    execution, workflow = named(values.get(_DATA))
     return Claim(
         job=ref.job(text(id)),
         state=state,
@@ -142,6 +147,7 @@ def _claim(
         added_at=decode.moment(values[b"timestamp"]),
         processed_at=decode.moment(values[b"processedOn"]),
         finished_at=decode.moment(values[b"finishedOn"]),
+        is_aborting=_is_abort(values.get(_PROGRESS)),
     )
 
 
@@ -150,6 +156,10 @@ def named(data: Any) -> tuple[str, str]:
     written = decode.mapping(decode.octets(data))
     execution, workflow = (str(written.get(name, "")) for name in (_EXECUTION, _WORKFLOW))
     return execution if _ID.fullmatch(execution) else "", workflow[:_NAME_LIMIT]
+
+
+def _is_abort(progress: Any) -> bool:
+    return decode.from_json(decode.octets(progress)) in (ABORT, OLD_ABORT)
 
 
 def _locks(wire: Wire, keys: BullKeys, ids: Sequence[bytes]) -> dict[bytes, tuple[Lock | None, bool]]:

@@ -10,6 +10,8 @@ from recovery.backends.shared import decode
 
 DATA_LIMIT = 16 * 1024  # bytes: n8n's jobs hold ids and flags, no payload
 EXECUTION = "executionId"
+ABORT = {"kind": "abort-job"}  # what n8n writes as the progress of a job that is to be aborted, since 1.55
+OLD_ABORT = -1  # before that
 _NAMES = frozenset({EXECUTION, "workflowId"})
 
 

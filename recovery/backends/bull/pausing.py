@@ -9,6 +9,7 @@ from typing import Any
 from recovery.backends.base import ACTIVE_CHUNK, Target
 from recovery.backends.bull import looks, scripted
 from recovery.backends.bull.keys import BullKeys
+from recovery.backends.bull.n8n import ABORT, OLD_ABORT
 from recovery.backends.bull.scripted import Call
 from recovery.backends.shared import decode
 from recovery.connections.cluster import ClusterWire
@@ -17,8 +18,6 @@ from recovery.domain.acting import Act, Done, Options, Outcome, Seen
 from recovery.domain.jobs import State
 from recovery.domain.refs import raw
 
-ABORT = {"kind": "abort-job"}  # n8n since 1.55
-_OLD_ABORT = -1  # before that
 CHANNEL = b"unstall:cancel:"  # and the queue's base: where a worker of the application's own may listen
 
 _NOBODY = (
@@ -68,7 +67,7 @@ def _abort(target: Target, jobs: Sequence[Seen]) -> tuple[Done, ...]:
     """As `job.progress({"kind": "abort-job"})` writes and publishes it."""
 
     def each(job: Seen) -> Iterable[Part]:
-        told = (json.dumps({"jobId": job.id, "progress": word}, separators=(",", ":")) for word in (_OLD_ABORT, ABORT))
+        told = (json.dumps({"jobId": job.id, "progress": word}, separators=(",", ":")) for word in (OLD_ABORT, ABORT))
         return (*scripted.shown(job), raw(job.token or ""), *told)
 
     def told(job: Seen, answer: Sequence[Any]) -> Done:

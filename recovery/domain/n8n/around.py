@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from recovery.domain.ages import SECOND
 from recovery.domain.n8n.pairs import Release
@@ -35,10 +35,10 @@ class Around:
 
     def near(self, queue: QueueRef) -> Surroundings:
         """What is known around the jobs of this queue: who puts a lost one right, and within what time."""
-        known = self.watched.get(queue)
-        return known or Surroundings(
+        known = self.watched.get(queue) or Surroundings(
             self.now, workers=self.workers.get(queue), is_paused=queue in self.paused, is_n8n=True
         )
+        return replace(known, fails_stalled=self.release.fails_stalled)
 
     def nobody_works(self, queue: QueueRef) -> bool:
         return self.near(queue).nobody_is_here is True

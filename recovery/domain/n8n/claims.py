@@ -25,6 +25,7 @@ class Claim:
     processed_at: int | None = None
     finished_at: int | None = None
     holder: str = ""  # the worker that has it, as far as it is known
+    is_aborting: bool = False  # n8n has asked its worker to abort it
 
     @property
     def is_live(self) -> bool:

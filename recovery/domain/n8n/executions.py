@@ -71,6 +71,11 @@ class Execution:
         return self.started_at if self.started_at is not None else self.created_at
 
     @property
+    def has_begun(self) -> bool:
+        """A worker writes `running` and the time before it runs the first step. Before 1.64 every row has a time."""
+        return self.status is not ExecutionStatus.NEW or self.created_at is None or self.started_at is not None
+
+    @property
     def is_sub_workflow(self) -> bool:
         return self.mode == SUB_WORKFLOW
 

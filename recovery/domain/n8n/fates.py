@@ -18,15 +18,22 @@ from recovery.domain.surroundings import Sighting
 from recovery.domain.verdicts import Kind
 
 UNSEEN = "It runs to its end: its effects stand, whatever status its execution has."
+STOPPING = (
+    "The job is removed when the running step returns. A worker that missed the abort runs the next step too: if it "
+    "goes on, restart that worker."
+)
+_OF_ORPHANS = {
+    True: "Its main process is notified, and the execution becomes an error.",
+    False: "The workflow then starts from its beginning.",
+    None: "Before n8n 2.0 it is requeued once, and the workflow runs again from its start.",
+}
 _LOOK = "at its next recovery check, every 3 hours by default and whenever its main process starts"
 
 
 def of_orphan(claim: Claim, around: Around) -> str:
     if around.near(claim.job.queue).watchdog_is_dead:
         return f"{_taken(claim, around)} n8n takes an active job for a running one."
-    if around.release is Release.TWO:
-        return f"{_taken(claim, around)} Its main process is notified, and the execution becomes an error."
-    return f"{_taken(claim, around)} Before n8n 2.0 it is requeued once, and the workflow runs again from its start."
+    return f"{_taken(claim, around)} {_OF_ORPHANS[around.release.fails_stalled]}"
 
 
 def of_going(execution: Execution, around: Around) -> str:
@@ -46,7 +53,7 @@ def of_left(claim: Claim, execution: Execution, around: Around) -> str:
         return "The job is removed when its worker finishes it."
     if claim.is_active:
         taken = _taken(claim, around)
-        if around.release is Release.TWO or around.near(claim.job.queue).watchdog_is_dead:
+        if around.release.fails_stalled is not None or around.near(claim.job.queue).watchdog_is_dead:
             return taken
         return f"{taken} Before n8n 2.0 it is requeued, and the workflow runs again."
     return _next(claim, around) + _of_ended(execution, around)

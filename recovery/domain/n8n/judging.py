@@ -28,11 +28,23 @@ def of_claim(claim: Claim, execution: Execution | None, around: Around) -> Findi
         return _grown(_ended(claim, execution), around)
     if claim.is_orphaned:
         # Of a parked execution, and of an orphan, only whoever sees them twice knows since when.
-        return Finding(Mismatch.LEFT if status is ExecutionStatus.WAITING else Mismatch.ORPHANED, Repair.FAIL)
+        kind = Mismatch.LEFT if status is ExecutionStatus.WAITING else Mismatch.ORPHANED
+        return Finding(kind, of_orphan(execution))
     if status.is_going and _is_unlooked(claim, around):
         repair = Repair.NONE if claim.state is State.DELAYED else Repair.RESUME
         return _grown(Finding(Mismatch.PAUSED, repair, claim.added_at), around)
     return None
+
+
+def of_orphan(execution: Execution | None) -> Repair:
+    """What becomes of an active job that nobody holds: what has ended, or resumes with a job of its own, needs none;
+    what has not begun may be run; and of the rest a part has run already.
+    """
+    if execution is None or not execution.is_there or execution.status.is_terminal:
+        return Repair.REMOVE
+    if execution.status is ExecutionStatus.WAITING:
+        return Repair.REMOVE
+    return Repair.FAIL if execution.has_begun else Repair.REQUEUE
 
 
 def of_execution(execution: Execution, kept: Claim | None, around: Around) -> Finding | None:
@@ -52,7 +64,10 @@ def of_sub_workflow(execution: Execution, around: Around) -> Finding | None:
 
 def _ended(claim: Claim, execution: Execution) -> Finding:
     if claim.is_locked and execution.status not in _ENDED_WELL:
-        return Finding(Mismatch.UNSEEN, Repair.CANCEL, _latest(execution.stopped_at, claim.processed_at))
+        since = _latest(execution.stopped_at, claim.processed_at)
+        if claim.is_aborting:
+            return Finding(Mismatch.STOPPING, Repair.NONE, since)
+        return Finding(Mismatch.UNSEEN, Repair.CANCEL, since)
     repair = Repair.NONE if claim.is_locked else Repair.REMOVE  # to fail it would have main write over how it ended
     since = None if claim.is_orphaned else _latest(execution.stopped_at, claim.added_at)
     return Finding(Mismatch.LEFT, repair, since)

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from recovery.domain.acting import Act
 from recovery.domain.ages import MINUTE
 from recovery.domain.inbox import ROW_LIMIT, Inbox, Tally, ordered
-from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.n8n.pairs import Pair, Release, Truth
 from recovery.domain.n8n.telling import EXECUTION
+from recovery.domain.outlook import of_release
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck, Verdict
 
@@ -27,14 +29,15 @@ def merged(inbox: Inbox, truths: Iterable[Truth]) -> Inbox:
     for truth in truths:
         if truth.fault or inbox.checked_at - truth.checked_at > STALE:
             continue
-        for pair in truth.pairs:
-            line = _line(truth, pair)
+        known |= {job: _versioned(row, truth.release) for job, row in known.items() if truth.owns(job.queue)}
+        told = [pair for pair in truth.pairs if pair.finding and pair.finding.kind.needs_a_person]
+        for line in (_line(truth, pair) for pair in told):
             if line.has_job and line.job in known:
                 known[line.job] = _noted(known[line.job], line)
             else:
                 rows.append(line)
                 added[line.job.queue] += 1
-        added[truth.queue] += truth.mismatches - len(truth.pairs)
+        added[truth.queue] += truth.people - len(told)
     listed = ordered([*(known[row.job] for row in inbox.rows), *rows])[:ROW_LIMIT]
     tallies = tuple(_tallied(tally, added.pop(tally.queue, 0)) for tally in inbox.queues)
     fresh = (_tallied(Tally(queue, checked_at=inbox.checked_at), count) for queue, count in added.items() if count)
@@ -44,7 +47,8 @@ def merged(inbox: Inbox, truths: Iterable[Truth]) -> Inbox:
 def _line(truth: Truth, pair: Pair) -> Stuck:
     finding, claim = pair.finding, pair.claim
     evidence = (finding.kind.sentence, *finding.evidence) if finding else ()
-    verdict = Verdict(Kind.N8N, evidence, fate=finding.fate if finding else "")
+    suggests = finding.repair.of_job if finding else None
+    verdict = Verdict(Kind.N8N, evidence, fate=finding.fate if finding else "", suggests=suggests)
     is_live = claim is not None and claim.is_live
     return Stuck(
         job=claim.job if claim is not None and is_live else JobRef(truth.queue, ""),
@@ -57,9 +61,21 @@ def _line(truth: Truth, pair: Pair) -> Stuck:
 
 
 def _noted(row: Stuck, line: Stuck) -> Stuck:
+    """Which repair fits depends on how the execution stands too."""
     said = (sentence for sentence in line.verdict.evidence if sentence.startswith(EXECUTION))
-    evidence = (*row.verdict.evidence, *said)
-    return replace(row, verdict=replace(row.verdict, evidence=evidence), execution=line.execution)
+    verdict = replace(row.verdict, evidence=(*row.verdict.evidence, *said))
+    return replace(row, verdict=advised(verdict, line.verdict.suggests), execution=line.execution)
+
+
+def advised(verdict: Verdict, fits: Act | None) -> Verdict:
+    """With the repair that fits the execution. What is poison is not run again."""
+    is_risky = fits is Act.REQUEUE and verdict.is_poison
+    return replace(verdict, suggests=fits) if fits and verdict.of_lock.is_orphaned and not is_risky else verdict
+
+
+def _versioned(row: Stuck, release: Release) -> Stuck:
+    fate = of_release(row.verdict.fate, fails_stalled=release.fails_stalled)
+    return replace(row, verdict=replace(row.verdict, fate=fate)) if fate != row.verdict.fate else row
 
 
 def _tallied(tally: Tally, count: int) -> Tally:

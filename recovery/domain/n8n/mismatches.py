@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from recovery.domain.acting import Act
+
 
 class Repair(StrEnum):
     """What a person can do about it. NONE: nothing but to wait, or to look."""
 
     NONE = ""
     FAIL = "fail"  # the job, with the publish that main listens for
+    REQUEUE = "requeue"  # the job, which has not begun to run
     CANCEL = "cancel"  # through n8n's own abort
     REMOVE = "remove"  # the job
     RESUME = "resume"  # the queue
     MARK = "mark crashed"  # the execution, in n8n's database
+
+    @property
+    def of_job(self) -> Act | None:
+        """The act on the job that it is; None for what is done elsewhere."""
+        return _OF_JOBS.get(self)
 
 
 class Mismatch(StrEnum):
@@ -26,10 +34,16 @@ class Mismatch(StrEnum):
     LEFT = "job left"
     DELETED = "execution deleted"
     PAUSED = "queue paused"
+    STOPPING = "abort under way"
 
     @property
     def sentence(self) -> str:
         return _SENTENCES[self]
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Nothing is done about an abort but to wait for it."""
+        return self is not Mismatch.STOPPING
 
     @property
     def rank(self) -> int:
@@ -37,6 +51,12 @@ class Mismatch(StrEnum):
         return _RANKS[self]
 
 
+_OF_JOBS = {
+    Repair.FAIL: Act.FAIL,
+    Repair.REQUEUE: Act.REQUEUE,
+    Repair.CANCEL: Act.CANCEL,
+    Repair.REMOVE: Act.REMOVE,
+}
 _SENTENCES = {
     Mismatch.ORPHANED: "The worker that took the job is gone; the execution still counts as running.",
     Mismatch.NO_JOB: "The execution is unfinished, and no job exists that would run it.",
@@ -45,5 +65,6 @@ _SENTENCES = {
     Mismatch.LEFT: "The execution has ended, and its job still exists.",
     Mismatch.DELETED: "The execution was deleted, and its job still exists.",
     Mismatch.PAUSED: "The execution waits in a paused queue, where n8n does not check for it.",
+    Mismatch.STOPPING: "n8n has asked the worker to abort this execution, and a step of it is still running.",
 }
 _RANKS = {kind: number for number, kind in enumerate(Mismatch)}

@@ -23,6 +23,11 @@ class Release(StrEnum):
     TWO = "2.1 or later"
     UNKNOWN = "unknown"
 
+    @property
+    def fails_stalled(self) -> bool | None:
+        """Whether the stalled check fails a lost job at once, as from 2.0 on, or requeues it; None: not known."""
+        return {Release.OLD: False, Release.TWO: True}.get(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -94,6 +99,17 @@ class Truth:
     @property
     def mismatches(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def people(self) -> int:
+        """Mismatches that somebody has to look at."""
+        return sum(count for kind, count in self.counts.items() if kind.needs_a_person)
+
+    def owns(self, queue: QueueRef) -> bool:
+        """Whether this is its queue, or that of one of its worker pools."""
+        own = self.queue
+        is_pool = queue.base.startswith(f"{own.base}-")
+        return queue.deployment == own.deployment and (queue.base == own.base or is_pool)
 
     def fresh(self, grace: int) -> int:
         """Contradictions that are mismatches if they last."""

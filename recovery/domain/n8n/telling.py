@@ -44,6 +44,8 @@ def _evidence(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:  #
         case Mismatch.NO_JOB:
             ended = f", {age(around.now - claim.finished_at)} ago" if claim.finished_at is not None else ""
             return stands, f"Its job {job} is {claim.state}{ended}: n8n's main process was not notified."
+        case Mismatch.STOPPING:
+            return f"Job {job} is active and locked, and n8n's abort is written in it.", stands
         case Mismatch.UNSEEN:
             return f"Job {job} is active and locked: a worker runs it.", stands
         case Mismatch.LEFT:
@@ -68,6 +70,8 @@ def _fate(pair: Pair, kind: Mismatch, around: Around) -> str:  # noqa: PLR0911 -
         return fates.of_orphan(claim, around)
     if kind is Mismatch.UNSEEN:
         return fates.UNSEEN
+    if kind is Mismatch.STOPPING:
+        return fates.STOPPING
     if kind is Mismatch.LEFT and execution is not None:
         return fates.of_left(claim, execution, around)
     return fates.of_deleted(claim, around)

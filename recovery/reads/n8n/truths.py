@@ -13,6 +13,7 @@ import redis
 from recovery import shared_clock
 from recovery.connections import faults, state, state_limits
 from recovery.connections.registry import registry
+from recovery.domain.acting import Act
 from recovery.domain.jobs import Lock, State
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
@@ -53,6 +54,23 @@ def newest() -> tuple[Truth, ...]:
         return windows.get(("n8n",), lambda: fetch(registry().state()))
     except (ConfigError, StoreError):
         return ()
+
+
+def of_queue(ref: QueueRef) -> Truth | None:
+    """The newest table of the n8n whose queue it is, while it tells of now; None otherwise."""
+    found = next((truth for truth in newest() if truth.owns(ref)), None)
+    return found if found is not None and not found.fault and not is_old(found) else None
+
+
+def repairs(ref: QueueRef) -> dict[str, Act]:
+    """The act that fits each job of this queue that the newest table lists, by job."""
+    truth = of_queue(ref)
+    listed = ((pair.claim, pair.finding) for pair in (truth.pairs if truth else ()))
+    return {
+        claim.job.id: finding.repair.of_job
+        for claim, finding in listed
+        if claim and finding and finding.repair.of_job and claim.is_live and claim.job.queue == ref
+    }
 
 
 def is_old(truth: Truth, now: int | None = None) -> bool:
