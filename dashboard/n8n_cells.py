@@ -37,6 +37,9 @@ REPAIRS = {
     Repair.CANCEL: "cancel it through n8n",
     Repair.REMOVE: "remove the job",
     Repair.RESUME: "resume the queue",
+    Repair.CHECK: (
+        "make sure that no worker runs it (wait, or restart the workers that are older than it), then mark it crashed"
+    ),
     Repair.MARK: "mark the execution crashed, then retry it in n8n",
 }
 

@@ -216,7 +216,12 @@ def _alone(standing: Standing, options: Options) -> list[str]:
             f"result: n8n itself waits {GRACE // 1000} s. Try again in {left} s."
         )
     execution = standing.execution
-    if execution is None or execution.has_a_job or standing.is_listed:
+    if execution is None:
+        return []
+    if execution.has_a_job:
+        why = standing.workers.may_run(execution.began_at) if execution.has_begun else ""
+        return [_unless(options.force, why, "force")] if why else []
+    if standing.is_listed:
         return []
     where = "in its parent's process" if execution.is_sub_workflow else "in its main process"
     risk = f"It is of the mode {execution.mode}, which n8n runs without a job, {where}: it may be running there."

@@ -231,6 +231,25 @@ class TestMark:
         assert "n8n itself waits 30 s" in result.why
         assert here.yard.status(lost) == "running"
 
+    def test_not_while_a_worker_that_is_older_than_it_may_still_run_it(self, here: Mending) -> None:
+        """As after a flush of Redis: the worker goes on, and writes how the execution ended."""
+        run = here.held()
+        here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}", f"bull:jobs:{run.job}:lock")
+        here.seen_alone(run.execution)
+        result = here.does(Act.MARK, run.execution)
+        assert result.outcome is Outcome.REFUSED
+        assert result.why.startswith("A worker has been connected since before it began, and may still run it.")
+        assert result.why.endswith("This needs force.")
+        assert here.yard.status(run.execution) == "running"
+        assert here.does(Act.MARK, run.execution, force=True).outcome is Outcome.DONE
+
+    def test_what_no_worker_has_begun_is_marked_beside_any_worker(self, here: Mending) -> None:
+        here.yard.work()
+        until(lambda: any("am9icw" in one["name"] for one in here.client.client_list()), what="it is connected")
+        lost = here.yard.execution("new", ago=MINUTES)
+        here.seen_alone(lost)
+        assert here.does(Act.MARK, lost).outcome is Outcome.DONE
+
     def test_not_while_a_job_is_there_for_it(self, here: Mending) -> None:
         run = here.yard.begin(ago=MINUTES)
         here.seen_alone(run.execution)

@@ -84,6 +84,20 @@ def test_the_second_look_tells_what_the_first_one_met_even_when_it_comes_a_momen
     assert early.counts == {Mismatch.NO_JOB: 1}
 
 
+def test_while_a_worker_is_older_than_it_the_workers_are_to_be_checked_first(yard: Yard, looks: Looks) -> None:
+    run = yard.begin(ago=MINUTES)
+    yard.work()
+    taken(yard)
+    yard.started(run)
+    yard.store.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")  # type: ignore[attr-defined]  # as a flush
+
+    pair = looks.sees(Mismatch.NO_JOB, later=60)
+
+    assert pair.finding is not None
+    assert pair.finding.repair is Repair.CHECK
+    assert pair.finding.evidence[-1].startswith("A worker has been connected since before it began")
+
+
 def test_an_execution_whose_failed_job_was_kept_did_not_hear_of_it(yard: Yard, looks: Looks) -> None:
     execution = yard.execution("running", ago=MINUTES)
     queue = yard.queue()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from recovery.domain.ages import SECOND
 from recovery.domain.n8n.pairs import Release
+from recovery.domain.n8n.worker_ages import WorkerAges
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Surroundings
 
@@ -28,6 +29,7 @@ class Around:
     workers: Mapping[QueueRef, int | None] = field(default_factory=dict)
     watched: Mapping[QueueRef, Surroundings] = field(default_factory=dict)  # as the orphan-watch knows them
     oldest_worker: int | None = None  # ms since 1970, when the one that is up longest connected; None: none is
+    worker_ages: WorkerAges = field(default_factory=WorkerAges)
 
     @property
     def knows_workers(self) -> bool:

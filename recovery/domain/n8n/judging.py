@@ -54,7 +54,13 @@ def of_execution(execution: Execution, kept: Claim | None, around: Around) -> Fi
     if _is_new(execution, around):
         return None
     # A job that is gone leaves nothing: only whoever sees it missing twice knows since when.
-    return _grown(Finding(Mismatch.NO_JOB, Repair.MARK, kept.finished_at if kept else None), around)
+    repair = Repair.CHECK if may_run(execution, around) and kept is None else Repair.MARK
+    return _grown(Finding(Mismatch.NO_JOB, repair, kept.finished_at if kept else None), around)
+
+
+def may_run(execution: Execution, around: Around) -> str:
+    """Why a worker may still run one whose job is gone; "" when none can."""
+    return around.worker_ages.may_run(execution.began_at) if execution.has_begun else ""
 
 
 def of_sub_workflow(execution: Execution, around: Around) -> Finding | None:

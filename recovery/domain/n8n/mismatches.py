@@ -16,6 +16,7 @@ class Repair(StrEnum):
     CANCEL = "cancel"  # through n8n's own abort
     REMOVE = "remove"  # the job
     RESUME = "resume"  # the queue
+    CHECK = "check the workers"  # whether one of them still runs it; then the execution can be marked
     MARK = "mark crashed"  # the execution, in n8n's database
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.rescue import RescueStanding
+from recovery.domain.n8n.worker_ages import WorkerAges
 from recovery.domain.refs import QueueRef
 
 _STATES = {
@@ -39,6 +40,7 @@ class Standing:
     is_proven: bool = False
     alone_for: int = 0
     has_start: bool | None = None
+    workers: WorkerAges = field(default_factory=WorkerAges)
     is_listed: bool = False  # the truth table names this repair for it
     fixed: str = ""  # why nothing may be written into n8n's database
     no_api: str = ""  # why n8n's public API cannot be asked

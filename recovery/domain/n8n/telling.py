@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from recovery.domain.ages import age
 from recovery.domain.jobs import State
-from recovery.domain.n8n import fates
+from recovery.domain.n8n import fates, judging
 from recovery.domain.n8n.around import Around
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution
@@ -35,7 +35,8 @@ def _evidence(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:  #
             "It is a sub-workflow, which has no job of its own: it ran inside its parent's process.",
         )
     if claim is None:
-        return stands, "No job for it waits or runs in any of n8n's queues."
+        may_run = judging.may_run(pair.execution, around) if pair.execution else ""
+        return stands, "No job for it waits or runs in any of n8n's queues.", may_run
     job = shown(claim.job.id)
     match kind:
         case Mismatch.ORPHANED:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from recovery import shared_clock
 from recovery.config import N8n
 from recovery.connections.registry import Registry
 from recovery.connections.sql import SqlWire, of
@@ -75,6 +76,7 @@ class _Look:
         self._tables: Tables = tables.learned(self._sql, n8n)
         self._queues = queues.refs(n8n, wish.snapshot)
         self._crew = queues.crew(self._queues, wish.snapshot, whereabouts.known(registry))
+        self._ages = queues.worker_ages(registry, n8n, self._queues, shared_clock.now())
 
     @cached_property
     def _watched(self) -> Mapping[QueueRef, Surroundings]:
@@ -147,6 +149,7 @@ class _Look:
             workers=self._crew.counts,
             watched=self._watched,
             oldest_worker=self._crew.oldest,
+            worker_ages=self._ages,
         )
 
     def _told(self, pair: Pair, since: int, jobs: Jobs) -> Pair:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from recovery.backends import workers
 from recovery.backends.base import Wire
 from recovery.backends.bull import claims
 from recovery.backends.bull.claims import Places
+from recovery.backends.shared import decode
 from recovery.config import N8n
+from recovery.connections.registry import Registry
+from recovery.connections.wire import Wire as NodesWire
 from recovery.domain.ages import SECOND
 from recovery.domain.counts import Library, Snapshot
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.joining import Claims
+from recovery.domain.n8n.worker_ages import WorkerAges
 from recovery.domain.refs import QueueRef, raw
 from recovery.domain.whereabouts import Whereabouts
 
 CLAIM_LIMIT = 100_000  # jobs of a look: some 60 MB
+_UPTIME = re.compile(rb"^uptime_in_seconds:(\d{1,12})\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,30 @@ def crew(queues: tuple[QueueRef, ...], snapshot: Snapshot | None, where: Whereab
         if len(mine) == 1:
             sole[queue] = where.server(mine[0].address) or mine[0].address
     return Crew(counts, sole, min((snapshot.taken_at - worker.age * SECOND for worker in here), default=None))
+
+
+def worker_ages(registry: Registry, n8n: N8n, queues: tuple[QueueRef, ...], now: int) -> WorkerAges:
+    """Asked now, one CLIENT LIST a node: an old snapshot would hide a worker, and has no queue without a key.
+
+    Raises StoreError.
+    """
+    name = n8n.queue.deployment
+    wire = registry.wire(name)
+    database = next((one.database for one in registry.config.deployments if one.name == name), None)
+    listings = wire.each_node((b"CLIENT", b"LIST")).values()
+    told = [one for one in listings if isinstance(one, bytes)]
+    if len(told) != len(listings):
+        return WorkerAges()
+    ages = [one.age for listing in told for one in workers.parse(listing, queues, db=database)]
+    return WorkerAges(True, min((now - age * SECOND for age in ages), default=None), _started_at(wire, now))
+
+
+def _started_at(wire: NodesWire, now: int) -> int | None:
+    """When Redis was started (ms since 1970), its youngest node; None when one does not say. Raises StoreError."""
+    replies = [decode.octets(reply) for reply in wire.each_node((b"INFO", b"server")).values()]
+    found = [_UPTIME.search(reply or b"") for reply in replies]
+    uptimes = [int(one[1]) for one in found if one]
+    return now - min(uptimes) * SECOND if uptimes and len(uptimes) == len(found) else None
 
 
 def look(wire: Wire, queues: tuple[QueueRef, ...], crew: Crew, known: Claims | None = None) -> Jobs:

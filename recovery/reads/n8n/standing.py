@@ -53,6 +53,7 @@ def of_executions(
     since = _alone_since(registry, n8n, alone, now)
     listed = _listed(n8n)
     fixed, no_api = marking.refusal(wire, known), public.lacks(n8n)
+    workers = queues.worker_ages(registry, n8n, queues.refs(n8n, snapshot), now)
     return {
         id: Standing(
             id,
@@ -61,6 +62,7 @@ def of_executions(
             is_proven=_is_proven(claims.get(id, ()) if claims else (), snapshot, now),
             alone_for=max(0, now - since.get(id, now)),
             has_start=remains.has_start(wire, n8n, id),
+            workers=workers,
             is_listed=id in listed,
             fixed=fixed,
             no_api=no_api,
