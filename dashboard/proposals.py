@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dashboard import confirmation, matching
 from dashboard.choices import CONSENTS
@@ -13,6 +13,7 @@ from dashboard.wishes import JOBS_LIMIT, Wish
 from recovery import config
 from recovery.actions import catalog, operators, runner
 from recovery.actions.catalog import ENTRIES, Entry
+from recovery.actions.judge import ListRisks, judge_list
 from recovery.actions.runner import Preview
 from recovery.backends.base import MOVE_CHUNK
 from recovery.domain.acting import Act, Actor, Affected, Options, Order, Seen
@@ -79,6 +80,7 @@ class Proposal:
     every: int | None = None  # how many the list holds, when all of it is meant
     left: tuple[Refusal, ...] = ()  # whole queues that it cannot be done to
     note: str = ""  # which jobs are meant, when they were not named
+    of_list: ListRisks = field(default_factory=ListRisks)  # when all of a list is meant
 
     @property
     def entry(self) -> Entry:
@@ -215,7 +217,7 @@ class Proposal:
     def risks(self) -> tuple[str, ...]:
         if not self.can_go:
             return ()
-        told = dict.fromkeys(preview.risk for preview in self.previews if preview.risk)
+        told = dict.fromkeys((*self.of_list.risks, *(preview.risk for preview in self.previews if preview.risk)))
         return tuple(told) or (_PLAIN_RISK.get(self.wish.act, _NO_RISK),)
 
     @property
@@ -223,7 +225,7 @@ class Proposal:
         """Which consents would turn a refusal, and those that were given."""
         whys = [one.why for preview in self.previews for one in preview.judgements if not one.is_allowed]
         needed = {name for name in CONSENTS if any(why.endswith(f"This needs {name}.") for why in whys)}
-        return frozenset(needed | {name for name in CONSENTS if getattr(self.options, name)})
+        return frozenset(needed | self.of_list.needs | {name for name in CONSENTS if getattr(self.options, name)})
 
     @property
     def word(self) -> str:
@@ -300,7 +302,8 @@ def _on_all(wish: Wish, order: Order, now: int) -> Proposal:
     queue = lists.locate(order.queue, mirror.newest())
     if reason := operators.refusals(queue.flavour).get(wish.act):
         raise Unsupported(reason)
-    return Proposal(wish, (order,), (), now, every=_count(queue, wish.every))
+    of_list = judge_list(order.act, order.queue, queue.flavour, order.options, wish.every)
+    return Proposal(wish, (order,), (), now, every=_count(queue, wish.every), of_list=of_list)
 
 
 def refusals(told: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:

@@ -38,6 +38,11 @@ QUARANTINED = "It was orphaned {count} times within 72 hours: running it again m
 MALFORMED = "Its data violates the queue's schema: the handler will probably fail on it."
 N8N_TWICE = "n8n runs the workflow again from its start: every step that already ran will run twice."
 N8N_FIRST_RUN = "None of its steps has run: n8n counts its execution as new."
+N8N_ONLY_NEW = "Without consent only jobs whose execution has not begun are requeued; the others are refused."
+N8N_ALL_REFUSED = "Without consent every one of them is refused."
+N8N_STAYS_NEW = (
+    "n8n is not notified: the execution of each deleted job stays new until n8n's recovery check marks it crashed."
+)
 N8N_PAUSE = (
     "This is n8n's queue. While it is paused, n8n marks the executions that wait in it as crashed. "
     "Stop its workers instead."
@@ -66,6 +71,7 @@ _CHANGES = {
     RelativeChange.RELEASED: "Its parent no longer waits for it ({jobs}).",
 }
 _NAMED = 3  # jobs in one sentence
+_WAITING = (State.WAITING, State.PRIORITIZED, State.PAUSED, State.DELAYED)
 
 
 class _Refused(Exception):
@@ -109,7 +115,31 @@ def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -
         return Judgement("", is_allowed=False, why=N8N_PAUSE)
     if act is Act.CLEAN and options.state is None:
         return Judgement("", is_allowed=False, why="Give the state to clean.")
-    return Judgement("", is_allowed=True)
+    takes_waiting = act is Act.DRAIN or (act is Act.CLEAN and options.state in _WAITING)
+    risk = N8N_STAYS_NEW if takes_waiting and is_n8n(queue, flavour) else ""
+    return Judgement("", is_allowed=True, risk=risk)
+
+
+@dataclass(frozen=True, slots=True)
+class ListRisks:
+    """What is known of an act on a whole list before its jobs are looked at. `needs`: consents to be asked for."""
+
+    risks: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
+
+
+def judge_list(act: Act, queue: QueueRef, flavour: Flavour, options: Options, every: State | Kind | None) -> ListRisks:
+    """Of all jobs of a list: each is judged by itself when its turn comes, and refused where a consent is missing."""
+    if not is_n8n(queue, flavour):
+        return ListRisks()
+    if act is Act.FAIL:
+        return ListRisks((n8n_rules.OVERWRITES,))
+    if act is Act.REMOVE and every in _WAITING:
+        return ListRisks((N8N_STAYS_NEW,))
+    if act not in (Act.REQUEUE, Act.RETRY):
+        return ListRisks()
+    without = () if options.consent else (N8N_ONLY_NEW if act is Act.REQUEUE else N8N_ALL_REFUSED,)
+    return ListRisks((N8N_TWICE, *without), frozenset({"consent"}))
 
 
 def is_proven(verdict: Verdict | None) -> bool:

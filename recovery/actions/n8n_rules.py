@@ -22,7 +22,7 @@ _SILENT = (
     "{done}."
 )
 _UNCONFIGURED = "n8n's database is not configured, so it is unknown whether its execution has ended."
-_OVERWRITES = (
+OVERWRITES = (
     "n8n's main process is notified and sets the execution to error. That overwrites the saved run data, so "
     "that nothing is left to retry: to run it again, relaunch the execution first."
 )
@@ -72,7 +72,7 @@ def _on_lost(act: Act, standing: Standing, options: Options) -> list[str]:
         return [_unless(options.force, _SILENT.format(why=standing.silence.rstrip("."), done=_DOES[act]), "force")]
     if why := against(act, standing.id, standing.execution):
         raise Against(why)
-    return [_OVERWRITES] if act is Act.FAIL else []
+    return [OVERWRITES] if act is Act.FAIL else []
 
 
 def against(act: Act, id: str, execution: Execution | None) -> str:

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from dashboard.access import Role
 from dashboard.live import mirror
+from recovery.reads import snapshots
 from recovery.reads.n8n import truths
 from recovery.reads.n8n.looking import Wish, look
 from recovery.reads.shared import windows
@@ -126,3 +127,44 @@ def test_the_page_of_an_execution_as_a_job_leads_to_the_table(here: Mending, ope
         == "/stuck/n8n?execution=4711"
     )
     assert operator.get(reverse("queue", args=["main", "n8n.executions"])).headers["Location"] == "/stuck/n8n"
+
+
+@pytest.mark.parametrize(
+    ("asks", "said"),
+    [
+        ({"act": "requeue", "all": "orphan"}, [b"every step that already ran will run twice", b'name="consent"']),
+        ({"act": "requeue", "all": "orphan"}, [b"Without consent only jobs whose execution has not begun"]),
+        ({"act": "retry", "all": "failed"}, [b"Without consent every one of them is refused", b'name="consent"']),
+        ({"act": "fail", "all": "orphan"}, [b"nothing is left to retry"]),
+        ({"act": "remove", "all": "waiting"}, [b"stays new until"]),
+        ({"act": "drain"}, [b"stays new until"]),
+    ],
+    ids=["requeue", "requeue without consent", "retry", "fail", "remove", "drain"],
+)
+def test_the_dialog_for_a_whole_list_warns_as_the_one_for_a_job_does(
+    here: Mending, asks: dict[str, str], said: list[bytes]
+) -> None:
+    here.lost()
+    here.yard.begin()
+    here.client.zadd("bull:jobs:failed", {"999": 1})
+    shown(here)
+    page = browser(person(Role.ADMIN)).get("/act", {"queue": "main/bull:jobs", **asks}).content
+    assert [words for words in said if words not in page] == []
+
+
+def shown(here: Mending) -> None:
+    """A snapshot, where the pages and the engine find it."""
+    here.watch.look()
+    snapshots.publish(here.watch.registry.state(), here.watch.snapshot)
+    windows.forget()
+    mirror.forget()
+
+
+def test_a_consent_that_was_given_for_a_whole_list_goes_with_its_run(here: Mending) -> None:
+    here.lost()
+    shown(here)
+    page = browser(person(Role.ADMIN)).post(
+        "/act?act=requeue&queue=main/bull:jobs&all=orphan", {"has_consent": "1", "consent": "on", "step": "look"}
+    )
+    assert b"Without consent" not in page.content
+    assert b"every step that already ran will run twice" in page.content
