@@ -17,6 +17,7 @@ TITLES = {
     AlertKind.PAUSE: "Auto-recovery paused",
     AlertKind.GATE: "Gate closed",
     AlertKind.SCANNER: "Scanner refused",
+    AlertKind.N8N: "n8n",
     AlertKind.UNREADABLE: "Unreadable store",
     AlertKind.CONSOLE: "Another Unstall",
     AlertKind.AUDIT: "Audit heads not sent",

@@ -49,9 +49,13 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     pairs = [(truth, pair) for truth in here for pair in (*truth.pairs, *truth.matching) if chosen.holds(truth, pair)]
     start = _start(request, len(pairs))
     looked = {truth.name for truth in here}
+    compared = [truth for truth in here if not truth.fault and not truths.is_old(truth)]
     return {
         "truths": [_head(truth) for truth in here if chosen.n8n in ("", truth.name)],
         "has_looked": bool(here),
+        "compared": bool(compared),
+        "is_whole": len(compared) == sum(bool(one.database) for one in known.values()),
+        "unlisted_executions": sum(truth.executions for truth in compared),
         "waiting": [one for one in known.values() if one.database and one.name not in looked],
         "lacking": [one for one in known.values() if not one.database],
         "unnamed": _unnamed(),

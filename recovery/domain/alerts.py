@@ -31,6 +31,7 @@ class AlertKind(StrEnum):
     BREAKER = "breaker"
     PAUSE = "pause"  # auto-recovery is paused for a deployment
     GATE = "gate"  # closed for long
+    N8N = "n8n"  # jobs and executions that contradict each other, or cannot be compared
     UNREADABLE = "unreadable"  # a deployment, or queues of it
     SCANNER = "scanner"  # one that is to act, and that its store does not let
     CONSOLE = "console"  # another one leads on the same Redis
@@ -80,7 +81,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`known`: kinds that could be looked at. Of `silent` deployments and `unseen` gates nothing is known right now.
+    """`known`: kinds that could be looked at. Of `silent` deployments, `unseen` gates and the mismatches of n8n in
+    `uncompared` nothing is known right now.
 
     What is not known is neither new nor over.
     """
@@ -90,10 +92,13 @@ class Look:
     known: frozenset[AlertKind] = frozenset(AlertKind)
     silent: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
+    uncompared: frozenset[str] = frozenset()
 
     def knows(self, kind: AlertKind, key: str) -> bool:
         if kind is AlertKind.GATE:
             return kind in self.known and key not in self.unseen
+        if kind is AlertKind.N8N and key.rpartition("/")[0] in self.uncompared:
+            return False
         return kind in self.known and (kind is AlertKind.UNREADABLE or key.partition("/")[0] not in self.silent)
 
 

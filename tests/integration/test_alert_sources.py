@@ -129,6 +129,7 @@ def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> N
         AlertKind.GATE,
         AlertKind.SCANNER,
         AlertKind.CONSOLE,
+        AlertKind.N8N,
     }
     assert AlertKind.UNREADABLE not in look(None).known
     state_store.pause()
@@ -137,6 +138,7 @@ def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> N
             AlertKind.AUDIT,
             AlertKind.BREAKER,
             AlertKind.PAUSE,
+            AlertKind.N8N,
             AlertKind.UNREADABLE,
         }
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from time import time as clock
@@ -16,6 +17,7 @@ from django.core.management.base import CommandError
 from recovery.config import load
 from recovery.connections import registry
 from recovery.connections.registry import Registry
+from recovery.domain.alerts import AlertKind, Look
 from recovery.domain.mandate import Mandate
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.verdicts import Kind
@@ -25,6 +27,7 @@ from recovery.management.checkup.findings import Level
 from recovery.management.commands import n8n as command
 from recovery.reads.n8n import instances, single, truths
 from recovery.reads.shared import windows
+from recovery.scanners.alerting.sources import Sources
 from recovery.scanners.consoles import Consoles
 from recovery.scanners.truths.watch import Watch
 from recovery.scanners.watching.orphan_watch import OrphanWatch
@@ -86,6 +89,50 @@ def test_what_the_leader_finds_reaches_the_inbox_and_its_counts(yard: Yard, stor
     (line,) = inbox.rows
     assert (line.verdict.kind, line.execution, line.name) == (Kind.N8N, lost, "Invoices")
     assert inbox.people == 1
+
+
+def test_while_the_database_is_away_nothing_listed_is_no_all_clear_and_an_alert_says_so(
+    yard: Yard, stores: Callable[[], Registry]
+) -> None:
+    yard.execution("running", ago=MINUTES)
+    here = stores()
+    watched(here)
+    Watch(here, lambda: None).run(now_ms())
+    (lost,) = n8n_alerts(here).findings
+    snapshot = looking.snapshot(here)
+    yard.place.server.stop()
+    try:
+        Watch(here, lambda: None).run(now_ms())
+    finally:
+        yard.place.server.start()
+    inbox = OrphanWatch(here, lambda: snapshot).run(now_ms())
+    assert [fault.startswith("The jobs and executions of n8n could not be compared: ") for fault in inbox.faults] == [
+        True
+    ]
+    look = n8n_alerts(here)
+    (away,) = look.findings
+    assert (away.key, away.link) == ("main/n8n", "/stuck/n8n")
+    assert away.words.startswith("The jobs and executions of n8n cannot be compared: ")
+    assert (look.knows(AlertKind.N8N, away.key), look.knows(AlertKind.N8N, lost.key)) == (True, False)
+
+
+def n8n_alerts(here: Registry) -> Look:
+    found = Sources(here, lambda: None).look(now_ms())
+    return replace(found, findings=tuple(one for one in found.findings if one.kind is AlertKind.N8N))
+
+
+def test_each_kind_of_mismatch_is_an_alert(yard: Yard, stores: Callable[[], Registry]) -> None:
+    here = stores()
+    assert AlertKind.N8N not in n8n_alerts(here).known  # nobody has looked
+    yard.execution("running", ago=MINUTES)
+    yard.execution("running", ago=MINUTES)
+    watched(here)
+    Watch(here, lambda: None).run(now_ms())
+    look = n8n_alerts(here)
+    (alert,) = look.findings
+    assert (alert.key, alert.size, alert.link) == ("main/n8n/no~20job", 2, "/stuck/n8n?mismatch=no+job&n8n=n8n")
+    assert alert.words.startswith("n8n, no job: 2 executions. The execution is unfinished")
+    assert look.knows(AlertKind.N8N, alert.key)
 
 
 def test_a_new_leader_goes_on_where_the_last_one_was(yard: Yard, stores: Callable[[], Registry]) -> None:
@@ -218,6 +265,13 @@ def test_orphans_in_the_shell_name_the_execution(yard: Yard, stores: Callable[[]
     (line,) = json.loads(shell("orphans", "--json"))["orphans"]
     assert (line["verdict"], line["job"], line["execution"]) == ("n8n", None, lost)
     assert f"n8n  main/bull:jobs execution {lost}  Invoices" in shell("orphans")
+
+
+def test_orphans_in_the_shell_say_what_could_not_be_compared(yard: Yard, stores: Callable[[], Registry]) -> None:
+    stores()
+    told = shell("orphans")
+    assert "nothing is stuck in what could be checked." in told
+    assert told.endswith("The jobs and executions of n8n have not been compared yet.\n")
 
 
 def test_the_doctor_knows_the_tables_and_the_rights(yard: Yard, stores: Callable[[], Registry]) -> None:

@@ -141,3 +141,13 @@ def test_the_inbox_stays_within_its_limit_and_all_are_counted() -> None:
     pairs = [Pair(str(id), None, execution(str(id)), finding()) for id in range(1, ROW_LIMIT + 6)]
     found = merged(inbox(abandoned()), [truth(*pairs)])
     assert (len(found.rows), found.stuck) == (ROW_LIMIT, ROW_LIMIT + 6)
+
+
+def test_what_could_not_be_compared_is_no_all_clear() -> None:
+    fault = "The jobs and executions of n8n could not be compared: The database is away."
+    assert merged(inbox(), [truth(fault="The database is away.")], ["n8n"]).faults == (fault,)
+    assert merged(inbox(), [truth(checked_at=NOW - STALE - 1)], ["n8n"]).faults == (
+        "The jobs and executions of n8n were last compared 3 min ago.",
+    )
+    assert merged(inbox(), [], ["n8n"]).faults == ("The jobs and executions of n8n have not been compared yet.",)
+    assert merged(inbox(), [truth()], ["n8n"]).faults == ()

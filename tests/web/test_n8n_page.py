@@ -73,7 +73,7 @@ def told(desk: Desk, *pairs: Pair, matching: tuple[Pair, ...] = (), **facts: obj
     known = {"checked_at": now_ms(), "counts": {kind: kinds.count(kind) for kind in kinds}, "release": Release.TWO}
     truth = Truth("n8n", QUEUE, pairs=pairs, matching=matching, **(known | facts))  # type: ignore[arg-type]
     truths.publish(desk.state.client, [truth])
-    inboxes.publish(desk.state.client, merged(Inbox(now_ms()), [truth]))
+    inboxes.publish(desk.state.client, merged(Inbox(now_ms()), [truth], ["n8n"]))
     desk.forget()
     return truth
 
@@ -105,6 +105,25 @@ def test_links_lead_into_the_editor_and_to_the_job(flows: Desk) -> None:
     page = shown("/stuck/n8n")
     assert 'href="https://n8n.example.com/workflow/wf%2F1/executions/51"' in page
     assert 'href="/queues/main/bull:jobs/jobs/7"' in page
+
+
+def test_where_nothing_could_be_compared_nothing_is_said_to_be_clear(flows: Desk) -> None:
+    told(flows, fault="The database is away.")
+    pages = [shown(address) for address in ("/stuck", "/stuck/n8n")]
+    assert [("All clear" in page, "No mismatch" in page, "no running executions" in page) for page in pages] == [
+        (False, False, False)
+    ] * 2
+    assert "could not be compared: The database is away." in pages[0]
+    assert "This is not an all-clear" in pages[0]
+
+
+def test_executions_that_are_only_counted_are_not_denied(flows: Desk) -> None:
+    told(flows, executions=1, unsure_parents=1)
+    page = shown("/stuck/n8n")
+    assert "1 execution that has not ended is counted above and not listed" in page
+    assert "no running executions" not in page
+    told(flows)
+    assert "There are no running executions." in shown("/stuck/n8n")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ A job that is there already keeps its line, with what its execution says added t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from recovery.domain.acting import Act
-from recovery.domain.ages import MINUTE
+from recovery.domain.ages import MINUTE, age
 from recovery.domain.inbox import ROW_LIMIT, Inbox, Tally, ordered
 from recovery.domain.n8n.pairs import Pair, Release, Truth
 from recovery.domain.n8n.telling import EXECUTION
@@ -21,8 +21,10 @@ from recovery.domain.verdicts import Kind, Stuck, Verdict
 STALE = 3 * MINUTE  # what is older is no news of now: its lines go, and the page of the table says how old it is
 
 
-def merged(inbox: Inbox, truths: Iterable[Truth]) -> Inbox:
-    """The inbox with what is fresh in these."""
+def merged(inbox: Inbox, truths: Collection[Truth], names: Collection[str] = ()) -> Inbox:
+    """The inbox with what is fresh in these. `names`: installations with a database, of each of which there should be
+    one: what could not be compared is a fault of the look, so that nothing listed does not mean that all is clear.
+    """
     known = {row.job: row for row in inbox.rows}
     added: dict[QueueRef, int] = Counter()
     rows: list[Stuck] = []
@@ -41,7 +43,18 @@ def merged(inbox: Inbox, truths: Iterable[Truth]) -> Inbox:
     listed = ordered([*(known[row.job] for row in inbox.rows), *rows])[:ROW_LIMIT]
     tallies = tuple(_tallied(tally, added.pop(tally.queue, 0)) for tally in inbox.queues)
     fresh = (_tallied(Tally(queue, checked_at=inbox.checked_at), count) for queue, count in added.items() if count)
-    return replace(inbox, rows=tuple(listed), queues=(*tallies, *fresh))
+    faults = (fault for name in names if (fault := _fault(name, truths, inbox.checked_at)))
+    return replace(inbox, rows=tuple(listed), queues=(*tallies, *fresh), faults=(*inbox.faults, *faults))
+
+
+def _fault(name: str, truths: Iterable[Truth], now: int) -> str:
+    truth = next((one for one in truths if one.name == name), None)
+    if truth is None:
+        return f"The jobs and executions of {name} have not been compared yet."
+    if truth.fault:
+        return f"The jobs and executions of {name} could not be compared: {truth.fault}"
+    old = now - truth.checked_at
+    return f"The jobs and executions of {name} were last compared {age(old)} ago." if old > STALE else ""
 
 
 def _line(truth: Truth, pair: Pair) -> Stuck:

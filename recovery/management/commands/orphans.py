@@ -129,13 +129,14 @@ def _text(inbox: Inbox) -> str:
         lines += ["", *_paragraph(stuck, inbox.checked_at)]
     if len(inbox.rows) < inbox.stuck:
         lines += ["", f"The {len(inbox.rows):,} most urgent of {inbox.stuck:,} are listed."]
+    lines += ["", *(shown(fault) for fault in inbox.faults)] if inbox.faults else []
     return "\n".join(lines)
 
 
 def _summary(inbox: Inbox) -> str:
     looked = f"{inbox.looked:,} active job{'s' * (inbox.looked != 1)} checked"
     if not inbox.stuck:
-        return f"{looked}: nothing is stuck."
+        return f"{looked}: nothing is stuck{' in what could be checked' if inbox.faults else ''}."
     counted = ", ".join(f"{count:,} {kind.value}" for kind, count in inbox.counts.items() if kind.urgency)
     return f"{looked}: {counted}."
 

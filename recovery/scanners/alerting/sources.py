@@ -18,12 +18,15 @@ from recovery.domain.alerts import AlertKind, Finding, Look, short
 from recovery.domain.counts import Library, QueueSample, Snapshot
 from recovery.domain.gate import Gate, GateState
 from recovery.domain.inbox import Inbox, Tally
+from recovery.domain.n8n.mismatches import Mismatch
+from recovery.domain.n8n.pairs import Truth
 from recovery.domain.refs import QueueRef, shown, slug
 from recovery.domain.scans import Scan
 from recovery.domain.verdicts import Kind as Verdict
 from recovery.errors import StoreError
 from recovery.reads import brakes, gates, inboxes, leading, pulses
 from recovery.reads.brakes import ErrorBreaker, StoreBrake
+from recovery.reads.n8n import truths
 from recovery.reads.pulses import Pulse
 from recovery.scanners.audit_heads import AuditHeadSender
 
@@ -50,9 +53,11 @@ class Sources:
 
     def look(self, now: int) -> Look:
         inbox, snapshot, servers = self._inbox(now), self._snapshot(now), self._gates()
+        tables = self._truths(now)
         asked: dict[AlertKind, Source] = {
             AlertKind.ABANDONED: lambda at: _abandoned(inbox, snapshot, at) if inbox else None,
             AlertKind.QUARANTINE: lambda _: _quarantine(inbox) if inbox else None,
+            AlertKind.N8N: lambda _: None if tables is None else _n8n(tables),
             AlertKind.UNREADABLE: lambda _: _unreadable(snapshot) if snapshot else None,
             AlertKind.SCANNER: lambda _: _refused(pulses.read(self._registry.state())),
             AlertKind.CONSOLE: lambda _: _consoles(leading.fetch(self._registry.state())),
@@ -68,7 +73,8 @@ class Sources:
         largest = nlargest(LIMIT, (one for findings in known.values() for one in findings), key=lambda one: one.size)
         silent = {sample.name for sample in snapshot.deployments if sample.error} if snapshot else set()
         unseen = {short(gate.server) for gate in servers or () if not _is_seen(gate, now)}
-        return Look(now, tuple(largest), frozenset(known), frozenset(silent), frozenset(unseen))
+        uncompared = {_n8n_key(truth) for truth in tables or () if truth.fault}
+        return Look(now, tuple(largest), frozenset(known), frozenset(silent), frozenset(unseen), frozenset(uncompared))
 
     def _ask(self, source: Source, now: int) -> list[Finding] | None:
         try:
@@ -83,6 +89,16 @@ class Sources:
         except StoreError:
             return None
         return found if found and _is_fresh(found.checked_at, now, self._config.orphans_every) else None
+
+    def _truths(self, now: int) -> tuple[Truth, ...] | None:
+        """One for each n8n whose database is configured; None while one of them was not looked at lately."""
+        named = {one.name for one in self._config.n8n if one.database}
+        try:
+            found = truths.fetch(self._registry.state()) if named else ()
+        except StoreError:
+            return None
+        fresh = tuple(one for one in found if one.name in named and not truths.is_old(one, now))
+        return fresh if len(fresh) == len(named) else None
 
     def _gates(self) -> tuple[Gate, ...] | None:
         try:
@@ -135,6 +151,33 @@ def _quarantine(inbox: Inbox) -> Iterator[Finding]:
         )
         link = f"/stuck?{urlencode({'queue': _key(queue), 'verdict': 'quarantined'})}"
         yield Finding(AlertKind.QUARANTINE, _key(queue), words, link, count, min(row.since for row in mine))
+
+
+# -- n8n
+
+
+def _n8n(tables: Iterable[Truth]) -> Iterator[Finding]:
+    """One for each kind of mismatch, and one for an n8n whose executions cannot be read."""
+    for truth in tables:
+        if truth.fault:
+            words = f"The jobs and executions of {shown(truth.name)} cannot be compared: {truth.fault}"
+            yield Finding(AlertKind.N8N, _n8n_key(truth), words, "/stuck/n8n", since=truth.checked_at)
+            continue
+        for kind, count in truth.counts.items():
+            if count and kind.needs_a_person:
+                yield _mismatch(truth, kind, count)
+
+
+def _mismatch(truth: Truth, kind: Mismatch, count: int) -> Finding:
+    since = [pair.finding.since for pair in truth.pairs if pair.finding and pair.finding.kind is kind]
+    words = f"{shown(truth.name)}, {kind.value}: {count:,} execution{'' if count == 1 else 's'}. {kind.sentence}"
+    link = f"/stuck/n8n?{urlencode({'mismatch': kind.value, 'n8n': truth.name})}"
+    known = min((one for one in since if one is not None), default=None)
+    return Finding(AlertKind.N8N, f"{_n8n_key(truth)}/{slug(kind.value)}", words, link, count, known)
+
+
+def _n8n_key(truth: Truth) -> str:
+    return f"{truth.queue.deployment}/{truth.name}"
 
 
 # -- brakes

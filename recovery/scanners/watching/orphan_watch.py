@@ -137,7 +137,8 @@ class OrphanWatch:
             queues=tuple(tally for one in found for tally in one.tallies),
             faults=(*faults, *dict.fromkeys(fault for one in found for fault in one.faults)),
         )
-        return lines.merged(inbox, self._truths())
+        named = [one.name for one in self._registry.config.n8n if one.database]
+        return lines.merged(inbox, self._truths(), named)
 
     def _truths(self) -> tuple[Truth, ...]:
         """What the last look at n8n's executions found, by whoever leads."""
