@@ -54,9 +54,15 @@ _FORCE_HOLDER = Choice(
     "If that worker is only slow, it continues while another worker starts the job: the job will run twice.",
     tone="bad",
 )
+_MARK_FIRST = Choice(
+    "mark",
+    "Mark it as crashed first",
+    "For an unfinished execution without a job: n8n retries a new one only then, and the row does not stay running.",
+)
 CONSENTS = {  # by the option that a refusal says it needs
     "force": _FORCE,
     "other_queues": _OTHER_QUEUES,
+    "mark": _MARK_FIRST,
     "consent": Choice(
         "consent",
         "The workflow may run twice",
@@ -118,7 +124,7 @@ _CHOICES: Mapping[Act, tuple[Choice, ...]] = {
         ),
         _OTHER_QUEUES,
     ),
-    Act.RELAUNCH: (_LATEST,),
+    Act.RELAUNCH: (_MARK_FIRST, _LATEST),
     Act.RESCUE: (_LATEST,),
     Act.DRAIN: (Choice("delayed", "Also delayed jobs"), _OTHER_PARENTS),
     Act.CLEAN: (

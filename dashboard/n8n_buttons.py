@@ -30,6 +30,7 @@ from recovery.reads.n8n.single import Single
 _OF_EXECUTIONS = frozenset({Act.MARK, Act.RELAUNCH, Act.RESCUE})
 _RETRIED = frozenset(
     {
+        ExecutionStatus.NEW,  # once it is marked as crashed
         ExecutionStatus.RUNNING,
         ExecutionStatus.UNKNOWN,
         ExecutionStatus.ERROR,

@@ -80,9 +80,9 @@ class Mending:
         with psycopg.connect(self.yard.place.url, autocommit=True) as connection:
             connection.execute('UPDATE execution_data SET data = %s WHERE "executionId" = %s', (data, int(execution)))
 
-    def seen_alone(self, execution: str) -> None:
-        """As if it had been looked at half a minute ago for the first time."""
-        self.look(Act.MARK, execution)
+    def seen_alone(self, *executions: str) -> None:
+        """As if they had been looked at half a minute ago for the first time."""
+        runner.preview(self.order(Act.MARK, *executions))
         marks = self.state.client.hgetall("unstall:n8n:alone")
         for field, at in marks.items():
             seen = alone._moment(text(field), at)

@@ -23,7 +23,7 @@ from recovery.actions.catalog import ENTRIES
 from recovery.actions.claims import Claim, Lost
 from recovery.actions.jobs import Callbacks
 from recovery.actions.read_ahead import ReadAhead
-from recovery.domain.acting import Done, JobResult, Order, Outcome, Seen
+from recovery.domain.acting import Act, Done, JobResult, Order, Outcome, Seen
 from recovery.domain.chain import job_key
 from recovery.domain.jobs import JobRow, Page, State
 from recovery.domain.mandate import Mandate
@@ -220,6 +220,7 @@ class _Chunk:
         acted: Callable[[], None] = lambda: None,
     ) -> None:
         self._claim, self._places, self._write = claim, places, write
+        self._is_tried_once = ENTRIES[Act(claim.run.act)].is_tried_once
         self._settled: tuple[JobResult, ...] | None = None
         self._lost: Lost | None = None
         self.is_written = False
@@ -234,7 +235,7 @@ class _Chunk:
                 if not self.is_written:
                     self._mark(None)
                 self._into_items(results)
-        if cut_off := [result for place, result in self._pairs(results) if _is_cut_off(place, result)]:
+        if cut_off := [result for place, result in self._pairs(results) if self._is_cut_off(place, result)]:
             raise Held(cut_off[0].why)
 
     def _mark(self, intent: int | None) -> None:
@@ -255,19 +256,19 @@ class _Chunk:
 
     def _into_items(self, results: tuple[JobResult, ...]) -> None:
         pairs = self._pairs(results)
-        settled = [(place.place, result) for place, result in pairs if not _is_cut_off(place, result)]
-        _settle(self._claim, settled)
-        if tried := [place.place for place, result in pairs if _is_cut_off(place, result) and not result.is_untried]:
+        cut_off = [(place.place, result) for place, result in pairs if self._is_cut_off(place, result)]
+        _settle(self._claim, [(place.place, result) for place, result in pairs if not self._is_cut_off(place, result)])
+        if tried := [place for place, result in cut_off if not result.is_untried]:
             _items(self._claim.run, tried).update(why=_SECOND)
+
+    def _is_cut_off(self, place: _Place, result: JobResult) -> bool:
+        """Whether it is to be looked at again: what came of it is not known, or nothing was sent for it."""
+        is_first = not (place.is_second or self._is_tried_once)
+        return result.is_untried or (result.outcome is Outcome.UNKNOWN and is_first)
 
     def _pairs(self, results: tuple[JobResult, ...]) -> list[tuple[_Place, JobResult]]:
         by_id = {result.job: result for result in results}
         return [(place, by_id[place.job]) for place in self._places]
-
-
-def _is_cut_off(place: _Place, result: JobResult) -> bool:
-    """Whether it is to be looked at again: what came of it is not known, or nothing was sent for it."""
-    return result.is_untried or (result.outcome is Outcome.UNKNOWN and not place.is_second)
 
 
 def _items(run: BulkRun, places: Sequence[int]) -> QuerySet[BulkItem]:
@@ -328,10 +329,11 @@ def _moved(order: Order, tried: Sequence[BulkItem]) -> list[tuple[BulkItem, JobR
     places = [(one.id, one.state) for one in seen]
     parts = (places[at : at + sight.LOOKED_UP] for at in range(0, len(places), sight.LOOKED_UP))
     rows = [row for part in parts for row in queue.rows(part)]
+    is_tried_once = ENTRIES[order.act].is_tried_once
     moved = [
         (item, JobResult(one.id, Outcome.UNKNOWN, _how(item, row), item.audit))
         for item, one, row in zip(tried, seen, rows, strict=True)
-        if row is None or Seen.of(row) != one
+        if is_tried_once or row is None or Seen.of(row) != one
     ]
     _conclude(order, tried, {item.pk for item, _ in moved}, [result for _, result in moved])
     return moved

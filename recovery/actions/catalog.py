@@ -33,6 +33,7 @@ class Entry:
     is_for_execution: bool = False  # of n8n: it may have no job at all
     one: Right = Right.ACT  # what it takes for one job, or for the queue
     many: Right = Right.MANY  # and for many jobs at once
+    is_tried_once: bool = False  # what was tried and has no outcome is never tried again: it would run twice
     in_steps: bool = False  # takes jobs away step by step until none is left
     irreversible: bool = False
     restorable: bool = False  # for 24 hours
@@ -156,6 +157,7 @@ _ALL = (
         "relaunched",
         "n8n is asked to retry the execution: it creates a new one from the saved data of this one.",
         is_for_execution=True,
+        is_tried_once=True,
         tone="primary",
     ),
     Entry(

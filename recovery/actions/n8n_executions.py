@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from recovery.actions import n8n_rescue, n8n_retry
 from recovery.actions.n8n_rescue import Place
@@ -11,7 +12,7 @@ from recovery.connections.registry import registry
 from recovery.connections.sql import SqlWire
 from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Outcome, Removed, Seen
 from recovery.domain.counts import Flavour
-from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.standing import state_of
 from recovery.errors import StatementRefused, Unsupported
 from recovery.n8n import executions, marking
@@ -21,6 +22,7 @@ from recovery.reads.n8n import targets
 
 OWN = frozenset({Act.RELAUNCH, Act.MARK, Act.RESCUE})
 _CHUNKS = {Act.RELAUNCH: 5, Act.RESCUE: 5, Act.MARK: 100}  # a retry may take as long as n8n needs to answer
+_MARKED = "Its row is now marked as crashed."
 _REFUSED = "That action is for jobs: an n8n execution can be relaunched, rescued or marked as crashed."
 _GONE = "There is no such execution (any more)."
 _MOVED = "It is {status} now."
@@ -56,7 +58,8 @@ class ExecutionOperator:
             elif act is Act.RESCUE:
                 told.append(n8n_rescue.rescue(Place(n8n, wire, known), execution, latest=options.latest, now=now))
             else:
-                told.append(n8n_retry.retry(wire, known, Retry(n8n, job.id, latest=options.latest), job.state).done)
+                retry = Retry(n8n, job.id, latest=options.latest)
+                told.append(_again(wire, known, retry, job, execution if options.mark else None))
         return tuple(told)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
@@ -89,10 +92,22 @@ def _mark(wire: SqlWire, known: Tables, execution: Execution) -> Done:
     except StatementRefused as error:
         return _refused(execution.id, execution, f"The database refused it: {error.reason}")
     if now is None:
-        return Done(execution.id, Outcome.DONE, "Its row is now marked as crashed.")
+        return Done(execution.id, Outcome.DONE, _MARKED)
     if not now.is_there:
         return Done(execution.id, Outcome.MISSING, _GONE)
     return _refused(execution.id, now, _MOVED.format(status=now.status))
+
+
+def _again(wire: SqlWire, known: Tables, retry: Retry, job: Seen, first: Execution | None) -> Done:
+    """A relaunch. `first`: the execution that is marked before, if it still counts as going."""
+    if first is None or not first.status.is_going:
+        return n8n_retry.retry(wire, known, retry, job.state).done
+    marked = _mark(wire, known, first)
+    if marked.outcome is not Outcome.DONE:
+        return marked
+    done = n8n_retry.retry(wire, known, retry, job.state).done
+    now = done.state if done.outcome is Outcome.DONE else state_of(ExecutionStatus.CRASHED)
+    return replace(done, why=f"{_MARKED} {done.why}", state=now)
 
 
 def _missing(job: Seen) -> Done:

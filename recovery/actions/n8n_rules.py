@@ -30,6 +30,8 @@ _AGAIN = (
     "n8n runs it as a new execution from the saved run data, which means from its start unless n8n saves progress: "
     "every step that already ran will run twice."
 )
+_NOT_RETRIED = "It is {status}: n8n retries only an execution that has started and is not running any more."
+_RETRIED = "It was retried already, as execution {id}: what that one did would run twice."
 _NEXT_OF_RETRY = "n8n creates a new execution that begins where this one failed."
 _FROZEN = (
     "n8n has failed its job because its lock was not renewed, but it is not proven that its worker is gone: a worker "
@@ -103,16 +105,35 @@ def _relaunch(standing: Standing, options: Options) -> list[str]:
     status = standing.status
     if status in _SUCCEEDED:
         raise Against(f"It succeeded ({status}): n8n does not retry a successful execution.")
-    if status in (ExecutionStatus.NEW, ExecutionStatus.WAITING, ExecutionStatus.STRANGE):
-        raise Against(f"It is {status}: n8n retries only an execution that has started and is not running any more.")
-    if standing.has_start is False:
-        raise Against("n8n has no saved run data for it: a retry would end immediately without doing anything.")
-    risks = [] if standing.has_start else ["It is unknown whether n8n has saved run data for it."]
-    if status.is_going:
+    if status in (ExecutionStatus.WAITING, ExecutionStatus.STRANGE):
+        raise Against(_NOT_RETRIED.format(status=status))
+    risks = _remains(standing, options)
+    if is_marked_first(standing, options):
+        risks += _mark(standing, options)
+    elif status is ExecutionStatus.NEW:
+        raise Against(_NOT_RETRIED.format(status=status), "" if standing.claims else "mark")
+    elif status.is_going:
         risks += _unheld(standing, options)
     if status is ExecutionStatus.ERROR:
         return [*risks, _NEXT_OF_RETRY]
+    if is_first_run(standing):
+        return [*risks, "None of its steps has run."]
     return [*risks, _unless(options.consent, _AGAIN, "consent")]
+
+
+def _remains(standing: Standing, options: Options) -> list[str]:
+    """Whether there is anything to run, and it was not run again before."""
+    if standing.has_start is False:
+        raise Against("n8n has no saved run data for it: a retry would end immediately without doing anything.")
+    risks = [] if standing.has_start else ["It is unknown whether n8n has saved run data for it."]
+    if standing.retried_as:
+        risks.append(_unless(options.force, _RETRIED.format(id=standing.retried_as), "force"))
+    return risks
+
+
+def is_marked_first(standing: Standing, options: Options) -> bool:
+    """Whether a relaunch begins with the mark, and so only where no job is left that could run it."""
+    return options.mark and standing.status.is_going
 
 
 def _mark(standing: Standing, options: Options) -> list[str]:

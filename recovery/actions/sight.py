@@ -181,7 +181,7 @@ def _standings(act: Act, scene: Scene, rows: Sequence[JobRow | None]) -> Mapping
     """What n8n's database says of those that are there; nothing of queues that are not n8n's."""
     queue, ids = scene.queue, [row.id for row in rows if row is not None]
     if queue.flavour.library is Library.N8N:
-        found = standing.of_executions(registry(), queue.ref, ids, scene.snapshot, now())
+        found = standing.of_executions(registry(), queue.ref, ids, scene.snapshot, now(), is_rerun=act is Act.RELAUNCH)
         if act is not Act.RESCUE:
             return found
         return rescue_standing.added(registry(), queue.ref, found, scene.snapshot, now())

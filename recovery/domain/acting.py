@@ -96,6 +96,7 @@ class Options:
     older_than: int = 0  # clean: ms since it finished, or was added
     limit: int = 0  # clean: at most so many; 0: all
     delayed: bool = False  # drain: delayed jobs too
+    mark: bool = False  # relaunch: what counts as going is marked as crashed before; n8n retries nothing that is new
     latest: bool = False  # relaunch: with the currently saved workflow, not as it was then
     cursor: str = ""  # clean, drain: where the step before ended (`Removed.next`); "" begins anew
     message: str = ""  # fail: the reason that is written into the job

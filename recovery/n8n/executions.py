@@ -18,6 +18,7 @@ from recovery.n8n.tables import Tables
 STEP = 2_000  # rows a statement: some 5 ms
 OPEN_LIMIT = 200_000  # rows of a look; n8n itself looks at a hundred
 NAME_LIMIT = 200  # characters of a workflow's name; n8n allows 128
+RETRY_WINDOW = 10_000  # executions that are looked through for retries: some ms by the primary key
 _WORD = 40  # characters of a mode or a status
 _LAST_ID = 2**31 - 1
 
@@ -86,6 +87,26 @@ def retries_of(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, s
     )
     with wire.session() as session, _reading(session):
         return {str(of): str(id) for of, id in session.all(chosen, (int(wanted[0]), wanted))}
+
+
+def retries(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, str]:
+    """The newest retry of each of these, among the newest RETRY_WINDOW executions: no index knows what is a retry.
+
+    Raises StoreError.
+    """
+    wanted = sorted(set(ids))
+    if not tables.has("retryOf"):
+        return {}
+    chosen = (
+        f'SELECT "retryOf", max(id) FROM {tables.executions}'  # noqa: S608
+        f" WHERE id > (SELECT COALESCE(max(id), 0) FROM {tables.executions}) - {RETRY_WINDOW}"
+        ' AND "retryOf" = ANY(%s) GROUP BY 1'
+    )
+    found: dict[str, str] = {}
+    with wire.session() as session, _reading(session):
+        for start in range(0, len(wanted), STEP):
+            found.update((of, str(id)) for of, id in session.all(chosen, (wanted[start : start + STEP],)))
+    return found
 
 
 def titles(wire: SqlWire, tables: Tables, workflows: Iterable[str]) -> dict[str, str]:

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from recovery.actions import bulk, runs
+from recovery.connections import registry
 from recovery.domain.acting import Act, Outcome
-from recovery.n8n import public
+from recovery.models import BulkRun
+from recovery.n8n import executions, public
 from tests.fleet import Fleet
 from tests.n8n_api import GARBAGE, HANG, HUGE, KEY, RESET, PublicApi
 from tests.n8n_mending import KEPT, MINUTES, OVERWRITTEN, Mending, mending
 from tests.n8n_yard import Yard
 from tests.stores import Store
 from tests.table_bench import Postgresql
+from tests.waiting import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
 
@@ -130,6 +134,107 @@ def test_what_n8n_has_written_over_would_run_nothing(here: Mending, api: PublicA
 def test_what_cannot_be_read_is_said_to_be_unknown(here: Mending, api: PublicApi, failed: str, kept: str) -> None:
     here.keeps(failed, kept)
     assert "It is unknown" in here.look(Act.RELAUNCH, failed).risk
+
+
+def test_what_is_new_and_without_a_job_is_marked_first_and_runs_for_the_first_time(
+    here: Mending, api: PublicApi
+) -> None:
+    lost = here.yard.execution("new", ago=MINUTES)
+    here.keeps(lost)
+    here.seen_alone(lost)
+    assert here.does(Act.RELAUNCH, lost, consent=True).why.endswith("This needs mark.")
+    result = here.does(Act.RELAUNCH, lost, mark=True)
+    assert result.outcome is Outcome.DONE
+    assert result.why == f"Its row is now marked as crashed. It runs again as execution {api.made[0]}."
+    assert here.yard.status(lost) == "crashed"
+
+
+def test_what_was_marked_and_not_relaunched_says_both(here: Mending, api: PublicApi) -> None:
+    lost = here.yard.execution("running", ago=MINUTES)
+    here.keeps(lost)
+    here.seen_alone(lost)
+    api.faults.append(403)
+    assert here.does(Act.RELAUNCH, lost, mark=True).why.endswith("This needs consent.")
+    result = here.does(Act.RELAUNCH, lost, mark=True, consent=True)
+    assert result.outcome is Outcome.REFUSED
+    assert result.why.startswith("Its row is now marked as crashed. n8n's API key lacks")
+    assert here.yard.status(lost) == "crashed"
+
+
+def test_one_that_has_a_job_is_not_marked_before_a_relaunch(here: Mending, api: PublicApi) -> None:
+    run = here.lost()
+    here.keeps(run.execution)
+    refused = here.does(Act.RELAUNCH, run.execution, consent=True, mark=True)
+    assert refused.why.endswith("exists for it: fail or remove that job.")
+    assert (here.yard.status(run.execution), api.asked) == ("running", [])
+
+
+def test_one_that_was_retried_already_takes_force(here: Mending, api: PublicApi, failed: str) -> None:
+    assert here.does(Act.RELAUNCH, failed).outcome is Outcome.DONE
+    refused = here.does(Act.RELAUNCH, failed)
+    assert refused.why.startswith(f"It was retried already, as execution {api.made[0]}")
+    assert refused.why.endswith("This needs force.")
+    assert here.does(Act.RELAUNCH, failed, force=True).outcome is Outcome.DONE
+    assert len(api.made) == 2
+
+
+class TestManyInABulkRun:
+    """Of more than a page the scheduler makes a run; each is asked for once, whatever becomes of the process."""
+
+    @pytest.fixture
+    def lost(self, here: Mending) -> list[str]:
+        found = [here.yard.execution("new" if number % 2 else "running", ago=MINUTES) for number in range(7)]
+        for one in found:
+            here.keeps(one)
+        here.seen_alone(*found)
+        return found
+
+    def ordered(self, here: Mending, lost: list[str]) -> BulkRun:
+        return bulk.order(here.order(Act.RELAUNCH, *lost, mark=True, consent=True))
+
+    def worked(self, run: BulkRun) -> BulkRun:
+        runner = bulk.Runner(registry.registry())
+
+        def is_over() -> bool:
+            runner.run(0)
+            run.refresh_from_db()
+            return run.status not in runs.OPEN
+
+        until(is_over, 30)
+        runner.close()
+        return run
+
+    def test_each_is_marked_and_relaunched_once(self, here: Mending, api: PublicApi, lost: list[str]) -> None:
+        run = self.worked(self.ordered(here, lost))
+        assert (run.status, run.done, run.total) == ("ended", 7, 7)
+        assert {here.yard.status(one) for one in lost} == {"crashed"}
+        assert sorted(asked.path for asked in api.asked) == sorted(f"/api/v1/executions/{one}/retry" for one in lost)
+
+    def test_one_of_which_n8n_did_not_say_what_came_of_it_is_not_tried_again(
+        self, here: Mending, api: PublicApi, lost: list[str]
+    ) -> None:
+        api.faults.append(RESET)
+        run = self.worked(self.ordered(here, lost))
+        assert (run.done, run.unknown, len(api.asked)) == (6, 1, 7)
+
+    def test_what_was_tried_when_the_process_died_is_not_tried_again(
+        self, here: Mending, api: PublicApi, lost: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Killed(BaseException):
+            pass
+
+        def dies(*_: object) -> None:
+            raise Killed
+
+        run = self.ordered(here, lost)
+        with monkeypatch.context() as patch:
+            patch.setattr(executions, "newest", dies)  # right before the first request
+            killed = bulk.Runner(registry.registry())
+            with pytest.raises(Killed):
+                killed.run(0)
+            killed.close()
+        run = self.worked(run)
+        assert (run.done, run.unknown, len(api.asked)) == (2, 5, 2)
 
 
 ANSWERS: dict[int | str, tuple[Outcome, str]] = {

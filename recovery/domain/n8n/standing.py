@@ -40,6 +40,7 @@ class Standing:
     is_proven: bool = False
     alone_for: int = 0
     has_start: bool | None = None
+    retried_as: str = ""  # the newest execution that is a retry of it, as far as one was looked for
     workers: WorkerAges = field(default_factory=WorkerAges)
     is_listed: bool = False  # the truth table names this repair for it
     fixed: str = ""  # why nothing may be written into n8n's database

@@ -76,6 +76,7 @@ class Command(BaseCommand):
             "--force", action="store_true", help="also when the job is quarantined or its worker is still connected"
         )
         parser.add_argument("--consent", action="store_true", help="n8n: the workflow may run twice")
+        parser.add_argument("--mark", action="store_true", help="relaunch: mark it as crashed first")
         parser.add_argument("--latest", action="store_true", help="relaunch, rescue: with the currently saved workflow")
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -162,6 +163,7 @@ def _order(asked: Namespace) -> Order:
         rerun_completed=asked.rerun_completed,
         requeue=asked.requeue,
         directly=asked.directly,
+        mark=asked.mark,
         latest=asked.latest,
         state=_state(asked.all) if act is Act.CLEAN else None,
         older_than=asked.older_than * 1000,

@@ -39,9 +39,10 @@ def of_jobs(registry: Registry, queue: Queue, ids: Sequence[str]) -> dict[str, S
 
 
 def of_executions(
-    registry: Registry, ref: QueueRef, ids: Sequence[str], snapshot: Snapshot | None, now: int
+    registry: Registry, ref: QueueRef, ids: Sequence[str], snapshot: Snapshot | None, now: int, *, is_rerun: bool
 ) -> dict[str, Standing]:
-    """By execution. Every job of n8n's is looked at, which takes some 0.3 s for ten thousand.
+    """By execution. Every job of n8n's is looked at, which takes some 0.3 s for ten thousand. What would run, and
+    whether it was run again before, is looked for only where it `is_rerun`: that reads what each execution kept.
 
     Raises QueueMissing, Unsupported, StoreError.
     """
@@ -53,6 +54,7 @@ def of_executions(
     since = _alone_since(registry, n8n, alone, now)
     listed = _listed(n8n)
     fixed, no_api = marking.refusal(wire, known), public.lacks(n8n)
+    retried = executions.retries(wire, known, ids) if is_rerun else {}
     workers = queues.worker_ages(registry, n8n, queues.refs(n8n, snapshot), now)
     return {
         id: Standing(
@@ -61,7 +63,8 @@ def of_executions(
             claims=None if claims is None else tuple(claims.get(id, ())),
             is_proven=_is_proven(claims.get(id, ()) if claims else (), snapshot, now),
             alone_for=max(0, now - since.get(id, now)),
-            has_start=remains.has_start(wire, n8n, id),
+            has_start=remains.has_start(wire, n8n, id) if is_rerun else None,
+            retried_as=retried.get(id, ""),
             workers=workers,
             is_listed=id in listed,
             fixed=fixed,
