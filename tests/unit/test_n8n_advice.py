@@ -94,7 +94,7 @@ def test_a_stuck_job_is_advised_as_its_execution_is() -> None:
 
 
 def test_what_kills_its_workers_is_not_put_back_and_what_may_be_held_not_removed() -> None:
-    assert suggested(line(is_poison=True), NEW) is Act.FAIL
+    assert suggested(line(is_quarantined=True), NEW) is Act.FAIL
     assert suggested(line(Kind.UNLOCKED), CANCELED) is Act.FAIL
 
 

@@ -82,7 +82,7 @@ def _noted(row: Stuck, line: Stuck) -> Stuck:
 
 def advised(verdict: Verdict, fits: Act | None) -> Verdict:
     """With the repair that fits the execution. What is poison is not run again."""
-    is_risky = fits is Act.REQUEUE and verdict.is_poison
+    is_risky = fits is Act.REQUEUE and verdict.is_quarantined
     return replace(verdict, suggests=fits) if fits and verdict.of_lock.is_orphaned and not is_risky else verdict
 
 
