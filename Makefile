@@ -24,7 +24,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS ?= $(shell n=$$(($(CORES) * 5 / 2)); echo $$((n < 12 ? n : 12)))
 # Which kinds of libraries, stores, databases and looks the gate tries: others each time; the summary says which seed.
 SEED ?= $(shell date +%s)
-# A real Loki and a real n8n have to be built, clients of the API generated; they are part of `make test-all`.
+# A real Loki has to be built, a real n8n of each generation installed, clients of the API generated: `make test-all`.
 GATE := not long and not loki and not n8n and not openapi
 PYTEST_ARGS ?=
 
@@ -63,15 +63,15 @@ test-fast: lint ## the inner loop: lint and the tests that need no store or proc
 test: lint sbom ## the gate; pytest's summary is the last thing printed
 	@$(PYTHON) -m pytest -q -n $(WORKERS) --sample $(SEED) -m "$(GATE)" $(PYTEST_ARGS)
 
-test-all: lint sbom $(OPENAPI)/node_modules/.stamp ## everything: every kind, faults, soak tests, a real Loki and n8n, built once, clients of the API
+test-all: lint sbom $(OPENAPI)/node_modules/.stamp ## everything: every kind, faults, soak tests, a real Loki, n8n of each generation, clients of the API
 	@loki=$$(sh deploy/setup/loki.sh || :) n8n=$$(sh deploy/setup/n8n.sh || :); \
 		LOKI="$$loki" N8N="$$n8n" $(PYTHON) -m pytest -q -n $(WORKERS) --timeout 3600 $(PYTEST_ARGS)
 
 test-loki: setup-test # a part of test-all: the contract of logs with a real Loki
 	@loki=$$(sh deploy/setup/loki.sh) && LOKI="$$loki" $(PYTHON) -m pytest -q -m loki tests/contract/test_log_source_loki_real.py $(PYTEST_ARGS)
 
-test-n8n: setup-test # a part of test-all: the repairs of n8n with a real one
-	@n8n=$$(sh deploy/setup/n8n.sh) && N8N="$$n8n" $(PYTHON) -m pytest -q -m n8n tests/contract/test_n8n_real.py $(PYTEST_ARGS)
+test-n8n: setup-test # a part of test-all: a real n8n of each generation, and what we say of it
+	@n8n=$$(sh deploy/setup/n8n.sh) && N8N="$$n8n" $(PYTHON) -m pytest -q -n $(CORES) -m n8n tests/contract/n8n_real $(PYTEST_ARGS)
 
 test-openapi: setup-test $(OPENAPI)/node_modules/.stamp # a part of test-all: generated clients, and schemathesis
 	@$(PYTHON) -m pytest -q -m openapi tests/integration $(PYTEST_ARGS)

@@ -1,5 +1,13 @@
-"""A real n8n, installed by deploy/setup/n8n.sh: main and worker in queue mode on loopback, with a real PostgreSQL and
-a real store. It calls nobody: what it would tell or ask the world is switched off.
+"""A real n8n of a generation that deploy/setup/n8n.sh installed: main, webhook processor and workers in queue mode on
+loopback, with a real PostgreSQL and a real store. It calls nobody: what it would tell or ask the world is switched off.
+
+    for folder in installed(): …                # one for each generation
+    with RealN8n(folder, store, postgres) as n8n:
+        n8n.start_main()
+        key = n8n.own()                         # the owner, and a key of the public API
+        n8n.add(workflow("long", 60))
+        n8n.start_worker("one")
+        n8n.call("long"); n8n.kill("one")
 """
 
 from __future__ import annotations
@@ -10,7 +18,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,8 +35,10 @@ from tests.processes import end, free_port, spawn
 from tests.stores import Store
 from tests.waiting import until
 
-PROGRAM = "N8N"  # the variable that says in which folder it was installed
+FOLDERS = "N8N"  # the variable that says in which folders it was installed, with a colon between them
 LOCK_MS = 6_000  # as short as a slow machine bears, so that no test waits for a minute
+SHUTDOWN = 8  # seconds that a process which is told to end gives what it runs
+_LISTS = ("active", "wait", "paused")
 _SECONDS = 90.0  # to come up: it loads four hundred nodes
 _KEY = "unstall tests"
 _OWNER = {"email": "owner@example.com", "firstName": "O", "lastName": "W", "password": "Correct-horse-9"}
@@ -37,16 +51,33 @@ _QUIET = {
     "N8N_COMMUNITY_PACKAGES_ENABLED": "false",
     "N8N_LICENSE_AUTO_RENEW_ENABLED": "false",
     "N8N_RUNNERS_ENABLED": "false",
+    # No workflow of the tests has code: from 2.0 on each process would start another one for it.
+    "N8N_RUNNERS_MODE": "external",
+    "N8N_RUNNERS_AUTH_TOKEN": "of the tests",
     "N8N_ENFORCE_SETTINGS_FILE_PERMISSIONS": "false",
     "EXTERNAL_FRONTEND_HOOKS_URLS": "",
     "N8N_LOG_LEVEL": "info",
 }
 
 
-class RealN8n:
-    """Use as a context."""
+def installed() -> dict[str, Path]:
+    """The folder of each generation ("1.123", "2.41") that is there."""
+    folders = [Path(one) for one in os.environ.get(FOLDERS, "").split(":") if one]
+    return {".".join(_version(folder).split(".")[:2]): folder for folder in folders}
 
-    def __init__(self, store: Store, postgres: Postgres) -> None:
+
+def _version(folder: Path) -> str:
+    return str(json.loads((folder / "node_modules/n8n/package.json").read_text())["version"])
+
+
+class RealN8n:
+    """Use as a context. `program`: the folder that it was installed in."""
+
+    def __init__(self, program: Path, store: Store, postgres: Postgres) -> None:
+        self.program = program
+        self.version = _version(program)
+        self.release = ".".join(self.version.split(".")[:2])
+        self.is_two = self.version.startswith("2.")
         self.store = store
         self.postgres = postgres
         self.port = free_port()
@@ -68,18 +99,28 @@ class RealN8n:
         return f"http://127.0.0.1:{self.port}"
 
     def start_main(self) -> None:
-        self._start("main", "start", {"N8N_PORT": str(self.port)})
+        """With the folder that it had before, as on a volume."""
+        self._start("main", "start", {"N8N_PORT": str(self.port)}, folder=self._folder / "main")
         # Its /healthz/readiness says yes before it has its pages, and until then each of them says that it starts.
         until(lambda: self._is_ready("main", f"{self.url}/rest/settings"), _SECONDS, "n8n's main is ready")
 
-    def start_worker(self, name: str = "worker") -> None:
+    def start_webhooks(self) -> int:
+        """A webhook processor; its port."""
+        port = free_port()
+        self._start("webhooks", "webhook", {"N8N_PORT": str(port)})
+        ready = f"http://127.0.0.1:{port}/healthz/readiness"
+        until(lambda: self._is_ready("webhooks", ready), _SECONDS, "n8n's webhook processor is ready")
+        return port
+
+    def start_worker(self, name: str = "worker", *, concurrency: int = 5) -> None:
+        """With a folder of its own that is empty, as a container."""
         port = free_port()
         own = {"QUEUE_HEALTH_CHECK_ACTIVE": "true", "QUEUE_HEALTH_CHECK_PORT": str(port)}
-        self._start(name, "worker", own, "--concurrency=5")
+        self._start(name, "worker", own, f"--concurrency={concurrency}")
         until(
             lambda: self._is_ready(name, f"http://127.0.0.1:{port}/healthz/readiness"),
             _SECONDS,
-            "n8n's worker is ready",
+            f"n8n's {name} is ready",
         )
 
     def kill(self, name: str = "worker") -> None:
@@ -87,21 +128,74 @@ class RealN8n:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def terminate(self, name: str) -> None:
+        """SIGTERM, as whoever deploys sends it."""
+        self._processes[name].send_signal(signal.SIGTERM)
+
+    def await_end(self, name: str, seconds: float = SHUTDOWN + 20) -> None:
+        until(lambda: not self.is_running(name), seconds, f"{name} has ended by itself")
+        del self._processes[name]
+
+    def freeze(self, name: str) -> None:
+        """It runs no more, and its connections stay."""
+        self._processes[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        self._processes[name].send_signal(signal.SIGCONT)
+
+    def is_running(self, name: str) -> bool:
+        return name in self._processes and self._processes[name].poll() is None
+
+    def shell(self, *arguments: str) -> str:
+        """A command of its command line; what it said."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        environ = self._environ(folder) | {"N8N_RUNNERS_BROKER_PORT": str(free_port())}
+        done = subprocess.run(
+            [*self._program, *arguments],
+            env=environ,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
     def own(self) -> str:
         """Sets the owner up, as the first person at its page does; a key of its public API."""
         self._post("/rest/owner/setup", _OWNER)
         wish = {"label": _KEY, "expiresAt": None, "scopes": ["execution:read", "execution:list", "execution:retry"]}
         return str(self._post("/rest/api-keys", wish)["rawApiKey"])
 
-    def add(self, workflow: Mapping[str, Any]) -> str:
+    def add(self, workflow: Mapping[str, Any], *, active: bool = True) -> str:
         """A workflow, switched on; its id."""
         made = self._post("/rest/workflows", workflow)
-        answer = self._client.patch(f"/rest/workflows/{made['id']}", json={**made, "active": True})
-        assert answer.status_code == 200, f"{answer.status_code} {answer.text[:500]}"
+        if active:
+            self.activate(made)
         return str(made["id"])
 
-    def call(self, webhook: str) -> httpx.Response:
-        return self._client.get(f"/webhook/{webhook}")
+    def activate(self, made: Mapping[str, Any]) -> None:
+        """`made`: the workflow as n8n tells it."""
+        path = f"/rest/workflows/{made['id']}"
+        if self.is_two:
+            self._post(f"{path}/activate", {"versionId": made["versionId"]})
+            return
+        answer = self._client.patch(path, json={**made, "active": True})
+        assert answer.status_code == 200, f"{answer.status_code} {answer.text[:500]}"
+
+    def credential(self, name: str, header: str, value: str) -> dict[str, str]:
+        """A Header Auth, as a node of a workflow names it."""
+        data = {"name": header, "value": value}
+        made = self._post("/rest/credentials", {"name": name, "type": "httpHeaderAuth", "data": data})
+        return {"id": made["id"], "name": name}
+
+    def stop(self, execution: str) -> None:
+        """As a person cancels it in the editor."""
+        self._post(f"/rest/executions/{execution}/stop", {})
+
+    def call(self, webhook: str, port: int = 0) -> httpx.Response:
+        """`port`: of a webhook processor."""
+        return self._client.get(f"http://127.0.0.1:{port or self.port}/webhook/{webhook}")
 
     def public(self, key: str, method: str, path: str, **more: Any) -> httpx.Response:
         return self._client.request(method, f"/api/v1{path}", headers={"X-N8N-API-KEY": key}, **more)
@@ -115,6 +209,12 @@ class RealN8n:
         assert answer.status_code == 200, answer.text[:500]
         return answer.json()["data"]
 
+    def runs(self, execution: str) -> dict[str, Any]:
+        """What each node of an execution did, run by run."""
+        flat = json.loads(self.rest(f"/executions/{execution}")["data"])
+        result = flat[int(flat[0]["resultData"])]
+        return dict(_unflattened(flat, result["runData"]))
+
     def rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Of its database."""
         with psycopg.connect(self.postgres.url, autocommit=True) as connection:
@@ -123,6 +223,15 @@ class RealN8n:
     def status(self, execution: str | int) -> str:
         found = self.rows("SELECT status FROM execution_entity WHERE id = %s", int(execution))
         return str(found[0][0]) if found else ""
+
+    def set_ended(self, execution: str, status: str) -> None:
+        """Its row stands as after this end."""
+        self.rows(
+            'UPDATE execution_entity SET status = %s, finished = %s, "stoppedAt" = now() WHERE id = %s RETURNING id',
+            status,
+            status == "success",
+            int(execution),
+        )
 
     def newest(self) -> int:
         return int(self.rows("SELECT COALESCE(max(id), 0) FROM execution_entity")[0][0])
@@ -145,9 +254,16 @@ class RealN8n:
 
     def job_of(self, execution: str) -> str:
         """The job of an execution in any list; "" when there is none."""
-        ids = [id for name in ("active", "wait") for id in self.store.client.lrange(f"bull:jobs:{name}", 0, -1)]
+        ids = [id for name in _LISTS for id in self.store.client.lrange(f"bull:jobs:{name}", 0, -1)]
         data = {id.decode(): self.store.client.hget(f"bull:jobs:{id.decode()}", "data") or b"{}" for id in ids}
         return next((id for id, one in data.items() if json.loads(one).get("executionId") == execution), "")
+
+    def has_jobs(self) -> bool:
+        return any(self.store.client.llen(f"bull:jobs:{name}") for name in _LISTS)
+
+    def pause(self) -> None:
+        """The queue, while it is empty, as bull does it."""
+        self.store.client.set("bull:jobs:meta-paused", 1)
 
     def held_job_of(self, execution: str) -> str:
         job = self.job_of(execution)
@@ -167,17 +283,22 @@ class RealN8n:
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         answer = self._client.post(path, json=body)
-        assert answer.status_code == 200, f"{answer.status_code} {answer.text[:500]}"
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:500]}"
         return answer.json()["data"]
 
-    def _start(self, name: str, command: str, own: Mapping[str, str], *arguments: str) -> None:
+    def _start(
+        self, name: str, command: str, own: Mapping[str, str], *arguments: str, folder: Path | None = None
+    ) -> None:
+        place = folder or Path(tempfile.mkdtemp(dir=self._folder))
+        place.mkdir(exist_ok=True)
+        broker = {"N8N_RUNNERS_BROKER_PORT": str(free_port())}  # from 2.0 on each process listens there
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = spawn(
                 [*self._program, command, *arguments],
                 stdout=log,
                 stderr=log,
-                environ=self._environ | own,
-                directory=self._folder,
+                environ=self._environ(place) | broker | own,
+                directory=place,
             )
 
     def _is_ready(self, name: str, url: str) -> bool:
@@ -192,15 +313,14 @@ class RealN8n:
     def _program(self) -> list[str]:
         program = node()
         assert program is not None
-        return [str(program), f"{os.environ[PROGRAM]}/node_modules/n8n/bin/n8n"]
+        return [str(program), str(self.program / "node_modules/n8n/bin/n8n")]
 
-    @property
-    def _environ(self) -> dict[str, str]:
+    def _environ(self, folder: Path) -> dict[str, str]:
         address = httpx.URL(self.postgres.url)
         return {
             "PATH": os.environ["PATH"],
-            "HOME": str(self._folder),
-            "N8N_USER_FOLDER": str(self._folder),
+            "HOME": str(folder),
+            "N8N_USER_FOLDER": str(folder),
             "N8N_ENCRYPTION_KEY": _KEY,
             "N8N_LISTEN_ADDRESS": "127.0.0.1",
             "N8N_WORKER_SERVER_ADDRESS": "127.0.0.1",
@@ -217,35 +337,105 @@ class RealN8n:
             "QUEUE_WORKER_LOCK_DURATION": str(LOCK_MS),
             "QUEUE_WORKER_LOCK_RENEW_TIME": str(LOCK_MS // 3),
             "QUEUE_WORKER_STALLED_INTERVAL": str(LOCK_MS),
+            "N8N_GRACEFUL_SHUTDOWN_TIMEOUT": str(SHUTDOWN),
             **_QUIET,
         }
 
 
+def _unflattened(flat: list[Any], value: Any) -> Any:
+    """n8n keeps a list, in which a value that is a text is the number of another one."""
+    found = flat[int(value)] if isinstance(value, str) else value
+    if isinstance(found, dict):
+        return {name: _unflattened(flat, one) for name, one in found.items()}
+    return [_unflattened(flat, one) for one in found] if isinstance(found, list) else found
+
+
+class SlowServer:
+    """An HTTP server on loopback whose every answer waits until the test lets it go. Use as a context."""
+
+    def __init__(self) -> None:
+        self._asked: list[str] = []
+        self._may_go = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._may_go.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def runs(self, execution: str) -> int:
+        """How often this execution has begun its step."""
+        return self._asked.count(execution)
+
+    def let_go(self) -> None:
+        """Whoever waits is answered, and so is whoever comes later."""
+        self._may_go.set()
+
+    def renew(self) -> None:
+        self._may_go.set()
+        self._may_go = threading.Event()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server._asked.append(self.path.strip("/"))
+                server._may_go.wait()
+                with suppress(OSError):  # a worker that was killed does not wait for it
+                    self.send_response(200)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nobody reads it."""
+
+        return Handler
+
+
 def workflow(id: str, seconds: int) -> dict[str, Any]:
     """Its webhook answers at once, then it waits in its worker: n8n puts aside only what waits longer than 65 s."""
-    hook = {
-        "id": f"{id}-1",
-        "name": "Webhook",
-        "type": "n8n-nodes-base.webhook",
-        "typeVersion": 2,
-        "position": [0, 0],
-        "webhookId": id,
-        "parameters": {"path": id, "responseMode": "onReceived", "options": {}},
-    }
-    wait = {
-        "id": f"{id}-2",
-        "name": "Wait",
-        "type": "n8n-nodes-base.wait",
-        "typeVersion": 1.1,
-        "position": [200, 0],
-        "webhookId": f"{id}-wait",
-        "parameters": {"resume": "timeInterval", "amount": seconds, "unit": "seconds"},
-    }
+    parameters = {"resume": "timeInterval", "amount": seconds, "unit": "seconds"}
+    return chain(f"Waits {seconds} s", webhook(id), step("Wait", "wait", 1.1, parameters) | {"webhookId": f"{id}-wait"})
+
+
+def calls(id: str, url: str) -> dict[str, Any]:
+    """Its one step calls this address with the number of the execution."""
+    return chain("Calls a server", webhook(id), slow_step(url))
+
+
+def slow_step(url: str) -> dict[str, Any]:
+    parameters = {"url": f"={url}/{{{{ $execution.id }}}}", "options": {"timeout": 600_000}}
+    return step("Call", "httpRequest", 4.2, parameters)
+
+
+def webhook(id: str) -> dict[str, Any]:
+    parameters = {"path": id, "responseMode": "onReceived", "options": {}}
+    return step("Webhook", "webhook", 2, parameters) | {"webhookId": id}
+
+
+def step(name: str, type: str, version: float, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    kind = {"type": f"n8n-nodes-base.{type}", "typeVersion": version}
+    return {"id": name, "name": name, **kind, "position": [0, 0], "parameters": parameters}
+
+
+def chain(name: str, *steps: Mapping[str, Any]) -> dict[str, Any]:
+    """A workflow of steps one after the other."""
+    names = pairwise(one["name"] for one in steps)
     return {
-        "name": f"Waits {seconds} s",
+        "name": name,
         "active": False,
-        "nodes": [hook, wait],
-        "connections": {"Webhook": {"main": [[{"node": "Wait", "type": "main", "index": 0}]]}},
+        "nodes": list(steps),
+        "connections": {name: {"main": [[{"node": after, "type": "main", "index": 0}]]} for name, after in names},
         "settings": {"executionOrder": "v1"},
         "pinData": {},
     }

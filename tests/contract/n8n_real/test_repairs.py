@@ -1,4 +1,4 @@
-"""The repairs of n8n with a real n8n in queue mode: its main, its workers, its database (`make test-all`).
+"""The repairs of n8n with a real n8n in queue mode, of both generations: its main, its workers, its database.
 
 What the tests with bull and rows alone take for n8n's ways is asked of it here too.
 """
@@ -6,99 +6,26 @@ What the tests with bull and rows alone take for n8n's ways is asked of it here 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.n8n_api import PublicApi
-from tests.n8n_real import PROGRAM, RealN8n, workflow
+from tests.n8n_console import EXECUTIONS, JOBS, act, begun, lost
+from tests.n8n_real import RealN8n
 from tests.n8n_schema import COLUMNS
-from tests.postgres import Postgres, programs
 from tests.site import Site
-from tests.stores import Store, binary
 from tests.waiting import until
 from tests.web_process import COOKIE
 
 pytestmark = [pytest.mark.n8n, pytest.mark.timeout(900)]
 
-RELEASE = "1.123"
-LONG = 60  # seconds that the workflow waits in its worker
-JOBS, EXECUTIONS = "main/bull:jobs", "main/n8n.executions"
 
-
-@pytest.fixture(scope="module")
-def n8n() -> Iterator[RealN8n]:
-    if not os.environ.get(PROGRAM):
-        pytest.skip(f"{PROGRAM} says of no n8n where it is; `make test-all` installs one")
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    kind = "redis" if binary("redis") else "valkey"
-    with Store(kind) as store, Postgres() as postgres, RealN8n(store, postgres) as n8n:
-        n8n.start_main()
-        yield n8n
-
-
-@pytest.fixture(scope="module")
-def key(n8n: RealN8n) -> str:
-    key = n8n.own()
-    n8n.add(workflow("long", LONG))
-    n8n.add(workflow("short", 1))
-    return key
-
-
-@pytest.fixture(scope="module")
-def site(n8n: RealN8n, key: str) -> Iterator[Site]:
-    settings = (
-        "n8n = 5\n[thresholds]\nstalled_interval = 6\n"
-        f'[[databases]]\nname = "n8n"\nurl = "{n8n.postgres.url}"\ntimeout = 10\n'
-        f'[[n8n]]\ndatabase = "n8n"\neditor = "{n8n.url}"\napi_key = "{key}"\n'
-    )
-    with Store() as state, Site(n8n.store, state, settings=settings) as site:
-        yield site
-
-
-@pytest.fixture
-def worker(n8n: RealN8n, site: Site) -> str:
-    """One worker, and nothing in the queue."""
-    n8n.settle()
-    n8n.start_worker()
-    return "worker"
-
-
-def begun(n8n: RealN8n) -> tuple[str, str]:
-    """A long execution that the worker holds, and its job."""
-    before = n8n.newest()
-    assert n8n.call("long").status_code == 200
-    until(lambda: n8n.newest() > before and n8n.status(n8n.newest()) == "running", 30, "it runs")
-    execution = str(n8n.newest())
-    job = until(lambda: n8n.job_of(execution), 10, "its job")
-    until(lambda: n8n.store.client.exists(f"bull:jobs:{job}:lock"), 10, "it is locked")
-    return execution, job
-
-
-def lost(n8n: RealN8n, site: Site) -> tuple[str, str]:
-    """The same, and its worker was killed: it stands in the inbox as abandoned."""
-    execution, job = begun(n8n)
-    n8n.kill()
-    until(lambda: is_abandoned(site, job), 90, "it is abandoned in /stuck")
-    return execution, job
-
-
-def is_abandoned(site: Site, job: str) -> bool:
-    found = json.loads(site.shell("orphans", "--json").stdout or "{}")
-    return any(line["job"] == job and line["verdict"] == "abandoned" for line in found.get("orphans", ()))
-
-
-def act(site: Site, word: str, queue: str, id: str, *more: str) -> dict[str, Any]:
-    """As an operator types it."""
-    done = site.shell("act", word, "--queue", queue, "--job", id, "--reason", "a test", "--yes", "--json", *more)
-    assert done.stdout, done.stderr
-    return dict(json.loads(done.stdout)["results"][0])
+def error_seconds(n8n: RealN8n) -> float:
+    """Until main has written `error` for a job that was failed: 2.41 waits 30 s for an end that it missed."""
+    return 45 if n8n.is_two else 5
 
 
 def person(site: Site) -> httpx.Client:
@@ -111,7 +38,7 @@ def fields_of(page: str) -> dict[str, str]:
 
 
 def test_the_tables_are_as_the_other_tests_write_them(n8n: RealN8n) -> None:
-    for table, columns in COLUMNS[RELEASE].items():
+    for table, columns in COLUMNS[n8n.release].items():
         found = n8n.rows(
             "SELECT column_name, data_type, is_nullable = 'YES' FROM information_schema.columns"
             " WHERE table_schema = 'public' AND table_name = %s",
@@ -120,14 +47,12 @@ def test_the_tables_are_as_the_other_tests_write_them(n8n: RealN8n) -> None:
         assert {name: (kind, null) for name, kind, null in found} == columns, table
 
 
-def test_the_retry_is_in_its_own_description_of_the_public_api() -> None:
-    if not os.environ.get(PROGRAM):
-        pytest.skip("no n8n")
-    described = Path(os.environ[PROGRAM], "node_modules/n8n/dist/public-api/v1/openapi.yml").read_text()
-    assert "/executions/{id}/retry" in described
+def test_the_retry_is_in_its_own_description_of_the_public_api(n8n: RealN8n) -> None:
+    described = (n8n.program / "node_modules/n8n/dist/public-api/v1/openapi.yml").read_text()
+    assert re.search(r"^  /executions/\{\w+\}/retry:$", described, re.MULTILINE)
 
 
-def test_a_killed_workers_execution_is_abandoned_failed_by_a_person_and_an_error_within_5_s(
+def test_a_killed_workers_execution_is_abandoned_failed_by_a_person_and_an_error_in_time(
     n8n: RealN8n, site: Site, worker: str
 ) -> None:
     execution, job = lost(n8n, site)
@@ -140,9 +65,10 @@ def test_a_killed_workers_execution_is_abandoned_failed_by_a_person_and_an_error
         assert "nothing is left to retry" in dialog
         sent = {**fields_of(dialog), "step": "confirm", "reason": "its worker was killed", "has_directly": "1"}
         told = browser.post(where, data=sent, headers={"Referer": f"{site.url}{where}"})
-    until(lambda: n8n.status(execution) == "error", 5, "it is an error in n8n")
     assert told.status_code == 200, told.text[:2000]
-    assert f"Its execution {execution} is error in n8n now." in told.text
+    until(lambda: n8n.status(execution) == "error", error_seconds(n8n), "it is an error in n8n")
+    if not n8n.is_two:  # the answer does not wait for the 30 s of 2.41
+        assert f"Its execution {execution} is error in n8n now." in told.text
     assert not n8n.store.client.exists(f"bull:jobs:{job}")
     assert "error" in json.dumps(n8n.rest(f"/executions/{execution}"))
 
@@ -152,7 +78,7 @@ def test_what_was_failed_is_not_relaunched_because_n8n_would_run_nothing(
 ) -> None:
     execution, job = lost(n8n, site)
     assert act(site, "fail", JOBS, job)["outcome"] == "done"
-    until(lambda: n8n.status(execution) == "error", 5, "it is an error in n8n")
+    until(lambda: n8n.status(execution) == "error", error_seconds(n8n), "it is an error in n8n")
     n8n.start_worker()
     refused = act(site, "relaunch", EXECUTIONS, execution, "--consent", "--force")
     assert "without doing anything" in refused["why"]
@@ -213,21 +139,22 @@ def test_it_answers_as_the_server_of_the_other_tests(n8n: RealN8n, key: str, sta
     elif status == "success":
         id = n8n.insert(status)
     really = n8n.public(key, "POST", f"/executions/{id}/retry", json={})
-    foretold = PublicApi.judge(_Played(status), id, "n8n-api-key-of-the-tests")  # type: ignore[arg-type]
+    foretold = PublicApi.judge(_Played(n8n.release, status), id, "n8n-api-key-of-the-tests")  # type: ignore[arg-type]
     assert (really.status_code, really.json()["message"]) == foretold
 
 
 def test_another_key_is_refused_as_by_the_server_of_the_other_tests(n8n: RealN8n, key: str) -> None:
     really = n8n.public("other", "POST", "/executions/1/retry", json={})
-    foretold = PublicApi.judge(_Played("success"), "1", "other")  # type: ignore[arg-type]
+    foretold = PublicApi.judge(_Played(n8n.release, "success"), "1", "other")  # type: ignore[arg-type]
     assert (really.status_code, really.json()["message"]) == foretold
 
 
 class _Played:
     """Of the server what it judges by."""
 
-    def __init__(self, status: str) -> None:
+    def __init__(self, release: str, status: str) -> None:
         self.yard = self
+        self.release = release
         self._status = status
 
     def status(self, _: str) -> str:
@@ -236,5 +163,6 @@ class _Played:
 
 def test_the_editor_shows_an_execution_where_we_link_to(n8n: RealN8n, key: str) -> None:
     assert n8n.page("/workflow/long/executions/1").status_code == 200
-    scripts = Path(os.environ[PROGRAM], "node_modules/n8n-editor-ui/dist/assets").glob("*.js")
-    assert any("/workflow/:name/executions" in script.read_text(errors="replace") for script in scripts)
+    scripts = (n8n.program / "node_modules/n8n-editor-ui/dist/assets").glob("*.js")
+    route = re.compile(r"/workflow/:\w+/executions")
+    assert any(route.search(script.read_text(errors="replace")) for script in scripts)
