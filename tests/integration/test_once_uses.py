@@ -254,57 +254,82 @@ def test_the_python_function_does_its_work_once_and_renews_and_hears_that_it_was
         end(slow)
 
 
+# An expression's $json, and what other nodes put out last.
 _NODE = (
-    "const [$json, items, id] = JSON.parse(process.argv[1]), $workflow = {name: 'charges'}, $execution = {id};"
-    "const $ = (name) => ({item: {json: items[name]}});"
+    "const [$json, put, id] = JSON.parse(process.argv[1]), $workflow = {name: 'charges'}, $execution = {id};"
+    "const $ = (name) => ({first: () => ({json: put[name][0]}), all: () => put[name].map((json) => ({json}))});"
+    "console.log(JSON.stringify(eval(process.argv[2])))"
 )
 
 
 class Flow:
-    """An exported workflow of n8n, played one node at a time; its expressions are JavaScript, and run as that."""
+    """An exported workflow of n8n, played one node at a time; its expressions are JavaScript, and run as that.
 
-    def __init__(self, web: WebProcess, order: str, execution: str = "1") -> None:
+    `make test-n8n` runs it in n8n itself (tests/contract/n8n_real/test_snippets.py).
+    """
+
+    def __init__(self, web: WebProcess, *orders: str, execution: str = "1", returns: int = 1) -> None:
+        """`returns`: how many items its work puts out."""
         self.flow = json.loads((DOCS / "once-n8n.json").read_text())
         self.nodes = {one["name"]: one for one in self.flow["nodes"]}
         self.web = web
-        self.order = order
+        self.orders = orders
         self.execution = execution
+        self.returns = returns
         self.worked = 0
-        self.item: dict[str, Any] = {}
-        self.items: dict[str, dict[str, Any]] = {}  # what each node put out last
+        self.items: list[dict[str, Any]] = [{}]
+        self.put: dict[str, list[dict[str, Any]]] = {}  # what each node put out last
+        self._open: list[dict[str, Any]] | None = None  # orders that the loop has not handed on yet
+        self._back: list[dict[str, Any]] = []  # what came back to the loop
 
     def play(self) -> Iterator[str]:
         at: str | None = "Start"
         while at:
             yield at
             output = self._run(self.nodes[at])
-            self.items[at] = self.item
+            self.put[at] = self.items
             at = self._next(at, output)
 
     def _run(self, one: dict[str, Any]) -> int:
         """Which of its outputs is taken."""
+        parameters = one["parameters"]
         match one["type"].removeprefix("n8n-nodes-base."):
+            case "splitInBatches":
+                return self._loop()
             case "set":
-                self._set(one["parameters"])
+                self._set(parameters)
             case "httpRequest":
-                self._request(one["parameters"])
+                assert len(self.items) == 1 or one["executeOnce"]
+                self._request(parameters)
             case "if":
-                return int(not all(map(self._holds, one["parameters"]["conditions"]["conditions"])))
+                return int(not all(map(self._holds, parameters["conditions"]["conditions"])))
             case "noOp":
                 self.worked += 1
-                self.item = {"charge": f"ch_{self.worked}"}
+                self.items = [{"charge": f"ch_{self.worked}_{number}"} for number in range(self.returns)]
+            case "merge":
+                self.items = self.items + self.put["Is it mine?"]
+            case "splitOut":
+                self.items = [item for one in self.items for item in one[parameters["fieldToSplitOut"]]]
             case "wait":
-                assert 1 <= self.value(one["parameters"]["amount"]) <= 60
+                assert 1 <= self.value(parameters["amount"]) <= 60
             case "stopAndError":
-                raise RuntimeError(self.value(one["parameters"]["errorMessage"]))
+                raise RuntimeError(self.value(parameters["errorMessage"]))
         return 0
+
+    def _loop(self) -> int:
+        if self._open is None:
+            self._open = list(self.items)
+        else:
+            self._back += self.items
+        self.items = [self._open.pop(0)] if (is_on := bool(self._open)) else self._back
+        return int(is_on)
 
     def _set(self, parameters: dict[str, Any]) -> None:
         if parameters.get("mode") == "raw":
-            self.item = json.loads(self.value(parameters["jsonOutput"]))
+            self.items = [json.loads(self.value(parameters["jsonOutput"]))]
         else:
-            named = parameters["assignments"]["assignments"]
-            self.item = {one["name"]: self.order for one in named if one["name"] == "order"}
+            [named] = parameters["assignments"]["assignments"]
+            self.items = [{named["name"]: order} for order in self.orders]
 
     def _request(self, parameters: dict[str, Any]) -> None:
         assert (parameters["method"], parameters["genericAuthType"]) == ("POST", "httpHeaderAuth")
@@ -314,7 +339,7 @@ class Flow:
         body = json.loads(self.value(parameters["jsonBody"]))
         answer = httpx.post(url, json=body, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=SECONDS)
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        self.item = {"statusCode": answer.status_code, "headers": headers, "body": answer.json()}
+        self.items = [{"statusCode": answer.status_code, "headers": headers, "body": answer.json()}]
 
     def _holds(self, condition: dict[str, Any]) -> bool:
         assert condition["operator"]["operation"] == "true"
@@ -328,12 +353,8 @@ class Flow:
         """n8n takes what stands in ={{ }} as an expression."""
         assert told.startswith("={{")
         code = told.removeprefix("={{").removesuffix("}}").strip()
-        known = json.dumps([self.item, self.items, self.execution])
-        names = (
-            "const [$json, items, id] = JSON.parse(process.argv[1]), $workflow = {name: 'charges'}, $execution = {id};"
-        )
-        names += " const $ = (name) => ({item: {json: items[name]}});"
-        command = [str(node()), "-e", f"{names} console.log(JSON.stringify(eval(process.argv[2])))", known, code]
+        known = json.dumps([self.items[0], self.put, self.execution])
+        command = [str(node()), "-e", _NODE, known, code]
         return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=SECONDS).stdout)
 
 
@@ -341,33 +362,46 @@ class Flow:
 def flow(web: WebProcess) -> Callable[..., Flow]:
     if node() is None:
         pytest.skip(lacking())
-    return lambda *of: Flow(web, *of)
+    return lambda *orders, **more: Flow(web, *orders, **more)
 
 
 @pytest.mark.node
 def test_the_workflow_of_n8n_works_once_and_a_second_execution_gets_its_result(flow: Callable[..., Flow]) -> None:
-    first, second = flow("17", "1"), flow("17", "2")
-    assert list(first.play())[-4:] == ["The work", "Complete", "Is it kept?", "Result"]
-    assert list(second.play())[-2:] == ["Was it done?", "Result"]
+    first, second = flow("17"), flow("17", execution="2")
+    assert list(first.play())[-7:-1] == ["The work", "Collect", "Complete", "Is it kept?", "Result", "Each order"]
+    assert list(second.play())[-4:] == ["Was it done?", "Kept result", "Each order", "Items"]
     assert (first.worked, second.worked) == (1, 0)
-    assert first.item == second.item == {"charge": "ch_1"}
+    assert first.items == second.items == [{"charge": "ch_1_0"}]
+
+
+@pytest.mark.node
+@pytest.mark.parametrize("returns", [0, 3])
+def test_the_workflow_of_n8n_keeps_all_items_of_each_order_and_of_none(
+    flow: Callable[..., Flow], desk: Desk, returns: int
+) -> None:
+    orders = [f"{returns}-a", f"{returns}-b"]
+    first, second = flow(*orders, returns=returns), flow(*orders, execution="2")
+    assert (list(first.play())[-1], list(second.play())[-1]) == ("Items", "Items")
+    assert (first.worked, second.worked) == (2, 0)
+    assert first.items == second.items == [{"charge": f"ch_{nth}_{item}"} for nth in (1, 2) for item in range(returns)]
+    assert all(desk.show(f"charge:{order}").state is IdempotencyState.COMPLETED for order in orders)
 
 
 @pytest.mark.node
 def test_the_workflow_of_n8n_waits_while_another_execution_has_it(flow: Callable[..., Flow], desk: Desk) -> None:
-    waiting = flow("18", "3")
+    waiting = flow("18", execution="3")
     token = desk.token("charge:18", owner="another")
     steps = waiting.play()
     until(lambda: next(steps) == "Wait", SECONDS, "it is not its turn")
     assert waiting.worked == 0
     desk.complete("charge:18", token, b'{"charge":"theirs"}')
-    assert list(steps)[-1] == "Result"
-    assert (waiting.worked, waiting.item) == (0, {"charge": "theirs"})
+    assert list(steps)[-1] == "Items"
+    assert (waiting.worked, waiting.items) == (0, [{"charge": "theirs"}])
 
 
 @pytest.mark.node
 def test_the_workflow_of_n8n_says_when_it_lost_its_claim_meanwhile(flow: Callable[..., Flow], desk: Desk) -> None:
-    slow = flow("19", "4")
+    slow = flow("19", execution="4")
     steps = slow.play()
     until(lambda: next(steps) == "Complete", SECONDS, "its work is done")
     claim = desk.show("charge:19").claim
