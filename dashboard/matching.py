@@ -1,4 +1,5 @@
-"""All jobs of the inbox that match a filter: listed there a moment ago, each looked at afresh, by queue.
+"""All jobs of the inbox, or executions of n8n's table, that match a filter: listed there a moment ago, each looked at
+afresh, by queue.
 
 A queue that cannot be looked at, or not be changed in this way, is told; it keeps nobody from acting on the others.
 """
@@ -8,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from dashboard import confirmation
+from dashboard import confirmation, n8n_buttons
 from dashboard.inbox import Filter
 from dashboard.live import mirror
+from dashboard.n8n_cells import PairFilter
 from recovery.actions import runner
 from recovery.actions.catalog import ENTRIES
 from recovery.actions.runner import Preview
+from recovery.connections.registry import registry
 from recovery.domain.acting import Order, Seen
 from recovery.domain.inbox import Inbox
 from recovery.domain.jobs import State
@@ -21,6 +24,7 @@ from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck
 from recovery.errors import Missing, StoreError, Unsupported
 from recovery.reads import lists, stuck
+from recovery.reads.n8n import truths
 from recovery.reads.stuck import InboxUnavailable
 
 
@@ -43,13 +47,15 @@ class Look:
     note: str
 
 
-def look(wanted: Order, chosen: Filter, among: Collection[str] | None) -> Look:
+def look(wanted: Order, chosen: Filter | PairFilter, among: Collection[str] | None) -> Look:
     """`wanted` has the act, who, why and how; `among`: jobs that came after what was shown are not meant.
 
     Raises Forbidden.
     """
     entry = ENTRIES[wanted.act]
     runner.require(wanted.actor, f"{entry.label} of all that match", entry.right(many=True))
+    if isinstance(chosen, PairFilter):
+        return _executions(wanted, chosen, among)
     looked = stuck.looked()
     inbox = looked if isinstance(looked, Inbox) else None
     found: dict[QueueRef, list[Stuck]] = {}
@@ -58,6 +64,34 @@ def look(wanted: Order, chosen: Filter, among: Collection[str] | None) -> Look:
         if is_meant and (among is None or confirmation.name(line.job) in among):
             found.setdefault(line.job.queue, []).append(line)
     return Look(tuple(_part(wanted, ref, lines) for ref, lines in found.items()), _note(looked, chosen))
+
+
+def _executions(wanted: Order, chosen: PairFilter, among: Collection[str] | None) -> Look:
+    """Of n8n's tables: mismatches that are listed, and that the act fits."""
+    found: dict[QueueRef, list[str]] = {}
+    unlisted, known = 0, {one.name: one for one in registry().config.n8n}
+    for truth in truths.newest():
+        n8n = known.get(truth.name)
+        if n8n is None or truth.fault or truths.is_old(truth):
+            continue
+        unlisted += truth.mismatches - len(truth.pairs)
+        for pair in truth.pairs:
+            is_meant = chosen.holds(truth, pair) and wanted.act in n8n_buttons.of_executions(pair, n8n)
+            if is_meant and (among is None or confirmation.name(n8n.executions.job(pair.id)) in among):
+                found.setdefault(n8n.executions, []).append(pair.id)
+    words = f"All executions listed as mismatches{f', {chosen.words}' if chosen else ''}, to which this can be done."
+    words += f" {unlisted:,} more are not listed and not selected." if unlisted else ""
+    return Look(tuple(_executions_part(wanted, ref, ids) for ref, ids in found.items()), words)
+
+
+def _executions_part(wanted: Order, ref: QueueRef, ids: list[str]) -> Part:
+    try:
+        seen = runner.seen(ref, tuple(ids))
+        there = tuple(one for one in seen if one.state is not State.UNKNOWN)
+        preview = runner.preview(replace(wanted, queue=ref, jobs=there)) if there else None
+    except (Unsupported, Missing, StoreError) as error:
+        return Part(ref, len(ids), why=str(error))
+    return Part(ref, len(ids), preview, tuple(ref.job(one.id) for one in seen if one not in there))
 
 
 def _part(wanted: Order, ref: QueueRef, lines: list[Stuck]) -> Part:

@@ -5,13 +5,19 @@ Some are for the job, some for the execution; which of the two a button acts on 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from dashboard import buttons
-from dashboard.buttons import Acts, Button
+from dashboard import buttons, n8n_cells
+from dashboard.addresses import written_job
+from dashboard.buttons import Acts, Button, May
+from dashboard.n8n_cells import PairFilter
+from dashboard.rows import Cells
+from dashboard.wishes import MATCHING_EXECUTIONS, address
 from recovery import config
 from recovery.actions import catalog
 from recovery.config import N8n
@@ -19,15 +25,17 @@ from recovery.domain.acting import Act
 from recovery.domain.jobs import State
 from recovery.domain.n8n.executions import ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch, Repair
-from recovery.domain.n8n.pairs import Pair
+from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.n8n.rescue import RescueOffer
 from recovery.domain.n8n.standing import row_of
 from recovery.domain.refs import QueueRef
+from recovery.domain.verdicts import Stuck
 from recovery.errors import ConfigError
 from recovery.n8n import public
+from recovery.reads.n8n import truths
 from recovery.reads.n8n.single import Single
 
-_OF_EXECUTIONS = frozenset({Act.MARK, Act.RELAUNCH, Act.RESCUE})
+OF_EXECUTIONS = frozenset({Act.MARK, Act.RELAUNCH, Act.RESCUE})
 _RETRIED = frozenset(
     {
         ExecutionStatus.NEW,  # once it is marked as crashed
@@ -45,8 +53,13 @@ def of_pair(
     pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int = 1, can_rescue: bool = False
 ) -> Acts | None:
     """None where nothing is wrong, or nothing may be done by this person. A rescue that is possible comes first."""
-    may = buttons.may(user, n8n.queue.deployment) if n8n else buttons.May()
-    if n8n is None or pair.finding is None or not may.act:
+    if n8n is None:
+        return None
+    return _offered(pair, n8n, buttons.may(user, n8n.queue.deployment), back=back, spread=spread)
+
+
+def _offered(pair: Pair, n8n: N8n, may: May, *, back: str, spread: int = 1) -> Acts | None:
+    if pair.finding is None or not may.act or buttons.is_read_only(n8n.queue):
         return None
     rescue = [Act.RESCUE] if can_rescue and not public.lacks(n8n) else []
     chosen = [act for act in (*rescue, *_acts(pair, n8n)) if may.do(act)]
@@ -55,6 +68,31 @@ def of_pair(
         return None
     first = replace(found[0], kind=found[0].kind or "primary")
     return Acts(f"execution {pair.id}", (first, *found[1:spread]), tuple(found[spread:]))
+
+
+def of_line(stuck: Stuck, may: May, *, back: str) -> Acts | None:
+    """For a mismatch among the stuck jobs: the same as in its line of n8n's table, which it was taken from."""
+    n8n, pair = config.current().n8n_of(stuck.job.queue), _pair(stuck)
+    return _offered(pair, n8n, may, back=back) if n8n and pair else None
+
+
+def links(stuck: Stuck) -> Cells:
+    """To the execution of a stuck job: in n8n's editor, and in n8n's table."""
+    if not stuck.execution:
+        return {}
+    pair = _pair(stuck)
+    workflow = pair.workflow if pair and pair.execution else ""
+    return {
+        "execution": stuck.execution,
+        "execution_url": n8n_cells.editor(config.current().n8n_of(stuck.job.queue), workflow, stuck.execution),
+        "table_url": f"{reverse('n8n')}?{urlencode({'execution': stuck.execution})}",
+    }
+
+
+def _pair(stuck: Stuck) -> Pair | None:
+    truth = truths.of_queue(stuck.job.queue)
+    here = (pair for pair in (truth.pairs if truth else ()) if pair.id == stuck.execution)
+    return next((pair for pair in here if not stuck.has_job or (pair.claim and pair.claim.job == stuck.job)), None)
 
 
 def of_single(found: Single | None, offer: RescueOffer | None, user: object, *, back: str) -> Acts | None:
@@ -77,6 +115,42 @@ def place(ref: QueueRef, id: str = "") -> str:
     except ConfigError:
         return ""
     return reverse("n8n") + (f"?{urlencode({'execution': id})}" if id else "")
+
+
+def pick(pair: Pair, n8n: N8n | None, user: object) -> str:
+    """The execution as a check box names it; "" where nothing can be done to several at once by this person."""
+    if n8n is None or not of_executions(pair, n8n):
+        return ""
+    may = buttons.may(user, n8n.queue.deployment)
+    is_allowed = any(may.do(act, many=True) for act in of_executions(pair, n8n))
+    return written_job(n8n.executions.job(pair.id)) if is_allowed else ""
+
+
+def on_matching(
+    pairs: Iterable[tuple[Truth, Pair]], known: Mapping[str, N8n], chosen: PairFilter, user: object, *, back: str
+) -> tuple[Button, ...]:
+    """For all of these at once: each act with how many of them it fits."""
+    counts: Counter[Act] = Counter()
+    for truth, pair in pairs:
+        n8n = known.get(truth.name)
+        if n8n is not None:
+            may = buttons.may(user, n8n.queue.deployment)
+            counts.update(act for act in of_executions(pair, n8n) if may.do(act, many=True))
+    return tuple(_matching_button(act, counts[act], chosen, back) for act in MATCHING_EXECUTIONS if counts[act] > 1)
+
+
+def _matching_button(act: Act, count: int, chosen: PairFilter, back: str) -> Button:
+    entry = catalog.ENTRIES[act]
+    words = f"{entry.label} {entry.counted(count)}"
+    kind = "danger" if entry.tone == "danger" else ""
+    return Button(f"do-{act}-matching", f"{words}…", address(act, matching=chosen, back=back), kind, words)
+
+
+def of_executions(pair: Pair, n8n: N8n) -> frozenset[Act]:
+    """The acts on the execution itself that fit this mismatch: those that can be done to many at once."""
+    if pair.finding is None or pair.execution is None:
+        return frozenset()
+    return OF_EXECUTIONS & frozenset(_acts(pair, n8n))
 
 
 def _acts(pair: Pair, n8n: N8n) -> list[Act]:
@@ -110,7 +184,7 @@ def _can_mark(n8n: N8n) -> bool:
 def _button(act: Act, pair: Pair, n8n: N8n, back: str) -> Button | None:
     if act is Act.RESUME:
         return buttons.queue_button(act, pair.claim.job.queue, back) if pair.claim else None
-    if act in _OF_EXECUTIONS:
+    if act in OF_EXECUTIONS:
         made = buttons.job_button(act, row_of(n8n.executions, pair.execution).ref, back) if pair.execution else None
         return replace(made, title=f"{catalog.ENTRIES[act].label} execution {pair.id}") if made else None
     return buttons.job_button(act, pair.claim.job, back) if pair.claim else None

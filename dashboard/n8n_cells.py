@@ -45,7 +45,7 @@ REPAIRS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class PairFilter:
     """What the address asks for; empty: all mismatches, and an excerpt of the rest below."""
 
     mismatch: str = ""
@@ -53,12 +53,16 @@ class Filter:
     execution: str = ""
 
     @classmethod
-    def of(cls, asked: Mapping[str, str]) -> Filter:
+    def of(cls, asked: Mapping[str, str]) -> PairFilter:
         return cls(*(asked.get(name, "")[:40] for name in _NAMES))
 
     @property
     def told(self) -> dict[str, str]:
         return {name: value for name in _NAMES if (value := getattr(self, name))}
+
+    @property
+    def words(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.told.items())
 
     @property
     def address(self) -> str:

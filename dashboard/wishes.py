@@ -2,7 +2,8 @@
 
 `queue=DEPLOYMENT/BASE` alone means the queue itself; with `all=failed` every job of one of its lists, with `all=orphan`
 every active job of that verdict. `matching=stuck` means every job of the inbox that its filter (queue, cause, verdict)
-holds. Names are written as everywhere in addresses. `in` says where the jobs were last.
+holds, `matching=n8n` every execution of n8n's table that its filter (mismatch, n8n, execution) holds. Names are written
+as everywhere in addresses. `in` says where the jobs were last.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from dashboard.addresses import written, written_job
 from dashboard.inbox import Filter
+from dashboard.n8n_cells import PairFilter
 from recovery.domain.acting import Act, Options
 from recovery.domain.jobs import State
 from recovery.domain.refs import JobRef, QueueRef, unslug
@@ -24,9 +26,11 @@ from recovery.domain.verdicts import Kind
 
 JOBS_LIMIT = 100  # by name: as many as a page has rows; more than that are "all matching"
 MESSAGE_LIMIT = 300  # characters of the reason that `fail` writes into a job
+AnyFilter = Filter | PairFilter
 _FLAGS = frozenset(field.name for field in fields(Options) if isinstance(field.default, bool))
 MATCHING = (Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.REMOVE)  # what is done to stuck jobs, many at once
-_INBOX = "stuck"
+MATCHING_EXECUTIONS = (Act.MARK, Act.RELAUNCH)  # what is done to n8n's executions, many at once
+_INBOX, _TABLE = "stuck", "n8n"
 _OFF_LIMITS = frozenset({"is_late"})  # what only the engine may say
 _NUMBERS = {"older_than": 365 * 86_400_000, "limit": 1_000_000}
 
@@ -45,7 +49,7 @@ class Wish:
     every: State | Kind | None = None
     place: State | None = None
     back: str = ""
-    matching: Filter | None = None  # an empty one holds everything
+    matching: AnyFilter | None = None  # an empty one holds everything
 
     @classmethod
     def of(cls, asked: QueryDict) -> Wish:
@@ -53,7 +57,7 @@ class Wish:
         jobs = tuple(dict.fromkeys(map(_job, asked.getlist("job"))))
         if len(jobs) > JOBS_LIMIT:
             raise NotUnderstood(f"The selection has more than {JOBS_LIMIT} jobs. Select all that match instead.")
-        matching = Filter.of(asked) if asked.get("matching") == _INBOX else None
+        matching = _matching(asked)
         queue, every = ("", "") if matching is not None else (str(asked.get("queue", "")), str(asked.get("all", "")))
         wish = cls(
             act=_one(Act, asked.get("act", ""), "Unknown action."),
@@ -72,8 +76,10 @@ class Wish:
             raise NotUnderstood("No job is selected.")
         if self.matching is not None and self.jobs:
             raise NotUnderstood("Select some jobs or all that match, not both.")
-        if self.matching is not None and self.act not in MATCHING:
+        if isinstance(self.matching, Filter) and self.act not in MATCHING:
             raise NotUnderstood("This action is not available for all matching stuck jobs.")
+        if isinstance(self.matching, PairFilter) and self.act not in MATCHING_EXECUTIONS:
+            raise NotUnderstood("This action is not available for all matching n8n executions.")
 
     @property
     def queues(self) -> dict[QueueRef, list[str]]:
@@ -87,7 +93,7 @@ class Wish:
     def every_written(self) -> str | None:
         """What "all" means, in one word; None when jobs are named."""
         if self.matching is not None:
-            return f"{_INBOX}{self.matching.address}"
+            return f"{_list_of(self.matching)}{self.matching.address}"
         return None if self.every is None else self.every.value
 
     @property
@@ -111,7 +117,7 @@ def address(
     every: State | Kind | None = None,
     place: State | None = None,
     back: str = "",
-    matching: Filter | None = None,
+    matching: AnyFilter | None = None,
 ) -> str:
     """Where the dialog of this act is."""
     parts: list[tuple[str, str]] = [("act", str(act))]
@@ -120,7 +126,7 @@ def address(
     if every is not None:
         parts.append(("all", every.value))
     if matching is not None:
-        parts += [("matching", _INBOX), *matching.told.items()]
+        parts += [("matching", _list_of(matching)), *matching.told.items()]
     parts += [("job", written_job(job)) for job in jobs]
     if place is not None:
         parts.append(("in", place.value))
@@ -142,6 +148,16 @@ def options(act: Act, posted: Mapping[str, str], *, shown: bool) -> Options:
     if act is Act.FAIL:
         told["message"] = posted.get("message", "").strip()[:MESSAGE_LIMIT]
     return Options(**told)
+
+
+def _matching(asked: QueryDict) -> AnyFilter | None:
+    if asked.get("matching") == _TABLE:
+        return PairFilter.of(asked)
+    return Filter.of(asked) if asked.get("matching") == _INBOX else None
+
+
+def _list_of(matching: AnyFilter) -> str:
+    return _TABLE if isinstance(matching, PairFilter) else _INBOX
 
 
 def _number(written: str, most: int) -> int:

@@ -11,9 +11,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import n8n_buttons, n8n_cells, n8n_instances, n8n_losses
+from dashboard import buttons, n8n_buttons, n8n_cells, n8n_instances, n8n_losses, wishes
+from dashboard.buttons import Button
 from dashboard.live import mirror
-from dashboard.n8n_cells import Filter
+from dashboard.n8n_cells import PairFilter
 from recovery import shared_clock
 from recovery.config import N8n
 from recovery.connections.registry import registry
@@ -44,10 +45,11 @@ def is_here() -> bool:
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
-    chosen, found, known = Filter.of(request.GET), truths.newest(), {one.name: one for one in _installations()}
+    chosen, found, known = PairFilter.of(request.GET), truths.newest(), {one.name: one for one in _installations()}
     here = [truth for truth in found if truth.name in known]
     pairs = [(truth, pair) for truth in here for pair in (*truth.pairs, *truth.matching) if chosen.holds(truth, pair)]
     start = _start(request, len(pairs))
+    lines = _lines(request, pairs[start : start + SIZE], known)
     looked = {truth.name for truth in here}
     compared = [truth for truth in here if not truth.fault and not truths.is_old(truth)]
     return {
@@ -62,7 +64,10 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "names": sorted(known) if len(known) > 1 else [],
         "kinds": n8n_cells.kinds(here, chosen.mismatch),
         "chosen": chosen,
-        "lines": _lines(request, pairs[start : start + SIZE], known),
+        "lines": lines,
+        "picks": _picks(request, lines),
+        "back": _back(request),
+        "matching_acts": _matching_acts(request, pairs, chosen, known),
         "matching": len(pairs),
         "link": chosen.address + (f"&from={start}" if start else ""),
         "before": _at(chosen, max(0, start - SIZE)) if start else "",
@@ -97,7 +102,7 @@ def _head(truth: Truth) -> dict[str, Any]:
 
 
 def _lines(request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], known: dict[str, N8n]) -> list[dict[str, Any]]:
-    back = f"{reverse('n8n')}{Filter.of(request.GET).address}"
+    back = _back(request)
     listed = {name: [pair.id for truth, pair in pairs if truth.name == name and pair.finding] for name in known}
     rescues = {name: n8n_losses.rescues(known[name], ids) for name, ids in listed.items() if ids}
     return [
@@ -109,7 +114,28 @@ def _lines(request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], known: dic
 def _line(pair: Pair, n8n: N8n | None, offer: RescueOffer | None, user: object, *, back: str) -> dict[str, Any]:
     can_rescue = offer is not None and offer.is_open
     acts = n8n_buttons.of_pair(pair, n8n, user, back=back, can_rescue=can_rescue)
-    return n8n_cells.line(pair, n8n) | {"rescue": offer.sentence if offer else "", "acts": acts}
+    line = n8n_cells.line(pair, n8n)
+    return line | {"rescue": offer.sentence if offer else "", "acts": acts, "pick": n8n_buttons.pick(pair, n8n, user)}
+
+
+def _back(request: HttpRequest) -> str:
+    return f"{reverse('n8n')}{PairFilter.of(request.GET).address}"
+
+
+def _picks(request: HttpRequest, lines: Sequence[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """What can be done to the selected rows; () when there is no row to select."""
+    if not any(line["pick"] for line in lines):
+        return ()
+    return buttons.on_selection(wishes.MATCHING_EXECUTIONS, buttons.may(request.user))
+
+
+def _matching_acts(
+    request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], chosen: PairFilter, known: dict[str, N8n]
+) -> tuple[Button, ...]:
+    """Where ticking the rows of this page is not enough, or a filter has said already which ones are meant."""
+    if len(pairs) < 2 or (len(pairs) <= SIZE and not chosen):
+        return ()
+    return n8n_buttons.on_matching(pairs, known, chosen, request.user, back=_back(request))
 
 
 def _start(request: HttpRequest, total: int) -> int:
@@ -118,5 +144,5 @@ def _start(request: HttpRequest, total: int) -> int:
     return min(start, max(0, total - 1)) // SIZE * SIZE
 
 
-def _at(chosen: Filter, start: int) -> str:
+def _at(chosen: PairFilter, start: int) -> str:
     return f"?{urlencode(chosen.told | {'from': str(start)})}"

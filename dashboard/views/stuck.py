@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import buttons, inbox, server_known, verdicts
+from dashboard import buttons, inbox, n8n_buttons, server_known, verdicts
 from dashboard.addresses import written
 from dashboard.buttons import Acts, Button, May
 from dashboard.inbox import Filter, StuckCount
@@ -96,6 +96,7 @@ def _cells(lines: Sequence[Stuck], looked_at: int, may: May, back: str) -> list[
     return [
         verdicts.line(line)
         | {"server_url": server_known.url(line.server)}
+        | n8n_buttons.links(line)
         | (verdicts.done(done[line.job]) if line.job in done else {"acts": _acts(line, flavours, may, back)})
         for line in lines
     ]
@@ -128,6 +129,8 @@ def _jobs(lines: Sequence[Stuck]) -> list[Stuck]:
 
 def _acts(line: Stuck, flavours: dict[QueueRef, Flavour], may: May, back: str) -> Acts | None:
     """None too for a queue that no snapshot has: what it is is not known, so nothing is offered."""
+    if line.verdict.kind is Kind.N8N:
+        return n8n_buttons.of_line(line, may, back=back)
     flavour = flavours.get(line.job.queue)
     if not may.act or flavour is None or line.row is None or buttons.is_read_only(line.job.queue):
         return None

@@ -70,7 +70,7 @@ def test_an_abort_under_way_is_told_as_that_and_needs_nobody() -> None:
 @pytest.mark.parametrize(("processed_at", "act"), [(None, Act.REQUEUE), (NOW - 90_000, Act.FAIL)], ids=str)
 def test_a_job_of_n8n_that_no_worker_began_is_put_back(processed_at: int | None, act: Act) -> None:
     row = JobRow(QUEUE.job("1"), State.ACTIVE, processed_at=processed_at)
-    around = Surroundings(NOW, workers=1, watchdog_ttl=9_000, is_n8n=True)
+    around = Surroundings(NOW, workers=1, stalled_check_ttl=9_000, is_n8n=True)
     found = verdict(row, around, sighting=Sighting(NOW - 60_000, looks=2))
     assert (found.kind, found.suggests) == (Kind.ORPHAN, act)
 

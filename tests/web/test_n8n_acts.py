@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,3 +169,85 @@ def test_a_consent_that_was_given_for_a_whole_list_goes_with_its_run(here: Mendi
     )
     assert b"Without consent" not in page.content
     assert b"every step that already ran will run twice" in page.content
+
+
+def stuck(here: Mending, client: Client) -> str:
+    """/stuck, with what the looks at n8n have found."""
+    table(here, client)
+    shown(here)
+    return client.get("/stuck").content.decode()
+
+
+def test_on_stuck_a_mismatch_has_its_buttons_and_leads_to_the_table(here: Mending, operator: Client) -> None:
+    lost = here.yard.execution("running", ago=MINUTES)
+    page = stuck(here, operator)
+    row = re.findall(rf'<a id="execution-{lost}".*?</tr>', page, re.DOTALL)[0]
+    assert re.findall(r'id="do-[^>]*aria-label="([^"]+)"', row) == [
+        f"Mark crashed execution {lost}", f"Relaunch execution {lost}",
+    ]  # fmt: skip
+    assert f'href="/stuck/n8n?execution={lost}">execution {lost} in the table</a>' in row
+    assert "back=%2Fstuck" in row
+
+
+def test_on_stuck_a_viewer_is_offered_nothing(here: Mending) -> None:
+    lost = here.yard.execution("running", ago=MINUTES)
+    page = stuck(here, browser(person(Role.VIEWER)))
+    assert f"execution {lost} in the table" in page
+    assert "do-mark-crashed" not in page
+
+
+class TestMany:
+    @pytest.fixture
+    def lost(self, here: Mending) -> list[str]:
+        found = [here.yard.execution("new" if number else "running", ago=MINUTES) for number in range(3)]
+        here.seen_alone(*found)
+        return found
+
+    def test_rows_that_can_be_marked_can_be_selected(self, here: Mending, lost: list[str], operator: Client) -> None:
+        left = here.yard.begin(ago=MINUTES)
+        here.yard.ended(left, ago=MINUTES)
+        page = table(here, operator)
+        picks = re.findall(r'data-select name="job" value="([^"]+)"', page)
+        assert sorted(picks) == [f"main/n8n.executions/{one}" for one in lost]
+        assert 'name="act" value="mark-crashed"' in page
+        assert 'name="act" value="relaunch"' in page
+        where = "/act?act=mark-crashed&" + "&".join(f"job={one}" for one in picks)
+        asked = operator.get(where).content
+        assert b"Mark crashed 3 executions" in asked
+        assert "3 executions marked as crashed" in confirm(operator, where, asked).content.decode()
+        assert {here.yard.status(one) for one in lost} == {"crashed"}
+
+    def test_a_viewer_has_nothing_to_select(self, here: Mending, lost: list[str]) -> None:
+        page = table(here, browser(person(Role.VIEWER)))
+        assert ("data-select" in page, "rows-form" in page, "matching=n8n" in page) == (False, False, False)
+
+    def test_all_that_match_a_filter_are_marked(self, here: Mending, lost: list[str], operator: Client) -> None:
+        other = here.yard.begin(ago=MINUTES)
+        here.yard.delete(other.execution)
+        table(here, operator)
+        page = operator.get("/stuck/n8n", {"mismatch": "no job"}).content.decode()
+        where = html.unescape(re.findall(r'id="do-mark-crashed-matching" href="([^"]+)"', page)[0])
+        asked = operator.get(where).content
+        assert b"All executions listed as mismatches, mismatch no job, to which this can be done." in asked
+        later = here.yard.execution("running", ago=MINUTES)
+        assert "3 executions marked as crashed" in confirm(operator, where, asked).content.decode()
+        assert {here.yard.status(one) for one in lost} == {"crashed"}
+        assert here.yard.status(later) == "running"
+
+    def test_what_no_list_of_executions_can_be_asked_for_is_not_understood(self, operator: Client) -> None:
+        for act in ("requeue", "resume"):
+            response = operator.get("/act", {"act": act, "matching": "n8n"})
+            assert response.status_code == 400
+            assert b"not available for all matching n8n executions" in response.content
+
+    def test_a_relaunch_of_new_ones_asks_for_the_mark(self, here: Mending, lost: list[str], operator: Client) -> None:
+        for one in lost:
+            here.keeps(one)
+        where = "/act?act=relaunch&" + "&".join(f"job=main/n8n.executions/{one}" for one in lost)
+        assert b"Mark it as crashed first" in operator.get(where).content
+        given = {"has_mark": "1", "mark": "on", "has_consent": "1", "consent": "on"}
+        asked = operator.post(where, {**given, "step": "look"}).content
+        assert b"Relaunch 3 executions" in asked
+        told = confirm(operator, where, asked, **given).content.decode()
+        assert "3 executions relaunched" in told
+        assert {here.yard.status(one) for one in lost} == {"crashed"}
