@@ -88,10 +88,11 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _page(scope: Scope, receive: Receive, send: Send) -> None:
-    with ExitStack() as sent, ExitStack() as answered:
+    with ExitStack() as sent, ExitStack() as answered, ExitStack() as waiting:
         try:
-            request = await intake.whole(receive)
+            request = await intake.whole(receive, waiting)
             await _places.take(scope, answered, sent)
+            waiting.close()
         except intake.Left:
             return
         except intake.Refused as refused:

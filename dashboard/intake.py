@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 from dashboard.live.stream import Message, Receive
 
 BODY_LIMIT = 2 * 1024 * 1024  # bytes: forms and pasted configuration; Django refuses more than 2.5 MB anyway
 BODY_SECONDS = 20.0  # for all of it; a form is a few hundred bytes
-INCOMING_LIMIT = 32 * 1024 * 1024  # bytes of all bodies that are not complete yet
+INCOMING_LIMIT = 32 * 1024 * 1024  # bytes of all bodies that Django has not begun with: not complete yet, or waiting
+RETRY_SECONDS = 2
+SMALL = 16 * 1024  # bytes of a body that is taken all the same: of a form
 
 
 class Refused(Exception):
@@ -24,11 +27,14 @@ class Left(Exception):
     """The client has gone before the request was complete; nobody waits for an answer."""
 
 
-async def whole(receive: Receive) -> Receive:
-    """A `receive` that hands out the body at once, and afterwards what the server says. Raises Refused, Left."""
+async def whole(receive: Receive, waiting: ExitStack) -> Receive:
+    """A `receive` that hands out the body at once, and afterwards what the server says. Raises Refused, Left.
+
+    Closing `waiting` says that the request is being answered: until then its body counts towards INCOMING_LIMIT.
+    """
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await _body(receive)
+            body = await _body(receive, waiting)
     except TimeoutError:
         raise Refused(408, "The request took too long to arrive.") from None
     message: Message | None = {"type": "http.request", "body": body, "more_body": False}
@@ -43,30 +49,31 @@ async def whole(receive: Receive) -> Receive:
     return replay
 
 
-async def _body(receive: Receive) -> bytes:
+async def _body(receive: Receive, waiting: ExitStack) -> bytes:
     body = bytearray()
-    try:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Left
-            part = message.get("body", b"")
-            body += part
-            _incoming.bytes += len(part)
-            if len(body) > BODY_LIMIT:
-                raise Refused(413, f"The request is larger than {BODY_LIMIT:,} bytes.")
-            if not message.get("more_body", False):
-                return bytes(body)
-            if _incoming.bytes > INCOMING_LIMIT:
-                raise Refused(503, "Too many large requests are arriving at once. Try again.")
-    finally:
-        _incoming.bytes -= len(body)
+    waiting.callback(lambda: _incoming.leave(len(body)))
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Left
+        part = message.get("body", b"")
+        body += part
+        _incoming.bytes += len(part)
+        if len(body) > BODY_LIMIT:
+            raise Refused(413, f"The request is larger than {BODY_LIMIT:,} bytes.")
+        if _incoming.bytes > INCOMING_LIMIT and len(body) > SMALL:
+            raise Refused(503, "Too many large requests are arriving at once. Try again.", RETRY_SECONDS)
+        if not message.get("more_body", False):
+            return bytes(body)
 
 
 class _Incoming:
-    """What has arrived of bodies that are not complete yet, in this process."""
+    """What has arrived of bodies that nobody has begun to answer, in this process."""
 
     bytes = 0
+
+    def leave(self, size: int) -> None:
+        self.bytes -= size
 
 
 _incoming = _Incoming()

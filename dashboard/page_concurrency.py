@@ -31,6 +31,7 @@ from dashboard.login_limits import network_of
 # same second, more of them at once make all of them slower; those beyond wait here, where waiting costs nothing.
 PAGES_AT_ONCE = 8
 PAGES_EACH = 4  # of one browser, token or address: half, so that others are always served
+PAGES_WAITING = 1_000  # of an address: requests of strangers that wait, each with its body
 HEAVY_EACH = 1  # of one person: payloads in whole, searches, exports, files to analyze
 HEAVY_WAITING = 6  # tabs of one person that wait for it
 HEAVY_SECONDS = 20.0
@@ -125,7 +126,7 @@ class PageConcurrency:
         key = session.key(cookies_of(scope))
         holder = f"token {tokens.digest(written)}" if written else f"session {sessions.digest(key)}" if key else ""
         if holder not in self._valid:
-            give_back = await self.pages.take(_address(scope))
+            give_back = await self._of_address(scope)
         elif not written:
             give_back = await self.pages.take(holder)
         else:
@@ -141,6 +142,13 @@ class PageConcurrency:
                 self._remember(holder)
 
         return answered
+
+    async def _of_address(self, scope: Scope) -> Callable[[], None]:
+        try:
+            return await self.pages.take(_address(scope), waiting=PAGES_WAITING)
+        except NoFreeSlot:
+            why = "Too many requests from your IP address are waiting. Try again in a moment."
+            raise Refused(503, why, RETRY_SECONDS) from None
 
     def _remember(self, holder: str) -> None:
         self._valid.pop(holder, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from urllib.parse import parse_qs
 
 from django.db import DatabaseError
@@ -147,8 +148,9 @@ def _shown(query: str) -> Body:
 
 async def _sent(scope: Scope, receive: Receive) -> Body:
     """Raises Refusal, intake.Refused, intake.Left."""
-    message = await (await intake.whole(receive))()
-    return bodies.read(STEPS[scope["path"]], message["body"])
+    with ExitStack() as waiting:
+        message = await (await intake.whole(receive, waiting))()
+        return bodies.read(STEPS[scope["path"]], message["body"])
 
 
 def _failed(fault: Exception) -> tuple[int, bytes, Headers]:

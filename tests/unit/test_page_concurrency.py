@@ -158,6 +158,18 @@ async def test_whoever_asks_for_heavy_pages_without_end_is_refused(desk: Desk) -
     assert (await desk.ask(scope("/tuning"))).done(), "a stranger is sent away by the page"
 
 
+async def test_requests_of_one_address_that_wait_are_bounded_and_others_wait_beside_them(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_concurrency, "PAGES_WAITING", 2)
+    for _ in range(page_concurrency.PAGES_EACH + 2):
+        await desk.ask(scope("/login"))
+    with pytest.raises(Refused) as caught:
+        await desk.ask(scope("/login"))
+    assert (caught.value.status, caught.value.retry) == (503, page_concurrency.RETRY_SECONDS)
+    assert (await desk.ask(scope("/login", address="10.0.0.2"))).done()
+
+
 @pytest.mark.parametrize("path", ["/login", "/welcome/x", "/password", "/password/again"])
 async def test_one_password_is_hashed_at_a_time_and_pages_go_on(desk: Desk, path: str) -> None:
     assert (await desk.ask(scope(path, method="POST"))).done()
