@@ -60,7 +60,7 @@ def imported(snippet: str, site: Site, header: dict[str, str]) -> dict[str, Any]
     for node in written["nodes"]:
         if "genericAuthType" in node["parameters"]:
             node["credentials"] = {"httpHeaderAuth": header}
-    return {name: written[name] for name in ("name", "nodes", "connections", "settings", "pinData")}
+    return {name: written[name] for name in ("name", "active", "nodes", "connections", "settings", "pinData")}
 
 
 def replace(workflow: dict[str, Any], name: str, *steps: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ def test_an_order_that_another_has_is_waited_for_and_done_when_its_claim_has_lap
     n8n: RealN8n, site: Site, once: None, worker: None
 ) -> None:
     desk = Desk(site.state.client)
-    theirs = desk.token("charge:22", span=5_000, owner="another")
+    theirs = desk.token("charge:22", span=20_000, owner="another")
     execution = run(n8n, "once?orders=22&items=2")
     assert len(items(n8n, execution, "Wait")) >= 1
     assert len(items(n8n, execution, "Work")) == 1
