@@ -55,10 +55,11 @@ def of_pair(
     """None where nothing is wrong, or nothing may be done by this person. A rescue that is possible comes first."""
     if n8n is None:
         return None
-    return _offered(pair, n8n, buttons.may(user, n8n.queue.deployment), back=back, spread=spread)
+    may = buttons.may(user, n8n.queue.deployment)
+    return _offered(pair, n8n, may, back=back, spread=spread, can_rescue=can_rescue)
 
 
-def _offered(pair: Pair, n8n: N8n, may: May, *, back: str, spread: int = 1) -> Acts | None:
+def _offered(pair: Pair, n8n: N8n, may: May, *, back: str, spread: int = 1, can_rescue: bool = False) -> Acts | None:
     if pair.finding is None or not may.act or buttons.is_read_only(n8n.queue):
         return None
     rescue = [Act.RESCUE] if can_rescue and not public.lacks(n8n) else []

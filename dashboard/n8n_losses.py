@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dashboard import buttons, n8n_cells
 from dashboard.buttons import Acts, Button
-from dashboard.n8n_cells import Filter
+from dashboard.n8n_cells import PairFilter
 from dashboard.rows import Cells, brief
 from recovery import shared_clock
 from recovery.actions import catalog
@@ -21,14 +21,14 @@ from recovery.reads.n8n import losses
 
 LISTED = 50  # on the page; the API and the shell have more
 _TONES = {
-    LossOutcome.AT_RISK: "doomed",
+    LossOutcome.AT_RISK: "worker-lost",
     LossOutcome.LOST: "stuck",
     LossOutcome.RESCUED: "",
     LossOutcome.RETRIED: "",
 }
 
 
-def context(known: Mapping[str, N8n], chosen: Filter, user: object, *, back: str) -> dict[str, object]:
+def context(known: Mapping[str, N8n], chosen: PairFilter, user: object, *, back: str) -> dict[str, object]:
     """The section below the table; nothing where no n8n has a database."""
     names = [name for name, n8n in known.items() if n8n.database and chosen.n8n in ("", name)]
     execution = chosen.execution.strip()

@@ -69,10 +69,14 @@ RECENT_PASSWORD = {
 HASHES_PASSWORD = {"login", "welcome", "password", "password-again"}
 HEAVY = {
     "job": {"whole"},
+    "job-life": {"whole"},
+    "job-log": {"whole"},
     "job-tab": {"whole"},
     "job-reveal": {"whole"},
-    "search": {"q"},
-    "search-part": {"q"},
+    "search": {"q", "id"},
+    "search-part": {"q", "id"},
+    "logs": {"plain"},
+    "logs-reveal": set(),
     "tuning": set(),
     "audit-verify": set(),
     "audit-export": set(),

@@ -13,7 +13,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.verdicts import Kind
 
 NOW = 1_800_000_000_000
-DOOMED = Loss(
+AT_RISK = Loss(
     1,
     "n8n",
     "4711",
@@ -32,7 +32,7 @@ DOOMED = Loss(
 
 
 def offered(now: int = NOW, **changes: object) -> RescueOffer:
-    return offer(replace(DOOMED, **changes), now, check_interval=30 * SECOND, keep=7 * DAY)  # type: ignore[arg-type]
+    return offer(replace(AT_RISK, **changes), now, check_interval=30 * SECOND, keep=7 * DAY)  # type: ignore[arg-type]
 
 
 def test_while_the_lock_lasts_nothing_is_overwritten_and_a_check_and_a_minute_later_everything_is() -> None:
