@@ -131,7 +131,7 @@ def test_its_line_among_the_mismatches_offers_it_first(here: Mending, run: Run) 
     )
     assert row
     assert "Rescue: It can be relaunched" in row[0]
-    assert re.findall(r'aria-label="(\w+) (?:job|execution)', row[0])[0] == "Rescue"
+    assert re.findall(r'aria-label="(?!Select)(\w+) (?:job|execution)', row[0])[0] == "Rescue"
 
 
 def test_what_was_lost_is_offered_from_the_copy(here: Mending, run: Run) -> None:
@@ -157,7 +157,7 @@ def test_nobody_is_shown_what_was_copied(here: Mending, run: Run, role: Role) ->
 
 
 def test_the_api_tells_both_moments(here: Mending, run: Run) -> None:
-    LostExecution.objects.update(lock_ends_at=shared_clock.now() + 40_000, verdict="doomed")
+    LostExecution.objects.update(lock_ends_at=shared_clock.now() + 40_000, verdict="worker-lost")
     (loss,) = told(Machine(Scope.READ).get("n8n/losses", outcome="at risk"))["losses"]
     assert (loss["execution"], loss["outcome"], loss["rescue"]) == (run.execution, "at risk", "relaunch")
     assert loss["rescue_open"]

@@ -52,7 +52,7 @@ class Post:
     written: dict[str, Mark] = field(default_factory=dict)  # marks as the state store has them
     jobs: ActiveJobs = field(default_factory=ActiveJobs)
     rows: dict[str, JobRow] = field(default_factory=dict)  # of marked jobs, as last seen
-    ends: dict[str, int] = field(default_factory=dict)  # when the locks of doomed jobs end
+    ends: dict[str, int] = field(default_factory=dict)  # when the locks of jobs whose worker is lost end
     expiries: dict[str, LockExpiry] = field(default_factory=dict)  # locks that nobody renews, as looks follow them
     parents: dict[str, Parent] = field(default_factory=dict)
     was_late: bool = False  # a lock had missed a renewal at the last look
@@ -237,7 +237,7 @@ class Post:
 
     def is_settled(self, one: Active, around: Surroundings) -> bool:
         """Marked before, and nothing can have changed since that would not show: a proven orphan that still has no
-        lock; a doomed or late job whose lock nobody has renewed.
+        lock; a late job, or one whose worker is lost, whose lock nobody has renewed.
         """
         id = text(one.id)
         mark = self.marks.get(id)
