@@ -20,12 +20,14 @@ from recovery.connections.cluster import ClusterWire
 from recovery.connections.registry import registry
 from recovery.connections.sql import SqlWire
 from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Outcome, Removed, Seen
+from recovery.domain.ages import SECOND
 from recovery.domain.counts import Flavour
+from recovery.domain.n8n.clock import STALLED_GRACE, error_after
 from recovery.domain.n8n.executions import Execution
 from recovery.errors import StoreError, Unsupported
 from recovery.n8n import executions, holding
 from recovery.n8n.tables import Tables
-from recovery.reads.n8n import targets
+from recovery.reads.n8n import instances, targets
 
 FOLLOWED = 5.0  # seconds that we look for what n8n makes of a failure: its main takes one
 _FOLLOWED_JOBS = 10  # of more at once nobody reads each answer
@@ -39,6 +41,14 @@ _DEAF = (
 )
 _UNHEARD = "n8n did not react within {seconds:g} s: if its execution stays as it is, mark it as crashed."
 _BEGUN = "Its execution has started since it was shown: every step that already ran would run twice."
+_SLOW = (
+    "n8n was notified. It checks for up to {grace} s whether the execution ends by itself, and sets it to error then: "
+    "if it stays as it is for longer, mark it as crashed."
+)
+_PERHAPS_SLOW = (
+    "n8n did not react within {seconds:g} s. n8n 2.41 and later set its execution to error after up to {grace} s: if "
+    "it stays as it is for longer, mark it as crashed."
+)
 _HEARD = "n8n was notified, and sets its execution to error."
 
 
@@ -126,8 +136,10 @@ class GuardedOperator:
         return tuple(replace(one, why=told[one.id]) if one.id in told else one for one in done)
 
     def _became(self, named: Mapping[str, str]) -> dict[str, str]:
+        """A version that is known to take its time is not waited for: whoever acts would look at a page that hangs."""
         told: dict[str, str] = {}
-        until = time.monotonic() + FOLLOWED
+        after = error_after(instances.version(self._n8n.name))
+        until = time.monotonic() + (0 if after else FOLLOWED)
         while named and time.monotonic() < until:
             try:
                 found = executions.of_ids(*self._database(), named.values())
@@ -137,7 +149,8 @@ class GuardedOperator:
             named = {id: one for id, one in named.items() if id not in told}
             if named:
                 time.sleep(_PAUSE)
-        return told | dict.fromkeys(named, _UNHEARD.format(seconds=FOLLOWED))
+        unheard = _PERHAPS_SLOW if after is None else _SLOW if after else _UNHEARD
+        return told | dict.fromkeys(named, unheard.format(seconds=FOLLOWED, grace=STALLED_GRACE // SECOND))
 
     def _database(self) -> tuple[SqlWire, Tables]:
         return targets.database(registry(), self._n8n)

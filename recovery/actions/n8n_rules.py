@@ -23,8 +23,8 @@ _SILENT = (
 )
 _UNCONFIGURED = "n8n's database is not configured, so it is unknown whether its execution has ended."
 OVERWRITES = (
-    "n8n's main process is notified and sets the execution to error. That overwrites the saved run data, so "
-    "that nothing is left to retry: to run it again, relaunch the execution first."
+    "n8n's main process is notified and sets the execution to error, from n8n 2.41 on within 30 s. That "
+    "overwrites the saved run data, so that nothing is left to retry: to run it again, relaunch the execution first."
 )
 _AGAIN = (
     "n8n runs it as a new execution from the saved run data, which means from its start unless n8n saves progress: "

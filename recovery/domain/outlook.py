@@ -17,6 +17,7 @@ from recovery.domain.ages import age
 from recovery.domain.holders import GONE_FOR, Holder, gone_for, holder
 from recovery.domain.jobs import JobRow
 from recovery.domain.lock_expiry import ENDED_FOR
+from recovery.domain.n8n.clock import STALLED_GRACE, error_after, fails_stalled
 from recovery.domain.policy import Scanner
 from recovery.domain.rescuers import LATE, Armed
 from recovery.domain.surroundings import QUARANTINE_AFTER, Parent, Sighting, Surroundings
@@ -127,15 +128,29 @@ def of_row(sweep: Armed | None, lost_at: int, now: int, *, crowd: int = 0, orpha
 
 
 def recovers_within(around: Surroundings) -> int | None:
-    """From a holder's death until its job runs again, at worst; None: never, or nobody knows."""
+    """From a holder's death until its job runs again, at worst; None: never, or nobody knows. Of n8n 2 and later: until
+    its execution is an error.
+
+    The library's part is the worst that `domain/tuning/prediction.py` reckons with: the first check may come as late as
+    the lock's end or two intervals after the death, and the one that takes the job two intervals later.
+    """
     if around.lock_length is None:
         return None
+    lock, interval = around.lock_length, around.stalled_interval
     proof = _proof_takes(around)
     free = [] if around.is_n8n else [one for one in (around.rescuers.watch, around.rescuers.stale) if one]
-    after = [max(proof, one.after) + one.every for one in free if not one.held]
+    within = [lock + max(proof, one.after) + one.every for one in free if not one.held]
     if not around.watchdog_is_dead:
-        after.append(around.stalled_interval)
-    return around.lock_length + min(after) if after else None
+        within.append(max(lock, 2 * interval) + 2 * interval + _n8n_takes(around))
+    return min(within, default=None)
+
+
+def _n8n_takes(around: Surroundings) -> int:
+    """From the failure of a job by n8n's stalled check until its execution is an error, at most."""
+    if not around.is_n8n:
+        return 0
+    after = error_after(around.n8n_version)
+    return STALLED_GRACE if after is None else after
 
 
 def _all(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
@@ -319,14 +334,24 @@ def _then(row: JobRow, around: Surroundings) -> str:
     if row.stalls:
         return f"; it has stalled {_times(row.stalls)} before, so it fails unless maxStalledCount allows more"
     if around.is_n8n:
-        return _N8N_THEN[around.fails_stalled]
+        return _n8n_then(around)
     return "; it waits then, because the queue is paused" if around.is_paused else ""
 
 
+def _n8n_then(around: Surroundings) -> str:
+    version = around.n8n_version
+    if not (version and fails_stalled(version)):
+        return _N8N_THEN[around.fails_stalled if version is None else False]
+    return f"{_FAILS}, and its execution is an error up to {_GRACE} later" if error_after(version) else _FAILS
+
+
+_GRACE = age(STALLED_GRACE)
+_FAILS = "; n8n fails it then"
+# Where the exact version is not known.
 _N8N_THEN: Mapping[bool | None, str] = {
-    True: "; n8n fails it then",
+    True: f"{_FAILS}, and from 2.41 on its execution is an error up to {_GRACE} later",
     False: "; n8n runs it again then",
-    None: "; n8n 2 and later fail it then",
+    None: f"; n8n 2 and later fail it then, and from 2.41 on its execution is an error up to {_GRACE} later",
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from recovery.domain.rescuers import NOBODY, Rescuers
+from recovery.domain.tuning.versions import Version
 
 STALLED_INTERVAL = 30_000  # ms; what both libraries use when nobody says otherwise
 RENEWED_ABOVE = 0.4  # the libraries renew at half of a lock's length; a busy event loop may be a tenth late
@@ -101,6 +102,7 @@ class Surroundings:
     is_n8n: bool = False  # running a job again runs its workflow again from the start
     # Whether the stalled check of this n8n fails a lost job, or requeues it; None: its version is not known.
     fails_stalled: bool | None = None
+    n8n_version: Version | None = None  # of its mains; None: not n8n's, or not known
     rescuers: Rescuers = NOBODY  # scanners that put its lost jobs right
 
     @property

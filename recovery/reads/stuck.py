@@ -21,11 +21,12 @@ from recovery.domain.n8n import lines
 from recovery.domain.refs import QueueRef
 from recovery.domain.rescuers import Armed
 from recovery.domain.surroundings import Parent, Sighting, Surroundings
+from recovery.domain.tuning.versions import Version
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.errors import ConfigError, StoreError
 from recovery.reads import inboxes, incidents, leading, payloads, schemas, sightings, surroundings, tables, whereabouts
 from recovery.reads.lists import Queue
-from recovery.reads.n8n import truths
+from recovery.reads.n8n import instances, truths
 from recovery.reads.rescuers import Lookout
 from recovery.reads.shared import windows
 from recovery.reads.sightings import Mark, Memory, Signature
@@ -230,8 +231,14 @@ def _known(
         taken_at=snapshot.taken_at,
         restarted_at=restarted_at,
         where=whereabouts.known(),
+        n8n_version=_n8n_version(queue.ref, config),
     )
     return around, marks
+
+
+def _n8n_version(ref: QueueRef, config: Config) -> Version | None:
+    n8n = config.n8n_of(ref)
+    return instances.version(n8n.name) if n8n else None
 
 
 def _predicted(queue: Queue, around: Surroundings, snapshot: Snapshot | None) -> Surroundings:

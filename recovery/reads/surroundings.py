@@ -12,6 +12,7 @@ from recovery.domain import n8n, surroundings
 from recovery.domain.counts import Flavour, Library, QueueSample, Snapshot, Worker
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import RENEWED_ABOVE, Surroundings
+from recovery.domain.tuning.versions import Version
 from recovery.domain.whereabouts import Whereabouts
 from recovery.reads.sightings import Memory
 
@@ -32,6 +33,7 @@ def around(
     restarted_at: int | None = None,
     lost_together: int = 0,
     where: Whereabouts = NOWHERE,
+    n8n_version: Version | None = None,
 ) -> Surroundings:
     """`taken_at` is when the sample was taken, `workers` are those of this queue, `where` tells their servers."""
     ref, flavour = sample.ref, sample.flavour
@@ -64,6 +66,7 @@ def around(
         restarted_at=restarted_at,
         lost_together=lost_together,
         is_n8n=n8n.is_n8n(ref, flavour),
+        n8n_version=n8n_version,
     )
 
 

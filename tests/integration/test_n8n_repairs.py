@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from recovery.actions import audit, bulk, gather, runner, sight
+from recovery.actions import n8n_guard as guard
 from recovery.actions.gather import Selection
 from recovery.connections import registry
 from recovery.domain.acting import Act, Order, Outcome
 from recovery.domain.verdicts import Kind
 from recovery.errors import Unsupported
+from recovery.reads.n8n import instances
 from recovery.scanners.truths.watch import Watch
 from tests.acting import ADMIN
 from tests.fleet import Fleet
+from tests.n8n_instances import register
 from tests.n8n_mending import EXECUTIONS, JOBS, MINUTES, Mending, mending
 from tests.n8n_yard import Run, Yard
 from tests.stores import Store
@@ -67,6 +70,31 @@ class TestFail:
         assert result.outcome is Outcome.DONE
         assert "marked as crashed" in result.why
         assert here.yard.status(run.execution) == "running"
+
+    @pytest.mark.parametrize(
+        ("version", "words"),
+        [
+            ("2.41.1", "n8n was notified. It checks for up to 30 s whether the execution ends by itself"),
+            ("2.40.7", "n8n did not react within 0.5 s: if its execution stays as it is, mark it"),
+            ("", "n8n 2.41 and later set its execution to error after up to 30 s: if it stays"),
+        ],
+    )
+    def test_a_main_that_takes_its_time_is_told_with_the_time_that_its_version_takes(
+        self, here: Mending, monkeypatch: pytest.MonkeyPatch, version: str, words: str
+    ) -> None:
+        """Somebody listens, and the execution is not an error yet."""
+        if version:
+            register(here.client, "m", "main", version=version)
+        store, known = here.state.client, instances.looked(registry.registry(), {}, now_ms())
+        instances.publish(store, known)
+        monkeypatch.setattr(guard, "FOLLOWED", 0.5)
+        run = here.lost()
+        with here.client.pubsub() as main:
+            main.subscribe("bull:jobs:failed")
+            until(lambda: main.get_message(timeout=0.1), what="it listens")
+            result = here.does(Act.FAIL, run.job)
+        assert result.outcome is Outcome.DONE
+        assert words in result.why
 
     @pytest.mark.parametrize("status", ["success", "error", "crashed", "canceled"])
     def test_an_execution_that_has_ended_is_not_failed(self, here: Mending, status: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from recovery.domain.counts import Library
-from recovery.domain.tuning.prediction import CHECK, LOCK, PICK_UP, Recovery, predict
+from recovery.domain.tuning.prediction import CHECK, ERROR, LOCK, PICK_UP, Recovery, Stage, predict
 from recovery.domain.tuning.proposal import proposed
 from recovery.domain.tuning.timing import Timing
 
@@ -118,3 +120,11 @@ def test_what_is_proposed_of_a_stop_is_whole_seconds() -> None:
     """A pod's grace period takes no others, and parseInt() cuts what n8n is told by the old name."""
     better = proposed(Timing(lock=20.5, renew=5, stalled_interval=10, shutdown=1, grace=30), has_pre_stop=True)
     assert (better.shutdown, better.grace) == (31, 51)
+
+
+def test_n8n_from_2_41_on_waits_until_the_execution_of_a_failed_job_is_an_error() -> None:
+    """Measured on 2.41.1: 25 to 30 s from the failure, at worst 111 s from the kill."""
+    said = recovery(replace(PUBLISHED, max_stalled=0, error_after=30.0))
+    assert (said.about, said.worst) == (120, 150)
+    assert said.stages[-1] == Stage(ERROR, 24, 30, 30)
+    assert recovery(PUBLISHED).stages[-1].name == PICK_UP

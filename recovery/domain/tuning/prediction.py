@@ -24,6 +24,8 @@ whole: 80 kills with BullMQ 5.81 took p50 56 s, worst 105 s; 80 with Bull 4.16 p
 worker more often keeps the beat; 25 with Bull as n8n sets it (L 60, R 10, I 30: 70 s, at worst 120 s) p50 70 s, worst
 111 s. A worker that is too busy to renew in time loses its lock sooner than `at_least`.
 
+n8n 2.41 and later fail a job that is found, and wait up to 30 s more until its execution is an error (`error_after`).
+
 A job that is found is taken within milliseconds by a worker that has a free slot; how long it waits for one, no setting
 tells.
 """
@@ -34,7 +36,8 @@ from dataclasses import dataclass
 
 from recovery.domain.tuning.timing import Timing
 
-LOCK, CHECK, PICK_UP = "lock", "check", "pick-up"
+LOCK, CHECK, PICK_UP, ERROR = "lock", "check", "pick-up", "error"
+_AT_LEAST = 0.8  # of what n8n waits: it looks so many times, each up to a fifth of a second early
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def predict(timing: Timing) -> Prediction:
 
 
 def _recovery(timing: Timing) -> Recovery | None:
-    lock, interval = timing.lock, timing.stalled_interval
+    lock, interval, after = timing.lock, timing.stalled_interval, timing.error_after
     if interval <= 0:
         return None
     left = lock - min(timing.renew, lock) / 2
@@ -113,9 +116,9 @@ def _recovery(timing: Timing) -> Recovery | None:
     stages = (
         Stage(LOCK, max(0.0, lock - timing.renew), left, lock),
         Stage(CHECK, 0.0, typical - left, worst - lock),
-        Stage(PICK_UP, 0.0, 0.0, 0.0),
+        Stage(ERROR, _AT_LEAST * after, after, after) if after else Stage(PICK_UP, 0.0, 0.0, 0.0),
     )
-    return Recovery(stages, about=max(lock, interval) + interval)
+    return Recovery(stages, about=max(lock, interval) + interval + after)
 
 
 def _shutdown(timing: Timing) -> Shutdown | None:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from recovery.domain.ages import SECOND
 from recovery.domain.counts import Library
+from recovery.domain.n8n.clock import error_after
 from recovery.domain.tuning import variables
 from recovery.domain.tuning.timing import Timing
 from recovery.domain.tuning.versions import NEWEST, Version, of_image, text
@@ -109,6 +111,7 @@ def _n8n(workload: Workload, options: Options) -> Setup:
         shutdown=reading.shutdown(usual.shutdown),
         pre_stop=_pause(workload),
         grace=seconds(workload.grace, workload.default_grace),
+        error_after=(error_after(version) or 0) / SECOND,
     )
     given = reading.given | ({"grace": workload.grace} if workload.grace else {})
     name = f"n8n {text(version)}" + (", assumed" if is_assumed else "")

@@ -18,6 +18,7 @@ class Timing:
     `stalled_interval` 0: nobody runs the check. `max_stalled` 0: what is found without its worker is failed at once.
     `shutdown`: how long the application waits for its jobs after SIGTERM. `grace`: from the order to stop until
     SIGKILL, the time of `pre_stop` included; both are of whoever runs the container.
+    `error_after`: what n8n waits from there until the execution of a failed job is an error.
     """
 
     library: Library = Library.BULL
@@ -28,3 +29,4 @@ class Timing:
     shutdown: float | None = None
     pre_stop: float = 0.0
     grace: float | None = None
+    error_after: float = 0.0

@@ -112,18 +112,24 @@ def _look(registry: Registry, wait: float) -> tuple[list[Truth], Mapping[str, In
     """With `wait` (seconds) the first of two looks is only remembered."""
     try:
         known = instances.looked(registry, _processes_remembered(registry), shared_clock.now())
-        found = _looked(registry, _remembered(registry))
+        found = _looked(registry, _remembered(registry), known)
         if wait:
             time.sleep(wait)
-            found = _looked(registry, {truth.name: truth.young for truth in found})
+            found = _looked(registry, {truth.name: truth.young for truth in found}, known)
         return found, known
     finally:
         registry.close()
 
 
-def _looked(registry: Registry, young: Mapping[str, Mapping[str, int]]) -> list[Truth]:
+def _looked(
+    registry: Registry, young: Mapping[str, Mapping[str, int]], known: Mapping[str, InstanceHistory]
+) -> list[Truth]:
     snapshot, now = looking.snapshot(registry), shared_clock.now()
-    return [look(registry, one, Wish(snapshot, now, young.get(one.name, {}))) for one in registry.config.n8n]
+    told = []
+    for one in registry.config.n8n:
+        version = instances.version_of(known.get(one.name))
+        told.append(look(registry, one, Wish(snapshot, now, young.get(one.name, {}), version=version)))
+    return told
 
 
 def _remembered(registry: Registry) -> Mapping[str, Mapping[str, int]]:

@@ -62,8 +62,11 @@ def newest() -> Mapping[str, InstanceHistory]:
 
 def version(name: str) -> Version | None:
     """The version of this installation's mains; None when nobody knows, or they differ."""
-    found = newest().get(name, EMPTY)
-    return None if found.fault else versions.parse(found.main_version)
+    return version_of(newest().get(name))
+
+
+def version_of(history: InstanceHistory | None) -> Version | None:
+    return None if history is None or history.fault else versions.parse(history.main_version)
 
 
 def encode(histories: Mapping[str, InstanceHistory]) -> bytes:

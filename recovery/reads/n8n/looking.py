@@ -26,6 +26,7 @@ from recovery.domain.n8n.joining import Join, again
 from recovery.domain.n8n.pairs import MISMATCH_LIMIT, Pair, Truth
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Surroundings
+from recovery.domain.tuning.versions import Version
 from recovery.errors import ConfigError, StatementRefused, StoreError, Unsupported
 from recovery.n8n import executions, tables
 from recovery.n8n.tables import Tables
@@ -40,7 +41,7 @@ NO_DATABASE = "[[n8n]] has no database, so its executions are unknown."
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What a look is to go by. `young`: what the look before met first, and when. `between` is for tests: what happens
-    between the two readings.
+    between the two readings. `version`: n8n's, where its registry tells it.
     """
 
     snapshot: Snapshot | None
@@ -48,6 +49,7 @@ class Wish:
     young: Mapping[str, int]
     grace: int = TOLD_AFTER
     between: Callable[[], object] = lambda: None
+    version: Version | None = None
 
 
 def look(registry: Registry, n8n: N8n, wish: Wish) -> Truth:
@@ -93,7 +95,7 @@ class _Look:
         workers = [worker for worker in snapshot.workers if worker.queue == sample.ref]
         config, at = self._registry.config, snapshot.taken_at
         near = surroundings.around(sample, workers, memory, config, at, taken_at=at)
-        return replace(near, is_n8n=True)
+        return replace(near, is_n8n=True, n8n_version=self._wish.version)
 
     def run(self, told: Truth) -> Truth:
         jobs = queues.look(self._redis, self._queues, self._crew)

@@ -37,7 +37,8 @@ class Watch:
         self._instances = self._instances or instances.fetch(store)
         self._instances = instances.looked(self._registry, self._instances, now)
         for n8n in self._registry.config.n8n:
-            wish = Wish(self._newest(), now, self._young.get(n8n.name, {}))
+            version = instances.version_of(self._instances.get(n8n.name))
+            wish = Wish(self._newest(), now, self._young.get(n8n.name, {}), version=version)
             found.append(look(self._registry, n8n, wish))
         if self._may():
             truths.publish(store, found)

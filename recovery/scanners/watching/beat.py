@@ -251,6 +251,7 @@ class Beat:
                 taken_at=taken_at,
                 restarted_at=self._recall.restarted_at,
                 where=self._where,
+                n8n_version=self._instances.version(ref),
             )
             for ref, post in posts.items()
         }

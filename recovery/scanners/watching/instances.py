@@ -21,7 +21,10 @@ from recovery.domain.counts import Worker
 from recovery.domain.n8n import instances as history_rules
 from recovery.domain.n8n import is_n8n
 from recovery.domain.n8n.instances import Ending, Instance, InstanceHistory
+from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Change
+from recovery.domain.tuning import versions
+from recovery.domain.tuning.versions import Version
 from recovery.errors import StoreError
 from recovery.scanners.watching.post import Post
 
@@ -50,6 +53,11 @@ class InstanceWatch:
             here = [taken_at - one.age * SECOND for one in workers if one.queue == post.ref]
             queue = post.ref.base.rpartition(":")[2]
             post.memory = replace(post.memory, left=explained(left, history, queue, here, now))
+
+    def version(self, ref: QueueRef) -> Version | None:
+        """Of the mains of this queue's n8n; None: it is not n8n's, or its version is not known."""
+        known = self._histories.get(self._config.n8n_prefix(ref))
+        return versions.parse(known.main_version) if known and not known.fault else None
 
     def _history(self, wire: Wire, prefix: str, left: Sequence[Change], now: int) -> InstanceHistory:
         known = self._histories.get(prefix, history_rules.EMPTY)

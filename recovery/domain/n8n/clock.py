@@ -1,0 +1,28 @@
+"""How long n8n takes from the failure of a stalled job until its execution is an error, by its version.
+
+Read in the sources: from 2.41.0 on main looks at the execution again each second or so, for up to 30 s, whether it has
+succeeded or waits after all, and writes `error` over it only then (`workflow-runner.js`,
+`MAX_STALLED_COUNT_GRACE_WINDOW_MS`; not in 2.40.7). Before, it writes at once. From 2.0.0 on a stalled job is failed
+and never put back.
+"""
+
+from __future__ import annotations
+
+from recovery.domain.ages import SECOND
+from recovery.domain.tuning.versions import Version
+
+STALLED_GRACE = 30 * SECOND
+_GRACE_SINCE: Version = (2, 41, 0)
+_FAILS_SINCE: Version = (2, 0, 0)
+
+
+def error_after(version: Version | None) -> int | None:
+    """Milliseconds at most until a failed job's execution is an error; None: the version is not known."""
+    if version is None:
+        return None
+    return STALLED_GRACE if version >= _GRACE_SINCE else 0
+
+
+def fails_stalled(version: Version) -> bool:
+    """Whether a stalled job is failed at once, and never put back."""
+    return version >= _FAILS_SINCE

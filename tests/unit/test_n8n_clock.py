@@ -1,0 +1,49 @@
+"""What n8n does with a stalled job, and when its execution is an error, by its version."""
+
+from __future__ import annotations
+
+import pytest
+
+from recovery.domain.jobs import JobRow, State
+from recovery.domain.judging import verdict
+from recovery.domain.n8n.clock import error_after
+from recovery.domain.refs import QueueRef
+from recovery.domain.surroundings import Sighting, Surroundings
+from recovery.domain.tuning.setups import Options, setups
+from recovery.domain.tuning.versions import Version
+from recovery.domain.tuning.workloads import Kind, Workload
+
+NOW = 1_795_000_000_000
+JOB = QueueRef("main", "bull:jobs").job("7")
+OPEN: Version = (2, 1_000_000, 1_000_000)  # 2.x, as a person writes it
+
+
+@pytest.mark.parametrize(
+    ("version", "fails", "words", "after"),
+    [
+        ((1, 123, 5), None, "; n8n runs it again then.", 0),
+        ((2, 40, 7), False, "; n8n fails it then.", 0),
+        ((2, 41, 0), None, "; n8n fails it then, and its execution is an error up to 30 s later.", 30_000),
+        (None, True, "; n8n fails it then, and from 2.41 on its execution is an error up to 30 s later.", None),
+        (None, False, "; n8n runs it again then.", None),
+        (
+            None,
+            None,
+            "; n8n 2 and later fail it then, and from 2.41 on its execution is an error up to 30 s later.",
+            None,
+        ),
+    ],
+)
+def test_the_clock_of_each_version(version: Version | None, fails: bool | None, words: str, after: int | None) -> None:
+    """The exact version wins over what the tables tell."""
+    near = Surroundings(NOW, workers=2, watchdog_ttl=9_000, is_n8n=True, n8n_version=version, fails_stalled=fails)
+    orphan = verdict(JobRow(JOB, State.ACTIVE, processed_at=NOW - 90_000), near, sighting=Sighting(NOW - 90_000, 2))
+    assert orphan.fate.endswith(words)
+    assert error_after(version) == after
+
+
+@pytest.mark.parametrize(("version", "seconds"), [((2, 40, 7), 0.0), ((2, 41, 1), 30.0), (OPEN, 30.0)])
+def test_tuning_counts_it_in(version: Version, seconds: float) -> None:
+    worker = Workload("worker", Kind.ENVIRONMENT, "worker.env", 1, image="n8nio/n8n", words=("n8n", "worker"))
+    (setup,) = setups((worker,), Options(version=version))
+    assert setup.timing.error_after == seconds
