@@ -6,13 +6,17 @@ Percentages are of the whole server (0 to 100) but for a process's CPU, which is
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from recovery.domain.refs import slug, text
 
+ROWS_LIMIT = 200  # processes of a server that are read; a monitor tells of fewer
+TEXTS_LIMIT = 5_000  # addresses, sockets or files
+_LARGEST = 1 << 63
+_LARGEST_SHARE = 1e9
 FORMAT = "2"  # of the fields; a reader that knows another number shows nothing rather than something wrong
 
 
@@ -94,6 +98,9 @@ class Server:
         return {"format": FORMAT, "id": slug(self.id), **written, "addresses": json.dumps(self.addresses), **lists}
 
 
+_Row = TypeVar("_Row", Process, Stray)
+
+
 def decode(id: str, hashed: Mapping[bytes, bytes]) -> Server | None:
     """None for nothing, for what another version wrote, and for what a server wrote under another's name."""
     said = {text(name): text(value) for name, value in hashed.items()}
@@ -105,28 +112,65 @@ def decode(id: str, hashed: Mapping[bytes, bytes]) -> Server | None:
             id=id,
             **plain,
             addresses=_texts(json.loads(said["addresses"])),
-            processes=tuple(Process(**_named(_PROCESS, row)) for row in json.loads(said["processes"])),
-            strays=tuple(Stray(**_named(_STRAY, row)) for row in json.loads(said["strays"])),
+            processes=_rows(Process, said["processes"]),
+            strays=_rows(Stray, said["strays"]),
         )
-    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 
-def _named(names: Sequence[str], row: list[Any]) -> dict[str, Any]:
-    """A row as it was written; its last column is a list of texts."""
-    return dict(zip(names, [*row[:-1], _texts(row[-1])], strict=True))
+def _rows(kind: type[_Row], written: str) -> tuple[_Row, ...]:
+    """Raises what `decode` catches. Of more rows than a monitor tells of the first are read."""
+    readers = [_READERS[str(field.type)] for field in fields(kind)]
+    listed = json.loads(written)[:ROWS_LIMIT]
+    return tuple(kind(*[read(value) for read, value in zip(readers, row, strict=True)]) for row in listed)
+
+
+def _whole(value: Any) -> int:
+    """A count or a moment, also as text."""
+    number = int(value) if isinstance(value, str) else value
+    if type(number) is not int or not 0 <= number < _LARGEST:
+        raise ValueError(f"{type(value).__name__} is no count")
+    return number
+
+
+def _share(value: Any) -> float:
+    """A percentage, a load or a number of cores, also as text; one that can be compared and drawn."""
+    number = float(value) if isinstance(value, str) else value
+    if type(number) not in (int, float) or not abs(number) < _LARGEST_SHARE:
+        raise ValueError(f"{type(value).__name__} is no share")
+    return float(number)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    value.encode("utf-8", "surrogateescape")  # JSON may hold halves of characters, which nothing can show
+    return value
 
 
 def _texts(written: Any) -> tuple[str, ...]:
-    return tuple(str(one) for one in written)
+    if not isinstance(written, list):
+        raise TypeError("no list")
+    return tuple(map(_text, written[:TEXTS_LIMIT]))
 
 
-_PROCESS = [field.name for field in fields(Process)]
-_STRAY = [field.name for field in fields(Stray)]
-_KINDS: dict[str, Any] = {"host": str, "origin": Origin}
-_FLOATS = ("cpu_raw", "cpu_ema", "cpu_host", "cores", "quota", "load1", "load5", "load15")
-_PLAIN: dict[str, Any] = {
-    field.name: _KINDS.get(field.name, float if field.name in _FLOATS else int)
+def _or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+# By the types of the fields as they are written above. A monitor may write anything: what is of another type, not
+# finite or beyond all measure would break every page that shows this server beside others.
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "int": _whole,
+    "int | None": _or_none(_whole),
+    "float | None": _or_none(_share),
+    "str": _text,
+    "Origin": Origin,
+    "tuple[str, ...]": _texts,
+}
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    field.name: _READERS[str(field.type)]
     for field in fields(Server)
     if field.name not in ("id", "addresses", "processes", "strays")
 }

@@ -10,14 +10,17 @@ import redis
 
 from recovery.connections import faults, server_hashes, state, state_limits
 from recovery.connections.publishing import POLLS_KEPT
+from recovery.domain.ages import HOUR
 from recovery.domain.gate import Gate, GateState, Sample, share
 from recovery.domain.refs import slug, text
-from recovery.domain.servers import FORMAT
+from recovery.domain.servers import FORMAT, Origin
 from recovery.models import GateFlip
 from recovery.reads import servers
 
 FLIPS = 500  # in one answer, the newest: a chart of a week has 720 points
 DECISIONS = 500
+LONGEST_POLL = HOUR  # ms between two samples: who measures less often is no base for a gate
+_LARGEST = 1 << 63
 KEPT = 5_000  # decisions of one server: some hundred KB, and a day of a caller that asks every ten seconds
 KEPT_S = 8 * 86_400  # a week, and a day for the oldest point of the chart
 _COLUMN = 384  # characters of a name, as the table holds it
@@ -88,8 +91,10 @@ def _sample(server: str, row: list[bytes | None], ttl: int, now: int) -> Sample 
     if written != FORMAT.encode() or text(id or b"") != slug(server):
         return None
     try:
-        at, poll = int(sampled or b""), int(every or b"")
-        return Sample(at, seen_at(at, poll, ttl, now), poll, share(raw), share(ema), text(origin or b""))
+        at, poll, told = int(sampled or b""), int(every or b""), Origin(text(origin or b"")).value
+        if not (0 <= at < _LARGEST and 0 < poll <= LONGEST_POLL):
+            return None  # it would stand in the hash of all gates, which is read as long as no value in it is long
+        return Sample(at, seen_at(at, poll, ttl, now), poll, share(raw), share(ema), told)
     except ValueError:
         return None
 

@@ -148,3 +148,17 @@ def test_flips_of_the_last_ninety_days_are_kept_and_how_a_gate_stands(registry: 
     kept = GateFlip.objects.order_by("pk")
     assert [(row.server, row.state) for row in kept] == [("eu-1", "closed"), ("gone", "open")]
     assert kept.last() == young
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("origin", "x" * 100_000), ("sampled_at", "9" * 4_000), ("poll", "9" * 4_000), ("poll", "-1")]
+)
+def test_what_a_monitor_writes_beyond_all_measure_costs_the_others_no_gate(
+    leader: Leader, state_store: Store, field: str, value: str
+) -> None:
+    """The hash of all gates is read only as long as none of its values is long."""
+    leader.see(*[20.0] * CALM)
+    tell(state_store.client, "eu-2", 20.0, leader.at)
+    state_store.client.hset(state.server_metrics("eu-2"), field, value)
+    leader.see(20.0)
+    assert set(reads.fetch(state_store.client)) == {"eu-1"}
