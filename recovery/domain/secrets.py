@@ -59,7 +59,7 @@ _QUOTED_NAME = re.compile(
 )
 # A name may begin with a digit or a letter of another alphabet: `2fa_token=`, `größe.password=`.
 _PLAIN_NAME = re.compile(
-    r"(?<![\w.-])(\w[\w.-]*+)(?:"
+    r"(?<![\w.-])(\w[\w.-]*+)(?:\[\w{0,40}+\](?==))?(?:"
     r"[\])]?\s{0,4}(=>|:=|={2,3}|->|:\s{0,2}(?:&?(?:'static )?str|[Ss]tring|any|bytes)\s{0,2}=|[=:：])\s{0,4}"
     r"|(?<=\w)>|(?<=-)>\s{0,4}|`\s{0,2}(=)\s{0,4})"
 )
@@ -125,7 +125,9 @@ _SERIALIZED = re.compile(r"s:\d{1,4}:\\?\"([\w.-]{1,80}+)\\?\";s:\d{1,6}:(?=\\?\
 _PAIRS = ((("val", "content", "text"), _PAIR), ((";s:",), _SERIALIZED))
 _CODE_IN_URL = re.compile(r"(?<=[?&#])(?:code|key|sig|hmac|auth|hash)=([\w.~%/+-]{16,}+)")
 _LITERAL_END = re.compile(r"[,}\]\s]")
-_SCHEME = re.compile(r"(?i)(?:bearer|basic|digest|negotiate|token|apikey|ssws|hawk|ntlm|geniekey)\s{1,4}(?=\S)")
+_SCHEME = re.compile(  # before a value; also a tag of YAML
+    r"(?i)(?:bearer|basic|digest|negotiate|token|apikey|ssws|hawk|ntlm|geniekey|!{1,2}[a-z]{1,20})\s{1,4}(?=\S)"
+)
 _WRAPPED = re.compile(
     r"(?:[A-Za-z_][\w.:]{0,40}[(\[{]|string\(\d+\)\s|[bruNBRU]{1,2}(?=[\"'])|[\[({&*]{1,2})\s{0,2}(?=[\"'`])"
 )
@@ -135,9 +137,11 @@ _STOP = re.compile(
 _NEXT_WORD = re.compile(r" ([^\W\d_]{2,20})(?![^\s.,;])")
 _CALLED = re.compile(r"(?i)[\w.:]*(?:get|env|read|load|find|fetch|prompt|input|hash|verify|compare|check|require)\w*\(")
 _BLOCK = re.compile(r"[|>][+-]?\d?[ \t]*\r?\n(?:([ \t]+)[^\n]*(?:\r?\n|\Z))+")
-_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|&(?:quot|#34|#39|apos);|\\u00(?:22|27|3[aAdD]|26)|\\x(?:22|27)")
-_ENCODED_SIGN = re.compile(r"%(?:22|27|3[aAdD]|25|40)|&(?:quot|#34|#39|apos);|\\u00(?:22|27|3)|\\x2[27]")
+_ENTITY = r"&(?:quot|#34|#39|apos|#58|#61|#x3[aAdD]);"
+_ENCODED = re.compile(rf"%[0-9A-Fa-f]{{2}}|{_ENTITY}|\\u00(?:22|27|3[aAdD]|26)|\\x(?:22|27)")
+_ENCODED_SIGN = re.compile(rf"%(?:22|27|3[aAdD]|25|40)|{_ENTITY}|\\u00(?:22|27|3)|\\x2[27]")
 _LITERALS = {"&quot;": '"', "&#34;": '"', "&#39;": "'", "&apos;": "'", "\\x22": '"', "\\x27": "'", "\\u0022": '"'}
+_LITERALS |= {"&#58;": ":", "&#61;": "=", "&#x3a;": ":", "&#x3d;": "="}
 _LITERALS |= {"\\u0027": "'", "\\u003a": ":", "\\u003d": "=", "\\u0026": "&"}
 _DECODED_TIMES = 2  # what is encoded thrice no program writes into a log
 

@@ -27,6 +27,14 @@ def test_a_secret_key_hides_its_value(key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "written",
+    ["password[0]=", "db.password[main]=", "password: !!str ", "token: !secret ", "password&#61;", "pwd&#x3D;"],
+)
+def test_a_value_is_found_behind_an_index_a_tag_and_an_entity(written: str) -> None:
+    assert redact.text(f"{written}{SECRET} and on").endswith(f"{MARK} and on")
+
+
+@pytest.mark.parametrize(
     "key", ["author", "authored_by", "passenger", "tokens_used", "spinner", "discard", "cards_total", "name"]
 )
 def test_a_harmless_key_hides_nothing(key: str) -> None:
