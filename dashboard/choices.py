@@ -148,6 +148,15 @@ _OF_ROWS: Mapping[Act, tuple[Choice, ...]] = {
 }
 
 
+# All that a person can tick. What an option says beside these only the engine or a worker may say.
+FLAGS = frozenset(
+    choice.name
+    for offered in (*_CHOICES.values(), *_OF_ROWS.values(), CONSENTS.values())
+    for choice in offered
+    if choice.kind == "flag"
+)
+
+
 def choices(act: Act, options: Options, needs: frozenset[str], *, of_rows: bool = False) -> tuple[Chosen, ...]:
     """`needs`: the consents that are asked for; the others are not even shown."""
     own = (_OF_ROWS if of_rows else _CHOICES).get(act, ())

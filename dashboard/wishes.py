@@ -9,7 +9,7 @@ as everywhere in addresses. `in` says where the jobs were last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import QueryDict
@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from dashboard.addresses import written, written_job
+from dashboard.choices import FLAGS
 from dashboard.inbox import Filter
 from dashboard.n8n_cells import PairFilter
 from recovery.domain.acting import Act, Options
@@ -27,11 +28,9 @@ from recovery.domain.verdicts import Kind
 JOBS_LIMIT = 100  # by name: as many as a page has rows; more than that are "all matching"
 MESSAGE_LIMIT = 300  # characters of the reason that `fail` writes into a job
 AnyFilter = Filter | PairFilter
-_FLAGS = frozenset(field.name for field in fields(Options) if isinstance(field.default, bool))
 MATCHING = (Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.REMOVE)  # what is done to stuck jobs, many at once
 MATCHING_EXECUTIONS = (Act.MARK, Act.RELAUNCH)  # what is done to n8n's executions, many at once
 _INBOX, _TABLE = "stuck", "n8n"
-_OFF_LIMITS = frozenset({"is_late"})  # what only the engine may say
 _NUMBERS = {"older_than": 365 * 86_400_000, "limit": 1_000_000}
 
 
@@ -139,7 +138,7 @@ def options(act: Act, posted: Mapping[str, str], *, shown: bool) -> Options:
     """As they stand in the form; before it was `shown`, as they are by default."""
     if not shown:
         return Options()
-    told: dict[str, Any] = {name: name in posted for name in _FLAGS - _OFF_LIMITS if f"has_{name}" in posted}
+    told: dict[str, Any] = {name: name in posted for name in FLAGS if f"has_{name}" in posted}
     for name, most in _NUMBERS.items():
         if name in posted:
             told[name] = _number(posted[name], most)

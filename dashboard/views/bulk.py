@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import actors, buttons
+from dashboard import actors, buttons, reauthentication
 from dashboard.access import Role, needs
 from dashboard.rows import Cells, brief
 from recovery import shared_clock
@@ -60,7 +60,10 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @needs(Role.OPERATOR)
 def go_on(request: HttpRequest, pk: int) -> HttpResponse:
-    runs.progress(pk, _now())
+    """What deletes or fails jobs goes on after the password alone, as it began."""
+    run = runs.progress(pk, _now())
+    if ENTRIES[Act(run.act)].tone == "danger" and not reauthentication.is_recent(request):
+        return reauthentication.ask(request, reverse("bulk", args=[pk]))
     if not bulk.go_on(pk, actors.person(request)):
         messages.warning(request, "Only a stopped run can be resumed.")
     return redirect("bulk", pk)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from dashboard.access import Role
+from dashboard.reauthentication import SESSION_NAME
 from recovery.domain.chain import canonical
 from recovery.models import AuditEntry, BulkItem, BulkRun
 from tests.people import browser, person
@@ -127,6 +128,18 @@ def test_an_admin_stops_it_and_lets_it_go_on(desk: Desk) -> None:
     found.refresh_from_db()
     assert (found.status, found.wants_stop) == ("waiting", False)
     assert AuditEntry.objects.filter(phase="note").count() == 2, "both are in the audit"
+
+
+@pytest.mark.parametrize(("act", "waits"), [("remove", True), ("drain", True), ("fail", True), ("retry", False)])
+def test_a_run_that_deletes_goes_on_after_the_password(desk: Desk, act: str, *, waits: bool) -> None:
+    found, stolen = run(status="stopped", act=act), browser(person(Role.ADMIN))
+    session = stolen.session
+    session[SESSION_NAME] = 0
+    session.save()
+    answer = stolen.post(f"/bulk/{found.pk}/go-on")
+    assert answer.headers["Location"].startswith("/password/again?" if waits else "/bulk/")
+    found.refresh_from_db()
+    assert found.status == ("stopped" if waits else "waiting")
 
 
 @pytest.mark.parametrize("what", ["stop", "go-on"])
