@@ -29,7 +29,8 @@ COUNT_LIMIT = 1 << 20  # lines that an entry may say it has
 LABELS_LIMIT = 32  # labels of a set that are looked at
 LABELS_BYTES = 64 * 1024  # of a set as JSON: monitors write some hundred
 VALUE_LIMIT = 300  # characters of a name or a value
-LEFT_OUT_FOR = 600.0  # seconds for which a stream is not read that holds an entry too large to be read
+LEFT_OUT_FOR = 600.0  # seconds for which a stream is not read that is none, or holds an entry too large to be read
+_FOREIGN = "WRONGTYPE"  # a monitor may write what it likes under the names of its own keys
 _TURNS = 10  # a server may begin to ship between two questions; ten in a row do not
 FIELDS = [b"labels", b"count", b"first", b"last", b"body"]  # in the order in which monitors write them
 
@@ -169,7 +170,9 @@ class Shipped:
             each(pipeline, readable)
             try:
                 replies = await pipeline.execute()
-            except ReplyTooLarge:
+            except redis.RedisError as error:
+                if not _is_of_one(error):
+                    raise
                 await self._single_out(readable, each)
                 if self._left_out.keys().isdisjoint(readable):
                     raise
@@ -189,7 +192,9 @@ class Shipped:
             for server in servers:
                 try:
                     found += await self._labels_of(server, limit - len(found))
-                except ReplyTooLarge as error:
+                except redis.RedisError as error:
+                    if not _is_of_one(error):
+                        raise
                     self._leave_out(server, error)
         return found[:limit], len(found) >= limit
 
@@ -232,12 +237,15 @@ class Shipped:
                 pipeline.zrange(state.SHIPPING, 0, SERVERS_LIMIT - 1, desc=True, withscores=True)
                 ask(pipeline, list(servers))
                 try:
-                    answers = await pipeline.execute(raise_on_error=False)
-                except ReplyTooLarge:
+                    clock, rows, *replies = map(_answer, await pipeline.execute(raise_on_error=False))
+                except redis.RedisError as error:
+                    if not _is_of_one(error):
+                        raise
                     await self._single_out(servers, ask)
+                    if self._left_out.keys().isdisjoint(servers):
+                        raise
                     servers = {name: at for name, at in servers.items() if name not in self._left_out}
                     continue
-                clock, rows, *replies = map(_answer, answers)
             now = clock[0] * 1000 + clock[1] // 1000
             if self._is_away:
                 self._is_away, self._back_at = False, now
@@ -260,11 +268,14 @@ class Shipped:
             pipeline = self._client.pipeline(transaction=False)
             ask(pipeline, [server])
             try:
-                await pipeline.execute(raise_on_error=False)
-            except ReplyTooLarge as error:
+                for answer in await pipeline.execute(raise_on_error=False):
+                    _answer(answer)
+            except redis.RedisError as error:
+                if not _is_of_one(error):
+                    raise
                 self._leave_out(server, error)
 
-    def _leave_out(self, server: bytes, error: ReplyTooLarge) -> None:
+    def _leave_out(self, server: bytes, error: redis.RedisError) -> None:
         self._left_out[server] = steady() + LEFT_OUT_FOR
         log.warning("skipping the log lines of %s for ten minutes: %s", shown(server), error)
 
@@ -335,6 +346,11 @@ def _stream(reply: Any) -> Stream | None:
         length=length,
         added=length if added is None else int(added),  # Redis before 7 does not count them
     )
+
+
+def _is_of_one(error: redis.RedisError) -> bool:
+    """Whether what one server has written is to blame: the others' lines are read on."""
+    return isinstance(error, ReplyTooLarge) or (isinstance(error, redis.ResponseError) and _FOREIGN in str(error))
 
 
 def _answer(reply: Any) -> Any:

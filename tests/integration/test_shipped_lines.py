@@ -286,6 +286,30 @@ async def test_a_server_whose_entry_is_too_large_is_left_out_and_the_others_are_
     assert (await sources.new().labels(0, 2**62)).values["server"] == ["eu-2"]
 
 
+@pytest.mark.parametrize("command", [("SETRANGE", 0, "x"), ("HSET", "a", "b")], ids=["string", "hash"])
+async def test_a_server_that_writes_something_else_in_place_of_its_lines_is_left_out(
+    state_store: Store, sources: Sources, command: tuple[str, ...]
+) -> None:
+    """All of this a monitor may do with the keys of its own server."""
+    name, *arguments = command
+    source = sources.new()
+    begin = (await source.read(ALL, after="")).after
+    ship(state_store, "eu-1", "before")
+    ship(state_store, "evil", "planted")
+    state_store.client.delete(state.logs("evil"))
+    state_store.client.execute_command(name, state.logs("evil"), *arguments)
+    ship(state_store, "eu-2", "behind")
+    settle(state_store)
+    lines, page = await read_all(source, begin)
+    assert texts(lines) == ["before", "behind"]
+    assert page.is_end
+    found, _ = await search_all(sources.new(), ALL)
+    assert texts(found) == ["before", "behind"]
+    state_store.client.execute_command("SETRANGE", state.log_labels("evil"), 0, "x")
+    state_store.client.hset(state.log_labels("eu-2"), "{}", str(now_ms(state_store)))
+    assert (await sources.new().labels(0, 2**62)).values["server"] == ["eu-2"]
+
+
 def test_labels_that_no_monitor_writes_are_none_and_are_not_kept() -> None:
     for planted in (b'{"file":"' + b"x" * 2**20 + b'"}', b"[" * 60_000, b'{"a":' * 10_000):
         assert shipped.labels_of(b"eu-1", shipped.short(planted)) == {"server": "eu-1"}
