@@ -82,6 +82,8 @@ class PublicApi:
             return 401, "Unauthorized" if is_two else "unauthorized"
         if "execution:retry" not in self.scopes:
             return 403, "Forbidden"
+        if id == "0" and self.yard.release == "2.41":  # before it looks what the key's user may see
+            return 400, "request/params/executionId must be a positive integer"
         if not self.sees_workflows:
             return 404, "Not Found"
         stands = self.yard.status(id)

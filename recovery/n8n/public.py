@@ -11,6 +11,7 @@ import json
 import re
 import ssl
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -29,6 +30,10 @@ _LARGEST = 64 * 1024  # bytes read of an answer: it holds all that the new execu
 _SAID = 200  # characters of what it says of its own failure
 _ID = re.compile(rb'\s*\{\s*"id"\s*:\s*"?([1-9][0-9]{0,18})"?\s*[,}]')
 _LATE = "n8n does not answer in time."
+_NOT_POSITIVE = "executionId must be a positive integer"  # 2.41
+_SEES_NOTHING = (
+    "The user of n8n's API key sees no workflow: n8n has none yet, or the key must be made by the owner or an admin."
+)
 _NO_WORKFLOW = "Not Found"  # in capitals; an address that it does not know is "not found"
 _WHY = {
     401: "n8n does not accept our API key: set api_key in [[n8n]] to a valid one.",
@@ -44,17 +49,25 @@ def lacks(n8n: N8n) -> str:
     return "" if n8n.api_key else "No API key of n8n is configured: set api_key_file in [[n8n]]."
 
 
-def key_trouble(n8n: N8n) -> str:
+@dataclass(frozen=True, slots=True)
+class KeyCheck:
+    """What n8n says of our API key. `trouble` "": it accepts the key and its scope. `is_wrong` False: it may do."""
+
+    trouble: str = ""
+    is_wrong: bool = True
+
+
+def check_key(n8n: N8n) -> KeyCheck:
     """Asks n8n to retry execution 0, which no n8n has. n8n checks the key and its scope first, and starts nothing.
 
-    "" when n8n accepts both. Takes SECONDS at most.
+    Takes SECONDS at most.
     """
     asked = Retry(n8n, _NO_EXECUTION, latest=False)
     asked.start()
     asked.join(SECONDS)
-    trouble = "" if asked.knows_no_such_execution else asked.trouble or _LATE
+    trouble, is_accepted = asked.trouble or _LATE, asked.knows_no_such_execution
     asked.leave()
-    return trouble
+    return KeyCheck() if is_accepted else KeyCheck(trouble, is_wrong=trouble != _SEES_NOTHING)
 
 
 class Retry(threading.Thread):
@@ -124,10 +137,14 @@ class Retry(threading.Thread):
             self.trouble = "It answers 200, but not like n8n: is api in [[n8n]] the address of n8n?"
         else:
             self.is_unsure = response.is_server_error
-            # n8n names the execution by its id; a proxy's 404, or one of an n8n without this call, does not.
-            is_named = f'"{self._execution}"' in _told(said)
-            self.knows_no_such_execution = response.status_code == httpx.codes.NOT_FOUND and is_named
             self.trouble = _refusal(response, said)
+            self.knows_no_such_execution = self._is_unknown(response, _told(said))
+
+    def _is_unknown(self, response: httpx.Response, told: str) -> bool:
+        """As n8n says it: 1.x names the execution, 2.x takes no number below 1. A proxy says neither."""
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return f'"{self._execution}"' in told
+        return response.status_code == httpx.codes.BAD_REQUEST and _NOT_POSITIVE in told
 
 
 def _beginning(response: httpx.Response) -> bytes:
@@ -148,7 +165,7 @@ def _refusal(response: httpx.Response, said: bytes) -> str:
         return f"{reason}, and redirects are not followed: set api in [[n8n]] to the address that it redirects to."
     told = _told(said)
     if status == httpx.codes.NOT_FOUND and told == _NO_WORKFLOW:
-        return "The user of n8n's API key sees no workflow that may be run: create the key as the owner or an admin."
+        return _SEES_NOTHING
     if status == httpx.codes.NOT_FOUND and told.lower() in ("", "not found"):
         return "Its public API has no retry: that needs n8n 1.112 or later. Or api in [[n8n]] is not its address."
     return f"{reason}: {told}" if told else f"{reason}."

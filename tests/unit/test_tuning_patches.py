@@ -153,6 +153,32 @@ def test_a_secret_beside_a_change_is_no_context() -> None:
     assert "-  value: '60'\n+  value: '45'\n" in made.diff
 
 
+@pytest.mark.parametrize(
+    "line", ["QUEUE_BULL_REDIS_PASSWORD=hunter", "QUEUE_BULL_REDIS_PASSWORD: hunter", "image: hunter2 # x"]
+)
+def test_a_line_behind_a_change_that_may_hold_a_secret_is_no_context(line: str) -> None:
+    made = patch("f", f"QUEUE_WORKER_TIMEOUT=60\n{line}\n", [Edit("f", 1, 21, 1, 23, "45")])
+    assert made
+    assert not made.has_context
+    assert "hunter" not in made.diff
+
+
+def test_the_value_of_a_known_variable_is_context_unless_it_is_a_secret() -> None:
+    text = "- name: QUEUE_WORKER_TIMEOUT\n  value: '60'\n- name: QUEUE_BULL_REDIS_{0}\n  value: {1}\n"
+    shown = patch("f", text.format("HOST", "redis"), [Edit("f", 2, 10, 2, 12, "45")])
+    hidden = patch("f", text.format("PASSWORD", "hunter"), [Edit("f", 2, 10, 2, 12, "45")])
+    assert shown
+    assert hidden
+    assert "   value: redis\n" in shown.diff
+    assert "hunter" not in hidden.diff
+
+
+def test_a_key_of_a_cloud_in_a_harmless_place_is_no_context() -> None:
+    made = patch("f", "QUEUE_WORKER_TIMEOUT=60\nhostname: AKIAIOSFODNN7EXAMPLE\n", [Edit("f", 1, 21, 1, 23, "45")])
+    assert made
+    assert "AKIA" not in made.diff
+
+
 def test_what_was_shared_by_an_anchor_is_changed_once() -> None:
     text = """x-env: &env
   QUEUE_WORKER_LOCK_DURATION: 60000
@@ -218,6 +244,15 @@ spec:
     assert finding(found, "shared-variables").where == "main (k.yaml:8)"
     assert finding(found, "shared-variables").remedy == "terminationGracePeriodSeconds: 60."
     assert patched(found, {"k.yaml": text})["k.yaml"].count("terminationGracePeriodSeconds") == 2
+
+
+def test_a_value_of_its_own_is_not_shared() -> None:
+    """Both have the variable, on two lines."""
+    own = "    environment: {N8N_GRACEFUL_SHUTDOWN_TIMEOUT: 30}\n"
+    text = SHARED.replace("    command: worker\n", f"    command: worker\n{own}").replace(
+        "  main:\n    <<: *n8n\n", f"  main:\n    <<: *n8n\n{own}"
+    )
+    assert "shared-variables" not in kinds(judged({"c.yaml": text}))
 
 
 def test_own_variables_leave_the_others_as_they_are() -> None:

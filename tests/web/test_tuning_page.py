@@ -51,6 +51,13 @@ def test_the_most_severe_stands_first(viewer: Client) -> None:
     assert order == sorted(order)
 
 
+def test_the_patch_says_how_to_apply_it(viewer: Client) -> None:
+    assert "<code>patch -p1</code> or <code>git apply</code>." in post(viewer, text=KUBERNETES)
+    page = post(viewer, text="QUEUE_WORKER_LOCK_DURATION=60000\nDB_POSTGRESDB_PASSWORD=hunter2\n")
+    assert "<code>git apply --unidiff-zero</code>" in page
+    assert "hunter2" not in page
+
+
 def test_of_n8n_2_the_picture_says_that_a_lost_job_is_failed(viewer: Client) -> None:
     page = post(viewer, text=KUBERNETES.replace("1.123.5", "2.41.1"))
     assert page.count("failed, not run again, after about") == 4, "title and words of two lanes"

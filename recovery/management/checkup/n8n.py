@@ -38,10 +38,11 @@ def n8n(registry: Registry) -> Iterator[Finding]:
 
 
 def _key(about: str, one: N8n) -> Finding:
-    trouble = public.key_trouble(one)
-    if trouble:
-        return wrong(about, f"{one.api}: {trouble}", "Until this is fixed, no execution can be relaunched from here.")
-    return good(about, f"{one.api} accepts the API key, and its scopes include {public.SCOPE}.")
+    found = public.check_key(one)
+    if not found.trouble:
+        return good(about, f"{one.api} accepts the API key for a retry ({public.SCOPE}).")
+    tell = wrong if found.is_wrong else warning
+    return tell(about, f"{one.api}: {found.trouble}", "Until this is fixed, no execution can be relaunched from here.")
 
 
 def _processes(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
