@@ -35,6 +35,65 @@ _OURS = '{name: QUEUE_WORKER_LOCK_DURATION, value: "60000"}, {name: N8N_GRACEFUL
 ALL_IN_BRACKETS = re.sub(r"env:\n(?: +- name: \S+\n +value: .*\n)+", f"env: [{_OURS}]\n", KUBERNETES)
 MAP = '{QUEUE_WORKER_LOCK_DURATION: "60000", QUEUE_WORKER_LOCK_RENEW_TIME: 50000}'
 LIST = '["QUEUE_WORKER_LOCK_DURATION=60000", QUEUE_WORKER_LOCK_RENEW_TIME=50000]'
+SHARED = """x-n8n: &n8n
+  image: n8nio/n8n:2.41.1
+  environment: &env
+    EXECUTIONS_MODE: queue
+services:
+  main:
+    <<: *n8n
+  webhook:
+    <<: *n8n
+    command: webhook
+    stop_grace_period: 40s
+  other:
+    image: n8nio/n8n:2.41.1
+  worker:
+    <<: *n8n
+    command: worker
+"""
+# As n8n's own example has it.
+HOSTING = """x-shared: &shared
+  restart: always
+  image: docker.n8n.io/n8nio/n8n:${N8N_VERSION}
+  environment:
+    - DB_TYPE=postgresdb
+    - DB_POSTGRESDB_PASSWORD=${POSTGRES_NON_ROOT_PASSWORD}
+    - QUEUE_HEALTH_CHECK_ACTIVE=true
+    - OFFLOAD_MANUAL_EXECUTIONS_TO_WORKERS=true
+  volumes:
+    - n8n_storage:/home/node/.n8n
+
+services:
+  n8n:
+    <<: *shared
+    ports:
+      - 5678:5678
+
+  n8n-worker:
+    <<: *shared
+    command: worker
+    depends_on:
+      - n8n
+"""
+KEDA = """---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  name: n8n-worker
+spec:
+  scaleTargetRef:
+    name: n8n-worker
+  minReplicaCount: 0
+  maxReplicaCount: 20
+  cooldownPeriod: 30
+  triggers:
+    - type: redis
+      metadata:
+        address: "redis:6379"
+        listName: "bull:n8n:wait"
+        listLength: "5"
+"""
 CASES = {
     "kubernetes": {"k8s.yaml": KUBERNETES},
     "kubernetes, variables last": {"k8s.yaml": KUBERNETES.replace(PROBE, "")},
@@ -47,6 +106,9 @@ CASES = {
     "compose, a list in brackets": {"compose.yaml": f"{BARE}\n    environment: {LIST}\n"},
     "bare, without a last line break": {"compose.yaml": BARE},
     "helm": {"rendered.yaml": HELM},
+    "compose, one environment for all": {"compose.yaml": SHARED},
+    "compose of n8n's own": {"docker-compose.yml": HOSTING},
+    "keda": {"k8s.yaml": KUBERNETES.partition("---\n")[0] + KEDA},
     "windows": {"k8s.yaml": KUBERNETES.replace("\n", "\r\n")},
 }
 EACH = pytest.mark.parametrize("files", CASES.values(), ids=CASES.keys())
@@ -190,25 +252,6 @@ services:
     (made,) = found.patches
     assert made.diff.count("+  QUEUE_WORKER_LOCK_DURATION") == 1
     assert "+  QUEUE_WORKER_STALLED_INTERVAL" in made.diff
-
-
-SHARED = """x-n8n: &n8n
-  image: n8nio/n8n:2.41.1
-  environment: &env
-    EXECUTIONS_MODE: queue
-services:
-  main:
-    <<: *n8n
-  webhook:
-    <<: *n8n
-    command: webhook
-    stop_grace_period: 40s
-  other:
-    image: n8nio/n8n:2.41.1
-  worker:
-    <<: *n8n
-    command: worker
-"""
 
 
 @pytest.mark.parametrize("given", ["", "    N8N_GRACEFUL_SHUTDOWN_TIMEOUT: 30\n"], ids=["added", "changed"])

@@ -39,13 +39,14 @@ _IN_BRACKETS = re.compile(rf"\s*(?:env|environment): (?:{_LIST}|{_MAP})")
 _KEYS_IN_BRACKETS = frozenset({"env", "environment", "name", "value", "true", "false"})
 _KEY = re.compile(rf"\s*(?:- )?(?:name: {_NAME}|{_NAME}:)\s*")  # its value, if it has one, is on other lines
 _SAID = r"(?:[^\W\d_]+|\d+)"  # a word or a number, nothing made of both
-# Keys of Kubernetes and compose, and variables, whose values are no secret: context, never part of a change.
+# Keys of Kubernetes and compose whose values are no secret: they are shown around a change, and changed.
 _OPEN_KEYS = (
-    "apiVersion|kind|namespace|replicas|image|imagePullPolicy|restart|restartPolicy|command|entrypoint|init|hostname|type|path|port"
-    "|protocol|containerPort|targetPort|number|scheme|initialDelaySeconds|periodSeconds|timeoutSeconds|failureThreshold"
-    "|successThreshold|cpu|memory|limits|requests|minReplicas|maxReplicas|minReplicaCount|maxReplicaCount|pollingInterval"
-    "|cooldownPeriod|averageUtilization|stabilizationWindowSeconds|terminationGracePeriodSeconds|stop_grace_period|stop_signal"
-    "|serviceAccountName|priorityClassName|driver|retries|interval|timeout|start_period|condition|mountPath|readOnly"
+    "apiVersion|kind|namespace|replicas|image|imagePullPolicy|restart|restartPolicy|command|entrypoint|init|hostname"
+    "|type|path|port|protocol|containerPort|targetPort|number|scheme|initialDelaySeconds|periodSeconds|timeoutSeconds"
+    "|failureThreshold|successThreshold|cpu|memory|limits|requests|minReplicas|maxReplicas|minReplicaCount"
+    "|maxReplicaCount|pollingInterval|cooldownPeriod|listName|listLength|databaseIndex|address|averageUtilization"
+    "|stabilizationWindowSeconds|terminationGracePeriodSeconds|stop_grace_period|stop_signal|serviceAccountName"
+    "|priorityClassName|driver|retries|interval|timeout|start_period|condition|mountPath|readOnly"
 )
 _OPEN_VALUE = r"""["']?[A-Za-z][\w./:+-]{0,100}["']?|["']?\d{1,6}(?:\.\d{1,3})?(?:[a-zA-Z]{1,2})?["']?|true|false"""
 _OPEN_LINE = re.compile(rf"\s*(?:- )?(?P<key>{_OPEN_KEYS}): (?:{_OPEN_VALUE})\s*")
