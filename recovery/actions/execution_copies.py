@@ -13,13 +13,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
 
 from recovery import encryption
 from recovery.domain.ages import DAY
 from recovery.domain.chain import job_key
+from recovery.domain.lock_expiry import ENDED_FOR
 from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.losses import AT_RISK, PROVEN, CopyLimits, Loss, LossOutcome, graver
+from recovery.domain.n8n.rescue import UNCLAIMED_AFTER
 from recovery.domain.refs import JobRef, shown, slug
 from recovery.domain.verdicts import Kind
 from recovery.models import ExecutionCopy, LostExecution
@@ -90,14 +92,31 @@ def update(loss: Loss, risk: Risk, execution: Execution, now: int) -> None:
         changes["started_at"] = execution.started_at
     if loss.unheld_at is not None:
         changes["unheld_at"] = None
+    if loss.outcome is LossOutcome.HELD:
+        changes |= {"outcome": LossOutcome.AT_RISK.value, "noticed_at": now}
     if changes:
         _change(loss, **changes)
 
 
+def held(loss: Loss) -> None:
+    """Its worker renews the lock again: what was proven is refuted. The copy stays until the execution has ended."""
+    if loss.outcome is not LossOutcome.HELD:
+        late = {"verdict": Kind.LATE.value, "proven_at": None, "lock_ends_at": None, "unheld_at": None}
+        _change(loss, outcome=LossOutcome.HELD.value, **late)
+
+
 def unheld(loss: Loss, now: int) -> None:
-    """Its job is gone, and it has not ended."""
-    if loss.unheld_at is None:
-        _change(loss, unheld_at=now)
+    """Its job is gone, and it has not ended.
+
+    A worker writes the end of an execution before it ends the job, so a stalled check took the job away. Where the job
+    was seen active without its lock before, that proves as much of its worker as the orphan watch asks for.
+    """
+    changes: dict[str, object] = {} if loss.unheld_at is not None else {"unheld_at": now}
+    unlocked_at = loss.noticed_at if loss.lock_ends_at is None else loss.lock_ends_at
+    if loss.proven_at is None and loss.verdict is Kind.UNLOCKED and now - unlocked_at >= ENDED_FOR:
+        changes["proven_at"] = now
+    if changes:
+        _change(loss, **changes)
 
 
 def ended(loss: Loss, outcome: LossOutcome, now: int, *, retried_as: str = "") -> None:
@@ -160,7 +179,8 @@ def prune(n8n: str, limits: CopyLimits, now: int) -> int:
     why = _EXPIRED.format(days=limits.keep / DAY) if limits.is_on else OFF
     count = drop(list(old.values_list("loss_id", flat=True)), why)
     _make_room(n8n, 0, limits)
-    done = LostExecution.objects.filter(n8n=n8n).exclude(outcome=LossOutcome.AT_RISK)
+    going = (LossOutcome.AT_RISK, LossOutcome.HELD)
+    done = LostExecution.objects.filter(n8n=n8n).exclude(outcome__in=going)
     aged = done.filter(noticed_at__lt=now - HISTORY_FOR)
     kept = done.order_by("-pk").values_list("pk", flat=True)[HISTORY - 1 : HISTORY].first()
     for rows in (aged, done.filter(pk__lt=kept) if kept is not None else done.none()):
@@ -181,7 +201,8 @@ def leftovers(now: int) -> tuple[QuerySet[ExecutionCopy], QuerySet[LostExecution
 
 def claim(loss: Loss, now: int) -> bool:
     """Whether this process may rescue it: no other has begun to, and nothing became of it since it was read."""
-    same = LostExecution.objects.filter(pk=loss.number, outcome=loss.outcome.value, claimed_at=None, retried_as="")
+    free = Q(claimed_at=None) | Q(claimed_at__lt=now - UNCLAIMED_AFTER)
+    same = LostExecution.objects.filter(free, pk=loss.number, outcome=loss.outcome.value, retried_as="")
     return bool(same.update(claimed_at=now))
 
 
@@ -205,7 +226,8 @@ def _make_room(n8n: str, size: int, limits: CopyLimits) -> str:
     total = (copies.aggregate(total=Sum("stored"))["total"] or 0) + size
     if count <= limits.count and total <= limits.total:
         return ""
-    lost = copies.exclude(loss__outcome=LossOutcome.AT_RISK).order_by("at", "pk").values_list("loss_id", "stored")
+    spared = copies.exclude(loss__outcome=LossOutcome.AT_RISK)
+    lost = spared.order_by("at", "pk").values_list("loss_id", "stored")
     dropped: list[int] = []
     for number, stored in lost.iterator():
         if count <= limits.count and total <= limits.total:

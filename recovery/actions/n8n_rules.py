@@ -15,6 +15,7 @@ from recovery.domain.n8n.losses import Loss
 from recovery.domain.n8n.pairs import Release
 from recovery.domain.n8n.rescue import RescueStanding
 from recovery.domain.n8n.standing import Standing
+from recovery.domain.verdicts import Kind
 
 _SUCCEEDED = (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING)
 _SILENT = (
@@ -36,6 +37,9 @@ _NEXT_OF_RETRY = "n8n creates a new execution that begins where this one failed.
 _FROZEN = (
     "n8n has failed its job because its lock was not renewed, but it is not proven that its worker is gone: a worker "
     "that was only frozen runs it to its end."
+)
+_BY_LOCK = (
+    "That its worker is gone is known by its lock alone: a worker that is only frozen would still run it to its end."
 )
 _MARKED = "n8n then leaves the row as it is: n8n sends no notification, no error workflow runs, and it can be retried."
 _DOES: Mapping[Act, str] = {Act.FAIL: "failed", Act.REQUEUE: "run again", Act.RETRY: "run again"}
@@ -157,7 +161,7 @@ def _rescue(standing: Standing, options: Options) -> list[str]:
         raise Against("It was not seen without its worker: there is nothing to rescue.")
     if again := loss.retried_as or rescue.retried_as:
         raise Against(f"It ran again already, as execution {again}.")
-    if loss.claimed_at is not None:
+    if rescue.is_claimed:
         raise Against("A rescue of it has begun: check n8n for a retry of it, or try again in two minutes.")
     if standing.status is ExecutionStatus.NEW:
         raise Against("It never started: requeue its job, which runs it for the first time.")
@@ -167,6 +171,8 @@ def _rescue(standing: Standing, options: Options) -> list[str]:
         risks = _rescue_ended(standing, rescue, loss, options)
     else:
         raise Against(f"It is {standing.status}: only an execution that lost its worker is rescued.")
+    if loss.verdict is not Kind.DOOMED and (loss.is_proven or rescue.is_lost):
+        risks = [*risks, _BY_LOCK]
     if rescue.note:
         return [*risks, f"Its steps may run twice: {rescue.note}"]
     return [*risks, _unless(options.consent, _AGAIN, "consent")]

@@ -7,7 +7,7 @@ lives in a transaction that can only read. What an execution did (`execution_dat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from recovery.connections.sql import Row, Session, SqlWire
@@ -73,20 +73,23 @@ def retry_of(wire: SqlWire, tables: Tables, id: str, after: int) -> str:
     return str(found or "")
 
 
-def retries_of(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, str]:
-    """The first retry of each of these executions; those that were not retried are left out. At most STEP.
+def retries_of(wire: SqlWire, tables: Tables, workflows: Mapping[str, str]) -> dict[str, str]:
+    """The first retry of each of these executions, given by id with their workflow; the others are left out. At most
+    STEP.
 
-    No index knows what is a retry: rows behind the oldest of these ids are read. Raises StoreError.
+    No index knows what is a retry: executions of these workflows behind the oldest of these ids are read, which n8n has
+    an index for. Raises StoreError.
     """
-    wanted = sorted({id for id in ids if 0 < int(id) <= _LAST_ID}, key=int)[:STEP]
+    wanted = sorted({id for id in workflows if 0 < int(id) <= _LAST_ID}, key=int)[:STEP]
     if not wanted or not tables.has("retryOf"):
         return {}
+    named = sorted({workflows[id] for id in wanted})
     chosen = (
         f'SELECT "retryOf", min(id) FROM {tables.executions}'  # noqa: S608
-        ' WHERE id > %s AND "retryOf" = ANY(%s) GROUP BY "retryOf"'
+        ' WHERE "workflowId"::text = ANY(%s) AND id > %s AND "retryOf" = ANY(%s) GROUP BY "retryOf"'
     )
     with wire.session() as session, _reading(session):
-        return {str(of): str(id) for of, id in session.all(chosen, (int(wanted[0]), wanted))}
+        return {str(of): str(id) for of, id in session.all(chosen, (named, int(wanted[0]), wanted))}
 
 
 def retries(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, str]:

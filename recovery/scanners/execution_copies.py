@@ -2,8 +2,8 @@
 
 1. Active jobs of n8n's queues get the verdicts that every page shows. 2. Those with a late lock, or without their
 worker, are at risk: their executions are read, and what they would need to run again is copied once. 3. What was
-noticed before is read again: an execution that ended well, or whose lock is renewed again, is forgotten with its copy;
-one that n8n has failed and overwritten was lost.
+noticed before is read again: an execution that ended well is forgotten with its copy; one that n8n has failed and
+overwritten was lost. One whose lock is renewed again keeps its copy until it has ended, and is in no list.
 
 It writes into the database of the console alone. Cost of a look: three round trips a thousand active jobs, a statement
 for those at risk, and for each new one a read of its data.
@@ -28,7 +28,6 @@ from recovery.domain.mandate import May, always
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import LOST_ENDS, Execution, ExecutionStatus
 from recovery.domain.n8n.losses import AT_RISK, Loss, LossOutcome
-from recovery.domain.n8n.rescue import UNCLAIMED_AFTER
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck, Verdict
 from recovery.errors import AccessDenied, QueueMissing, StatementRefused, StoreError, Unsupported
@@ -135,16 +134,13 @@ class _Look:
             self._follow(loss, found.get(loss.execution))
 
     def find_retries(self, known: Iterable[Loss]) -> None:
-        """Finds what runs again, also by a rescue whose answer was lost. A rescue that began nothing is over."""
-        lost = {loss.execution: loss for loss in known}
-        made = executions.retries_of(self._wire, self._tables, lost)
-        for id, loss in lost.items():
-            if id in made:
-                is_late = loss.outcome is LossOutcome.LOST
-                outcome = LossOutcome.RETRIED if is_late else LossOutcome.RESCUED
-                copies.ended(loss, outcome, self._now, retried_as=made[id])
-            elif loss.claimed_at is not None and self._now - loss.claimed_at > UNCLAIMED_AFTER:
-                copies.release(loss.number)
+        """Finds what runs again: by n8n's own retry, or by a rescue whose answer was lost."""
+        found = {loss.execution: loss for loss in known if loss.outcome is not LossOutcome.HELD}
+        workflows = {id: loss.workflow for id, loss in found.items()}
+        for id, made in executions.retries_of(self._wire, self._tables, workflows).items():
+            is_late = found[id].outcome is LossOutcome.LOST
+            outcome = LossOutcome.RETRIED if is_late else LossOutcome.RESCUED
+            copies.ended(found[id], outcome, self._now, retried_as=made)
 
     def _copy(self, number: int, execution: Execution) -> None:
         if trouble := self._copied(number, execution):
@@ -187,7 +183,7 @@ class _Look:
         if risk is not None and risk.job == loss.job:
             copies.update(loss, risk, execution, self._now)
         elif loss.execution in self._jobs.held:
-            copies.forget([loss.number])  # the lock is renewed again, or another job of it runs
+            copies.held(loss)
         else:
             copies.unheld(loss, self._now)
 

@@ -170,7 +170,28 @@ def test_while_its_job_is_gone_and_n8n_waits_it_stays_at_risk(begin: Callable[..
     assert loss.unheld_at is not None
 
 
-def test_one_whose_lock_is_renewed_again_is_forgotten(begin: Callable[..., Mending]) -> None:
+def test_a_job_that_was_seen_without_its_lock_and_is_gone_had_no_worker(begin: Callable[..., Mending]) -> None:
+    here = begin()
+    run = lost(here)
+    look(here)
+    LostExecution.objects.update(verdict="unlocked", proven_at=None)
+    here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
+    (loss,) = look(here, later=60_000)
+    assert loss.is_proven
+
+
+def test_a_job_whose_lock_was_only_late_and_is_gone_proves_nothing(begin: Callable[..., Mending]) -> None:
+    """Redis may have been flushed, and its worker runs on."""
+    here = begin()
+    run = lost(here)
+    look(here)
+    LostExecution.objects.update(verdict="late", proven_at=None)
+    here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
+    (loss,) = look(here, later=60_000)
+    assert (loss.is_proven, loss.outcome) == (False, LossOutcome.AT_RISK)
+
+
+def test_one_whose_lock_is_renewed_again_is_not_listed_and_keeps_its_copy(begin: Callable[..., Mending]) -> None:
     here = begin()
     run = lost(here)
     look(here)
@@ -178,7 +199,12 @@ def test_one_whose_lock_is_renewed_again_is_forgotten(begin: Callable[..., Mendi
     worker = here.yard.work()
     until(lambda: here.watch.look().checked_at and _workers(here) > 0, what="the snapshot has a worker")
     assert look(here) == []
+    assert ExecutionCopy.objects.count() == 1
     worker.kill()
+    here.client.delete(f"bull:jobs:{run.job}:lock")
+    here.proven(run)
+    (loss,) = look(here)
+    assert (loss.outcome, loss.is_proven, loss.has_copy) == (LossOutcome.AT_RISK, True, True)
 
 
 def test_one_that_was_retried_in_n8n_is_told_so(begin: Callable[..., Mending]) -> None:

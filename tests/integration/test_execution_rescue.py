@@ -101,7 +101,7 @@ def test_what_n8n_was_faster_with_is_restored_from_the_copy(here: Mending, api: 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"workflow": "another"}, {"mode": "retry"}, {"proven_at": None}, {"claimed_at": 1 << 50}],
+    [{"workflow": "another"}, {"mode": "retry"}, {"proven_at": None}, {"claimed_at": 1 << 60}],
     ids=["a workflow that does not ask", "a retry itself", "not proven", "another rescue"],
 )
 def test_everything_else_is_left_to_people(api: PublicApi, run: Run, changes: dict[str, object]) -> None:

@@ -53,11 +53,11 @@ def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
 @pytest.fixture
 def stores(
     yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str], Registry]]:
+) -> Iterator[Callable[..., Registry]]:
     """Configures this process, and gives its registry."""
 
-    def configured(more: str = "") -> Registry:
-        toml = yard.toml(more='editor = "https://n8n.example.com"')
+    def configured(more: str = "", *, n8n: str = "", url: str = "") -> Registry:
+        toml = yard.toml(url=url, more=f'editor = "https://n8n.example.com"\n{n8n}')
         (tmp_path / "unstall.toml").write_text(f'[state]\nurl = "{state_store.url}"\n{toml}\n{more}')
         monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
         registry.reset()
@@ -287,6 +287,30 @@ def test_the_doctor_knows_the_tables_and_the_rights(yard: Yard, stores: Callable
         assert found("n8n n8n", "wrong")
     finally:
         yard.place.server.start()
+
+
+def test_the_doctor_says_what_a_rescue_lacks(
+    yard: Yard, stores: Callable[..., Registry], postgresql: Postgresql
+) -> None:
+    stores()
+    assert "cannot be rescued from here. No API key of n8n" in found("n8n n8n", "ok")
+    key = 'api_key = "of the tests"'
+    stores(n8n=key)
+    assert "can be rescued" in found("n8n n8n", "ok")
+    postgresql.run("CREATE ROLE reader LOGIN")
+    try:
+        postgresql.run("GRANT USAGE ON SCHEMA public TO reader")
+        postgresql.run("GRANT SELECT ON execution_entity, workflow_entity TO reader")
+        stores(n8n=key, url=postgresql.url.replace("unstall@", "reader@"))
+        assert "Executions at risk are not copied" in found("n8n n8n", "warning")
+        postgresql.run("GRANT SELECT, UPDATE ON execution_entity TO reader")
+        postgresql.run("GRANT SELECT ON execution_data TO reader")
+        stores(n8n=key, url=postgresql.url.replace("unstall@", "reader@"))
+        assert "GRANT UPDATE (data)" in found("n8n n8n", "warning")
+    finally:
+        registry.reset()
+        postgresql.run("DROP OWNED BY reader")
+        postgresql.run("DROP ROLE reader")
 
 
 def found(about: str, level: str) -> str:

@@ -276,7 +276,7 @@ def test_of_what_is_unsure_nobody_begins_a_second_run_until_it_is_known(
     api.faults.append(HANG)
     assert here.does(Act.RESCUE, run.execution, consent=True).outcome is Outcome.UNKNOWN
     assert "has begun" in here.does(Act.RESCUE, run.execution, consent=True, force=True).why
-    look(here, later=180_000)
+    LostExecution.objects.update(claimed_at=shared_clock.now() - 121_000)
     assert here.does(Act.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
 
 

@@ -24,6 +24,7 @@ AT_RISK = Loss(
     Kind.WORKER_LOST,
     NOW - 20 * SECOND,
     LossOutcome.AT_RISK,
+    started_at=NOW - 90 * SECOND,
     proven_at=NOW - 10 * SECOND,
     lock_ends_at=NOW + 40 * SECOND,
     copied_at=NOW - 20 * SECOND,
@@ -86,6 +87,12 @@ def test_what_runs_again_is_named(outcome: LossOutcome) -> None:
 def test_one_that_somebody_rescues_is_offered_again_after_two_minutes() -> None:
     assert not offered(claimed_at=NOW - 100 * SECOND).is_open
     assert offered(claimed_at=NOW - 130 * SECOND).is_open
+
+
+def test_what_never_started_is_to_be_requeued() -> None:
+    found = offered(started_at=None)
+    assert (found.way, found.is_open) == (RescueWay.NONE, False)
+    assert "requeue its job" in found.sentence
 
 
 def test_a_verdict_never_becomes_better() -> None:

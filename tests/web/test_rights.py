@@ -29,7 +29,7 @@ EACH = (
     (Role.ADMIN, ""),
 )
 # Executions of n8n have pages of their own, and their acts are on single ones.
-ON_PAGES = set(Act) - {Act.RELAUNCH, Act.MARK, Act.RESTORE}
+ON_PAGES = set(Act) - {Act.RELAUNCH, Act.RESCUE, Act.MARK, Act.RESTORE}
 STATES = (State.ACTIVE, State.WAITING, State.DELAYED, State.COMPLETED, State.FAILED)
 
 

@@ -31,6 +31,7 @@ class LossOutcome(StrEnum):
     """What became of an execution whose worker was late or lost."""
 
     AT_RISK = "at risk"  # it has not ended, and nobody renews the lock of its job
+    HELD = "held"  # a worker renews the lock again; in no list
     LOST = "lost"
     RESCUED = "rescued"  # run again before n8n ended it
     RETRIED = "retried"  # run again afterwards

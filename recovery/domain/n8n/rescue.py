@@ -33,6 +33,7 @@ class RescueStanding:
     """What decides whether an execution may be rescued, beside how it stands (`Standing`)."""
 
     loss: Loss | None = None
+    is_claimed: bool = False  # another rescue of it has begun, and what came of it is not known yet
     release: Release = Release.UNKNOWN
     is_lost: bool = False  # each of its jobs is proven to have no worker, by this look
     is_overwritten: bool | None = None  # None: it cannot be told
@@ -63,6 +64,8 @@ def offer(loss: Loss, now: int, *, check_interval: int, keep: int) -> RescueOffe
     """What the history offers for this execution now. `check_interval`: of the stalled check; `keep`: of copies; ms."""
     if loss.outcome in (LossOutcome.RESCUED, LossOutcome.RETRIED):
         return RescueOffer(RescueWay.NONE, f"It ran again as execution {loss.retried_as}.")
+    if loss.started_at is None and loss.outcome is LossOutcome.AT_RISK:
+        return RescueOffer(RescueWay.NONE, "It never started: requeue its job, which loses nothing.")
     if loss.claimed_at is not None and now - loss.claimed_at < UNCLAIMED_AFTER:
         return RescueOffer(RescueWay.NONE, "A rescue of it has begun.")
     if loss.outcome is LossOutcome.LOST:

@@ -18,6 +18,7 @@ from recovery.n8n.run_data import DataRights
 from recovery.n8n.tables import Tables
 from recovery.reads.n8n import instances
 
+_READ_ONLY = "Its database is configured to be read only."
 _WRITES = frozenset({"status", "stoppedAt", "waitTill"})
 
 
@@ -83,7 +84,8 @@ def _rescue(about: str, one: N8n, wire: SqlWire, found: Tables, rights: DataRigh
             "Executions at risk are not copied: our user may not read their data.",
             "GRANT SELECT on execution_data (docs/n8n.md), or turn copies off ([n8n.copies] keep = false).",
         )
-    why = public.lacks(one) or run_data.refused(wire, found, rights)
-    if why:
+    if why := public.lacks(one) or (_READ_ONLY if wire.database.read_only else ""):
         return good(about, f"Lost executions cannot be rescued from here. {why}")
+    if why := run_data.refused(wire, found, rights):
+        return warning(about, f"Lost executions cannot be rescued. {why}", "GRANT what docs/n8n.md lists for repairs.")
     return good(about, "Executions whose worker is lost can be rescued.")

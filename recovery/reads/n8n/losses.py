@@ -14,13 +14,14 @@ from recovery.domain.verdicts import Kind
 from recovery.models import ExecutionCopy, LostExecution
 from recovery.reads.incidents import id_of
 
+LISTED_OUTCOMES = tuple(outcome for outcome in LossOutcome if outcome is not LossOutcome.HELD)
 LISTED = 500  # of one list: worse than that is told by its numbers
 _AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 
 
 def newest(n8n: str = "", *, execution: str = "", outcome: LossOutcome | None = None, most: int = LISTED) -> list[Loss]:
     """What is at risk first, then the newest. Raises Error of the database."""
-    rows = LostExecution.objects.all()
+    rows = LostExecution.objects.exclude(outcome=LossOutcome.HELD)
     rows = rows.filter(n8n=n8n) if n8n else rows
     rows = rows.filter(execution=execution) if execution else rows
     rows = rows.filter(outcome=outcome) if outcome else rows
@@ -42,16 +43,17 @@ def of_executions(n8n: str, ids: Iterable[str]) -> dict[str, Loss]:
 
 
 def followed(n8n: str, since: int, most: int) -> list[Loss]:
-    """Those at risk, and those that were lost after `since`. Raises Error of the database."""
+    """Those that have not ended, and those that were lost after `since`. Raises Error of the database."""
     lost = Q(outcome=LossOutcome.LOST, ended_at__gte=since)
-    chosen = LostExecution.objects.filter(Q(outcome=LossOutcome.AT_RISK) | lost, n8n=n8n)
+    going = Q(outcome__in=(LossOutcome.AT_RISK, LossOutcome.HELD))
+    chosen = LostExecution.objects.filter(going | lost, n8n=n8n)
     return _losses(chosen.order_by("-noticed_at")[:most])
 
 
 def counts(n8n: str) -> dict[LossOutcome, int]:
     """How many of each outcome the history holds. Raises Error of the database."""
     rows = LostExecution.objects.filter(n8n=n8n)
-    return {outcome: count for outcome in LossOutcome if (count := rows.filter(outcome=outcome).count())}
+    return {outcome: count for outcome in LISTED_OUTCOMES if (count := rows.filter(outcome=outcome).count())}
 
 
 def offered(loss: Loss, n8n: N8n, now: int) -> RescueOffer:

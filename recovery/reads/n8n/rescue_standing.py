@@ -9,8 +9,8 @@ from django.db import Error
 
 from recovery.connections.registry import Registry
 from recovery.domain.counts import Snapshot
-from recovery.domain.n8n.losses import PROVEN
-from recovery.domain.n8n.rescue import RescueStanding
+from recovery.domain.n8n.losses import PROVEN, Loss
+from recovery.domain.n8n.rescue import UNCLAIMED_AFTER, RescueStanding
 from recovery.domain.n8n.standing import Standing
 from recovery.domain.refs import QueueRef
 from recovery.errors import NotRecorded
@@ -30,13 +30,15 @@ def added(
         noticed = losses.of_executions(n8n.name, found)
     except Error as error:
         raise NotRecorded(f"The history of lost executions cannot be read, so nothing was changed: {error}") from error
-    retries = executions.retries_of(wire, known, found)
+    workflows = {id: one.execution.workflow for id, one in found.items() if one.execution}
+    retries = executions.retries_of(wire, known, workflows)
     no_write = run_data.refusal(wire, known, n8n)
     return {
         id: replace(
             one,
             rescue=RescueStanding(
                 loss=noticed.get(id),
+                is_claimed=_is_claimed(noticed.get(id), now),
                 release=known.release,
                 is_lost=_is_lost(one, snapshot, now),
                 is_overwritten=run_data.is_overwritten(wire, n8n, id),
@@ -47,6 +49,10 @@ def added(
         )
         for id, one in found.items()
     }
+
+
+def _is_claimed(loss: Loss | None, now: int) -> bool:
+    return loss is not None and loss.claimed_at is not None and now - loss.claimed_at < UNCLAIMED_AFTER
 
 
 def _is_lost(one: Standing, snapshot: Snapshot | None, now: int) -> bool:
