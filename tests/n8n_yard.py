@@ -151,6 +151,12 @@ class Yard:
         found = self._rows("SELECT status FROM {} WHERE id = %s", int(execution))
         return str(found[0][0]) if found else ""
 
+    def keep(self, execution: str, data: str) -> None:
+        """n8n keeps this of it to run it from."""
+        statement = sql.SQL('UPDATE {} SET data = %s WHERE "executionId" = %s').format(self._table(BLOBS))
+        with self._connected() as connection:
+            connection.execute(statement, [data, int(execution)])
+
     def data(self, execution: str) -> str:
         """What n8n keeps of it to run it from."""
         statement = sql.SQL('SELECT data FROM {} WHERE "executionId" = %s').format(self._table(BLOBS))
