@@ -24,6 +24,7 @@ _TONES = {
     Mismatch.ORPHANED: "stuck",
     Mismatch.NO_JOB: "stuck",
     Mismatch.DEAD_PARENT: "stuck",
+    Mismatch.OVERDUE: "stuck",
     Mismatch.UNSEEN: "worker-lost",
     Mismatch.LEFT: "warn",
     Mismatch.DELETED: "warn",
@@ -37,6 +38,7 @@ REPAIRS = {
     Repair.CANCEL: "cancel it through n8n",
     Repair.REMOVE: "remove the job",
     Repair.RESUME: "resume the queue",
+    Repair.CHECK_MAIN: "check that n8n's leading main process runs: it resumes waiting executions",
     Repair.CHECK: (
         "make sure that no worker runs it (wait, or restart the workers that are older than it), then mark it crashed"
     ),

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import redis
 
@@ -77,8 +76,7 @@ class Mending:
 
     def keeps(self, execution: str, data: str = KEPT) -> None:
         """What n8n has kept of it."""
-        with psycopg.connect(self.yard.place.url, autocommit=True) as connection:
-            connection.execute('UPDATE execution_data SET data = %s WHERE "executionId" = %s', (data, int(execution)))
+        self.yard.keeps(execution, data)
 
     def seen_alone(self, *executions: str) -> None:
         """As if they had been looked at half a minute ago for the first time."""

@@ -139,6 +139,12 @@ class Yard:
         own: dict[str, Any] = {"lockDuration": LOCK_MS, "lockRenewTime": LOCK_MS // 3, "maxStalledCount": 0}
         return self.queue(pool).work(processor, apart=True, **(own | {"stalledInterval": LOCK_MS} | settings))
 
+    def keeps(self, execution: str, data: str) -> None:
+        """What n8n has kept of what it did."""
+        statement = sql.SQL('UPDATE {} SET data = %s WHERE "executionId" = %s').format(self._table(BLOBS))
+        with self._connected() as connection:
+            connection.execute(statement, [data, int(execution)])
+
     def started(self, run: Run, ago: float = 0) -> None:
         self.update(run.execution, status="running", startedAt=self._time(ago))
 

@@ -37,6 +37,7 @@ class MismatchOf(Schema):
     why: str = Field(description="Evidence.")
     fate: str = Field(description="What n8n does without intervention.")
     repair: Repair = Field(description="Empty: the only option is to wait.")
+    parent: str | None = Field(description="The lost execution that started this sub-workflow; null: unknown or none.")
 
     @classmethod
     def of(cls, finding: Finding) -> MismatchOf:
@@ -46,6 +47,7 @@ class MismatchOf(Schema):
             why=shown(finding.why),
             fate=shown(finding.fate),
             repair=finding.repair,
+            parent=finding.parent or None,
         )
 
 

@@ -2,32 +2,77 @@
 
 What n8n writes when it fails an execution for a lost job holds the error and an empty stack; a retry of that ends at
 once and has run nothing, and n8n calls it a good one. So it is looked at before. Of an execution's data nothing but
-whether that stack is empty leaves this room.
+whether that stack is empty, and which execution started it, leaves this room.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from recovery.config import N8n
 from recovery.connections.sql import SqlWire
 from recovery.errors import StoreError
+from recovery.n8n.tables import DATA, Tables
 
 LIMIT = 256 * 1024  # bytes: what was written over is some 2 KB, and a larger one is not worth its reading
-_TABLE = "execution_data"
+_ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+PARENTS_LIMIT = 500  # sub-workflows of a look whose parent is looked up
+_BEGINNING = 8 * 1024  # characters: n8n writes the parent before anything that a step has made
+_STEP = 100  # beginnings a statement
 
 
 def has_start(wire: SqlWire, n8n: N8n, id: str) -> bool | None:
     """None when it cannot be told: too large, kept elsewhere, or not for our eyes."""
     try:
         with wire.session() as session:
-            table = session.quoted(f"{n8n.schema}.{n8n.table_prefix}{_TABLE}")
+            table = session.quoted(f"{n8n.schema}.{n8n.table_prefix}{DATA}")
             chosen = f'SELECT CASE WHEN octet_length(data) <= %s THEN data END FROM {table} WHERE "executionId" = %s'  # noqa: S608
             rows = session.all(chosen, (LIMIT, int(id)))
     except StoreError:
         return None
     return judged(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+def parents(wire: SqlWire, tables: Tables, n8n: N8n, ids: Sequence[str]) -> dict[str, str]:
+    """The execution that started each of these sub-workflows, by its own word (n8n 1.98 and later), for at most
+    PARENTS_LIMIT of them; {} when our user may not read it. Raises StoreError.
+    """
+    found: dict[str, str] = {}
+    wanted = [int(id) for id in ids[:PARENTS_LIMIT]] if tables.reads_data else []
+    with wire.session() as session:
+        table = session.quoted(f"{n8n.schema}.{n8n.table_prefix}{DATA}")
+        chosen = f'SELECT "executionId", substr(data, 1, {_BEGINNING}) FROM {table} WHERE "executionId" = ANY(%s)'  # noqa: S608
+        for start in range(0, len(wanted), _STEP):
+            for id, beginning in session.all(chosen, (wanted[start : start + _STEP],)):
+                if parent := parent_of(beginning or ""):
+                    found[str(id)] = parent
+    return found
+
+
+def parent_of(beginning: str) -> str:
+    """Flat as in `judged`, and cut anywhere; "" when it does not say, or not so early."""
+    flat = _whole_values(beginning)
+    try:
+        parent = str(_behind(flat, _behind(flat, flat[0], "parentExecution"), "executionId"))
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return ""
+    return parent if _ID.fullmatch(parent) else ""
+
+
+def _whole_values(beginning: str) -> list[Any]:
+    """The values of a JSON list up to where it is cut."""
+    decoder, found, at = json.JSONDecoder(), list[Any](), 1
+    try:
+        while at < len(beginning):
+            value, at = decoder.raw_decode(beginning, at)
+            found.append(value)
+            at += 1  # the comma
+    except (ValueError, RecursionError):
+        pass
+    return found
 
 
 def judged(written: str) -> bool | None:

@@ -14,7 +14,7 @@ from recovery.connections.sql import Session, SqlWire
 from recovery.domain.n8n.pairs import Release
 from recovery.errors import Unsupported
 
-EXECUTIONS, WORKFLOWS = "execution_entity", "workflow_entity"
+EXECUTIONS, WORKFLOWS, DATA = "execution_entity", "workflow_entity", "execution_data"
 NEEDED = ("id", "finished", "mode", "status", "startedAt", "stoppedAt", "waitTill", "workflowId")
 _OLD = frozenset({*NEEDED, "retryOf", "retrySuccessId"})
 _ONE = _OLD | {"createdAt", "deletedAt"}
@@ -23,6 +23,7 @@ _TWO = _ONE | {
     *("workflowVersionId", "usedPrivateCredentials"),
 }
 _NEEDED_OF_WORKFLOWS = ("id", "name")
+_NEEDED_OF_DATA = ("executionId", "data")
 _NUMBERS = frozenset({"integer", "bigint"})
 _TIMES = frozenset({"startedAt", "stoppedAt", "waitTill", "createdAt", "deletedAt"})
 # pg_catalog and not information_schema: that one hides what may not be read, as if it were not there.
@@ -33,7 +34,7 @@ SELECT c.relname, a.attname, pg_catalog.format_type(a.atttypid, NULL),
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
- WHERE n.nspname = %s AND c.relname IN (%s, %s) AND c.relkind IN ('r', 'p', 'v')
+ WHERE n.nspname = %s AND c.relname IN (%s, %s, %s) AND c.relkind IN ('r', 'p', 'v')
    AND a.attnum > 0 AND NOT a.attisdropped
 """
 _USAGE = """
@@ -51,6 +52,7 @@ class Tables:
     release: Release
     read_only: str = ""
     writable: frozenset[str] = frozenset()  # columns that our user may change
+    reads_data: bool = False  # our user may read what an execution has kept
 
     def has(self, column: str) -> bool:
         return column in self.columns
@@ -81,12 +83,12 @@ def forget(wire: SqlWire, n8n: N8n) -> None:
 
 def look(session: Session, n8n: N8n) -> Tables:
     """Raises Unsupported with what is missing, and StoreError."""
-    names = {WORKFLOWS: n8n.table_prefix + WORKFLOWS, EXECUTIONS: n8n.table_prefix + EXECUTIONS}
+    names = {one: n8n.table_prefix + one for one in (WORKFLOWS, EXECUTIONS, DATA)}
     found: dict[str, dict[str, _Column]] = {name: {} for name in names.values()}
     _insist_on_schema(session, n8n.schema)
     for table, column, *rest in session.all(_COLUMNS, (n8n.schema, *names.values())):
         found[table][column] = _Column(*rest)
-    executions, workflows = found[names[EXECUTIONS]], found[names[WORKFLOWS]]
+    executions, workflows, data = (found[names[one]] for one in (EXECUTIONS, WORKFLOWS, DATA))
     _insist(n8n, names[EXECUTIONS], executions, NEEDED)
     _insist(n8n, names[WORKFLOWS], workflows, _NEEDED_OF_WORKFLOWS)
     _check_kinds(names[EXECUTIONS], executions)
@@ -98,6 +100,7 @@ def look(session: Session, n8n: N8n) -> Tables:
         release=_release(executions.keys()),
         read_only=_newer(strange) if strange else "",
         writable=frozenset(name for name, column in executions.items() if column.is_writable),
+        reads_data=all(name in data and data[name].is_readable for name in _NEEDED_OF_DATA),
     )
 
 

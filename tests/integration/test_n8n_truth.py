@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from recovery.connections.sql import of
 from recovery.domain.jobs import State
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Release
+from recovery.n8n import tables
 from tests.fleet import Fleet
 from tests.n8n_looking import Looks, kinds
+from tests.n8n_mending import KEPT, OVERWRITTEN
 from tests.n8n_schema import RELEASES
 from tests.n8n_yard import Yard
 from tests.stores import Store
@@ -162,6 +166,86 @@ def test_a_worker_that_runs_what_has_ended_for_n8n_is_unseen(yard: Yard, looks: 
     assert pair.finding is not None
     assert pair.finding.repair is Repair.CANCEL
     assert pair.finding.fate == "It runs to its end: its effects stand, whatever status its execution has."
+
+
+CHILD = '[{"version":1,"executionData":"1","parentExecution":"2"},{},{"executionId":"3","workflowId":"4"},"%s","wf"]'
+
+
+def child(yard: Yard, parent: str, *, ago: float = MINUTES - 10) -> str:
+    """A sub-workflow that is going, as n8n writes it."""
+    id = yard.execution("running", mode="integrated", ago=ago)
+    yard.keeps(id, CHILD % parent)
+    return id
+
+
+@pytest.mark.parametrize("how", ["crashed", "failed for a lost job", "without a job"])
+def test_the_child_of_a_lost_execution_is_told_although_an_older_worker_is_there(
+    yard: Yard, looks: Looks, how: str
+) -> None:
+    yard.work()
+    until(lambda: looks.snapshot().workers, what="a worker is connected")
+    status = {"crashed": "crashed", "failed for a lost job": "error"}.get(how, "running")
+    parent = yard.execution(status, stopped=None if status == "running" else 0)
+    yard.keeps(parent, OVERWRITTEN if status == "error" else KEPT)
+    orphan = child(yard, parent, ago=0)
+    grandchild = child(yard, orphan, ago=0)
+
+    truth = looks.settled(later=60)
+
+    found = {pair.id: pair.finding for pair in truth.pairs if kinds(pair) is Mismatch.DEAD_PARENT}
+
+    assert sorted(found) == sorted([orphan, grandchild])
+    one, other = found[orphan], found[grandchild]
+    assert one is not None
+    assert other is not None
+    assert (one.parent, other.parent) == (parent, orphan)
+    assert f"Its parent, execution {parent}, was lost with its worker." in one.evidence
+    assert one.repair is Repair.CHECK
+
+
+def test_the_child_of_one_that_lives_or_has_ended_is_not_told(yard: Yard, looks: Looks) -> None:
+    run = yard.begin(ago=MINUTES)
+    yard.work()
+    taken(yard)
+    yard.started(run, ago=MINUTES)
+    failed, done = (yard.execution(status, ago=MINUTES, stopped=1) for status in ("error", "success"))
+    yard.keeps(failed, KEPT)
+    child(yard, run.execution)
+    child(yard, failed)  # it may have been started without waiting for it
+    child(yard, done)
+    truth = looks.settled()
+    assert (truth.pairs, truth.unsure_parents) == ((), 2)
+
+
+def test_without_the_right_to_read_what_is_kept_the_parent_stays_unknown(yard: Yard, looks: Looks) -> None:
+    yard.work()
+    until(lambda: looks.snapshot().workers, what="a worker is connected")
+    child(yard, yard.execution("crashed", stopped=0), ago=0)
+    known = tables.learned(of(looks.registry.wire("n8n")), looks.n8n)
+    of(looks.registry.wire("n8n")).learn(("n8n", "public", ""), replace(known, reads_data=False))
+    truth = looks.settled(later=60)
+    assert (truth.pairs, truth.unsure_parents) == ((), 1)
+
+
+@pytest.mark.parametrize(("late", "is_told"), [(110, False), (130, True)])
+def test_a_wait_that_main_does_not_resume_is_told_after_two_minutes(
+    yard: Yard, looks: Looks, late: float, is_told: bool
+) -> None:
+    waiting = yard.execution("waiting", ago=600, wait=late - 60)  # the second look is a minute ahead
+    truth = looks.settled()
+    assert [pair.id for pair in truth.pairs if kinds(pair) is Mismatch.OVERDUE] == ([waiting] if is_told else [])
+    assert truth.parked == 1
+    if is_told:
+        finding = truth.pairs[0].finding
+        assert finding is not None
+        assert finding.repair is Repair.CHECK_MAIN
+        assert finding.evidence[-1] == "It was to resume 2 min ago."
+
+
+def test_a_wait_whose_job_is_in_line_already_is_not_overdue(yard: Yard, looks: Looks) -> None:
+    waiting = yard.execution("waiting", ago=600, wait=300)
+    yard.enqueue(waiting)
+    assert looks.settled().pairs == ()
 
 
 @pytest.mark.parametrize("progress", ['{"kind":"abort-job"}', "-1"], ids=["n8n 1.55 and later", "before"])

@@ -22,6 +22,10 @@ STOPPING = (
     "The job is removed when the running step returns. A worker that missed the abort runs the next step too: if it "
     "goes on, restart that worker."
 )
+OVERDUE = (
+    "It stays as it is until n8n's leading main process resumes it, which looks for what is due every minute while it "
+    "runs."
+)
 _OF_ORPHANS = {
     True: "Its main process is notified, and the execution becomes an error.",
     False: "The workflow then starts from its beginning.",

@@ -7,7 +7,8 @@ executions are alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from recovery.domain.n8n import judging
 from recovery.domain.n8n.around import Around
@@ -20,6 +21,21 @@ from recovery.domain.refs import JobRef
 SUSPECT_LIMIT = 20_000  # contradictions kept for the second look: some 10 MB
 _SUB_LIMIT = 20_000  # sub-workflows that are going: each is held until the end
 _DEAD = (Mismatch.NO_JOB, Mismatch.ORPHANED)
+GENERATIONS = 5  # sub-workflows that started one another, looked up from the lowest
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What is known of the executions that started sub-workflows. `parents` by their children; `found` by their ids;
+    `emptied`: those of them that ended with an error and of which n8n has kept nothing, as after a lost job.
+    """
+
+    parents: Mapping[str, str] = field(default_factory=dict)
+    found: Mapping[str, Execution] = field(default_factory=dict)
+    emptied: Collection[str] = ()
+
+
+_NO_FAMILY = Family()
 
 
 class Claims:
@@ -101,14 +117,52 @@ class Join:
             self._met.add(id)
             self._with(self.claims.live(id), found.get(id))
 
-    def settle(self) -> None:
-        """When everything was taken: sub-workflows, by what may still be alive."""
+    @property
+    def doubtful(self) -> list[str]:
+        """Sub-workflows that are not new, and of which a possible parent may be alive."""
+        return [
+            one.id
+            for one in self._subs
+            if judging.of_sub_workflow(one, self.around) is not None and self._may_be_alive(one)
+        ]
+
+    def settle(self, family: Family = _NO_FAMILY) -> None:
+        """When everything was taken: sub-workflows, by their parent, else by what may still be alive."""
         for execution in self._subs:
-            finding = None if self._may_be_alive(execution) else judging.of_sub_workflow(execution, self.around)
+            is_lost = self._is_parent_lost(execution.id, family)
+            if is_lost is False:
+                continue
+            parent = family.parents.get(execution.id, "") if is_lost else ""
+            is_dead = is_lost or not self._may_be_alive(execution)
+            finding = judging.of_sub_workflow(execution, self.around, parent) if is_dead else None
             if finding is None:
                 self.unsure_parents += 1
             else:
                 self._suspect(Pair(execution.id, None, execution, finding))
+
+    def _is_parent_lost(self, child: str, family: Family) -> bool | None:
+        """None when it is not known: one that has ended may have left its child behind, alive, on purpose."""
+        id = child
+        for _ in range(GENERATIONS):
+            id = family.parents.get(id, "")
+            parent = family.found.get(id)
+            if parent is None or not parent.is_there:
+                return None
+            if parent.status.is_terminal:
+                return True if parent.status is ExecutionStatus.CRASHED or id in family.emptied else None
+            if not parent.is_sub_workflow:
+                return self._is_lost(parent)
+        return None
+
+    def _is_lost(self, execution: Execution) -> bool | None:
+        """Of one that has not ended."""
+        claims = self.claims.live(execution.id)
+        if claims:
+            found = [judging.of_claim(claim, execution, self.around) for claim in claims]
+            return all(one is not None and one.kind in _DEAD for one in found)
+        if execution.has_a_job and execution.status.is_going:
+            return judging.of_execution(execution, self.claims.kept(execution.id), self.around) is not None or None
+        return None if not execution.has_a_job else False
 
     def _with(self, claims: list[Claim], execution: Execution | None) -> None:
         for claim in claims:
@@ -132,6 +186,8 @@ class Join:
                 self.unsure_parents += 1
             return
         finding = judging.of_execution(execution, self.claims.kept(execution.id), self.around)
+        if finding and finding.kind is Mismatch.OVERDUE:
+            self._alive(execution.began_at)
         if finding:
             self._suspect(Pair(execution.id, self.claims.kept(execution.id), execution, finding))
             return
@@ -181,6 +237,8 @@ def _looked(pair: Pair, claims: Claims, execution: Execution | None, around: Aro
         return None
     if execution.is_sub_workflow:
         is_going = execution.is_there and execution.status.is_going
-        return Pair(pair.id, None, execution, judging.of_sub_workflow(execution, around) if is_going else None)
+        parent = pair.finding.parent if pair.finding else ""
+        finding = judging.of_sub_workflow(execution, around, parent) if is_going else None
+        return Pair(pair.id, None, execution, finding)
     kept = claims.kept(pair.id)
     return Pair(pair.id, kept, execution, judging.of_execution(execution, kept, around))

@@ -6,6 +6,7 @@ those that are shown (`telling`).
 
 from __future__ import annotations
 
+from recovery.domain.ages import MINUTE
 from recovery.domain.jobs import State
 from recovery.domain.n8n.around import Around
 from recovery.domain.n8n.claims import UNLOOKED, Claim
@@ -13,6 +14,7 @@ from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding
 
+RESUMED_WITHIN = 2 * MINUTE  # n8n's main looks every minute for what is to be resumed within the next 70 s
 _ENDED_WELL = (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING)
 
 
@@ -49,6 +51,8 @@ def of_orphan(execution: Execution | None) -> Repair:
 
 def of_execution(execution: Execution, kept: Claim | None, around: Around) -> Finding | None:
     """One without a live job. `kept` is a job of it that has ended and is still there."""
+    if execution.is_there and execution.status is ExecutionStatus.WAITING:
+        return _overdue(execution, around)
     if not (execution.is_there and execution.status.is_going and execution.has_a_job):
         return None
     if _is_new(execution, around):
@@ -58,14 +62,23 @@ def of_execution(execution: Execution, kept: Claim | None, around: Around) -> Fi
     return _grown(Finding(Mismatch.NO_JOB, repair, kept.finished_at if kept else None), around)
 
 
+def _overdue(execution: Execution, around: Around) -> Finding | None:
+    until = execution.wait_until
+    is_over = until is not None and around.now - until >= RESUMED_WITHIN
+    return Finding(Mismatch.OVERDUE, Repair.CHECK_MAIN, until) if is_over else None
+
+
 def may_run(execution: Execution, around: Around) -> str:
     """Why a worker may still run one whose job is gone; "" when none can."""
     return around.worker_ages.may_run(execution.began_at) if execution.has_begun else ""
 
 
-def of_sub_workflow(execution: Execution, around: Around) -> Finding | None:
-    """One whose every possible parent is gone, as whoever asks has found out."""
-    return None if _is_new(execution, around) else Finding(Mismatch.DEAD_PARENT, Repair.MARK)
+def of_sub_workflow(execution: Execution, around: Around, parent: str = "") -> Finding | None:
+    """One whose parent is lost, or every possible one where it is not known, as whoever asks has found out."""
+    if _is_new(execution, around):
+        return None
+    repair = Repair.CHECK if parent and may_run(execution, around) else Repair.MARK
+    return Finding(Mismatch.DEAD_PARENT, repair, parent=parent)
 
 
 def _ended(claim: Claim, execution: Execution) -> Finding:

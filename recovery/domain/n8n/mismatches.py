@@ -16,6 +16,7 @@ class Repair(StrEnum):
     CANCEL = "cancel"  # through n8n's own abort
     REMOVE = "remove"  # the job
     RESUME = "resume"  # the queue
+    CHECK_MAIN = "check n8n's main process"  # it resumes what waits
     CHECK = "check the workers"  # whether one of them still runs it; then the execution can be marked
     MARK = "mark crashed"  # the execution, in n8n's database
 
@@ -31,6 +32,7 @@ class Mismatch(StrEnum):
     ORPHANED = "job orphaned"
     NO_JOB = "no job"
     DEAD_PARENT = "parent gone"
+    OVERDUE = "wait overdue"
     UNSEEN = "runs unseen"
     LEFT = "job left"
     DELETED = "execution deleted"
@@ -61,7 +63,8 @@ _OF_JOBS = {
 _SENTENCES = {
     Mismatch.ORPHANED: "The worker that took the job is gone; the execution still counts as running.",
     Mismatch.NO_JOB: "The execution is unfinished, and no job exists that would run it.",
-    Mismatch.DEAD_PARENT: "A sub-workflow is unfinished, and every execution that may have started it is gone.",
+    Mismatch.DEAD_PARENT: "A sub-workflow is unfinished, and the execution that started it is gone.",
+    Mismatch.OVERDUE: "The time until which the execution waits is over, and it has not resumed.",
     Mismatch.UNSEEN: "n8n counts the execution as ended, and a worker is still running it.",
     Mismatch.LEFT: "The execution has ended, and its job still exists.",
     Mismatch.DELETED: "The execution was deleted, and its job still exists.",

@@ -40,6 +40,7 @@ class Finding:
     since: int | None = None
     evidence: tuple[str, ...] = ()
     fate: str = ""  # what happens if nobody acts
+    parent: str = ""  # the execution that started this sub-workflow, and is lost; "" when it is not known
 
     @property
     def why(self) -> str:
@@ -90,7 +91,7 @@ class Truth:
     executions: int = 0  # that have not ended
     parked: int = 0  # of them waiting for a time or a call
     elsewhere: int = 0  # of them run by no worker's job, or nobody can tell: manual, cli, a mode of a newer n8n
-    unsure_parents: int = 0  # sub-workflows whose parent may be alive: which it is stands in data that is not read
+    unsure_parents: int = 0  # sub-workflows of which it is not known whether their parent is alive
     unnamed: int = 0  # jobs that name no execution
     left_out: int = 0  # jobs and executions beyond the limits of a look
     young: Mapping[str, int] = field(default_factory=dict)

@@ -28,15 +28,8 @@ def told(pair: Pair, around: Around) -> Pair:
 
 def _evidence(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:  # noqa: PLR0911 -- a table
     claim, stands = pair.claim, _stands(pair.execution, around)
-    if kind is Mismatch.DEAD_PARENT:
-        return (
-            stands,
-            "No unfinished execution began before it, and no worker has been connected that long.",
-            "It is a sub-workflow, which has no job of its own: it ran inside its parent's process.",
-        )
-    if claim is None:
-        may_run = judging.may_run(pair.execution, around) if pair.execution else ""
-        return stands, "No job for it waits or runs in any of n8n's queues.", may_run
+    if claim is None or kind is Mismatch.DEAD_PARENT:
+        return stands, *_without_a_job(pair, kind, around)
     job = shown(claim.job.id)
     match kind:
         case Mismatch.ORPHANED:
@@ -59,10 +52,27 @@ def _evidence(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:  #
             return f"Job {job} is {_place(claim)}.", f"Its execution {shown(claim.execution)} {gone}."
 
 
+def _without_a_job(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:
+    may_run = judging.may_run(pair.execution, around) if pair.execution else ""
+    parent = pair.finding.parent if pair.finding else ""
+    if kind is Mismatch.DEAD_PARENT and parent:
+        return f"Its parent, execution {parent}, was lost with its worker.", may_run
+    if kind is Mismatch.DEAD_PARENT:
+        return (
+            "No unfinished execution began before it, and no worker has been connected that long.",
+            "It is a sub-workflow, which has no job of its own: it ran inside its parent's process.",
+        )
+    if kind is Mismatch.OVERDUE and pair.execution:
+        return (f"It was to resume {age(around.now - (pair.execution.wait_until or around.now))} ago.",)
+    return "No job for it waits or runs in any of n8n's queues.", may_run
+
+
 def _fate(pair: Pair, kind: Mismatch, around: Around) -> str:  # noqa: PLR0911 -- a table
     claim, execution = pair.claim, pair.execution
     if kind is Mismatch.PAUSED:
         return fates.of_paused(around)
+    if kind is Mismatch.OVERDUE:
+        return fates.OVERDUE
     if kind in (Mismatch.NO_JOB, Mismatch.DEAD_PARENT):
         return fates.of_going(execution, around) if execution else ""
     if claim is None:

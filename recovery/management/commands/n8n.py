@@ -196,6 +196,7 @@ def _row(pair: Pair) -> dict[str, Any]:
         "since": finding.since if finding else None,
         "why": finding.why if finding else None,
         "fate": finding.fate if finding else None,
+        "parent": (finding.parent if finding else "") or None,
         "repair": (finding.repair.value if finding else "") or None,
     }
 

@@ -21,20 +21,21 @@ from recovery.connections.sql import SqlWire, of
 from recovery.domain.counts import QueueSample, Snapshot
 from recovery.domain.n8n import telling
 from recovery.domain.n8n.around import TOLD_AFTER, Around
-from recovery.domain.n8n.executions import Execution
-from recovery.domain.n8n.joining import Join, again
+from recovery.domain.n8n.executions import Execution, ExecutionStatus
+from recovery.domain.n8n.joining import GENERATIONS, Family, Join, again
 from recovery.domain.n8n.pairs import MISMATCH_LIMIT, Pair, Truth
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Surroundings
 from recovery.domain.tuning.versions import Version
 from recovery.errors import ConfigError, StatementRefused, StoreError, Unsupported
-from recovery.n8n import executions, tables
+from recovery.n8n import executions, remains, tables
 from recovery.n8n.tables import Tables
 from recovery.reads import sightings, surroundings, whereabouts
 from recovery.reads.n8n import queues
 from recovery.reads.n8n.queues import Jobs
 from recovery.reads.sightings import Memory
 
+_ENDED_LIMIT = 100  # parents that ended with an error, of which it is looked up whether anything of them is left
 NO_DATABASE = "[[n8n]] has no database, so its executions are unknown."
 
 
@@ -73,6 +74,7 @@ class _Look:
     def __init__(self, registry: Registry, n8n: N8n, wish: Wish) -> None:
         self._wish = wish
         self._registry = registry
+        self._n8n = n8n
         self._redis = registry.wire(n8n.queue.deployment)
         self._sql: SqlWire = of(registry.wire(n8n.database))
         self._tables: Tables = tables.learned(self._sql, n8n)
@@ -127,8 +129,23 @@ class _Look:
         for start in range(0, len(unmet), executions.STEP):
             ids = unmet[start : start + executions.STEP]
             join.take_named(ids, executions.of_ids(self._sql, self._tables, ids))
-        join.settle()
+        join.settle(self._family(join.doubtful))
         return join
+
+    def _family(self, children: Sequence[str]) -> Family:
+        """Who started these sub-workflows, as far as our user may read it, generation after generation."""
+        parents: dict[str, str] = {}
+        found: dict[str, Execution] = {}
+        for _ in range(GENERATIONS):
+            known = remains.parents(self._sql, self._tables, self._n8n, children) if children else {}
+            parents |= known
+            new = sorted(set(known.values()) - found.keys())
+            some = executions.of_ids(self._sql, self._tables, new) if new else {}
+            found |= some
+            children = [one.id for one in some.values() if one.is_sub_workflow and one.id not in parents]
+        ended = [one.id for one in found.values() if one.status is ExecutionStatus.ERROR]
+        emptied = {id for id in ended[:_ENDED_LIMIT] if remains.has_start(self._sql, self._n8n, id) is False}
+        return Family(parents, found, emptied)
 
     def _sure(self, join: Join) -> list[Pair]:
         """What both stores say once more."""

@@ -63,7 +63,8 @@ def crew(queues: tuple[QueueRef, ...], snapshot: Snapshot | None, where: Whereab
         mine = [worker for worker in here if worker.queue == queue]
         if len(mine) == 1:
             sole[queue] = where.server(mine[0].address) or mine[0].address
-    return Crew(counts, sole, min((snapshot.taken_at - worker.age * SECOND for worker in here), default=None))
+    # Ages are whole seconds, cut off: each may be a second older.
+    return Crew(counts, sole, min((snapshot.taken_at - (worker.age + 1) * SECOND for worker in here), default=None))
 
 
 def worker_ages(registry: Registry, n8n: N8n, queues: tuple[QueueRef, ...], now: int) -> WorkerAges:

@@ -133,5 +133,5 @@ def _read_execution(written: list[Any]) -> Execution:
 
 
 def _read_finding(written: list[Any]) -> Finding:
-    kind, repair, since, evidence, fate = written
-    return Finding(Mismatch(kind), Repair(repair), since, tuple(evidence), fate)
+    kind, repair, since, evidence, *rest = written
+    return Finding(Mismatch(kind), Repair(repair), since, tuple(evidence), *rest)
