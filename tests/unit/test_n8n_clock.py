@@ -36,7 +36,7 @@ OPEN: Version = (2, 1_000_000, 1_000_000)  # 2.x, as a person writes it
 )
 def test_the_clock_of_each_version(version: Version | None, fails: bool | None, words: str, after: int | None) -> None:
     """The exact version wins over what the tables tell."""
-    near = Surroundings(NOW, workers=2, watchdog_ttl=9_000, is_n8n=True, n8n_version=version, fails_stalled=fails)
+    near = Surroundings(NOW, workers=2, stalled_check_ttl=9_000, is_n8n=True, n8n_version=version, fails_stalled=fails)
     orphan = verdict(JobRow(JOB, State.ACTIVE, processed_at=NOW - 90_000), near, sighting=Sighting(NOW - 90_000, 2))
     assert orphan.fate.endswith(words)
     assert error_after(version) == after

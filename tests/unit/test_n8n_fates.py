@@ -70,7 +70,8 @@ def test_of_a_queue_that_no_snapshot_has_it_is_said_that_nothing_is_known() -> N
 def test_of_an_n8n_that_is_known_only_what_it_does_is_said() -> None:
     two, old = fates.of_orphan(BARE, ALIVE), fates.of_orphan(BARE, replace(ALIVE, release=Release.OLD))
     assert two == (
-        "A worker's stalled check picks it up within 12 s; n8n fails it then. "
+        "A worker's stalled check picks it up within 12 s; n8n fails it then, and from 2.41 on its execution is an "
+        "error up to 30 s later. "
         "Its main process is notified, and the execution becomes an error."
     )
     assert old == (

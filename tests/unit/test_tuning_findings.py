@@ -126,7 +126,7 @@ def test_nothing_promises_that_n8n_2_runs_a_lost_job_again() -> None:
     said = " ".join(one.says for one in found.findings)
     for word in ("run twice", "waits for its recovery", "jobs are taken", "waits about"):
         assert word not in said
-    assert "counts as running for about 180 s, at worst 360 s, and is then failed, not run again." in said
+    assert "counts as running for about 210 s, at worst 390 s, and is then failed, not run again." in said
     assert finding(found, "short-lock").says.endswith("they are failed while they still run.")
     assert finding(found, "renewed-too-late").says.endswith("jobs are failed while they still run.")
     stopped = finding(judged({"k.yaml": KUBERNETES.replace("1.123.5", "2.41.1")}), "short-shutdown")
@@ -325,3 +325,11 @@ def test_a_renewal_of_nothing_is_half_of_the_lock() -> None:
     """Bull takes 0 for what nobody said."""
     found = judged({"c.yaml": n8n("QUEUE_WORKER_LOCK_RENEW_TIME: 0")})
     assert found.outlooks[0].setup.timing.renew == 30
+
+
+def test_what_n8n_takes_by_itself_is_in_the_sum_and_no_fault_of_the_settings() -> None:
+    slow = finding(judged({"c.yaml": n8n(version="2.41.1")}), "slow-recovery")
+    assert slow.arithmetic == "lock 60 + check 30 + n8n's own 30 = 120 s"
+    lines = ("QUEUE_WORKER_LOCK_DURATION: 30000", "QUEUE_WORKER_LOCK_RENEW_TIME: 5000")
+    found = judged({"c.yaml": n8n(*lines, "QUEUE_WORKER_STALLED_INTERVAL: 15000", version="2.41.1")})
+    assert "slow-recovery" not in [one.kind for one in found.findings]

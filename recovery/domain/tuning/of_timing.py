@@ -49,9 +49,9 @@ def _unchecked(setup: Setup, better: Timing) -> Finding:
 
 def _slow(setup: Setup, better: Timing) -> Iterator[Finding]:
     timing, said = setup.timing, predict(setup.timing).recovery
-    if said is None or said.about <= ABOUT:
+    if said is None or said.about - timing.error_after <= ABOUT:  # what n8n takes from there no setting changes
         return
-    severity = Severity.MEDIUM if said.about > SLOW else Severity.LOW
+    severity = Severity.MEDIUM if said.about - timing.error_after > SLOW else Severity.LOW
     says = f"A job whose worker is killed waits about {spoken(said.about)}, at worst {spoken(said.worst)}."
     if timing.max_stalled == 0:
         says = (
@@ -62,10 +62,12 @@ def _slow(setup: Setup, better: Timing) -> Iterator[Finding]:
 
 
 def _about(timing: Timing) -> str:
-    lock, interval = timing.lock, timing.stalled_interval
+    lock, interval, after = timing.lock, timing.stalled_interval, timing.error_after
+    error = f" + n8n's own {plain(after)}" if after else ""
     if lock < interval:
-        return f"two checks, the first only marks it: 2 × {plain(interval)} = {plain(2 * interval)} s"
-    return f"lock {plain(lock)} + check {plain(interval)} = {plain(lock + interval)} s"
+        marks = f"two checks, the first only marks it: 2 × {plain(interval)}"
+        return f"{marks}{error} = {plain(2 * interval + after)} s"
+    return f"lock {plain(lock)} + check {plain(interval)}{error} = {plain(lock + interval + after)} s"
 
 
 def _faster(setup: Setup, better: Timing) -> str:
