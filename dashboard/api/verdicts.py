@@ -23,7 +23,8 @@ class VerdictOn(Schema):
     kind: Kind
     why: str = Field(description="Evidence.")
     cause: str | None = Field(
-        description="Likely cause: crashed, starved, replaced by a deployment, Redis restarted; null: unknown."
+        description="Likely cause: crashed, starved, replaced by a deployment, Redis restarted, shutdown timed out; "
+        "null: unknown."
     )
     cause_why: str = Field(description="Evidence for the cause; for an unknown cause, what was seen.")
     fate: str = Field(description="What happens without intervention.")

@@ -73,8 +73,8 @@ def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Foun
         return Cause.DEPLOYED, f"{_workers(left)} disconnected {ago} ago, and {came:,} replacements are connected."
     last = gone[-1]
     said = f"{who(last, row)} lost its connection {age(around.now - last.at)} ago{_load(last)}"
-    if last.ending == Ending.DIED and not came:
-        return Cause.CRASHED, f"{said} and has sent n8n no heartbeat since: its process ended without a shutdown."
+    if known := _ended(last, said, is_alone=not came):
+        return known
     if came:
         return Cause.UNKNOWN, f"{said}, and {_workers(came)} connected: restarted, replaced, or briefly disconnected."
     if around.now - last.at < SETTLED_AFTER * _lock(around):
@@ -85,6 +85,15 @@ def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Foun
             f"{_workers(left)} lost their connections, and none replaced them: stopped, or disconnected.",
         )
     return Cause.CRASHED, f"{said}, and none replaced it within {age(SETTLED_AFTER * _lock(around))}."
+
+
+def _ended(last: Change, said: str, *, is_alone: bool) -> Found | None:
+    """What its own log or n8n's registry tells of how it ended. One that others replaced may have been stopped."""
+    if last.gave_up_after is not None:
+        return Cause.TIMED_OUT, f"{said}: it did not end within its {last.gave_up_after} s after SIGTERM, says its log."
+    if last.ending == Ending.DIED and is_alone:
+        return Cause.CRASHED, f"{said} and has sent n8n no heartbeat since: its process ended without a shutdown."
+    return None
 
 
 def _missing(row: JobRow, around: Surroundings) -> Found | None:
@@ -125,6 +134,12 @@ def who(change: Change, row: JobRow) -> str:
     if change.name and change.name == row.worker:
         return f"worker {shown(row.worker)}"
     return f"worker {shown(change.instance)}" if change.instance else "a worker"
+
+
+def lost_instance(row: JobRow, around: Surroundings, since: int) -> str:
+    """The process of n8n that had this job, where only one that left can have had it; "" otherwise."""
+    found = {change.instance for change in _gone(row, around, since)}
+    return found.pop() if len(found) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class Change:
     since: int | None = None  # when it was made
     instance: str = ""  # the process of n8n that it was, as n8n's registry names it
     ending: str = ""  # of that process (domain/n8n/instances.py); "": nobody knows yet
+    gave_up_after: int | None = None  # seconds that it waited for its jobs after SIGTERM, as its log says
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class Cause(StrEnum):
     STARVED = "starved"
     DEPLOYED = "replaced by a deployment"
     RESTARTED = "Redis restarted"
+    TIMED_OUT = "shutdown timed out"
     UNKNOWN = ""
 
 

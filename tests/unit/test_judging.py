@@ -393,6 +393,18 @@ def test_n8ns_registry_tells_which_worker_left_and_how_it_ended(ending: str, cau
     assert (found.cause, found.cause_evidence) == (cause, words)
 
 
+@pytest.mark.parametrize("came", [(), (Change("", NOW - 40_000, connection="new"),)], ids=["not replaced", "replaced"])
+def test_a_worker_that_ran_out_of_its_shutdown_time_did_not_crash(came: tuple[Change, ...]) -> None:
+    """Whether another one has come since: its log says how it ended."""
+    went = Change("", NOW - 50_000, instance="worker-a", ending="died", gave_up_after=30)
+    near = replace(OLD, left=(went,), came=came, connections=frozenset({"new"}), is_n8n=True, lock_length=60_000)
+    found = judged(lockless(worker="", processed_at=NOW - HOUR), near, seen(1_000))
+    assert found.cause is Cause.TIMED_OUT
+    assert found.cause_evidence == (
+        "worker worker-a lost its connection 50 s ago: it did not end within its 30 s after SIGTERM, says its log."
+    )
+
+
 @pytest.mark.parametrize(("ago", "is_told"), [(20_000, True), (30_000, False)])
 def test_a_late_job_names_the_worker_that_left_since_its_last_renewal(ago: int, is_told: bool) -> None:
     went = Change("", NOW - ago, instance="worker-a")

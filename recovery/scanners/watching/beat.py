@@ -41,6 +41,7 @@ from recovery.scanners.watching.post import Post
 from recovery.scanners.watching.recall import Recall
 from recovery.scanners.watching.resolution import Lost, acts
 from recovery.scanners.watching.shapes import recounted
+from recovery.scanners.watching.shutdowns import ShutdownLogs
 from recovery.scanners.watching.store_brake import StoreBrake
 
 _CLOCKS = 10_000  # ms between the clocks of the hosts that write the audit
@@ -75,6 +76,7 @@ class Beat:
         self._cases = Cases(casebook) if casebook else None
         self._arrivals = Arrivals()
         self._instances = InstanceWatch(registry.config)
+        self._shutdowns = ShutdownLogs(registry.config)
         self._brake = brake
         self._lines = Lines(registry.config)
         self._last = Found()
@@ -124,6 +126,7 @@ class Beat:
         samples = {sample.ref: sample for sample in snapshot.queues if sample.ref.deployment == self.name}
         self._note(snapshot, samples, workers, now)
         self._instances.explain(wire, self._posts.values(), workers, snapshot.taken_at, now)
+        self._shutdowns.explain(self._posts.values(), now)
         left, posts = self._left_to_runs(now), self._on_duty(samples)
         for ref in left & posts.keys():
             posts.pop(ref).jobs.clear()  # what it knows is old when the run is over

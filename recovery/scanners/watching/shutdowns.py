@@ -1,0 +1,68 @@
+"""Learns from a server's shipped lines that a worker of n8n that left had been asked to stop and ran out of its time.
+
+Only of workers that took themselves out of no registry, on servers whose monitor ships lines, within a minute of their
+departure: lines arrive some seconds late. Where several left one server together, each needs a line of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from recovery.config import Config
+from recovery.domain.ages import MINUTE, SECOND
+from recovery.domain.n8n import is_n8n
+from recovery.domain.n8n.instances import Ending
+from recovery.domain.surroundings import Change
+from recovery.errors import ConfigError, StoreError
+from recovery.logs import shutdowns
+from recovery.reads import shipping
+from recovery.scanners.watching.post import Post
+
+ASKED_FOR = MINUTE  # after a departure
+_EVERY = 10 * SECOND
+_BEFORE, _AFTER = 20 * SECOND, 5 * SECOND  # of the line, to the look that noticed the departure
+
+
+class ShutdownLogs:
+    """Of one deployment."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._asked_at = 0
+
+    def explain(self, posts: Iterable[Post], now: int) -> None:
+        """Adds to departures of n8n's workers what their servers wrote; a store that is away adds nothing."""
+        if now - self._asked_at < _EVERY:
+            return
+        ours = [post for post in posts if is_n8n(post.ref, post.sample.flavour)]
+        pending = [change for post in ours for change in post.memory.left if _is_open(change, now)]
+        if not pending:
+            return
+        self._asked_at = now
+        told = self._told(pending)
+        for post in ours:
+            left = tuple(replace(one, gave_up_after=told.get(one, one.gave_up_after)) for one in post.memory.left)
+            post.memory = replace(post.memory, left=left)
+
+    def _told(self, pending: Sequence[Change]) -> dict[Change, int]:
+        shipped, found = shipping.servers(), dict[Change, int]()
+        for server in sorted({change.host for change in pending} & shipped):
+            mine = [change for change in pending if change.host == server]
+            for change in mine:
+                together = [one for one in mine if abs(one.at - change.at) <= _BEFORE]
+                said = self._said(server, change)
+                if len(said) >= len(together):
+                    found[change] = said[-1]
+        return found
+
+    def _said(self, server: str, change: Change) -> tuple[int, ...]:
+        try:
+            return shutdowns.timed_out(self._config, server, change.at - _BEFORE, change.at + _AFTER)
+        except (StoreError, ConfigError):
+            return ()
+
+
+def _is_open(change: Change, now: int) -> bool:
+    is_stopped = change.ending == Ending.STOPPED
+    return bool(change.host) and change.gave_up_after is None and not is_stopped and now - change.at <= ASKED_FOR
