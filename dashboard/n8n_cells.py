@@ -104,6 +104,7 @@ def line(pair: Pair, n8n: N8n | None) -> Cells:
         "sentence": finding.kind.sentence if finding else "",
         "why": shown(finding.why) if finding else "",
         "fate": shown(finding.fate) if finding else "",
+        "cause": shown(finding.cause) if finding else "",
         "repair": REPAIRS[finding.repair] if finding else "",
         "since": finding.since if finding else None,
         "tone": _TONES[finding.kind] if finding else "",

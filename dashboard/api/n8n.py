@@ -36,6 +36,7 @@ class MismatchOf(Schema):
     since: int | None
     why: str = Field(description="Evidence.")
     fate: str = Field(description="What n8n does without intervention.")
+    cause: str | None = Field(description="Why the worker of its job was lost; null: it was not, or unknown.")
     repair: Repair = Field(description="Empty: the only option is to wait.")
     parent: str | None = Field(description="The lost execution that started this sub-workflow; null: unknown or none.")
 
@@ -46,6 +47,7 @@ class MismatchOf(Schema):
             since=finding.since,
             why=shown(finding.why),
             fate=shown(finding.fate),
+            cause=shown(finding.cause) or None,
             repair=finding.repair,
             parent=finding.parent or None,
         )

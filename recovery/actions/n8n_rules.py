@@ -171,7 +171,7 @@ def _rescue(standing: Standing, options: Options) -> list[str]:
         risks = _rescue_ended(standing, rescue, loss, options)
     else:
         raise Against(f"It is {standing.status}: only an execution that lost its worker is rescued.")
-    if loss.verdict is not Kind.DOOMED and (loss.is_proven or rescue.is_lost):
+    if loss.verdict is not Kind.WORKER_LOST and (loss.is_proven or rescue.is_lost):
         risks = [*risks, _BY_LOCK]
     if rescue.note:
         return [*risks, f"Its steps may run twice: {rescue.note}"]

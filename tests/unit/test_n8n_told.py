@@ -8,13 +8,15 @@ import pytest
 
 from recovery.domain.inbox import ROW_LIMIT, Inbox, Tally
 from recovery.domain.jobs import JobRow, Lock, State
+from recovery.domain.n8n import telling
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution, ExecutionStatus, status
 from recovery.domain.n8n.lines import STALE, merged
+from recovery.domain.n8n.losses import Loss, LossOutcome
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
 from recovery.domain.refs import QueueRef, text
-from recovery.domain.verdicts import Kind, Stuck, Verdict
+from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
 from recovery.reads.n8n import truths
 
 NOW = 1_800_000_000_000
@@ -151,3 +153,37 @@ def test_what_could_not_be_compared_is_no_all_clear() -> None:
     )
     assert merged(inbox(), [], ["n8n"]).faults == ("The jobs and executions of n8n have not been compared yet.",)
     assert merged(inbox(), [truth()], ["n8n"]).faults == ()
+
+
+LOST = Loss(
+    7, "n8n", "51", "wf", "", "webhook", QUEUE.job("12"), Kind.ORPHAN, NOW - 180_000, LossOutcome.LOST,
+    started_at=NOW - 90_000, worker="worker-a", cause="crashed",
+)  # fmt: skip
+
+
+def test_the_loss_of_its_worker_goes_on_from_the_jobs_incident_to_the_execution() -> None:
+    told = telling.caused(ALONE, LOST, NOW)
+    assert told.finding is not None
+    assert told.finding.evidence[-1] == "Its job 12 lost its worker worker-a 3 min ago."
+    (row,) = merged(Inbox(NOW), [truth(told)]).rows
+    assert row.verdict.cause is Cause.CRASHED
+    assert truths.decode(truths.encode([truth(told)])) == (truth(told),)
+
+
+@pytest.mark.parametrize(
+    ("pair", "loss"),
+    [
+        (ALONE, None),
+        (ALONE, replace(LOST, started_at=NOW - 3_600_000)),  # an execution of an older database
+        (replace(ALONE, finding=finding(Mismatch.PAUSED)), LOST),
+        (replace(ALONE, execution=None), LOST),
+    ],
+)
+def test_what_did_not_come_of_that_loss_has_nothing_of_it(pair: Pair, loss: Loss | None) -> None:
+    assert telling.caused(pair, loss, NOW) == pair
+
+
+def test_a_cause_that_this_version_does_not_know_is_unknown() -> None:
+    told = telling.caused(ALONE, replace(LOST, cause="of a newer version"), NOW)
+    (row,) = merged(Inbox(NOW), [truth(told)]).rows
+    assert row.verdict.cause is Cause.UNKNOWN

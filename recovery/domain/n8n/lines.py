@@ -16,7 +16,7 @@ from recovery.domain.n8n.pairs import Pair, Release, Truth
 from recovery.domain.n8n.telling import EXECUTION
 from recovery.domain.outlook import of_release
 from recovery.domain.refs import JobRef, QueueRef
-from recovery.domain.verdicts import Kind, Stuck, Verdict
+from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
 
 STALE = 3 * MINUTE  # what is older is no news of now: its lines go, and the page of the table says how old it is
 
@@ -61,7 +61,8 @@ def _line(truth: Truth, pair: Pair) -> Stuck:
     finding, claim = pair.finding, pair.claim
     evidence = (finding.kind.sentence, *finding.evidence) if finding else ()
     suggests = finding.repair.of_job if finding else None
-    verdict = Verdict(Kind.N8N, evidence, fate=finding.fate if finding else "", suggests=suggests)
+    why = next((cause for cause in Cause if finding and cause.value == finding.cause), Cause.UNKNOWN)
+    verdict = Verdict(Kind.N8N, evidence, why, fate=finding.fate if finding else "", suggests=suggests)
     is_live = claim is not None and claim.is_live
     return Stuck(
         job=claim.job if claim is not None and is_live else JobRef(truth.queue, ""),

@@ -41,6 +41,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     fate: str = ""  # what happens if nobody acts
     parent: str = ""  # the execution that started this sub-workflow, and is lost; "" when it is not known
+    cause: str = ""  # why the worker of its job was lost, a Cause; "": it was not, or nobody knows why
 
     @property
     def why(self) -> str:

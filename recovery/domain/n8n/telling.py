@@ -10,10 +10,12 @@ from recovery.domain.n8n import fates, judging
 from recovery.domain.n8n.around import Around
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.losses import Loss
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.n8n.pairs import Pair
 from recovery.domain.refs import shown
 
+_OF_LOSSES = (Mismatch.ORPHANED, Mismatch.NO_JOB, Mismatch.LEFT)  # that may have come of the loss of a worker
 EXECUTION = "Execution"  # how the sentence begins that says how it stands
 
 
@@ -24,6 +26,18 @@ def told(pair: Pair, around: Around) -> Pair:
         return pair
     evidence = tuple(sentence for sentence in _evidence(pair, finding.kind, around) if sentence)
     return replace(pair, finding=replace(finding, evidence=evidence, fate=_fate(pair, finding.kind, around)))
+
+
+def caused(pair: Pair, loss: Loss | None, now: int) -> Pair:
+    """The same pair with the loss of its worker, which its job's incident told while there was a job."""
+    finding, execution = pair.finding, pair.execution
+    if finding is None or loss is None or execution is None or loss.started_at != execution.started_at:
+        return pair
+    if finding.kind not in _OF_LOSSES:
+        return pair
+    worker = f" {shown(loss.worker)}" if loss.worker else ""
+    said = f"Its job {shown(loss.job.id)} lost its worker{worker} {age(now - loss.noticed_at)} ago."
+    return replace(pair, finding=replace(finding, evidence=(*finding.evidence, said), cause=loss.cause))
 
 
 def _evidence(pair: Pair, kind: Mismatch, around: Around) -> tuple[str, ...]:  # noqa: PLR0911 -- a table

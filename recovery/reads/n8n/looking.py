@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from django.db import Error
+
 from recovery import shared_clock
 from recovery.config import N8n
 from recovery.connections.registry import Registry
@@ -31,7 +33,7 @@ from recovery.errors import ConfigError, StatementRefused, StoreError, Unsupport
 from recovery.n8n import executions, remains, tables
 from recovery.n8n.tables import Tables
 from recovery.reads import sightings, surroundings, whereabouts
-from recovery.reads.n8n import queues
+from recovery.reads.n8n import losses, queues
 from recovery.reads.n8n.queues import Jobs
 from recovery.reads.sightings import Memory
 
@@ -73,6 +75,7 @@ def look(registry: Registry, n8n: N8n, wish: Wish) -> Truth:
 class _Look:
     def __init__(self, registry: Registry, n8n: N8n, wish: Wish) -> None:
         self._wish = wish
+        self._name = n8n.name
         self._registry = registry
         self._n8n = n8n
         self._redis = registry.wire(n8n.queue.deployment)
@@ -107,7 +110,7 @@ class _Look:
         return replace(
             told,
             release=self._tables.release,
-            pairs=self._titled(listed),
+            pairs=self._titled(self._caused(listed)),
             matching=self._titled(join.matching),
             counts=Counter(pair.finding.kind for _, pair in found if pair.finding),
             jobs=len(jobs.claims),
@@ -174,6 +177,14 @@ class _Look:
     def _told(self, pair: Pair, since: int, jobs: Jobs) -> Pair:
         dated = replace(pair, finding=replace(pair.finding, since=since)) if pair.finding else pair
         return telling.told(dated, self._around(jobs))
+
+    def _caused(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+        """With what is known of the loss of their workers; nothing more while the database does not answer."""
+        try:
+            known = losses.of_executions(self._name, [pair.id for pair in pairs])
+        except Error:
+            return pairs
+        return [telling.caused(pair, known.get(pair.id), self._wish.now) for pair in pairs]
 
     def _titled(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
         names = executions.titles(self._sql, self._tables, {pair.workflow for pair in pairs if pair.workflow})

@@ -10,6 +10,7 @@ from itertools import groupby
 from recovery.backends.base import Wire
 from recovery.backends.shared import actives
 from recovery.config import Config
+from recovery.domain.causes import lost_instance
 from recovery.domain.holders import server
 from recovery.domain.inbox import ROW_LIMIT
 from recovery.domain.jobs import JobRow, Lock
@@ -69,7 +70,7 @@ class Lines:
             name=row.name,
             verdict=one.verdict(replace(around, lost_together=lost), breaks),
             since=one.mark.since,
-            holder="" if around.unnamed else row.worker,
+            holder=_holder(one, row, around),
             row=row,
             server=server(row, around),
         )
@@ -83,6 +84,12 @@ class Lines:
             return replace(detail.row, lock=None, missing=one.row.missing)
         token = detail.row.lock.token if detail.row.lock else ""
         return replace(detail.row, lock=Lock(token, one.row.lock.ttl), missing=one.row.missing)
+
+
+def _holder(one: Judged, row: JobRow, around: Surroundings) -> str:
+    if not around.unnamed:
+        return row.worker
+    return lost_instance(row, around, one.sighting.since) if one.kind.is_lost or one.kind is Kind.LATE else ""
 
 
 def _order(one: Judged) -> tuple[int, int, JobRef]:
