@@ -450,7 +450,7 @@ def turnover(
     return judged(lockless(worker="", processed_at=NOW - HOUR), around, seen(100_000))
 
 
-def test_workers_that_were_replaced_were_deployed_over() -> None:
+def test_workers_that_were_replaced_were_replaced_by_a_deployment() -> None:
     found = turnover(4_000, 5_000)
     assert found.cause is Cause.DEPLOYED
     assert found.cause_evidence == "2 workers disconnected 1 min ago, and 2 replacements are connected."

@@ -335,7 +335,7 @@ def test_one_is_paused_and_goes_on_again(admin: Client) -> None:
     answer = admin.post("/scanners/auto-retry/pause?back=/scanners", {"do": "pause", "reason": REASON})
     assert answer.headers["Location"] == "/scanners"
     assert ScannerPause.objects.get().reason == REASON
-    assert "Relaunch-failed is paused." in text(admin, "/scanners")
+    assert "Auto-retry is paused." in text(admin, "/scanners")
     assert "Resume</button>" in text(admin, "/scanners/auto-retry/pause")
     admin.post("/scanners/auto-retry/pause", {"do": "go-on", "reason": REASON})
     assert not ScannerPause.objects.exists()

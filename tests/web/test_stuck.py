@@ -95,7 +95,7 @@ def test_the_filter_is_in_the_address(desk: Desk) -> None:
     found(desk, [stuck("1"), doomed, stuck("3", base="bull:video", is_quarantined=True)])
     assert ids(text(address="/stuck?verdict=worker-lost")) == ["2"]
     assert ids(text(address="/stuck?verdict=quarantined")) == ["3"]
-    assert ids(text(address="/stuck?cause=deployed+over")) == ["2"]
+    assert ids(text(address="/stuck?cause=replaced+by+a+deployment")) == ["2"]
     assert ids(text(address="/stuck?queue=main/bull:video")) == ["3"]
     assert ids(text(address="/stuck?server=10.0.0.7")) == ["2"]
     assert ids(text(address="/stuck?server=unknown")) == ["1", "3"]
