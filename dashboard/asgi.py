@@ -19,6 +19,7 @@ _pages = get_asgi_application()  # sets Django up; nothing that needs its apps m
 from dashboard import failed_logins, intake, probes, security_headers  # noqa: E402
 from dashboard.api import faults  # noqa: E402
 from dashboard.gate import house  # noqa: E402
+from dashboard.idempotency import house as idempotency  # noqa: E402
 from dashboard.live import events, logs, mirror  # noqa: E402
 from dashboard.live.hub import Hub  # noqa: E402
 from dashboard.live.image import Image  # noqa: E402
@@ -27,7 +28,6 @@ from dashboard.live.mirror import Mirror  # noqa: E402
 from dashboard.live.stream import Receive, Scope, Send, Streams, refuse  # noqa: E402
 from dashboard.live.vigil import Vigil  # noqa: E402
 from dashboard.metrics import app as metrics  # noqa: E402
-from dashboard.once import house as once  # noqa: E402
 from dashboard.page_concurrency import PageConcurrency  # noqa: E402
 from dashboard.page_sender import PageSender  # noqa: E402
 from recovery import config, shared_clock  # noqa: E402
@@ -44,7 +44,7 @@ _streams = Streams(hub)
 _logs = Logs(hub)
 _metrics = metrics.Metrics(mirror.picture, lambda: len(hub))
 _gate = house.GateHouse(mirror.picture)
-_once = once.OnceHouse()
+_idempotency = idempotency.IdempotencyHouse()
 _probes = probes.Probes()
 _places = PageConcurrency(hub.visitor)
 
@@ -81,8 +81,8 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
         await _gate(scope, receive, send)
     elif scope["path"] == metrics.PATH:
         await _metrics(scope, receive, send)
-    elif scope["path"] == once.PATH or scope["path"].startswith(f"{once.PATH}/"):
-        await _once(scope, receive, send)
+    elif scope["path"] == idempotency.PATH or scope["path"].startswith(f"{idempotency.PATH}/"):
+        await _idempotency(scope, receive, send)
     else:
         await _page(scope, receive, send)
 
@@ -122,7 +122,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await mirrored.start()
         _logs.start(config.current())
         _gate.start()
-        _once.start()
+        _idempotency.start()
         _probes.start()
     except Exception as failure:
         log.exception("the web process cannot start")
@@ -142,7 +142,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await hub.close()
     await _logs.stop()
     await _gate.stop()
-    await _once.stop()
+    await _idempotency.stop()
     await mirrored.stop()
     await asyncio.to_thread(registry.reset)  # Django closes no connection to a database in an event loop
     await send({"type": "lifespan.shutdown.complete"})

@@ -40,6 +40,7 @@ class Entry:
         return reverse(self.route)
 
 
+_IDEMPOTENCY = ("idempotency", "idempotency-key", "idempotency-release", "idempotency-forget")
 _SCANNERS = ("scanners", "scanner", "scan-run", "scan-order", "scanner-pause", "policy-edit", "brake-release")
 _USERS = ("users", "user-add", "user-role", "user-active", "user-link", "user-two-factor-off", "sessions-all")
 PAGES = (
@@ -48,7 +49,7 @@ PAGES = (
     Entry("Servers", "servers", ("servers", "server"), "g v"),
     Entry("Logs", "logs", ("logs",), "g l"),
     Entry("Scanners", "scanners", _SCANNERS, "g c"),
-    Entry("Idempotency", "once", ("once", "once-key", "once-release", "once-forget"), "g o"),
+    Entry("Idempotency", "idempotency", _IDEMPOTENCY, "g o"),
     Entry("Alerts", "alerts", ("alerts", "alert-test"), "g e"),
     Entry("Audit", "audit", ("audit", "audit-entry", "audit-restore", "audit-verify", "bulk"), "g a"),
     Entry("Tuning", "tuning", ("tuning", "drills", "drill", "drill-order"), "g n"),

@@ -14,7 +14,7 @@ class Scope(StrEnum):
     BULK = "bulk"
     AUDIT = "audit"
     GATE = "gate"
-    ONCE = "once"
+    IDEMPOTENCY = "idempotency"
     METRICS = "metrics"
 
     @property
@@ -29,7 +29,7 @@ _MAY = {
     Scope.BULK: "starts, watches and stops bulk runs; edits policies; runs scanners",
     Scope.AUDIT: "reads the audit log",
     Scope.GATE: "asks the gate whether heavy work may start on a server; nothing else",
-    Scope.ONCE: "claims, renews, completes, releases and lists idempotency keys",
+    Scope.IDEMPOTENCY: "claims, renews, completes, releases and lists idempotency keys",
     Scope.METRICS: "scrapes /metrics; nothing else",
 }
 

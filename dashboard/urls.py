@@ -19,10 +19,10 @@ from dashboard.views import (
     documents,
     drill,
     errors,
+    idempotency,
     job,
     logs,
     n8n,
-    once,
     overview,
     palette,
     policies,
@@ -133,13 +133,13 @@ LOGS = [
     path("logs", logs.page, name="logs"),
     path("logs/reveal", logs.reveal, name="logs-reveal"),
 ]
-ONCE = [
-    path("once", once.page, name="once"),
-    path("once/rows", once.rows, name="once-rows"),
-    path("once/keys/<name:key>", once.key, name="once-key"),
-    path("once/keys/<name:key>/reveal", once.reveal, name="once-reveal"),
-    path("once/keys/<name:key>/release", once.release, name="once-release"),
-    path("once/keys/<name:key>/forget", once.forget, name="once-forget"),
+IDEMPOTENCY = [
+    path("idempotency", idempotency.page, name="idempotency"),
+    path("idempotency/rows", idempotency.rows, name="idempotency-rows"),
+    path("idempotency/keys/<name:key>", idempotency.key, name="idempotency-key"),
+    path("idempotency/keys/<name:key>/reveal", idempotency.reveal, name="idempotency-reveal"),
+    path("idempotency/keys/<name:key>/release", idempotency.release, name="idempotency-release"),
+    path("idempotency/keys/<name:key>/forget", idempotency.forget, name="idempotency-forget"),
 ]
 TUNING = [
     path("tuning", tuning.page, name="tuning"),
@@ -168,7 +168,7 @@ urlpatterns = [
     *ALERTS,
     *SERVERS,
     *LOGS,
-    *ONCE,
+    *IDEMPOTENCY,
     *TUNING,
     *DOCUMENTS,
     *API,

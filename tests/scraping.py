@@ -36,7 +36,7 @@ def picture_of(snapshot: Snapshot | None, config: Config | None = None, *, now: 
     """`facts`: attributes of the image that shall be set, `inbox`, `tallies`, `totals` and `once` as values."""
     image = Image(2.0)
     image.take(snapshots.encode(snapshot) if snapshot else None, Sign("eu-1", 7, 3, NOW, NOW, "a").encode())
-    inbox, counted, sums, once = (facts.pop(name, None) for name in ("inbox", "tallies", "totals", "once"))
+    inbox, counted, sums, once = (facts.pop(name, None) for name in ("inbox", "tallies", "totals", "idempotency"))
     image.packed = Packed(
         inboxes.encode(inbox) if isinstance(inbox, Inbox) else None,
         tallies.encode(counted) if isinstance(counted, Tallies) else None,
@@ -79,7 +79,7 @@ def full() -> Picture:
         inbox=Inbox(NOW, (), (tally,)),
         totals={MAIL: Total(1, 1_200, 30, 1_230)},
         tallies=counted(),
-        once={b"won": b"7", b"late": b"1", b"replaced": b"2", b"bytes": b"640", b"token": b"1800000000000000"},
+        idempotency={b"won": b"7", b"late": b"1", b"replaced": b"2", b"bytes": b"640", b"token": b"1800000000000000"},
         servers=(server,),
         gates={"eu-1": Gate("eu-1", GateState.CLOSED, NOW, sample=Sample(NOW - 1_000, NOW - 1_000, 5_000, 91.5, 84.0))},
         pulses={Scan.COLLECT: Pulse(NOW - 2_000, NOW - 1_900, NOW - 1_900)},

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from dashboard.api.root import PREFIX, api
-from dashboard.once import document as once
+from dashboard.idempotency import document as idempotency
 from dashboard.scopes import Scope
 
 FAILURE = "Failure"
@@ -34,8 +34,8 @@ _REFERENCE = {
 def document() -> dict[str, Any]:
     """The same for everybody: it holds no address of ours and nothing of any queue."""
     made: dict[str, Any] = dict(api.get_openapi_schema(path_prefix=f"/{PREFIX}/"))
-    made["paths"] = {**made["paths"], **once.paths()}
-    made["components"]["schemas"].update(once.schemas())
+    made["paths"] = {**made["paths"], **idempotency.paths()}
+    made["components"]["schemas"].update(idempotency.schemas())
     for calls in made["paths"].values():
         for call in calls.values():
             _complete(call)

@@ -70,8 +70,8 @@ class Packed:
     inbox: bytes | None = None
     tallies: bytes | None = None
     totals: Mapping[bytes, bytes] = field(default_factory=dict)
-    once: Mapping[bytes, bytes] = field(default_factory=dict)  # what the ledger counted
-    once_keys: int = 0
+    idempotency: Mapping[bytes, bytes] = field(default_factory=dict)  # what the ledger counted
+    idempotency_keys: int = 0
 
 
 class Image:
@@ -117,9 +117,9 @@ class Image:
         state_limits.ask_string(pipeline, state.INBOX)
         state_limits.ask_string(pipeline, state.TALLIES, state_limits.TALLIES_LIMIT)
         pipeline.hgetall(state.TOTALS)
-        for name in (state.GATES, state.NODES, state.ONCE_COUNTS):
+        for name in (state.GATES, state.NODES, state.IDEMPOTENCY_COUNTS):
             state_limits.ask_hash(pipeline, name)
-        pipeline.hlen(state.ONCE_RECORDS)
+        pipeline.hlen(state.IDEMPOTENCY_RECORDS)
         pipeline.execute_command("PUBSUB", "NUMSUB", state.SNAPSHOT_CHANNEL)  # each mirror listens there
         server_hashes.prepare(pipeline)
         for server in self._asked:
@@ -134,11 +134,13 @@ class Image:
         self._refuses = _refusal(probe)
         clock, ahead, snapshot, scheduler, brakes, scanners, names, *rest = answers
         shared_clock.ours.follow(leading.time_of(clock, ahead))
-        inbox, tallies, totals, stored, unread, once, once_keys, mirrors, _, *told = rest
+        inbox, tallies, totals, stored, unread, idempotency, idempotency_keys, mirrors, _, *told = rest
         scheduler, brakes = (state_limits.string_of(one, state_limits.SMALL_LIMIT) for one in (scheduler, brakes))
         self.take(state_limits.string_of(snapshot), scheduler, brakes, state_limits.hash_of(scanners))
         tallies = state_limits.string_of(tallies, state_limits.TALLIES_LIMIT)
-        self.packed = Packed(state_limits.string_of(inbox), tallies, totals, state_limits.hash_of(once), int(once_keys))
+        self.packed = Packed(
+            state_limits.string_of(inbox), tallies, totals, state_limits.hash_of(idempotency), int(idempotency_keys)
+        )
         self.unread = tuple(one for packed in state_limits.hash_of(unread).values() for one in nodes.decode(packed))
         self._follow(told, gates.decoded(state_limits.hash_of(stored)), now_ms)
         self._asked = tuple(refs.text(name) for name in names)

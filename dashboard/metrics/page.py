@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from dashboard.metrics import counted, house, once, queues, servers
+from dashboard.metrics import counted, house, idempotency, queues, servers
 from dashboard.metrics.picture import Picture
 from dashboard.metrics.text import Dialect, written
 
@@ -29,7 +29,7 @@ def pieces(picture: Picture, dialect: Dialect, streams: int) -> Iterator[str]:
         house.families(picture, streams),
         servers.families(picture),
         counted.families(picture),
-        once.families(picture),
+        idempotency.families(picture),
         queues.families(picture),
     )
     yield from written(families, dialect)

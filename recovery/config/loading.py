@@ -19,12 +19,12 @@ from recovery.config.alerts import read_alerting
 from recovery.config.audit import read_audit
 from recovery.config.gate import read_gate
 from recovery.config.hooks import read_hooks
+from recovery.config.idempotency import read_idempotency
 from recovery.config.limits import read_queues, read_thresholds
 from recovery.config.logs import read_logs
 from recovery.config.metrics import read_metrics
 from recovery.config.n8n import Surroundings, database_of, read_n8n
 from recovery.config.nodes import read_nodes, read_prometheus
-from recovery.config.once import read_once
 from recovery.config.policies import read_policies
 from recovery.config.public import read_public_url
 from recovery.config.readers import Problems, flag, read_table, refuse_misspelled, secret
@@ -80,7 +80,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
         hooks=read_hooks(root["hooks"] or [], _databases(root), folder, problems),
         gate=read_gate(root["gate"] or {}, root["servers"] or [], folder, problems),
         metrics=read_metrics(root["metrics"] or {}, folder, problems),
-        once=read_once(root["once"] or {}, folder, problems),
+        idempotency=read_idempotency(root["idempotency"] or {}, folder, problems),
         redaction=read_redaction(root["redaction"] or {}, folder, problems),
         alerting=read_alerting(root["alerts"] or {}, folder, problems),
         audit=read_audit(root["audit"] or {}, folder, problems),

@@ -239,10 +239,10 @@ METRICS = (
     # Some 25 lines each: with 20,000 an answer has 40 MB, which no scraper reads in time.
     Key("queues", Kind.NUMBER, 2000.0, low=1.0, high=20_000.0),
 )
-ONCE = (
+IDEMPOTENCY = (
     # What is replayed after a year is no replay any more.
     Key("keep_days", Kind.NUMBER, 7.0, low=1.0, high=365.0),
-    Key("keep_lapsed_days", Kind.NUMBER, 7.0, low=1.0, high=365.0),
+    Key("keep_expired_days", Kind.NUMBER, 7.0, low=1.0, high=365.0),
     # Some 500 bytes each beside its result.
     Key("keys", Kind.NUMBER, 100_000.0, low=100.0, high=999_999.0),
     Key("megabytes", Kind.NUMBER, 256.0, low=1.0, high=65_536.0),
@@ -278,7 +278,7 @@ ROOT = (
     Key("gate", Kind.TABLE),
     Key("servers", Kind.TABLES),
     Key("metrics", Kind.TABLE),
-    Key("once", Kind.TABLE),
+    Key("idempotency", Kind.TABLE),
     Key("redaction", Kind.TABLE),
     Key("alerts", Kind.TABLE),
     Key("audit", Kind.TABLE),
@@ -302,7 +302,7 @@ TABLES = {
     "gate": GATE,
     "servers": SERVER,
     "metrics": METRICS,
-    "once": ONCE,
+    "idempotency": IDEMPOTENCY,
     "redaction": REDACTION,
     "redaction.show": SHOWN_VALUES,
     "alerts": ALERTS,

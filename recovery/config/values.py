@@ -18,7 +18,7 @@ from recovery.domain.acting import Right
 from recovery.domain.audit_head_targets import AuditHeadTargets
 from recovery.domain.channels import Alerting
 from recovery.domain.hooks import Hook
-from recovery.domain.once import Terms
+from recovery.domain.idempotency import Terms
 from recovery.domain.policies import Layer
 from recovery.domain.refs import QueueRef
 from recovery.errors import DeploymentMissing
@@ -149,7 +149,7 @@ class Config:
     gate: Gating = field(default_factory=Gating)
     logs: tuple[LogSource, ...] = (SHIPPED,)
     metrics: Metrics = field(default_factory=Metrics)
-    once: Terms = field(default_factory=Terms)  # of the ledger
+    idempotency: Terms = field(default_factory=Terms)  # of the ledger
     redaction: Redaction = field(default_factory=Redaction)
     alerting: Alerting = field(default_factory=Alerting)
     audit: AuditHeadTargets = field(default_factory=AuditHeadTargets)  # where heads of its chain are sent

@@ -28,13 +28,14 @@ KEPT = b"unstall:kept"  # sorted set: numbers of the audit's entries whose remov
 KEPT_SIZES = b"unstall:kept:sizes"  # hash: number of the entry → bytes kept of it
 N8N_INSTANCES = b"unstall:n8n:instances"  # string with a TTL: the processes of each n8n by its registry, encoded
 N8N_ALONE = b"unstall:n8n:alone"  # hash with a TTL: an execution of n8n → since when it has been seen without a job
-ONCE_RECORDS = b"unstall:once:records"  # hash: key of the work → its claim, packed (domain/once.py)
-ONCE_RESULTS = b"unstall:once:results"  # hash: key of the work → what came of it, JSON
-ONCE_ENDS = b"unstall:once:ends"  # sorted set: keys, by when they are forgotten
-ONCE_HELD = b"unstall:once:held"  # sorted set: keys that are claimed and not completed, by when the claim lapses
-ONCE_NEWEST = b"unstall:once:newest"  # sorted set: keys, by when they were claimed or completed
-ONCE_COUNTS = b"unstall:once:counts"  # hash: the last token, bytes of results, and how often which step came to what
-ONCE_SHARES = b"unstall:once:shares"  # hash: name of a machine token → how many keys it has claimed or completed
+# Named as by the first version: claims that an installation has must stay theirs, or work would be done twice.
+IDEMPOTENCY_RECORDS = b"unstall:once:records"  # hash: key of the work → its claim, packed (domain/idempotency.py)
+IDEMPOTENCY_RESULTS = b"unstall:once:results"  # hash: key of the work → what came of it, JSON
+IDEMPOTENCY_ENDS = b"unstall:once:ends"  # sorted set: keys, by when they are forgotten
+IDEMPOTENCY_HELD = b"unstall:once:held"  # sorted set: claimed keys that are not completed, by when the claim expires
+IDEMPOTENCY_NEWEST = b"unstall:once:newest"  # sorted set: keys, by when they were claimed or completed
+IDEMPOTENCY_COUNTS = b"unstall:once:counts"  # hash: the last token, bytes of results, and steps by outcome
+IDEMPOTENCY_SHARES = b"unstall:once:shares"  # hash: name of a machine token → how many keys it has claimed or completed
 
 _COLON = "~3A"
 _FOUND = b"unstall:found:"

@@ -12,6 +12,7 @@ ACTS: Mapping[str, str] = {
     "sign in failed": "failed log-in",
     "let scanner go on": "resume scanner",
     "release brake": "release safety limit",
+    "ledger not changed": "claim not changed",
 }
 SCANNERS: Mapping[str, str] = {"relaunch-failed": "auto-retry"}
 

@@ -27,8 +27,8 @@ from recovery.domain.ages import DAY
 from recovery.domain.mandate import May, always
 from recovery.domain.refs import QueueRef
 from recovery.domain.scans import Report, ScanStatus
+from recovery.idempotency.ledger import Ledger
 from recovery.models import Alert, Incident, ScanFind, ScanRun
-from recovery.once.ledger import Ledger
 from recovery.reads import servers
 from recovery.scanners.gating import flips
 
@@ -77,7 +77,7 @@ class Pruner:
 
     def _forget_claims(self) -> int:
         """Those whose time is over by the clock of the store. A step takes some milliseconds of it."""
-        ledger, removed = Ledger(self._registry.state(), self._registry.config.once), 0
+        ledger, removed = Ledger(self._registry.state(), self._registry.config.idempotency), 0
         while self._may() and (dropped := ledger.prune()):
             removed += dropped
         return removed

@@ -13,7 +13,7 @@ import redis
 
 from recovery.domain.refs import slug
 from tests.browser import scanned, yard
-from tests.once import Desk
+from tests.idempotency import Desk
 from tests.site import Site
 from tests.watching import bullmq, now_ms
 
@@ -98,6 +98,6 @@ def searches() -> list[str]:
 
 _PARAMETERS = (
     *(("/queues", "q"), ("/queues", "sort"), ("/search", "q"), ("/stuck", "verdict"), ("/stuck", "cause")),
-    *(("/audit", "q"), ("/audit", "actor"), ("/once", "q"), ("/logs", "include"), ("/logs", "source")),
+    *(("/audit", "q"), ("/audit", "actor"), ("/idempotency", "q"), ("/logs", "include"), ("/logs", "source")),
     *(("/scanners/policies", "q"), ("/palette", "q"), ("/act", "act"), ("/act", "job"), ("/act", "back")),
 )

@@ -13,7 +13,7 @@ from tests.accessibility import barriers
 from tests.browser import scanned
 from tests.browser.conftest import Complaints
 from tests.browser.seeds import NASTY, SECRET, Seeds
-from tests.once import Desk
+from tests.idempotency import Desk
 from tests.site import Site
 from tests.waiting import until
 
@@ -273,7 +273,7 @@ def claims(live_site: Site) -> tuple[str, str]:
     desk = Desk(live_site.state.client)
     desk.claim("charge:order-17", owner="worker-3 on eu-2", by="billing")
     done = desk.done(f"done {NASTY[0]}", f'{{"password": "{SECRET}", "id": "ch_1"}}'.encode())
-    dead = desk.lapsed("x" * 512, owner="y" * 200)
+    dead = desk.expired("x" * 512, owner="y" * 200)
     return f"{slug(f'done {NASTY[0]}')}/forget?token={done}", f"{'x' * 512}/release?token={dead}"
 
 
@@ -281,18 +281,18 @@ def claims(live_site: Site) -> tuple[str, str]:
 def test_what_must_not_run_twice(walk: Walk, claims: tuple[str, str]) -> None:
     done, dead = claims
     walk.to(
-        Stop("/once", "Idempotency keys"),
-        Stop("/once?state=claimed", "Idempotency keys", "operator", has_axe=False),
-        Stop("/once?q=no-such-key", "Idempotency keys", has_axe=False),
-        Stop(f"/once/keys/{done.split('/')[0]}", "done"),
-        Stop(f"/once/keys/{dead.split('/')[0]}", "xxx", "operator", has_axe=False),
-        Stop(f"/once/keys/{done}", "Forget the completed key"),
-        Stop(f"/once/keys/{dead}", "Release the claim of", "operator"),
-        Stop(f"/once/keys/{done}", "Permission denied", "operator", 403, has_axe=False),
-        Stop(f"/once/keys/{dead}0", "Not found", "operator", 404, has_axe=False),
-        Stop("/once/keys/none", "Not found", status=404, has_axe=False),
+        Stop("/idempotency", "Idempotency keys"),
+        Stop("/idempotency?state=claimed", "Idempotency keys", "operator", has_axe=False),
+        Stop("/idempotency?q=no-such-key", "Idempotency keys", has_axe=False),
+        Stop(f"/idempotency/keys/{done.split('/')[0]}", "done"),
+        Stop(f"/idempotency/keys/{dead.split('/')[0]}", "xxx", "operator", has_axe=False),
+        Stop(f"/idempotency/keys/{done}", "Forget the completed key"),
+        Stop(f"/idempotency/keys/{dead}", "Release the claim of", "operator"),
+        Stop(f"/idempotency/keys/{done}", "Permission denied", "operator", 403, has_axe=False),
+        Stop(f"/idempotency/keys/{dead}0", "Not found", "operator", 404, has_axe=False),
+        Stop("/idempotency/keys/none", "Not found", status=404, has_axe=False),
     )
-    for path in ("/once", f"/once/keys/{done.split('/')[0]}"):
+    for path in ("/idempotency", f"/idempotency/keys/{done.split('/')[0]}"):
         page = walk.to(Stop(path, "", "viewer", has_axe=False))
         assert SECRET not in page.content()
         assert page.locator("main img, main script").count() == 0

@@ -27,7 +27,7 @@ from tests.web_process import COOKIE
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 PAGES = (
     *("/queues", "/stuck", "/stuck/n8n", "/search", "/audit", "/scanners", "/scanners/policies", "/servers", "/alerts"),
-    *("/logs", "/once", "/tuning", "/tuning/drill", "/docs", "/api", "/users", "/tokens", "/password"),
+    *("/logs", "/idempotency", "/tuning", "/tuning/drill", "/docs", "/api", "/users", "/tokens", "/password"),
 )
 OF_A_SHAPE = 3  # pages that differ in names and numbers alone
 AT_MOST = 240  # pages of one role; an admin has the most shapes
@@ -109,7 +109,7 @@ def test_no_script_runs_on_any_page(world: tuple[Site, list[str]], browser: Brow
         context.close()
     assert probe.heard == []
     shapes = {_shape(url) for url in visited}
-    assert {"/queues/main/*/jobs/*", "/servers/*", "/once/keys/*"} <= shapes
+    assert {"/queues/main/*/jobs/*", "/servers/*", "/idempotency/keys/*"} <= shapes
     acts = [shape for shape in shapes if shape.startswith("/act?act=&back=")]  # the dialogs that pages offer
     assert bool(acts) is (role is not Role.VIEWER), sorted(shapes)
 

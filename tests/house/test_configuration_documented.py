@@ -35,7 +35,7 @@ HEADINGS = {
     "gate": "`[gate]`",
     "servers": "`[[servers]]`",
     "metrics": "`[metrics]`",
-    "once": "`[once]`",
+    "idempotency": "`[idempotency]`",
     "redaction": "`[redaction]`",
     "redaction.show": "`[[redaction.show]]`",
     "nodes": "`[[nodes]]`",

@@ -95,12 +95,12 @@ def test_every_document_is_a_page_for_whoever_is_logged_in() -> None:
 @pytest.mark.parametrize(
     ("page", "links"),
     [
-        ("<p>(docs/once.md) and docs/logs.md.</p>", 2),
+        ("<p>(docs/idempotency.md) and docs/logs.md.</p>", 2),
         ("<p>docs/nothing.md</p>", 0),
-        ('<p title="docs/once.md">x</p>', 0),
-        ('<a href="/x">docs/once.md</a>', 0),
-        ("<script>'docs/once.md'</script><textarea>docs/once.md</textarea>", 0),
-        ("<pre>a &lt;b&gt; docs/once.md</pre>", 1),
+        ('<p title="docs/idempotency.md">x</p>', 0),
+        ('<a href="/x">docs/idempotency.md</a>', 0),
+        ("<script>'docs/idempotency.md'</script><textarea>docs/idempotency.md</textarea>", 0),
+        ("<pre>a &lt;b&gt; docs/idempotency.md</pre>", 1),
     ],
 )
 def test_a_mention_becomes_a_link_where_text_stands(page: str, links: int) -> None:

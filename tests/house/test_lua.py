@@ -9,7 +9,7 @@ from recovery.connections.scripts import script
 
 BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
 # It knows no queue and no epoch: what a scanner or a leader is does not concern it.
-LEDGER = BACKENDS.parent / "once" / "lua" / "write"
+LEDGER = BACKENDS.parent / "idempotency" / "lua" / "write"
 SCRIPTS = sorted(BACKENDS.glob("*/lua/write/*.lua"))
 READING = sorted([*BACKENDS.glob("*/lua/read/*.lua"), *BACKENDS.parent.glob("connections/lua/read/*.lua")])
 PARTS = sorted(BACKENDS.glob("*/lua/write/parts/*.lua"))
@@ -67,7 +67,7 @@ def library(path: Path) -> str:
 
 def test_there_are_scripts_of_both_libraries_and_what_both_share() -> None:
     assert {library(path) for path in SCRIPTS} == {"bull", "bullmq", "shared"}
-    assert [path.stem for path in LEDGERS] == ["once"]
+    assert [path.stem for path in LEDGERS] == ["idempotency"]
     assert PARTS
     assert LEDGER_PARTS
 

@@ -16,7 +16,7 @@ from django.urls import URLPattern, resolve, reverse
 from dashboard import asgi, urls
 from dashboard.access import Role
 from dashboard.api.document import document
-from dashboard.once import app as once
+from dashboard.idempotency import app as idempotency
 from dashboard.reauthentication import SESSION_NAME
 from dashboard.scopes import Scope
 from tests.machines import Machine
@@ -37,7 +37,7 @@ RIGHTS = {
         *("stuck", "stuck-rows", "stuck-count", "n8n", "n8n-rows", "bulk", "bulk-progress", "bulk-numbers"),
         *("audit", "audit-entry", "scanners", "scanners-now", "policies", "scan-run", "scan-run-now"),
         *("scanner", "scanner-now", "servers", "server", "server-now", "server-chart", "logs"),
-        *("once", "once-rows", "once-key", "drills", "drills-now", "drill", "drill-now"),
+        *("idempotency", "idempotency-rows", "idempotency-key", "drills", "drills-now", "drill", "drill-now"),
         *("documents", "document", "alerts", "alerts-now", "sessions"),
     ),
     (Role.VIEWER, SECRET_FORM): ("password", "password-again"),
@@ -45,10 +45,10 @@ RIGHTS = {
     (Role.VIEWER, POST): (
         *("logout", "theme", "two-factor-codes", "two-factor-off", "sessions-end-others", "session-end"),
     ),
-    (Role.OPERATOR, FORM): ("act", "audit-restore", "scan-order", "once-release"),
-    (Role.OPERATOR, POST): ("bulk-stop", "bulk-go-on", "job-reveal", "once-reveal", "logs-reveal"),
+    (Role.OPERATOR, FORM): ("act", "audit-restore", "scan-order", "idempotency-release"),
+    (Role.OPERATOR, POST): ("bulk-stop", "bulk-go-on", "job-reveal", "idempotency-reveal", "logs-reveal"),
     (Role.ADMIN, READ): ("users", "tokens", "audit-export", "sessions-all"),
-    (Role.ADMIN, FORM): ("scanner-pause", "policy-edit", "brake-release", "drill-order", "once-forget"),
+    (Role.ADMIN, FORM): ("scanner-pause", "policy-edit", "brake-release", "drill-order", "idempotency-forget"),
     (Role.ADMIN, POST): (
         *("user-add", "user-role", "user-active", "user-link", "token-make", "token-revoke"),
         *("user-two-factor-off", "audit-verify", "alert-test", "drill-stop"),
@@ -64,7 +64,7 @@ LENIENT = frozenset({"login", "logout"})
 # These ask for the password again; so does `act` for what deletes many (docs/decisions/0027-stolen-sessions.md).
 RECENT_PASSWORD = {
     *("users", "user-add", "user-role", "user-active", "user-link", "user-two-factor-off"),
-    *("tokens", "token-make", "token-revoke", "two-factor", "two-factor-codes", "two-factor-off", "once-forget"),
+    *("tokens", "token-make", "token-revoke", "two-factor", "two-factor-codes", "two-factor-off", "idempotency-forget"),
 }
 HASHES_PASSWORD = {"login", "welcome", "password", "password-again"}
 HEAVY = {
@@ -270,7 +270,7 @@ def test_each_operation_of_the_document_has_the_scope_that_is_tried_here() -> No
         (resolve(_filled(path)).url_name, method.upper()): Scope(call["x-scope"])
         for path, calls in document()["paths"].items()
         for method, call in calls.items()
-        if not path.startswith(once.PATH)
+        if not path.startswith(idempotency.PATH)
     }
     assert said == SCOPES
 

@@ -41,7 +41,7 @@ def site() -> Iterator[Site]:
 
 @pytest.mark.parametrize(
     "allowed",
-    [(Scope.READ,), (Scope.ONCE,), tuple(Scope)],
+    [(Scope.READ,), (Scope.IDEMPOTENCY,), tuple(Scope)],
     ids="-".join,
 )
 def test_no_answer_breaks_the_document(site: Site, allowed: tuple[Scope, ...], tmp_path: Path) -> None:

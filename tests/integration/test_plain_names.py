@@ -35,6 +35,7 @@ ACTS = {
     "sign in failed": failed_logins.ACT,
     "let scanner go on": "resume scanner",
     "release brake": "release safety limit",
+    "ledger not changed": "claim not changed",
 }
 
 

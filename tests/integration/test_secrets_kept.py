@@ -21,7 +21,7 @@ from tests.web_process import ROOT, WebProcess
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(600)]
 PAGES = (
     *("/queues", "/stuck", "/stuck/n8n", "/search?q=1", "/audit", "/scanners", "/scanners/policies", "/servers"),
-    *("/alerts", "/logs?plain=1", "/tuning", "/tuning/drill", "/once", "/tokens", "/users", "/docs", "/api"),
+    *("/alerts", "/logs?plain=1", "/tuning", "/tuning/drill", "/idempotency", "/tokens", "/users", "/docs", "/api"),
     *("/queues/main/bull:mail/", "/queues/app/imports/", "/api/v1/openapi.json", "/healthz", "/readyz", "/metrics"),
 )
 

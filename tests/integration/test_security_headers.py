@@ -17,7 +17,7 @@ PLACES = (
     *("/static/css/tokens.css", "/static/nope.css", "/static/plotly/plotly.min.js"),
     *("/healthz", "/readyz", "/metrics", "/cpu-gate"),
     *("/live/events", "/live/nope", "/live/logs", "/live/logs/older", "/live/logs/download"),
-    *("/api", "/api/v1/queues", "/api/v1/openapi.json", "/api/v1/once/claim", "/api/v1/nope"),
+    *("/api", "/api/v1/queues", "/api/v1/openapi.json", "/api/v1/idempotency/claim", "/api/v1/nope"),
 )
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "TRACE")
 MALFORMED = (

@@ -352,7 +352,7 @@ def test_planted_values_under_every_key_take_no_page_away(bench: Bench) -> None:
     for key in keys:
         client.copy("planted", key)
     client.delete("planted")
-    for key in (state.SCANNERS, state.GATES, state.NODES, state.ONCE_COUNTS):
+    for key in (state.SCANNERS, state.GATES, state.NODES, state.IDEMPOTENCY_COUNTS):
         client.hset(key, "x", "[" * 200_000)
     client.zadd(state.SERVERS, {"eu-1": 1})
     client.hset(state.server_metrics("eu-1"), mapping={"format": "2", "id": "eu-1", "processes": "[" * 200_000})

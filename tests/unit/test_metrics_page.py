@@ -230,14 +230,14 @@ def test_promtool_finds_nothing_to_complain_of() -> None:
 
 def test_the_ledger_is_counted_from_its_first_claim_on() -> None:
     counted = read(full())
-    assert value(counted, "unstall_once_steps_total", outcome="won") == 7
-    assert value(counted, "unstall_once_steps_total", outcome="released") == 0
-    assert value(counted, "unstall_once_replaced_total") == 2
-    assert value(counted, "unstall_once_keys") == 3
-    assert value(counted, "unstall_once_results_bytes") == 640
+    assert value(counted, "unstall_idempotency_steps_total", outcome="won") == 7
+    assert value(counted, "unstall_idempotency_steps_total", outcome="released") == 0
+    assert value(counted, "unstall_idempotency_replaced_total") == 2
+    assert value(counted, "unstall_idempotency_keys") == 3
+    assert value(counted, "unstall_idempotency_results_bytes") == 640
     assert not [name for name, _ in read(picture_of(None)) if name.startswith("unstall_once")]
     planted = read(picture_of(None, once={b"won": b"7", b"bytes": b"9" * 5_000}))
     assert (
-        value(planted, "unstall_once_steps_total", outcome="won"),
-        value(planted, "unstall_once_results_bytes"),
+        value(planted, "unstall_idempotency_steps_total", outcome="won"),
+        value(planted, "unstall_idempotency_results_bytes"),
     ) == (7, 0)

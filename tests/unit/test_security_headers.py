@@ -35,7 +35,7 @@ async def test_a_browser_is_bound_to_tls_by_an_answer_over_tls_alone(scheme: str
     assert ((_TRANSPORT, b"max-age=60") in sent[0]["headers"]) is is_sent
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/live/events", "/api/v1/once/claim"])
+@pytest.mark.parametrize("path", ["/metrics", "/live/events", "/api/v1/idempotency/claim"])
 async def test_a_fault_of_ours_is_answered_with_them(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server would answer by itself, and with three headers."""
 

@@ -16,9 +16,9 @@ from dashboard import urls
 from dashboard.access import Role
 from dashboard.api.document import document
 from dashboard.api.root import api
-from dashboard.once import app as once
-from dashboard.once.bodies import BODIES
-from dashboard.once.document import OnceKey
+from dashboard.idempotency import app as idempotency
+from dashboard.idempotency.bodies import BODIES
+from dashboard.idempotency.document import IdempotencyKey
 from dashboard.scopes import Scope
 from tests.machines import Machine, refused, told
 from tests.people import browser, person
@@ -77,7 +77,7 @@ def test_no_two_classes_share_the_name_of_a_component() -> None:
     models = [model for made in operations for model in (*made.models, *made.response_models.values())]
     seen: set[Any] = set()
     named: dict[str, set[str]] = defaultdict(set)
-    for root in (*models, *BODIES.values(), OnceKey):
+    for root in (*models, *BODIES.values(), IdempotencyKey):
         for shape in _shapes(root, seen):
             named[shape.__name__].add(f"{shape.__module__}.{shape.__qualname__}")
     known = {name: places for name, places in named.items() if name in document()["components"]["schemas"]}
@@ -87,7 +87,7 @@ def test_no_two_classes_share_the_name_of_a_component() -> None:
 
 def test_every_address_of_the_api_is_in_it() -> None:
     routes = {re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/{pattern.pattern}") for pattern in _patterns()}
-    assert routes | {once.PATH, *once.STEPS} == {path for _, path in calls()}
+    assert routes | {idempotency.PATH, *idempotency.STEPS} == {path for _, path in calls()}
 
 
 def _patterns() -> list[URLPattern]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from recovery import config as configuration
 from recovery.connections.registry import Registry
 from recovery.errors import ConfigError
-from recovery.management.checkup import alerts, databases, home, n8n, nodes, once, queues, state
+from recovery.management.checkup import alerts, databases, home, idempotency, n8n, nodes, queues, state
 from recovery.management.checkup.findings import Finding, Level, wrong
 
 __all__ = ["Finding", "Level", "examine"]
@@ -27,7 +27,7 @@ def examine() -> Iterator[Finding]:
     registry = Registry(config)
     try:
         yield from state.store(registry)
-        yield from once.once(registry)
+        yield from idempotency.idempotency(registry)
         yield from queues.deployments(registry)
         yield from databases.databases(registry)
         yield from n8n.n8n(registry)

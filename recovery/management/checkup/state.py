@@ -11,8 +11,8 @@ from recovery.connections.registry import Registry
 from recovery.connections.state import PROBE, SNAPSHOT
 from recovery.domain.refs import shown
 from recovery.errors import StoreError
+from recovery.idempotency.apart import neighbours
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
-from recovery.once.apart import neighbours
 from recovery.reads import leading
 
 ABOUT, SCHEDULER = "state store", "scheduler"

@@ -1,0 +1,1 @@
+"""/api/v1/idempotency: claims of work that must not run twice, answered beside Django."""

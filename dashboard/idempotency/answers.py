@@ -1,0 +1,89 @@
+"""What the ledger's answer is in HTTP: its status, and the key as it is now, whatever was wanted of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dashboard.live.stream import Headers
+from recovery.domain.idempotency import Answer, Claim, IdempotencyState, Word
+from recovery.domain.refs import shown
+
+RETRY_MOST = 3_600  # seconds: a claim that lasts longer is asked for again all the same
+FULL_RETRY = 60
+_ADVICE = {
+    Word.CLAIMED: "Wait until it is completed or expires; see Retry-After.",
+    Word.COMPLETED: "The work is done. Use the result and do nothing.",
+    Word.LATE: "There is a newer claim: the work may have been done twice. Do not complete the key.",
+    Word.FREE: "The claim expired long ago or was released. Claim the key again before you continue.",
+    Word.FULL: "Raise keys in [idempotency], or complete keys with a shorter keep.",
+}
+_MESSAGES = {
+    Word.CLAIMED: "The key is claimed.",
+    Word.COMPLETED: "The key is completed.",
+    Word.LATE: "This token is not the newest token of the key.",
+    Word.FREE: "The key is not claimed.",
+    Word.FULL: "The store is full, or this token exceeds its share. Nothing was claimed.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+    headers: Headers
+
+
+def reply(key: str, answer: Answer) -> Reply:
+    if answer.word is Word.FULL:
+        return _refused(503, key, answer, FULL_RETRY)
+    if answer.is_refused:
+        return _refused(409, key, answer, _left(answer))
+    return Reply(201 if answer.word is Word.WON else 200, _body(facts(key, answer), answer.result), [])
+
+
+def facts(key: str, answer: Answer) -> dict[str, Any]:
+    """All but the result. null: there is none."""
+    told: dict[str, Any] = {"key": key, "state": answer.state.value, "now": answer.now}
+    return told | _of_claim(answer.claim)
+
+
+def _of_claim(claim: Claim | None) -> dict[str, Any]:
+    return {
+        "token": claim.token if claim else None,
+        "owner": (claim.owner if claim else "") or None,
+        "by": (claim.by if claim else "") or None,
+        "since": claim.since if claim else None,
+        "until": claim.until if claim and not claim.is_completed else None,
+        "completed_at": claim.until if claim and claim.is_completed else None,
+        "kept_until": claim.ends if claim else None,
+        "dropped": (claim.dropped if claim else 0) or None,
+    }
+
+
+def _refused(status: int, key: str, answer: Answer, retry: int) -> Reply:
+    code = "keys_full" if answer.word is Word.FULL else answer.word.value
+    error = {"code": code, "message": _message(answer), "advice": _ADVICE[answer.word]}
+    headers = [(b"retry-after", str(retry).encode())] if retry else []
+    return Reply(status, _body({"error": error} | facts(key, answer), answer.result), headers)
+
+
+def _message(answer: Answer) -> str:
+    owner = answer.claim.owner if answer.claim else ""
+    by = f" The newest claim belongs to {shown(owner)!r}." if owner and answer.word is Word.LATE else ""
+    return _MESSAGES[answer.word] + by
+
+
+def _left(answer: Answer) -> int:
+    """Seconds until a claim of somebody else expires; 0 for what waiting does not change."""
+    claim = answer.claim
+    if answer.word is not Word.CLAIMED or claim is None or claim.state is not IdempotencyState.CLAIMED:
+        return 0
+    return min(RETRY_MOST, max(1, math.ceil((claim.until - answer.now) / 1000)))
+
+
+def _body(told: dict[str, Any], result: bytes | None) -> bytes:
+    """The result as it was sent: it stays text."""
+    return json.dumps(told, separators=(",", ":")).encode("ascii")[:-1] + b',"result":' + (result or b"null") + b"}"

@@ -1,0 +1,161 @@
+"""What callers send to the ledger, and the order that it makes; also what the API's document says of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, NoReturn
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from dashboard.api.faults import PROBLEMS_TOLD, Refusal
+from recovery.domain.idempotency import KEEP, KEY_LIMIT, OWNER_LIMIT, RESULT_LIMIT, TTL, Order, Step
+
+_TOKEN_LIMIT = 2**53 - 1  # what every language's number can hold
+_REFERENCE = "See /api for every call."
+
+
+def _named(key: str) -> str:
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise ValueError("a lone surrogate is not a valid character") from None
+    if size > KEY_LIMIT:
+        raise ValueError(f"{size:,} bytes as UTF-8; the limit is {KEY_LIMIT:,}")
+    return key
+
+
+def _on_one_line(owner: str) -> str:
+    if not owner.isprintable():
+        raise ValueError("use printable characters on one line")
+    return owner
+
+
+Key = Annotated[
+    str,
+    Field(min_length=1, max_length=KEY_LIMIT, description=f"Idempotency key: any text of up to {KEY_LIMIT} bytes."),
+    AfterValidator(_named),
+]
+Token = Annotated[int, Field(ge=1, le=_TOKEN_LIMIT, description="Fencing token from the response to the claim.")]
+Ttl = Annotated[int, Field(ge=TTL[0], le=TTL[1], description="Milliseconds until the claim expires unless renewed.")]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    step: ClassVar[Step]
+    key: Key
+
+    def order(self, by: str) -> Order:
+        """`by`: the name of the caller's token."""
+        return Order(self.step, self.key, **self._told(), by=by)
+
+    def _told(self) -> dict[str, Any]:
+        """What the order says beside the key."""
+        return {}
+
+
+class IdempotencyClaim(Body):
+    """Claim of a key, before the work starts."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"key": "charge:order-17", "ttl": 60000, "owner": "w-3"}})
+    step = Step.CLAIM
+    ttl: Ttl
+    owner: Annotated[str, Field(max_length=OWNER_LIMIT), AfterValidator(_on_one_line)] = Field(
+        default="",
+        description="Client name for humans, and to recognize your own claim after a lost response: make it unique.",
+    )
+
+    def _told(self) -> dict[str, Any]:
+        return {"span": self.ttl, "owner": self.owner}
+
+
+class IdempotencyComplete(Body):
+    """Completion of a key, after the work is done."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"key": "charge:order-17", "token": 1800000000000123, "result": {"charge": "ch_1"}}
+        }
+    )
+    step = Step.COMPLETE
+    token: Token
+    result: Any = Field(
+        default=None, description=f"Any JSON of up to {RESULT_LIMIT:,} bytes; later claims of the key get it."
+    )
+    keep: int | None = Field(
+        default=None, ge=KEEP[0], le=KEEP[1], description="Milliseconds until the key is deleted; null: keep_days."
+    )
+
+    def _told(self) -> dict[str, Any]:
+        result = b"" if self.result is None else _packed(self.result)
+        dropped = len(result) if len(result) > RESULT_LIMIT else 0
+        return {"token": self.token, "span": self.keep or 0, "result": b"" if dropped else result, "dropped": dropped}
+
+
+class IdempotencyRelease(Body):
+    """Release of a key whose work was not done."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"key": "charge:order-17", "token": 1800000000000123}})
+    step = Step.RELEASE
+    token: Token
+
+    def _told(self) -> dict[str, Any]:
+        return {"token": self.token}
+
+
+class IdempotencyRenew(Body):
+    """Work that takes longer."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"key": "charge:order-17", "token": 1800000000000123, "ttl": 60000}}
+    )
+    step = Step.RENEW
+    token: Token
+    ttl: Ttl
+
+    def _told(self) -> dict[str, Any]:
+        return {"token": self.token, "span": self.ttl}
+
+
+class IdempotencyShow(Body):
+    """A key that is asked for."""
+
+    step = Step.SHOW
+
+
+# By the last segment of their address.
+BODIES: dict[str, type[Body]] = {
+    kind.step.value: kind for kind in (IdempotencyClaim, IdempotencyRenew, IdempotencyComplete, IdempotencyRelease)
+}
+
+
+def read(kind: type[Body], written: bytes) -> Body:
+    """Raises Refusal."""
+    try:
+        told = json.loads(written, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise Refusal(400, "bad_request", "The body is not valid JSON.", _REFERENCE) from None
+    return checked(kind, told)
+
+
+def checked(kind: type[Body], told: Any) -> Body:
+    """Raises Refusal. Never with what was sent, which may be a secret in the wrong field."""
+    try:
+        return kind.model_validate(told)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in problems[:PROBLEMS_TOLD]]
+    raise Refusal(422, "invalid", "; ".join(told), _REFERENCE)
+
+
+def _packed(result: Any) -> bytes:
+    """Raises Refusal for what JSON cannot say. Half of a surrogate pair can be escaped and not encoded."""
+    try:
+        return json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(result, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        raise Refusal(422, "invalid", "result: it contains a number that is too large for JSON.", _REFERENCE) from None
+
+
+def _no_number(written: str) -> NoReturn:
+    raise ValueError(f"{written} is not JSON")

@@ -1,0 +1,107 @@
+"""The ledger as its page shows it: each key in words, with its result as far as this person may read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from dashboard.discretion import Discretion, PayloadPart
+from dashboard.rows import brief
+from recovery.domain.ages import age
+from recovery.domain.idempotency import Claim, IdempotencyState
+from recovery.domain.refs import shown
+from recovery.reads.idempotency import Counts, Row
+
+RESULT_TOLD = 160  # characters in a row
+
+_STANDING = {
+    IdempotencyState.CLAIMED: "expires in {}",
+    IdempotencyState.EXPIRED: "expired {} ago, never completed",
+    IdempotencyState.COMPLETED: "completed {} ago",
+}
+_BRIEFLY = {
+    IdempotencyState.CLAIMED: "{} left",
+    IdempotencyState.EXPIRED: "{} ago",
+    IdempotencyState.COMPLETED: "{} ago",
+}
+RISKS = {
+    IdempotencyState.CLAIMED: "A slow worker continues: then the work is done twice, and that worker notices too late.",
+    IdempotencyState.EXPIRED: "A slow worker can no longer complete it, and the next one does the work again.",
+    IdempotencyState.COMPLETED: "The next client that claims the key does the work again and does not get the result.",
+}
+EFFECTS = {
+    IdempotencyState.CLAIMED: "The key is free at once and can be claimed. Its fencing token becomes invalid.",
+    IdempotencyState.EXPIRED: "The key is deleted. An expired key can be claimed in any case.",
+    IdempotencyState.COMPLETED: "The key is free, and its result is deleted.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One key. `standing`: until when, in words; `act`: the name of its button, "" when there is none."""
+
+    claim: Claim
+    key: str
+    url: str
+    standing: str
+    briefly: str  # the same beside the word for its state
+    owner: str
+    by: str
+    result: str
+    size: int
+    act: str = ""
+    act_url: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    name: str
+    title: str
+    count: int
+    is_here: bool
+
+
+def line(row: Row, now: int, see: Discretion, *, may_act: bool, may_forget: bool) -> Line:
+    claim = row.claim
+    told = see.payload(None, PayloadPart.RESULT, row.result.decode("utf-8", "replace")) if row.result else ""
+    act, url = _act(claim, may_act=may_act, may_forget=may_forget)
+    return Line(
+        claim,
+        brief(shown(claim.key)),
+        reverse("idempotency-key", args=[claim.key]),
+        standing(claim, now),
+        _BRIEFLY[claim.state].format(age(abs(claim.until - now))),
+        shown(claim.owner),
+        shown(claim.by),
+        told if len(told) <= RESULT_TOLD else f"{told[:RESULT_TOLD]}…",
+        row.size,
+        act,
+        url,
+        "warn" if claim.state is IdempotencyState.EXPIRED else "",
+    )
+
+
+def standing(claim: Claim, now: int) -> str:
+    return _STANDING[claim.state].format(age(abs(claim.until - now)))
+
+
+def tabs(counts: Counts, here: IdempotencyState | None) -> list[Tab]:
+    found = (
+        (None, "All", counts.keys),
+        (IdempotencyState.CLAIMED, "Claimed", counts.claimed),
+        (IdempotencyState.EXPIRED, "Expired", counts.expired),
+        (IdempotencyState.COMPLETED, "Completed", counts.completed),
+    )
+    return [Tab(state.value if state else "", title, count, state is here) for state, title, count in found]
+
+
+def _act(claim: Claim, *, may_act: bool, may_forget: bool) -> tuple[str, str]:
+    """Bound to the claim that is shown."""
+    name = "Forget" if claim.is_completed else "Release"
+    if not (may_forget if claim.is_completed else may_act):
+        return "", ""
+    address = reverse(f"idempotency-{name.lower()}", args=[claim.key])
+    return name, f"{address}?{urlencode({'token': claim.token})}"

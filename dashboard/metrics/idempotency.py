@@ -1,0 +1,38 @@
+"""The families of the ledger, as its script counts them in the state store: the same from every web process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dashboard.metrics.labels import labelled
+from dashboard.metrics.picture import Picture
+from dashboard.metrics.text import Family, Lines
+
+OUTCOMES = ("won", "refused", "renewed", "completed", "released", "late", "full", "forgotten")
+
+_DIGITS = 19  # of a number that we have written
+
+CALLS = Family(
+    "unstall_idempotency_steps",
+    "Idempotency key operations by outcome; refused, late and full changed nothing.",
+    "counter",
+)
+REPLACED = Family("unstall_idempotency_replaced", "Expired claims that another client has taken over.", "counter")
+KEYS = Family("unstall_idempotency_keys", "Idempotency keys stored.")
+MOST = Family("unstall_idempotency_keys_limit", "Limit of idempotency keys; at the limit claims are refused.")
+BYTES = Family("unstall_idempotency_results_bytes", "Stored results of idempotency keys.", unit="bytes")
+
+
+def families(picture: Picture) -> Iterator[Lines]:
+    """Nothing where nobody has ever claimed anything."""
+    packed = picture.image.packed
+    if not packed.idempotency:
+        return
+    written = ((name.decode("ascii", "replace"), value) for name, value in packed.idempotency.items())
+    told = {name: value for name, value in written if value.isdigit() and len(value) <= _DIGITS}
+    yield CALLS, [CALLS.of(labelled(outcome=name), int(told.get(name, 0))) for name in OUTCOMES]
+    yield REPLACED, (REPLACED.of("", int(told.get("replaced", 0))),)
+    if not picture.health.error:
+        yield KEYS, (KEYS.of("", packed.idempotency_keys),)
+        yield MOST, (MOST.of("", picture.config.idempotency.keys),)
+        yield BYTES, (BYTES.of("", int(told.get("bytes", 0))),)

@@ -1,0 +1,189 @@
+"""/idempotency: keys of work that must not run twice, who claimed them, and the release of a claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from dashboard import actors, dialogs, idempotency_cells
+from dashboard.access import Role, allows, may_see_payloads, needs
+from dashboard.discretion import MASKED, Discretion, PayloadPart
+from dashboard.reauthentication import needs_recent_password
+from dashboard.rows import brief
+from dashboard.tree import tree
+from recovery import config
+from recovery.actions import idempotency as acts
+from recovery.actions import payload_reveals
+from recovery.connections.registry import registry
+from recovery.domain.idempotency import Answer, Claim, IdempotencyState
+from recovery.domain.refs import shown
+from recovery.errors import BadOrder, ConfigError, Missing, NotApart, StoreError
+from recovery.reads import durability, idempotency
+from recovery.reads.durability import Doubt
+from recovery.reads.idempotency import Counts, Listing, Place, Row, Wanted
+from recovery.reads.shared import Shared
+
+MATCH_LIMIT = 512  # characters of a search: no key is longer
+_GONE = "This claim no longer exists: it was completed, released or claimed again."
+_SHOWN_FOR = 64  # different questions of the last second
+_shown = Shared(kept=_SHOWN_FOR)
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    return render(request, "idempotency/page.html", _context(request))
+
+
+@require_safe
+def rows(request: HttpRequest) -> HttpResponse:
+    return render(request, "idempotency/_rows.html", _context(request))
+
+
+@require_safe
+def key(request: HttpRequest, key: str) -> HttpResponse:
+    """One of them, with its result in whole. Raises Missing, NotApart, StoreError."""
+    answer = acts.show(key)
+    if answer.claim is None:
+        raise Missing("This key is not claimed, or it was deleted after its retention period.")
+    return _key(request, answer.claim, answer)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def reveal(request: HttpRequest, key: str) -> HttpResponse:
+    """Its result as it is, once the audit has who asked for it. Raises Missing, NotApart, StoreError, NotRecorded."""
+    answer = acts.show(key)
+    if answer.claim is None or not answer.result:
+        raise Missing(_GONE)
+    number = payload_reveals.record_of_key(actors.person(request), key)
+    return _key(request, answer.claim, answer, revealed=number)
+
+
+def _key(request: HttpRequest, claim: Claim, answer: Answer, revealed: int | None = None) -> HttpResponse:
+    see = MASKED if revealed is None else Discretion(frozenset({PayloadPart.RESULT}))
+    result = see.payload(None, PayloadPart.RESULT, answer.result.decode("utf-8", "replace")) if answer.result else ""
+    row = Row(claim, len(answer.result or b""), None)
+    told = {
+        "line": idempotency_cells.line(row, answer.now, MASKED, **_may(request)),
+        "whole": shown(claim.key),
+        "payload": {"size": row.size, "tree": tree(result, is_shape=revealed is None), "is_cut": False},
+        "here": reverse("idempotency-key", args=[claim.key]),
+        "may_reveal": bool(answer.result) and may_see_payloads(request.user),
+        "revealed": revealed,
+    }
+    return render(request, "idempotency/key.html", told)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def release(request: HttpRequest, key: str) -> HttpResponse:
+    claim = _meant(request, key)
+    if claim.is_completed:
+        raise Missing(_GONE)
+    return _change(request, claim, "Release the claim of")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+@needs_recent_password()
+def forget(request: HttpRequest, key: str) -> HttpResponse:
+    claim = _meant(request, key)
+    if not claim.is_completed:
+        raise Missing("The key is not completed, so there is nothing to forget.")
+    return _change(request, claim, "Forget the completed key")
+
+
+def _change(request: HttpRequest, claim: Claim, title: str) -> HttpResponse:
+    if request.method != "POST":
+        return _ask(request, claim, title)
+    if lacks := dialogs.lacks_reason(request):
+        return _ask(request, claim, title, lacks)
+    act = acts.forget if claim.is_completed else acts.release
+    try:
+        act(actors.person(request), claim, dialogs.reason(request))
+    except BadOrder as refused:
+        return _ask(request, claim, title, {"reason": str(refused)})
+    _shown.forget()
+    words = f"{'Forgotten' if claim.is_completed else 'Released'}: {shown(claim.key)}."
+    return dialogs.done(request, words, _back(request))
+
+
+def _meant(request: HttpRequest, key: str) -> Claim:
+    """The claim whose token was shown, as it is now. Raises Missing, NotApart, StoreError."""
+    claim = acts.show(key).claim
+    if claim is None or str(claim.token) != request.GET.get("token", ""):
+        raise Missing(_GONE)
+    return claim
+
+
+def _ask(request: HttpRequest, claim: Claim, title: str, wrong: dict[str, str] | None = None) -> HttpResponse:
+    told = {
+        "claim": claim,
+        "effect": idempotency_cells.EFFECTS[claim.state],
+        "risk": idempotency_cells.RISKS[claim.state],
+        "standing": idempotency_cells.standing(claim, acts.show(claim.key).now),
+        "verb": "Forget" if claim.is_completed else "Release",
+        "here": dialogs.here(request, f"{request.path}?{urlencode({'token': claim.token})}"),
+        "back": _back(request),
+        "wrong": wrong or {},
+    }
+    return dialogs.ask(request, "idempotency/_release.html", title, told, about=brief(shown(claim.key)))
+
+
+def _context(request: HttpRequest) -> dict[str, Any]:
+    """A store that is away leaves a sentence in the place of the table."""
+    wanted, here = _wanted(request)
+    told = {"wanted": wanted, "here": here, "is_filtered": bool(wanted.match)}
+    try:
+        listing, counts, doubts = _shown.get((wanted, "listing"), lambda: _look(wanted))
+    except StoreError as error:
+        return told | {"trouble": f"The state store does not answer: {error}. {error.advice}"}
+    except (NotApart, ConfigError) as error:
+        return told | {"trouble": str(error)}
+    see, most = MASKED, config.current().idempotency.keys
+    lines = [idempotency_cells.line(row, listing.now, see, **_may(request)) for row in listing.rows]
+    return told | {
+        "lines": lines,
+        "tabs": idempotency_cells.tabs(counts, wanted.state),
+        "counts": counts,
+        "most": most,
+        "is_full": counts.keys >= most,
+        "doubts": doubts if counts.keys else (),
+        "looked": listing.looked,
+        "older": _query(wanted, listing.next) if listing.next else "",
+        "newest": _query(wanted, None) if wanted.after else "",
+    }
+
+
+def _look(wanted: Wanted) -> tuple[Listing, Counts, tuple[Doubt, ...]]:
+    acts.guard.check()
+    store = registry().state()
+    return idempotency.listing(store, wanted), idempotency.counts(store), durability.doubts(store)
+
+
+def _wanted(request: HttpRequest) -> tuple[Wanted, str]:
+    """And the same as a query, for whoever asks again."""
+    state = next((one for one in IdempotencyState if one.value == request.GET.get("state")), None)
+    state = None if state is IdempotencyState.FREE else state
+    after = Place.parse(request.GET.get("after", ""))
+    wanted = Wanted(state, request.GET.get("q", "").strip()[:MATCH_LIMIT], after)
+    return wanted, _query(wanted, after)
+
+
+def _query(wanted: Wanted, after: Place | None) -> str:
+    told = {"state": wanted.state or "", "q": wanted.match, "after": str(after or "")}
+    written = urlencode({name: value for name, value in told.items() if value})
+    return f"?{written}"
+
+
+def _may(request: HttpRequest) -> dict[str, bool]:
+    return {"may_act": allows(request.user, Role.OPERATOR), "may_forget": allows(request.user, Role.ADMIN)}
+
+
+def _back(request: HttpRequest) -> str:
+    return dialogs.back(request, reverse("idempotency"))

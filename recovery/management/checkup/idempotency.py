@@ -1,0 +1,49 @@
+"""The ledger: may it work where it is, would it keep what it is told, and how full is it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.connections.registry import Registry
+from recovery.errors import StoreError
+from recovery.idempotency.apart import neighbours
+from recovery.management.checkup.findings import Finding, good, warning, wrong
+from recovery.reads import durability
+from recovery.reads.idempotency import counts
+
+ABOUT = "idempotency"
+_NEARLY = 0.9  # of the keys that it may have
+
+
+def idempotency(registry: Registry) -> Iterator[Finding]:
+    """A state store that is missing or silent is told by itself."""
+    if registry.config.state is None:
+        return
+    try:
+        yield from _apart(registry)
+        yield from _used(registry)
+    except StoreError:
+        return
+
+
+def _apart(registry: Registry) -> Iterator[Finding]:
+    found = neighbours(registry)
+    if found.trouble:
+        yield wrong(ABOUT, found.trouble, "Give UNSTALL_STATE_URL another server, or another database number.")
+    for name in found.unknown:
+        says = f"Whether the queues of {name} are in the state store is unknown: it does not report a run id."
+        yield warning(ABOUT, says, "Make sure that it answers, and allow its user to call INFO.")
+
+
+def _used(registry: Registry) -> Iterator[Finding]:
+    """What it may lose matters to those alone who use it."""
+    found, most = counts(registry.state()), registry.config.idempotency.keys
+    if not found.keys:
+        yield good(ABOUT, "Nothing is claimed.")
+        return
+    yield good(ABOUT, f"{found.claimed:,} claimed, {found.expired:,} expired, {found.completed:,} completed.")
+    if found.keys > _NEARLY * most:
+        says = f"It has {found.keys:,} of {most:,} keys; at the limit nothing can be claimed."
+        yield warning(ABOUT, says, "Raise keys in [idempotency], or complete with a shorter keep.")
+    for doubt in durability.doubts(registry.state()):
+        yield warning(ABOUT, doubt.says, doubt.remedy)

@@ -1,0 +1,189 @@
+"""The ledger as a page and a shell list it: newest first, in windows, never all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import redis
+
+from recovery.connections import faults, state
+from recovery.domain.idempotency import Claim, IdempotencyState
+from recovery.domain.refs import raw, slug, text, unslug
+from recovery.errors import Garbled
+
+SIZE = 50  # rows of one page
+WINDOW = 500  # keys of one look: a third of a millisecond of the store
+LOOKED = 10_000  # keys that one page looks at to find what it wants; then it says so, and how to go on
+PREVIEW = 2_048  # bytes of a result that a row may show; a longer one is on its own page
+
+_NEVER = float("-inf")
+_EVER = float("inf")
+
+
+class Place(NamedTuple):
+    """Behind which key a page begins: when that one was claimed or completed, and the key itself."""
+
+    at: float
+    key: bytes
+
+    @classmethod
+    def parse(cls, written: str) -> Place | None:
+        """None for what is none."""
+        at, dot, key = written.partition(".")
+        try:
+            return cls(float(int(at)), raw(unslug(key))) if dot else None
+        except (ValueError, OverflowError):
+            return None
+
+    def __str__(self) -> str:
+        return f"{int(self.at)}.{slug(text(self.key))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`state` None: any. `match`: a literal part of the key."""
+
+    state: IdempotencyState | None = None
+    match: str = ""
+    after: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`result` None: there is none, or it is longer than a row has room for; `size`: its bytes."""
+
+    claim: Claim
+    size: int = 0
+    result: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """`next`: where the following page begins; None after the last. `looked`: keys that were looked at."""
+
+    now: int
+    rows: tuple[Row, ...]
+    next: Place | None
+    looked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    keys: int
+    claimed: int
+    expired: int
+    bytes: int  # of results
+
+    @property
+    def completed(self) -> int:
+        return max(0, self.keys - self.claimed - self.expired)
+
+
+def counts(store: redis.Redis) -> Counts:
+    """Raises StoreError."""
+    now = clock(store)
+    with faults.guarded(store):
+        pipeline = store.pipeline(transaction=False)
+        pipeline.hlen(state.IDEMPOTENCY_RECORDS)
+        pipeline.zcount(state.IDEMPOTENCY_HELD, f"({now}", "+inf")
+        pipeline.zcount(state.IDEMPOTENCY_HELD, "-inf", now)
+        pipeline.hget(state.IDEMPOTENCY_COUNTS, "bytes")
+        keys, claimed, expired, size = pipeline.execute()
+    try:
+        return Counts(keys, claimed, expired, int(size or 0))
+    except ValueError as error:
+        raise Garbled(faults.target_of(store), "a number of the ledger is none") from error
+
+
+def clock(store: redis.Redis) -> int:
+    """The store's, in ms. Raises StoreError."""
+    with faults.guarded(store):
+        seconds, micros = store.time()
+    return seconds * 1000 + micros // 1000
+
+
+def listing(store: redis.Redis, wanted: Wanted) -> Listing:
+    """A key that is exactly what is searched for comes first, however old it is. Raises StoreError."""
+    now = clock(store)
+    found: list[tuple[Place, Claim]] = []
+    exact = _exact(store, wanted, now)
+    looked, last, is_done = 0, wanted.after, True
+    for place, claim in _walk(store, wanted, now):
+        if looked >= LOOKED or len(found) >= SIZE:
+            is_done = False
+            break
+        looked, last = looked + 1, place
+        if claim and _fits(claim, wanted) and claim != exact:
+            found.append((place, claim))
+    claims = [*([exact] if exact else []), *(claim for _, claim in found)]
+    return Listing(now, _rows(store, claims), None if is_done else last, looked)
+
+
+def _exact(store: redis.Redis, wanted: Wanted, now: int) -> Claim | None:
+    if not wanted.match or wanted.after:
+        return None
+    with faults.guarded(store):
+        packed = cast("bytes | None", store.hget(state.IDEMPOTENCY_RECORDS, cast(Any, raw(wanted.match))))
+    claim = _decoded(store, raw(wanted.match), packed, now)
+    return claim if claim and _fits(claim, wanted) else None
+
+
+def _walk(store: redis.Redis, wanted: Wanted, now: int) -> Iterator[tuple[Place, Claim | None]]:
+    """Newest first; of claims by when they expire, the last first. None: forgotten meanwhile."""
+    index, low, high = _index(wanted.state, now)
+    top, skipped = min(high, wanted.after.at if wanted.after else _EVER), 0
+    while True:
+        with faults.guarded(store):
+            found = store.zrevrangebyscore(index, top, low, start=skipped, num=WINDOW, withscores=True)
+            window = [Place(at, key) for key, at in cast("list[tuple[bytes, float]]", found)]
+            packed = cast(
+                "list[bytes | None]", store.hmget(state.IDEMPOTENCY_RECORDS, [one.key for one in window] or [b""])
+            )
+        for place, record in zip(window, packed, strict=False):
+            if wanted.after is None or place < wanted.after:
+                yield place, _decoded(store, place.key, record, now)
+        if len(window) < WINDOW:
+            return
+        bottom = window[-1].at
+        skipped = (skipped if bottom == top else 0) + sum(place.at == bottom for place in window)
+        top = bottom
+
+
+def _index(wanted: IdempotencyState | None, now: int) -> tuple[bytes, float, float]:
+    """The index, and the scores in it. Of milliseconds none lies between now and half a one later."""
+    if wanted is IdempotencyState.CLAIMED:
+        return state.IDEMPOTENCY_HELD, now + 0.5, _EVER
+    if wanted is IdempotencyState.EXPIRED:
+        return state.IDEMPOTENCY_HELD, _NEVER, now
+    return state.IDEMPOTENCY_NEWEST, _NEVER, _EVER
+
+
+def _decoded(store: redis.Redis, key: bytes, packed: bytes | None, now: int) -> Claim | None:
+    """None where its time is over: it will be dropped with one of the next steps."""
+    if packed is None:
+        return None
+    try:
+        claim = Claim.decode(text(key), packed, now)
+    except ValueError as error:
+        raise Garbled(faults.target_of(store), "a record of the ledger is malformed") from error
+    return claim if claim.ends > now else None
+
+
+def _fits(claim: Claim, wanted: Wanted) -> bool:
+    return wanted.state in (None, claim.state) and wanted.match.casefold() in claim.key.casefold()
+
+
+def _rows(store: redis.Redis, claims: list[Claim]) -> tuple[Row, ...]:
+    """Their results, as far as they are short."""
+    done = [raw(claim.key) for claim in claims if claim.is_completed]
+    with faults.guarded(store):
+        sizes = store.pipeline(transaction=False)
+        for key in done:
+            sizes.hstrlen(state.IDEMPOTENCY_RESULTS, cast(Any, key))
+        known = dict(zip(done, cast("list[int]", sizes.execute()), strict=True))
+        short = [key for key, size in known.items() if 0 < size <= PREVIEW]
+        values = cast("list[bytes | None]", store.hmget(state.IDEMPOTENCY_RESULTS, cast(Any, short))) if short else []
+    results = dict(zip(short, values, strict=True))
+    return tuple(Row(one, known.get(raw(one.key), 0), results.get(raw(one.key))) for one in claims)

@@ -1,0 +1,58 @@
+"""Claims by hand, for tests of the ledger and of what shows it."""
+
+from __future__ import annotations
+
+import redis
+
+from recovery.domain.idempotency import Answer, Order, Step, Terms
+from recovery.idempotency.ledger import Ledger
+from tests.stores import Store
+from tests.waiting import until
+
+LONG = 600_000
+DAY = 86_400_000
+
+
+class Desk:
+    """One ledger, told what to do in few words."""
+
+    def __init__(self, store: redis.Redis, terms: Terms | None = None) -> None:
+        self.store = store
+        self.ledger = Ledger(store, terms or Terms())
+
+    @classmethod
+    def of(cls, store: Store, **terms: int) -> Desk:
+        return cls(store.client, Terms(**terms))
+
+    def claim(self, key: str, span: int = LONG, owner: str = "w", by: str = "ci") -> Answer:
+        return self.ledger.do(Order(Step.CLAIM, key, span=span, owner=owner, by=by))
+
+    def token(self, key: str, span: int = LONG, owner: str = "w") -> int:
+        """Of a claim that is won."""
+        won = self.claim(key, span, owner)
+        assert won.claim, won
+        assert won.claim.owner == owner, won
+        return won.claim.token
+
+    def complete(self, key: str, token: int, result: bytes = b"", keep: int = DAY) -> Answer:
+        return self.ledger.do(Order(Step.COMPLETE, key, token, keep, result=result))
+
+    def step(self, step: Step, key: str, token: int, span: int = LONG) -> Answer:
+        return self.ledger.do(Order(step, key, token, span))
+
+    def show(self, key: str) -> Answer:
+        return self.ledger.do(Order(Step.SHOW, key))
+
+    def done(self, key: str, result: bytes = b"", keep: int = DAY) -> int:
+        token = self.token(key)
+        self.complete(key, token, result, keep)
+        return token
+
+    def expired(self, key: str, owner: str = "dead") -> int:
+        """The token of a claim whose time has passed."""
+        token = self.token(key, 1, owner)
+        self.passes(key)
+        return token
+
+    def passes(self, key: str) -> None:
+        until(lambda: self.show(key).state.value != "claimed", what=f"{key} expires")
