@@ -43,7 +43,7 @@ class ScanRun(Schema):
     id: int
     scanner: Scan
     status: RunStatus
-    observes: bool = Field(description="It was a dry run.")
+    dry_run: bool = Field(description="It was a dry run.")
     queue: QueueName | None = Field(description="Only this queue; null: all queues.")
     actor: str | None = Field(description="Who requested it; null: scheduled.")
     reason: str
@@ -65,6 +65,7 @@ class ScanRun(Schema):
             **same
             | {
                 "scanner": run.scan,
+                "dry_run": run.observes,
                 "queue": QueueName.of(run.queue) if run.queue else None,
                 "actor": shown(run.actor.name) if run.actor else None,
                 "reason": shown(run.reason),
@@ -172,10 +173,10 @@ class ScanOrder(Schema):
     """A run now. All policies and safety limits apply."""
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"example": {"observes": True, "reason": "before the deploy"}}
+        extra="forbid", strict=True, json_schema_extra={"example": {"dry_run": True, "reason": "before the deploy"}}
     )
 
-    observes: bool = Field(default=False, description="Dry run, whatever the policies say.")
+    dry_run: bool = Field(default=False, description="Dry run, whatever the policies say.")
     queue: str = Field(
         default="",
         max_length=NAME_LIMIT,
@@ -218,7 +219,7 @@ def runs(request: HttpRequest, scanner: Named, query: Annotated[ScanPage, Query(
 def order(request: HttpRequest, scanner: Named, wanted: ScanOrder) -> Status[ScanRun]:
     """The scheduler starts it within a second."""
     caller, queue = Caller.of(request), named(wanted.queue) if wanted.queue else None
-    run = actions.order(caller.actor, scanner, wanted.observes, queue, wanted.reason)
+    run = actions.order(caller.actor, scanner, wanted.dry_run, queue, wanted.reason)
     return Status(202, ScanRun.of(reads.run(run.pk), MASKED))
 
 

@@ -69,7 +69,7 @@ def test_it_acts_where_the_policy_lets_it_and_is_written_down(armed: Bench) -> N
 def test_with_observe_it_looks_only(armed: Bench) -> None:
     orphan(armed)
     before = armed.dump()
-    ran = scan("orphan-watch", "--observe")
+    ran = scan("orphan-watch", "--dry-run")
     assert ran.status == 0, ran.error
     (find,) = ran.document["finds"]
     assert (find["act"], find["outcome"], find["policy"]) == (None, None, "This was a dry run.")
@@ -84,7 +84,7 @@ def test_while_nobody_can_say_who_leads_it_acts_not_at_all(armed: Bench, silent:
     assert ran.status == 3
     assert "The leader" in ran.error
     assert armed.dump() == before
-    assert scan("orphan-watch", "--observe").document["found"] == 1
+    assert scan("orphan-watch", "--dry-run").document["found"] == 1
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_wrong_call_does_nothing(armed: Bench, arguments: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("name", ["stale-check", "auto-retry", "prune"])
 def test_each_scanner_runs_by_hand(armed: Bench, name: str) -> None:
-    for arguments in ((), ("--observe",)):
+    for arguments in ((), ("--dry-run",)):
         ran = scan(name, *arguments)
         assert ran.status == 0, ran.error or ran.out
         assert ran.document["scanner"] == name
@@ -160,7 +160,7 @@ def test_each_scanner_runs_by_hand(armed: Bench, name: str) -> None:
 def test_a_store_that_does_not_answer_is_told_by_the_exit_status(armed: Bench, valkey: Store) -> None:
     valkey.pause()
     try:
-        ran = run("scan", "stale-check", "--observe")
+        ran = run("scan", "stale-check", "--dry-run")
     finally:
         valkey.resume()
     assert ran.status == 4
@@ -168,7 +168,7 @@ def test_a_store_that_does_not_answer_is_told_by_the_exit_status(armed: Bench, v
 
 def test_a_run_that_waits_for_the_scheduler_is_not_taken(armed: Bench) -> None:
     waiting = actions.order(ADMIN, Scan.STALE_CHECK, True, None, "later")
-    scan("stale-check", "--observe")
+    scan("stale-check", "--dry-run")
     waiting.refresh_from_db()
     assert waiting.status == "waiting"
     assert ScanRun.objects.count() == 2

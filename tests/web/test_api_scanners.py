@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 MAIL = QueueRef("main", "bull:mail")
 SECRET = "password=hunter2hunter2"
-WANTED = {"observes": True, "reason": "before the deploy"}
+WANTED = {"dry_run": True, "reason": "before the deploy"}
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_what_a_run_did_to_which_job_is_told_without_secrets(desk: Desk, reader:
 
 def test_a_run_is_ordered_and_waits_for_the_scheduler(desk: Desk, machine: Machine, reader: Machine) -> None:
     run = told(machine.post("scanners/stale-check/runs", WANTED | {"queue": "main/bull:mail"}), 202)
-    assert (run["status"], run["observes"], run["actor"], run["queue"]["id"]) == (
+    assert (run["status"], run["dry_run"], run["actor"], run["queue"]["id"]) == (
         *("waiting", True),
         "machine",
         "bull:mail",

@@ -1,7 +1,7 @@
 """One run of a scanner by hand, with the same policies, the same brakes and the same audit as when it is due.
 
 It takes no lease: whoever leads goes on leading. It acts under the epoch of whoever leads, and so does nothing once
-another has begun to. With --observe it only looks, and nobody has to lead.
+another has begun to. With --dry-run it only looks, and nobody has to lead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from recovery.scanners.acting.turn import Asked, Run, Turn
 from recovery.scanners.crew import Crew, starting
 from recovery.scheduler.row import Row, Tenure
 
-NOBODY_KNOWS = "The leader cannot be read from the database ({error}), so nothing is changed. --observe does a dry run."
+NOBODY_KNOWS = "The leader cannot be read from the database ({error}), so nothing is changed. --dry-run does a dry run."
 SURE_FOR = 1.0  # seconds until it is asked again whether the same one leads
 SHOWN = 200  # finds told in words; --json has all
 _HARMLESS = (None, Outcome.DONE, Outcome.UNCHANGED)
@@ -59,16 +59,16 @@ class Command(BaseCommand):
             "--table", default="", metavar="[DATABASE/]NAME", help="startup-sweep: the table whose worker starts"
         )
         parser.add_argument("--owner", default="", metavar="NAME", help="with --table: only rows of this owner")
-        parser.add_argument("--observe", action="store_true", help="dry run, regardless of the policies")
+        parser.add_argument("--dry-run", action="store_true", help="dry run, regardless of the policies")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **given: Any) -> None:
         asked, config = Namespace(**given), configured()
         try:
             scan, queue = Scan(asked.scanner), _place(asked, config)
-            mandate = None if asked.observe or asked.table else _mandate()
+            mandate = None if asked.dry_run or asked.table else _mandate()
             chosen = _chosen(asked, scan, mandate)
-            report, run = _run(scan, chosen.run, Asked(asked.observe, queue), mandate)
+            report, run = _run(scan, chosen.run, Asked(asked.dry_run, queue), mandate)
         except UnstallError as error:
             raise CommandError(str(error), returncode=_status(error)) from error
         except Error as error:
@@ -142,7 +142,7 @@ def _chosen(asked: Namespace, scan: Scan, mandate: Mandate | None) -> _Chosen:
     if asked.table:
         return _Chosen(_started(registry, asked.owner))
     snapshot = looking.snapshot(registry)
-    crew = Crew(registry, lambda: snapshot, mandate, writes=not asked.observe)
+    crew = Crew(registry, lambda: snapshot, mandate, writes=not asked.dry_run)
     if scan not in crew.scans:
         raise BadOrder(f"{scan.value} has nothing to check: no table is configured.")
     silent = [one for one in snapshot.deployments if one.error] if scan.may_act else []
@@ -189,7 +189,7 @@ def _json(scan: Scan, asked: Namespace, report: Report, run: int | None) -> str:
     return json.dumps(
         {
             "scanner": scan.value,
-            "observes": asked.observe,
+            "dry_run": asked.dry_run,
             "run": run,
             "looked": report.looked,
             "found": report.found,
