@@ -1,4 +1,4 @@
-"""docs/gate-n8n.json and docs/once-n8n.json in a real n8n: imported, filled in as the documents say, and run."""
+"""docs/gate-n8n.json and docs/idempotency-n8n.json in a real n8n: imported, filled in as the documents say, and run."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from dashboard.tokens import MARK
-from recovery.domain.once import IdempotencyState
+from recovery.domain.idempotency import IdempotencyState
 from recovery.reads import gates
 from tests.gating import Steady, steady
 from tests.n8n_console import handed_over
 from tests.n8n_real import RealN8n, step, webhook
-from tests.once import Desk
+from tests.idempotency import Desk
 from tests.site import Site
 from tests.waiting import until
 
 pytestmark = [pytest.mark.n8n, pytest.mark.timeout(900)]
 
 DOCS = Path(__file__).parents[3] / "docs"
-GATE, ONCE = "gate-n8n.json", "once-n8n.json"
+GATE, IDEMPOTENCY = "gate-n8n.json", "idempotency-n8n.json"
 SERVER = "worker-1"
 TOKEN = MARK + "n" * 43
 SECONDS = 90.0
@@ -32,7 +32,7 @@ _COUNT = "Number($('Webhook').first().json.query.items)"
 _Items = list[dict[str, Any]]
 
 
-@pytest.mark.parametrize("snippet", [GATE, ONCE])
+@pytest.mark.parametrize("snippet", [GATE, IDEMPOTENCY])
 def test_it_is_imported_by_the_command_line(n8n: RealN8n, key: str, snippet: str) -> None:
     written = json.loads((DOCS / snippet).read_text())
     said = n8n.shell("import:workflow", f"--input={DOCS / snippet}")
@@ -47,7 +47,7 @@ def header(n8n: RealN8n, site: Site) -> dict[str, str]:
     """The credential that the documents tell to make, for a token of both scopes."""
     site.web.change(
         "INSERT INTO dashboard_machinetoken (name, token_hash, prefix, scopes, created_at, expires_at)"
-        " VALUES ('flows', ?, 'unstall_nnnnnn', 'gate once', datetime('now'), datetime('now', '+1 day'))",
+        " VALUES ('flows', ?, 'unstall_nnnnnn', 'gate idempotency', datetime('now'), datetime('now', '+1 day'))",
         hashlib.sha256(TOKEN.encode()).hexdigest(),
     )
     return n8n.credential("Unstall", "Authorization", f"Bearer {TOKEN}")
@@ -87,7 +87,7 @@ def split(name: str, field: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def once(n8n: RealN8n, site: Site, header: dict[str, str]) -> None:
     """Called with `orders`, and with the number of items that the work returns for each."""
-    flow = imported(ONCE, site, header)
+    flow = imported(IDEMPOTENCY, site, header)
     told = step("Told", "set", 3.4, fields(order="$json.query.orders.split(',')"))
     replace(flow, "Start", webhook("once"), told, split("Start", "order"))
     order = next(one for one in flow["nodes"] if one["name"] == "Order")
