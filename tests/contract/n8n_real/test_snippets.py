@@ -15,9 +15,9 @@ from dashboard.tokens import MARK
 from recovery.domain.idempotency import IdempotencyState
 from recovery.reads import gates
 from tests.gating import Steady, steady
+from tests.idempotency import Desk
 from tests.n8n_console import handed_over
 from tests.n8n_real import RealN8n, step, webhook
-from tests.idempotency import Desk
 from tests.site import Site
 from tests.waiting import until
 
