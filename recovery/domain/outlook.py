@@ -378,4 +378,4 @@ def _why_dead(around: Surroundings) -> str:
 
 
 def _times(count: int) -> str:
-    return "idempotency" if count == 1 else "twice" if count == 2 else f"{count:,} times"
+    return "once" if count == 1 else "twice" if count == 2 else f"{count:,} times"

@@ -118,4 +118,4 @@ def lock_words(row: JobRow) -> str:
 
 
 def _times(count: int) -> str:
-    return "idempotency" if count == 1 else "twice" if count == 2 else f"{count:,} times"
+    return "once" if count == 1 else "twice" if count == 2 else f"{count:,} times"

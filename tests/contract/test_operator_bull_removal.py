@@ -73,7 +73,7 @@ class TestRemove:
     def test_doubles_are_let_in_again_unless_the_key_is_another_jobs(
         self, desk: Desk, holder: str, is_kept: bool
     ) -> None:
-        job = desk.queue.add("idempotency")
+        job = desk.queue.add("once")
         desk.store.client.hset(desk.queue.key(job), "deid", "same")
         desk.store.client.set(desk.queue.key("de", "same"), job if holder == "own" else "999", px=60_000)
         desk.does(Act.REMOVE, job)

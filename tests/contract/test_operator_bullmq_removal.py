@@ -286,12 +286,12 @@ class TestDuplicates:
             yield desk
 
     def test_the_key_that_holds_duplicates_back_goes_with_its_job(self, desk: Desk) -> None:
-        job = desk.queue.add("idempotency", deduplication={"id": "d"})
+        job = desk.queue.add("once", deduplication={"id": "d"})
         desk.does(Act.REMOVE, job)
         assert desk.queue.add("again", deduplication={"id": "d"}) != job
 
     def test_another_jobs_key_stays(self, desk: Desk) -> None:
-        job = desk.queue.add("idempotency", deduplication={"id": "d"})
+        job = desk.queue.add("once", deduplication={"id": "d"})
         desk.store.client.set(desk.queue.key("de", "d"), "another")
         desk.does(Act.REMOVE, job)
         assert desk.store.client.get(desk.queue.key("de", "d")) == b"another"

@@ -236,7 +236,7 @@ def test_the_ledger_is_counted_from_its_first_claim_on() -> None:
     assert value(counted, "unstall_idempotency_keys") == 3
     assert value(counted, "unstall_idempotency_results_bytes") == 640
     assert not [name for name, _ in read(picture_of(None)) if name.startswith("unstall_idempotency")]
-    planted = read(picture_of(None, once={b"won": b"7", b"bytes": b"9" * 5_000}))
+    planted = read(picture_of(None, idempotency={b"won": b"7", b"bytes": b"9" * 5_000}))
     assert (
         value(planted, "unstall_idempotency_steps_total", outcome="won"),
         value(planted, "unstall_idempotency_results_bytes"),

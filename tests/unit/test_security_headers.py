@@ -42,7 +42,7 @@ async def test_a_fault_of_ours_is_answered_with_them(path: str, monkeypatch: pyt
     async def broken(*_: Any) -> None:
         raise TypeError("hunter2")
 
-    for name in ("_metrics", "_streams", "_once"):
+    for name in ("_metrics", "_streams", "_idempotency"):
         monkeypatch.setattr(asgi, name, broken)
     sent: list[Any] = []
 
