@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.n8n_flows import SlowServer
 from tests.n8n_real import RealN8n
 from tests.site import Site
 from tests.waiting import until
@@ -20,7 +21,7 @@ CONFIRMED = 120  # seconds: a contradiction counts when it is 30 s old, and is l
 def settings(n8n: RealN8n, key: str) -> str:
     """What stands in unstall.toml for it."""
     return (
-        "n8n = 5\n[thresholds]\nstalled_interval = 6\n"
+        "n8n = 5\n[thresholds]\nstalled_interval = 10\n"
         f'[[databases]]\nname = "n8n"\nurl = "{n8n.postgres.url}"\ntimeout = 10\n'
         f'[[n8n]]\ndatabase = "n8n"\neditor = "{n8n.url}"\napi_key = "{key}"\n'
     )
@@ -33,6 +34,13 @@ def begun(n8n: RealN8n, webhook: str = "long") -> tuple[str, str]:
     return execution, until(lambda: n8n.held_job_of(execution), 10, "its job, locked")
 
 
+def at_work(n8n: RealN8n, slow: SlowServer) -> tuple[str, str]:
+    """The same in the midst of its slow step."""
+    execution, job = begun(n8n, "slow")
+    until(lambda: slow.runs(execution) == 1, 30, "its step has begun")
+    return execution, job
+
+
 def handed_over(n8n: RealN8n, webhook: str) -> str:
     """A new execution, whose job waits or is taken by a worker."""
     before = n8n.newest()
@@ -41,9 +49,9 @@ def handed_over(n8n: RealN8n, webhook: str) -> str:
     return str(n8n.newest())
 
 
-def lost(n8n: RealN8n, site: Site, webhook: str = "long") -> tuple[str, str]:
-    """The same, and its worker was killed: it is listed as abandoned."""
-    execution, job = begun(n8n, webhook)
+def lost(n8n: RealN8n, site: Site) -> tuple[str, str]:
+    """One that a worker holds, and its worker was killed: it is listed as abandoned."""
+    execution, job = begun(n8n)
     n8n.kill()
     until(lambda: is_abandoned(site, job), 90, "it is abandoned in /stuck")
     return execution, job

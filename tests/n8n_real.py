@@ -18,11 +18,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,7 +32,7 @@ from tests.stores import Store
 from tests.waiting import until
 
 FOLDERS = "N8N"  # the variable that says in which folders it was installed, with a colon between them
-LOCK_MS = 6_000  # as short as a slow machine bears, so that no test waits for a minute
+LOCK_MS = 20_000  # a slow machine bears it, and no test waits for a minute
 SHUTDOWN = 8  # seconds that a process which is told to end gives what it runs
 _LISTS = ("active", "wait", "paused")
 _SECONDS = 90.0  # to come up: it loads four hundred nodes
@@ -71,10 +67,11 @@ def _version(folder: Path) -> str:
 
 
 class RealN8n:
-    """Use as a context. `program`: the folder that it was installed in."""
+    """Use as a context. `program`: the folder that it was installed in; `lock`: how long a worker's lock lasts."""
 
-    def __init__(self, program: Path, store: Store, postgres: Postgres) -> None:
+    def __init__(self, program: Path, store: Store, postgres: Postgres, lock: int = LOCK_MS) -> None:
         self.program = program
+        self.lock = lock
         self.version = _version(program)
         self.release = ".".join(self.version.split(".")[:2])
         self.is_two = self.version.startswith("2.")
@@ -193,6 +190,10 @@ class RealN8n:
         """As a person cancels it in the editor."""
         self._post(f"/rest/executions/{execution}/stop", {})
 
+    def delete(self, execution: str) -> None:
+        """As a person deletes it in the editor."""
+        self._post("/rest/executions/delete", {"ids": [execution]})
+
     def call(self, webhook: str, port: int = 0) -> httpx.Response:
         """`port`: of a webhook processor."""
         return self._client.get(f"http://127.0.0.1:{port or self.port}/webhook/{webhook}")
@@ -270,9 +271,15 @@ class RealN8n:
         return job if self.store.client.exists(f"bull:jobs:{job}:lock") else ""
 
     def settle(self) -> None:
-        """No worker, no job, and no execution that counts as going."""
+        """Both stores and main are up; no worker, no job, and no execution that counts as going."""
         for name in [name for name in self._processes if name != "main"]:
             self.kill(name)
+        if not self.store.is_running:
+            self.store.start()
+        if not self.postgres.is_running:
+            self.postgres.start()
+        if not self.is_running("main"):
+            self.start_main()
         for key in self.store.client.keys("bull:jobs:*"):
             if key != b"bull:jobs:id":
                 self.store.client.delete(key)
@@ -284,7 +291,7 @@ class RealN8n:
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         answer = self._client.post(path, json=body)
         assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:500]}"
-        return answer.json()["data"]
+        return answer.json().get("data")
 
     def _start(
         self, name: str, command: str, own: Mapping[str, str], *arguments: str, folder: Path | None = None
@@ -334,9 +341,9 @@ class RealN8n:
             "EXECUTIONS_MODE": "queue",
             "QUEUE_BULL_REDIS_HOST": "127.0.0.1",
             "QUEUE_BULL_REDIS_PORT": str(self.store.port),
-            "QUEUE_WORKER_LOCK_DURATION": str(LOCK_MS),
-            "QUEUE_WORKER_LOCK_RENEW_TIME": str(LOCK_MS // 3),
-            "QUEUE_WORKER_STALLED_INTERVAL": str(LOCK_MS),
+            "QUEUE_WORKER_LOCK_DURATION": str(self.lock),
+            "QUEUE_WORKER_LOCK_RENEW_TIME": str(self.lock // 4),
+            "QUEUE_WORKER_STALLED_INTERVAL": str(self.lock // 2),
             "N8N_GRACEFUL_SHUTDOWN_TIMEOUT": str(SHUTDOWN),
             **_QUIET,
         }
@@ -348,94 +355,3 @@ def _unflattened(flat: list[Any], value: Any) -> Any:
     if isinstance(found, dict):
         return {name: _unflattened(flat, one) for name, one in found.items()}
     return [_unflattened(flat, one) for one in found] if isinstance(found, list) else found
-
-
-class SlowServer:
-    """An HTTP server on loopback whose every answer waits until the test lets it go. Use as a context."""
-
-    def __init__(self) -> None:
-        self._asked: list[str] = []
-        self._may_go = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._may_go.set()
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def runs(self, execution: str) -> int:
-        """How often this execution has begun its step."""
-        return self._asked.count(execution)
-
-    def let_go(self) -> None:
-        """Whoever waits is answered, and so is whoever comes later."""
-        self._may_go.set()
-
-    def renew(self) -> None:
-        self._may_go.set()
-        self._may_go = threading.Event()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server._asked.append(self.path.strip("/"))
-                server._may_go.wait()
-                with suppress(OSError):  # a worker that was killed does not wait for it
-                    self.send_response(200)
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Nobody reads it."""
-
-        return Handler
-
-
-def workflow(id: str, seconds: int) -> dict[str, Any]:
-    """Its webhook answers at once, then it waits in its worker: n8n puts aside only what waits longer than 65 s."""
-    parameters = {"resume": "timeInterval", "amount": seconds, "unit": "seconds"}
-    return chain(f"Waits {seconds} s", webhook(id), step("Wait", "wait", 1.1, parameters) | {"webhookId": f"{id}-wait"})
-
-
-def calls(id: str, url: str) -> dict[str, Any]:
-    """Its one step calls this address with the number of the execution."""
-    return chain("Calls a server", webhook(id), slow_step(url))
-
-
-def slow_step(url: str) -> dict[str, Any]:
-    parameters = {"url": f"={url}/{{{{ $execution.id }}}}", "options": {"timeout": 600_000}}
-    return step("Call", "httpRequest", 4.2, parameters)
-
-
-def webhook(id: str) -> dict[str, Any]:
-    parameters = {"path": id, "responseMode": "onReceived", "options": {}}
-    return step("Webhook", "webhook", 2, parameters) | {"webhookId": id}
-
-
-def step(name: str, type: str, version: float, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    kind = {"type": f"n8n-nodes-base.{type}", "typeVersion": version}
-    return {"id": name, "name": name, **kind, "position": [0, 0], "parameters": parameters}
-
-
-def chain(name: str, *steps: Mapping[str, Any]) -> dict[str, Any]:
-    """A workflow of steps one after the other."""
-    names = pairwise(one["name"] for one in steps)
-    return {
-        "name": name,
-        "active": False,
-        "nodes": list(steps),
-        "connections": {name: {"main": [[{"node": after, "type": "main", "index": 0}]]} for name, after in names},
-        "settings": {"executionOrder": "v1"},
-        "pinData": {},
-    }

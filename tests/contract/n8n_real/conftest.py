@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.n8n_console import LONG, settings
-from tests.n8n_real import FOLDERS, RealN8n, SlowServer, calls, installed, workflow
+from tests.n8n_flows import SlowServer, calls, workflow
+from tests.n8n_real import FOLDERS, LOCK_MS, RealN8n, installed
 from tests.postgres import Postgres, programs
 from tests.site import Site
 from tests.stores import Store, binary
@@ -21,7 +22,8 @@ def n8n(request: pytest.FixtureRequest) -> Iterator[RealN8n]:
     if programs() is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
     kind = "redis" if binary("redis") else "valkey"
-    with Store(kind) as store, Postgres() as postgres, RealN8n(folder, store, postgres) as n8n:
+    lock = getattr(request.module, "LOCK_MS", LOCK_MS)
+    with Store(kind) as store, Postgres() as postgres, RealN8n(folder, store, postgres, lock) as n8n:
         n8n.start_main()
         yield n8n
 
