@@ -85,7 +85,11 @@ def _derived(secret: str, purpose: str) -> bytes:
     return hmac.digest(secret.encode(), b"unstall.signing:" + purpose.encode(), hashlib.sha256)
 
 
-def _message(content: bytes, bound: tuple[Bound, ...]) -> bytes:
-    """Each bound value behind its length, so that no two lists of values read alike."""
+def joined(*bound: Bound) -> bytes:
+    """Returns each value behind its length, so that no two lists of values read alike."""
     parts = [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape") for value in bound]
-    return b"".join([b"%d:%b" % (len(part), part) for part in parts]) + b"%d:%b" % (len(content), content)
+    return b"".join([b"%d:%b" % (len(part), part) for part in parts])
+
+
+def _message(content: bytes, bound: tuple[Bound, ...]) -> bytes:
+    return joined(*bound, content)
