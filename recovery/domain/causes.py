@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recovery.domain.ages import age
-from recovery.domain.holders import NEWS, Holder, departures, holder
+from recovery.domain.holders import NEWS, Holder, departures, holder, renewed_at
 from recovery.domain.jobs import JobRow
 from recovery.domain.n8n.instances import Ending
 from recovery.domain.refs import shown
@@ -137,8 +137,12 @@ def who(change: Change, row: JobRow) -> str:
 
 
 def lost_instance(row: JobRow, around: Surroundings, since: int) -> str:
-    """The process of n8n that had this job, where only one that left can have had it; "" otherwise."""
-    found = {change.instance for change in _gone(row, around, since)}
+    """The process of n8n that had this job, where only one that left can have had it; "" otherwise. Who left before the
+    lock was renewed last was not it.
+    """
+    last = renewed_at(row, around)
+    gone = (change for change in _gone(row, around, since) if last is None or change.at >= last)
+    found = {change.instance for change in gone}
     return found.pop() if len(found) == 1 else ""
 
 

@@ -147,7 +147,7 @@ def recovers_within(around: Surroundings) -> int | None:
 
 def _n8n_takes(around: Surroundings) -> int:
     """From the failure of a job by n8n's stalled check until its execution is an error, at most."""
-    if not around.is_n8n:
+    if not around.is_n8n or (around.n8n_version is None and around.fails_stalled is False):
         return 0
     after = error_after(around.n8n_version)
     return STALLED_GRACE if after is None else after

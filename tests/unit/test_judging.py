@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from recovery.domain.acting import Act
+from recovery.domain.causes import lost_instance
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.domain.judging import stray, verdict
 from recovery.domain.refs import QueueRef
@@ -403,6 +404,24 @@ def test_a_worker_that_ran_out_of_its_shutdown_time_did_not_crash(came: tuple[Ch
     assert found.cause_evidence == (
         "worker worker-a lost its connection 50 s ago: it did not end within its 30 s after SIGTERM, says its log."
     )
+
+
+@pytest.mark.parametrize(
+    ("lock", "left", "name"),
+    [
+        (Lock("w", 35_000), [("worker-a", 20_000)], "worker-a"),
+        (Lock("w", 35_000), [("worker-a", 30_000)], ""),  # the lock was renewed since
+        (Lock("w", 35_000), [("worker-a", 20_000), ("worker-b", 19_000)], ""),
+        (Lock("w", 35_000), [("worker-a", 20_000), ("", 19_000)], ""),
+        (None, [("worker-a", 60_000)], "worker-a"),
+    ],
+)
+def test_the_process_that_had_a_job_is_named_where_no_other_can_have_had_it(
+    lock: Lock | None, left: list[tuple[str, int]], name: str
+) -> None:
+    changes = tuple(Change("", NOW - ago, instance=instance) for instance, ago in left)
+    near = replace(OLD, left=changes, is_n8n=True, lock_length=60_000, renewed_above=0.75)
+    assert lost_instance(row(lock=lock, worker="", processed_at=NOW - HOUR), near, NOW - 1_000) == name
 
 
 @pytest.mark.parametrize(("ago", "is_told"), [(20_000, True), (30_000, False)])

@@ -196,6 +196,7 @@ def test_what_nobody_lost_is_nobodys_to_rescue() -> None:
         (replace(WELL, is_n8n=True, n8n_version=(2, 40, 7)), 120_000),
         (replace(WELL, is_n8n=True, n8n_version=(2, 41, 0)), 150_000),
         (replace(WELL, is_n8n=True), 150_000),
+        (replace(WELL, is_n8n=True, fails_stalled=False), 120_000),
         (EMPTY, None),
         (DEAD, 35_000),
         (replace(DEAD, has_window=True), 30_000 + 5_250 + 30_000 + 5_000),

@@ -30,6 +30,7 @@ from recovery.scanners.watching.post import Post
 
 EXPLAINED_WITHIN = 10 * MINUTE  # a departure that nobody explained by then stays as it is
 _READ_EVERY = 15 * SECOND  # while no departure is unexplained: what ended since the last look is told by two of them
+_REFUSED_EVERY = MINUTE  # each refusal is an entry in the store's ACL log
 _STARTS_WITHIN = 30 * SECOND  # from a registration to its worker's connection
 _CLOCKS = 2 * SECOND
 _NOTICED = 10 * SECOND  # two looks: a departure is noticed so much later at most
@@ -42,6 +43,7 @@ class InstanceWatch:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._histories: dict[str, InstanceHistory] = {}
+        self._asked_at: dict[str, int] = {}
 
     def explain(self, wire: Wire, posts: Iterable[Post], workers: Sequence[Worker], taken_at: int, now: int) -> None:
         """Adds to the departures of n8n's queues what the registry tells. One that cannot be read tells nothing."""
@@ -61,9 +63,11 @@ class InstanceWatch:
 
     def _history(self, wire: Wire, prefix: str, left: Sequence[Change], now: int) -> InstanceHistory:
         known = self._histories.get(prefix, history_rules.EMPTY)
-        is_asked = any(_is_open(change, now) for change in left)
-        if not is_asked and 0 <= now - known.checked_at < _READ_EVERY:
+        is_pending = any(_is_open(change, now) for change in left)
+        every = _REFUSED_EVERY if known.fault else 0 if is_pending else _READ_EVERY
+        if 0 <= now - self._asked_at.get(prefix, 0) < every:
             return known
+        self._asked_at[prefix] = now
         try:
             found = instances.read(wire, prefix, now)
         except StoreError:
