@@ -130,6 +130,21 @@ def of_job(found: Single | None, rescue: str = "") -> Cells | None:
     }
 
 
+def error_rates(truth: Truth, n8n: N8n | None) -> list[Cells]:
+    """One row a workflow with failures."""
+    return [
+        {
+            "title": shown(rate.title) or shown(rate.workflow) or "unknown workflow",
+            "url": editor(n8n, rate.workflow),
+            "n8n": truth.name,
+            "failed": rate.failed,
+            "ended": rate.ended,
+            "percent": f"{rate.percent:.0f} %" if rate.percent >= 1 else "< 1 %",
+        }
+        for rate in truth.error_rates or ()
+    ]
+
+
 def editor(n8n: N8n | None, workflow: str, execution: str = "") -> str:
     """An address in n8n's editor; "" when nobody said where that is."""
     if n8n is None or not n8n.editor or not workflow:

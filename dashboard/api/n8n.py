@@ -15,6 +15,7 @@ from recovery.config import N8n
 from recovery.connections.registry import registry
 from recovery.domain.jobs import State
 from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.instances import EMPTY, Ending, GoneInstance, Instance, InstanceHistory, concerns
 from recovery.domain.n8n.losses import Loss, LossOutcome
@@ -142,6 +143,19 @@ class InstanceOf(Schema):
         return here + [cls.of(gone.instance, gone) for gone in reversed(history.gone)]
 
 
+class WorkflowErrors(Schema):
+    """A workflow with failed executions in the last hour; manual, canceled and unsaved ones are not counted."""
+
+    workflow: str
+    title: str
+    failed: int
+    ended: int
+
+    @classmethod
+    def of(cls, rate: ErrorRate) -> WorkflowErrors:
+        return cls(workflow=shown(rate.workflow), title=shown(rate.title), failed=rate.failed, ended=rate.ended)
+
+
 class Installation(Schema):
     """One n8n with a page of its table: mismatches first, then some rows without a mismatch."""
 
@@ -162,6 +176,9 @@ class Installation(Schema):
     version: str | None = Field(description="n8n's exact version by its registry; null: unknown, or several.")
     instances: list[InstanceOf] = Field(description="Processes that are there, then those that ended within an hour.")
     concerns: list[str] = Field(description="What is amiss among the processes.")
+    error_rates: list[WorkflowErrors] | None = Field(
+        description="Workflows with failures in the last hour, most failures first; null: not counted."
+    )
     pairs: list[PairOf]
     matched: int
     next: str | None = Field(description="Cursor of the next page; null on the last page.")
@@ -181,6 +198,7 @@ class Installation(Schema):
             version=shown(known.versions[0]) if len(known.versions) == 1 else None,
             instances=InstanceOf.every(known),
             concerns=[shown(one) for one in concerns(known, shared_clock.now())],
+            error_rates=None if truth.error_rates is None else list(map(WorkflowErrors.of, truth.error_rates)),
             pairs=[PairOf.of(pair) for pair in found[query.cursor : after]],
             matched=len(found),
             next=str(after) if after < len(found) else None,

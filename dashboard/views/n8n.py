@@ -65,6 +65,8 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "kinds": n8n_cells.kinds(here, chosen.mismatch),
         "chosen": chosen,
         "lines": lines,
+        "rates": [row for truth in compared for row in n8n_cells.error_rates(truth, known.get(truth.name))],
+        "uncounted": [truth.name for truth in compared if truth.error_rates is None],
         "picks": _picks(request, lines),
         "back": _back(request),
         "matching_acts": _matching_acts(request, pairs, chosen, known),

@@ -10,9 +10,10 @@ import pytest
 
 from recovery.connections.sql import of
 from recovery.domain.jobs import State
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Release
-from recovery.n8n import tables
+from recovery.n8n import error_rates, tables
 from tests.fleet import Fleet
 from tests.n8n_looking import Looks, kinds
 from tests.n8n_mending import KEPT, OVERWRITTEN
@@ -166,6 +167,29 @@ def test_a_worker_that_runs_what_has_ended_for_n8n_is_unseen(yard: Yard, looks: 
     assert pair.finding is not None
     assert pair.finding.repair is Repair.CANCEL
     assert pair.finding.fate == "It runs to its end: its effects stand, whatever status its execution has."
+
+
+def test_workflows_that_failed_lately_are_counted_by_the_database(yard: Yard, looks: Looks) -> None:
+    other = yard.workflow("Sync", "wfSync0000000001")
+    for status, workflow, stopped in [
+        ("error", "wfInvoices000001", 60), ("crashed", "wfInvoices000001", 60), ("success", "wfInvoices000001", 60),
+        ("error", other, 3_000), ("canceled", other, 60), ("success", other, 60),
+        ("error", other, 4_000), ("running", other, None),
+    ]:  # fmt: skip
+        yard.execution(status, workflow=workflow, ago=MINUTES, stopped=stopped)
+    yard.execution("error", mode="manual", ago=MINUTES, stopped=60)
+    yard.execution("error", ago=MINUTES, stopped=60, deleted=30)
+    assert looks.look().error_rates == (
+        ErrorRate("wfInvoices000001", "Invoices <b>& more</b>", 3, 4),
+        ErrorRate(other, "Sync", 1, 2),
+    )
+
+
+def test_errors_that_cannot_be_counted_are_not_none(yard: Yard, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = yard.execution("running", ago=MINUTES)
+    monkeypatch.setattr(error_rates, "_ENDED", "(1)")  # a statement that PostgreSQL refuses
+    truth = looks.settled()
+    assert (truth.error_rates, truth.fault, [pair.id for pair in truth.pairs]) == (None, "", [lost])
 
 
 CHILD = '[{"version":1,"executionData":"1","parentExecution":"2"},{},{"executionId":"3","workflowId":"4"},"%s","wf"]'

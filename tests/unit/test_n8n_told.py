@@ -10,6 +10,7 @@ from recovery.domain.inbox import ROW_LIMIT, Inbox, Tally
 from recovery.domain.jobs import JobRow, Lock, State
 from recovery.domain.n8n import telling
 from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution, ExecutionStatus, status
 from recovery.domain.n8n.lines import STALE, merged
 from recovery.domain.n8n.losses import Loss, LossOutcome
@@ -61,6 +62,7 @@ def test_a_table_is_unpacked_as_it_was_packed() -> None:
         young={"a b c": NOW},
         notes=("One.",),
         took=7,
+        error_rates=(ErrorRate("wf", "\u202e</script>", 3, 4),),
     )
     assert truths.decode(truths.encode([told, truth(fault="away")])) == (told, truth(fault="away"))
 

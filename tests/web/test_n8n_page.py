@@ -16,6 +16,7 @@ from recovery.domain.counts import Flavour, Library
 from recovery.domain.inbox import Inbox
 from recovery.domain.jobs import Lock, State
 from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.instances import EMPTY, Instance, followed
 from recovery.domain.n8n.instances import Registry as RegistryLook
@@ -124,6 +125,21 @@ def test_executions_that_are_only_counted_are_not_denied(flows: Desk) -> None:
     assert "no running executions" not in page
     told(flows)
     assert "There are no running executions." in shown("/stuck/n8n")
+
+
+def test_errors_by_workflow_are_listed_with_links_and_escaped(flows: Desk) -> None:
+    rates = (ErrorRate("wf/1", HOSTILE, 3, 4), ErrorRate("wf2", "", 1, 1_000))
+    told(flows, error_rates=rates)
+    page = shown("/stuck/n8n")
+    assert "Errors by workflow, last hour" in page
+    assert ("75 %" in page, "&lt; 1 %" in page, "1,000" in page) == (True, True, True)
+    assert 'href="https://n8n.example.com/workflow/wf%2F1"' in page
+    assert "<script>alert" not in page
+    assert "Errors by workflow" not in shown("/stuck/n8n?mismatch=none")
+    told(flows, error_rates=())
+    assert "Errors by workflow" not in shown("/stuck/n8n")
+    told(flows)
+    assert "Failed executions of n8n could not be counted." in shown("/stuck/n8n")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.refs import QueueRef
@@ -97,6 +98,8 @@ class Truth:
     left_out: int = 0  # jobs and executions beyond the limits of a look
     young: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what this look could not do, one sentence each
+    # Workflows with failures within the last hour, most first; None: they could not be counted.
+    error_rates: tuple[ErrorRate, ...] | None = None
 
     @property
     def mismatches(self) -> int:

@@ -22,6 +22,7 @@ from recovery.domain.ages import SECOND, age
 from recovery.domain.n8n.around import GRACE, TOLD_AFTER
 from recovery.domain.n8n.instances import InstanceHistory, concerns, summary
 from recovery.domain.n8n.losses import Loss
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.n8n.rescue import RescueOffer
 from recovery.domain.refs import shown
@@ -172,6 +173,7 @@ def _table(truth: Truth, *, matching: bool) -> dict[str, Any]:
         "fresh": truth.fresh(TOLD_AFTER),
         "counts": {kind.value: count for kind, count in sorted(truth.counts.items())},
         "notes": list(truth.notes),
+        "error_rates": None if truth.error_rates is None else [asdict(rate) for rate in truth.error_rates],
         "mismatches": [_row(pair) for pair in truth.pairs],
         **({"matching": [_row(pair) for pair in truth.matching]} if matching else {}),
     }
@@ -209,9 +211,16 @@ def _text(truth: Truth, *, matching: bool) -> str:
         lines += ["", *_paragraph(pair, truth.checked_at)]
     if truth.mismatches > len(truth.pairs):
         lines += ["", f"The {len(truth.pairs):,} worst of {truth.mismatches:,} are listed."]
+    if truth.error_rates:
+        lines += ["", "Failed in the last hour:", *(f"  {_failed(rate)}" for rate in truth.error_rates)]
     if matching and truth.matching:
         lines += ["", "Consistent:", *(f"  {_stands(pair)}" for pair in truth.matching)]
     return "\n".join(lines)
+
+
+def _failed(rate: ErrorRate) -> str:
+    title = shown(rate.title) or shown(rate.workflow) or "unknown workflow"
+    return f"{rate.failed:,} of {rate.ended:,} ({rate.percent:.0f} %)  {title}"
 
 
 def _summary(truth: Truth) -> str:

@@ -23,6 +23,7 @@ from recovery.connections.sql import SqlWire, of
 from recovery.domain.counts import QueueSample, Snapshot
 from recovery.domain.n8n import telling
 from recovery.domain.n8n.around import TOLD_AFTER, Around
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.joining import GENERATIONS, Family, Join, again
 from recovery.domain.n8n.pairs import MISMATCH_LIMIT, Pair, Truth
@@ -30,7 +31,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Surroundings
 from recovery.domain.tuning.versions import Version
 from recovery.errors import ConfigError, StatementRefused, StoreError, Unsupported
-from recovery.n8n import executions, remains, tables
+from recovery.n8n import error_rates, executions, remains, tables
 from recovery.n8n.tables import Tables
 from recovery.reads import sightings, surroundings, whereabouts
 from recovery.reads.n8n import losses, queues
@@ -122,7 +123,15 @@ class _Look:
             left_out=jobs.left_out + join.dropped,
             young=young,
             notes=_notes(join, self._tables),
+            error_rates=self._error_rates(),
         )
+
+    def _error_rates(self) -> tuple[ErrorRate, ...] | None:
+        """None when they cannot be counted: the comparison holds all the same."""
+        try:
+            return error_rates.of_workflows(self._sql, self._tables, self._wish.now)
+        except StoreError:
+            return None
 
     def _joined(self, jobs: Jobs) -> Join:
         join = Join(jobs.claims, self._around(jobs))

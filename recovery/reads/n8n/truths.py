@@ -16,6 +16,7 @@ from recovery.connections.registry import registry
 from recovery.domain.acting import Act
 from recovery.domain.jobs import Lock, State
 from recovery.domain.n8n.claims import Claim
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
@@ -29,7 +30,9 @@ _KEEP_S = 7 * 86_400
 _BROKEN = (ValueError, TypeError, IndexError, KeyError, AttributeError)
 # A reader of another version knows by this that it cannot read it.
 _SHAPE = zlib.crc32(
-    ",".join(field.name for kind in (Truth, Pair, Claim, Execution, Finding) for field in fields(kind)).encode()
+    ",".join(
+        field.name for kind in (Truth, Pair, Claim, Execution, Finding, ErrorRate) for field in fields(kind)
+    ).encode()
 )
 OLD_MS = 180_000  # six looks at their usual interval: what is this old is no news of now
 
@@ -97,13 +100,16 @@ def _truth(truth: Truth) -> dict[str, Any]:
     told = {field.name: getattr(truth, field.name) for field in fields(truth)}
     told["queue"] = [truth.queue.deployment, truth.queue.base]
     told["pairs"], told["matching"] = [_pair(pair) for pair in truth.pairs], [_pair(pair) for pair in truth.matching]
+    told["error_rates"] = None if truth.error_rates is None else [astuple(rate) for rate in truth.error_rates]
     return told | {"counts": dict(truth.counts), "young": dict(truth.young)}
 
 
 def _read_truth(written: dict[str, Any]) -> Truth:
     counts = {Mismatch(kind): count for kind, count in written["counts"].items()}
     pairs, matching = (tuple(map(_read_pair, written[name])) for name in ("pairs", "matching"))
+    rates = written["error_rates"]
     known = {"queue": QueueRef(*written["queue"]), "release": Release(written["release"]), "counts": counts}
+    known |= {"error_rates": None if rates is None else tuple(ErrorRate(*rate) for rate in rates)}
     return Truth(**(written | known | {"pairs": pairs, "matching": matching, "notes": tuple(written["notes"])}))
 
 
