@@ -26,6 +26,7 @@ import httpx
 import psycopg
 
 from tests.driver import node
+from tests.patience import patience
 from tests.postgres import Postgres
 from tests.processes import end, free_port, spawn
 from tests.stores import Store
@@ -106,7 +107,9 @@ class RealN8n:
         port = free_port()
         self._start("webhooks", "webhook", {"N8N_PORT": str(port)})
         ready = f"http://127.0.0.1:{port}/healthz/readiness"
-        until(lambda: self._is_ready("webhooks", ready), _SECONDS, "n8n's webhook processor is ready")
+        until(lambda: self._is_ready("webhooks", ready), _SECONDS, "n8n's webhook processor is up")
+        # In 1.123 it says so before it looks webhooks up, and until then it knows none.
+        until(lambda: "not registered" in self.call("none", port).text, _SECONDS, "it looks webhooks up")
         return port
 
     def start_worker(self, name: str = "worker", *, concurrency: int = 5) -> None:
@@ -153,7 +156,7 @@ class RealN8n:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=patience(120),
             check=False,
         )
         return done.stdout + done.stderr
