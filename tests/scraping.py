@@ -33,15 +33,15 @@ Series = dict[tuple[str, Labels], float]
 
 
 def picture_of(snapshot: Snapshot | None, config: Config | None = None, *, now: int = NOW, **facts: object) -> Picture:
-    """`facts`: attributes of the image that shall be set, `inbox`, `tallies`, `totals` and `once` as values."""
+    """`facts`: attributes of the image that shall be set, `inbox`, `tallies`, `totals` and `idempotency` as values."""
     image = Image(2.0)
     image.take(snapshots.encode(snapshot) if snapshot else None, Sign("eu-1", 7, 3, NOW, NOW, "a").encode())
-    inbox, counted, sums, once = (facts.pop(name, None) for name in ("inbox", "tallies", "totals", "idempotency"))
+    inbox, counted, sums, claims = (facts.pop(name, None) for name in ("inbox", "tallies", "totals", "idempotency"))
     image.packed = Packed(
         inboxes.encode(inbox) if isinstance(inbox, Inbox) else None,
         tallies.encode(counted) if isinstance(counted, Tallies) else None,
         {totals.field(ref): total.encode().encode() for ref, total in sums.items()} if isinstance(sums, dict) else {},
-        once if isinstance(once, dict) else {},
+        claims if isinstance(claims, dict) else {},
         3,
     )
     for name, value in facts.items():

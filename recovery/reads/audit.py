@@ -225,8 +225,8 @@ def plain(number: int) -> Entry:
 
 def actors(size: int = 200) -> tuple[str, ...]:
     """Who is in the audit, for the filter's list."""
-    found = AuditEntry.objects.order_by("actor").values_list("actor", flat=True).distinct()
-    return tuple(found[:size])
+    found = AuditEntry.objects.order_by("actor").values_list("actor_kind", "actor").distinct()
+    return tuple(dict.fromkeys(_actor(kind, name) for kind, name in found[:size]))
 
 
 def _filtered(wanted: Filter) -> QuerySet[AuditEntry]:
@@ -254,6 +254,11 @@ def _by(actor: str) -> Q:
     """Entries of this actor; of a scanner that was renamed, under its former names too."""
     names = former_names.spellings(actor, former_names.SCANNERS)
     return Q(actor=actor) | Q(actor_kind="scanner", actor__in=names) if len(names) > 1 else Q(actor=actor)
+
+
+def _actor(kind: str, name: str) -> str:
+    """A person may be called anything; scanners were renamed."""
+    return former_names.present(name, former_names.SCANNERS) if kind == "scanner" else name
 
 
 def _lines(rows: Sequence[AuditEntry]) -> tuple[Line, ...]:
@@ -297,7 +302,7 @@ def _line(
         at=row.at,
         phase=row.phase,
         actor_kind=row.actor_kind,
-        actor=former_names.present(row.actor, former_names.SCANNERS) if row.actor_kind == "scanner" else row.actor,
+        actor=_actor(row.actor_kind, row.actor),
         role=row.role,
         address=row.address,
         act=former_names.present(row.act, former_names.ACTS),

@@ -409,5 +409,5 @@ def test_the_workflow_of_n8n_says_when_it_lost_its_claim_meanwhile(flow: Callabl
     assert claim.owner == "charges 4"
     desk.step(Step.RELEASE, "charge:19", claim.token)
     desk.token("charge:19", owner="heir")
-    with pytest.raises(RuntimeError, match="The ledger says 409: This token is not the newest"):
+    with pytest.raises(RuntimeError, match="Unstall says 409: This token is not the newest"):
         list(steps)

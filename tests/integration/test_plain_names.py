@@ -106,6 +106,7 @@ def test_what_a_renamed_scanner_did_is_found_by_its_present_name() -> None:
     audit.note(Actor("person", "relaunch-failed"), "scan")  # a person may be called anything
     assert [line.actor for line in book.entries().lines] == ["relaunch-failed", "auto-retry"]
     assert len(book.entries(Filter(actor="auto-retry")).lines) == 1
+    assert sorted(book.actors()) == ["auto-retry", "relaunch-failed"]
 
 
 def test_what_was_typed_as_a_name_in_former_entries_is_not_for_viewers() -> None:
