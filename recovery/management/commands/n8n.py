@@ -20,9 +20,9 @@ from recovery.config import Config
 from recovery.connections.registry import Registry
 from recovery.domain.ages import SECOND, age
 from recovery.domain.n8n.around import GRACE, TOLD_AFTER
+from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.instances import InstanceHistory, concerns, summary
 from recovery.domain.n8n.losses import Loss
-from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.pairs import Pair, Truth
 from recovery.domain.n8n.rescue import RescueOffer
 from recovery.domain.refs import shown
