@@ -43,6 +43,7 @@ QUEUES = ("mail", "reports")
 PROCESSES = 4  # each with a worker of every queue: eight workers a side
 APART = (1.5, 2.5)  # seconds between two kills of one side
 JOBS_A_SECOND = 4.0  # of one side: its workers are at work for a third of the time
+FED_EVERY = 0.25  # seconds: with all jobs right behind a kill most were done before the next one
 JOB_MS = (100, 1_100)
 ACTS_APART = (2.0, 6.0)  # seconds
 PAUSED = (1.0, 3.0)  # seconds that the operator pauses a queue
@@ -113,8 +114,9 @@ class Side:
         for place in range(PROCESSES):
             self.living.append(self._hire(place))
         for kill in kills:
-            self._feed(dice, kill.at)
-            time.sleep(max(0.0, began + kill.at - time.monotonic()))  # bench only: the same moment on both sides
+            while (left := began + kill.at - time.monotonic()) > 0:
+                self._feed(dice, kill.at - left)
+                time.sleep(min(FED_EVERY, left))  # bench only: the same moment on both sides
             self.late.append(time.monotonic() - began - kill.at)
             self._kill(self.living[kill.place])
             self.living[kill.place] = self._hire(kill.place)
@@ -144,12 +146,14 @@ class Side:
         driver.kill()
 
     def _feed(self, dice: random.Random, at: float) -> None:
-        count = int(at * JOBS_A_SECOND) - self.added
-        jobs = [{"name": "job", "data": {"ms": dice.randint(*JOB_MS)}, "opts": {}} for _ in range(count)]
-        for number, queue in enumerate(self.queues):
-            if mine := jobs[number :: len(self.queues)]:
-                queue.add_bulk(mine)
-        self.added += count
+        """Adds what is due by now, the same jobs in the same order on both sides."""
+        batches: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        while self.added < int(at * JOBS_A_SECOND):
+            job = {"name": "job", "data": {"ms": dice.randint(*JOB_MS)}, "opts": {}}
+            batches[self.added % len(self.queues)].append(job)
+            self.added += 1
+        for number, jobs in batches.items():
+            self.queues[number].add_bulk(jobs)
 
 
 def _now() -> int:
