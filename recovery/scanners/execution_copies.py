@@ -1,9 +1,10 @@
 """Copies the data of n8n's executions at risk before n8n overwrites it, and follows what becomes of each.
 
 1. Active jobs of n8n's queues get the verdicts that every page shows. 2. Those with a late lock, or without their
-worker, are at risk: their executions are read, and what they would need to run again is copied once. 3. What was
-noticed before is read again: an execution that ended well is forgotten with its copy; one that n8n has failed and
-overwritten was lost. One whose lock is renewed again keeps its copy until it has ended, and is in no list.
+worker, or gone before their execution has ended, are at risk: their executions are read, and what they would need to
+run again is copied once. 3. What was noticed before is read again: an execution that ended well is forgotten with its
+copy; one that n8n has failed and overwritten was lost. One whose lock is renewed again keeps its copy until it has
+ended, and is in no list.
 
 It writes into the database of the console alone. Cost of a look: three round trips a thousand active jobs, a statement
 for those at risk, and for each new one a read of its data.
@@ -28,6 +29,7 @@ from recovery.domain.mandate import May, always
 from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.executions import LOST_ENDS, Execution, ExecutionStatus
 from recovery.domain.n8n.losses import AT_RISK, Loss, LossOutcome
+from recovery.domain.n8n.pairs import Release
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Kind, Stuck, Verdict
 from recovery.errors import AccessDenied, QueueMissing, StatementRefused, StoreError, Unsupported
@@ -64,6 +66,7 @@ class ExecutionCopyWatch:
         self._may = may
         self._retries_at: dict[str, int] = {}
         self._pruned_at: dict[str, int] = {}
+        self._active: dict[str, Mapping[str, Claim]] = {}  # by installation: what the look before found active
 
     def run(self, now: int) -> None:
         """What one installation does not answer is no trouble of the others. Raises Error of the own database."""
@@ -78,15 +81,18 @@ class ExecutionCopyWatch:
     def _look(self, n8n: N8n, now: int) -> None:
         snapshot = self._newest()
         jobs = _active(self._registry, n8n, snapshot, now)
+        gone = {id: claim for id, claim in self._active.get(n8n.name, {}).items() if id not in jobs.active}
         known = losses.followed(n8n.name, now - FOLLOWED_FOR, FOLLOWED)
         if not self._may():
             return
-        if jobs.risks or known:
+        if jobs.risks or gone or known:
             look = _Look(self._registry, n8n, now, jobs)
             look.follow(known)
-            look.take_new(known)
+            look.take_new(known, jobs.risks)
+            look.take_gone(known, gone)
             if self._is_due(self._retries_at, n8n, _RETRIES_EVERY, now):
                 look.find_retries(known)
+        self._active[n8n.name] = jobs.active  # after a look that failed its jobs are compared once more
         if self._is_due(self._pruned_at, n8n, _PRUNE_EVERY, now):
             copies.prune(n8n.name, n8n.copies, now)
 
@@ -102,6 +108,7 @@ class ExecutionCopyWatch:
 class _Jobs:
     """Active jobs by their execution: those at risk, and all others."""
 
+    active: Mapping[str, Claim]
     risks: Mapping[str, Risk]
     held: frozenset[str]
 
@@ -114,10 +121,20 @@ class _Look:
         self._wire: SqlWire = of(registry.wire(n8n.database))
         self._tables: Tables = tables.learned(self._wire, n8n)
 
-    def take_new(self, known: Iterable[Loss]) -> None:
+    def take_gone(self, known: Iterable[Loss], gone: Mapping[str, Claim]) -> None:
+        """The same of those whose job was active at the look before and is gone, while they have not ended.
+
+        A worker writes the end of an execution before it ends the job: a stalled check was faster than our looks. n8n
+        2.41 waits half a minute before it overwrites the data. It proves nothing of the worker: Redis may have been
+        flushed.
+        """
+        if self._tables.release is Release.TWO:
+            self.take_new(known, {id: _risk(claim, None, None, self._now) for id, claim in gone.items()})
+
+    def take_new(self, known: Iterable[Loss], at_risk: Mapping[str, Risk]) -> None:
         """Begins the history of those at risk that nobody has noticed, and copies their data."""
         before = {(loss.execution, loss.job) for loss in known}
-        risks = [(id, risk) for id, risk in self._jobs.risks.items() if (id, risk.job) not in before]
+        risks = [(id, risk) for id, risk in at_risk.items() if (id, risk.job) not in before]
         found = executions.of_ids(self._wire, self._tables, [id for id, _ in risks])
         going = [(risk, found[id]) for id, risk in risks if id in found and _is_going(found[id])][:NOTICED]
         titles = executions.titles(self._wire, self._tables, {execution.workflow for _, execution in going})
@@ -207,19 +224,21 @@ def _is_going(execution: Execution) -> bool:
 
 
 def _active(registry: Registry, n8n: N8n, snapshot: Snapshot | None, now: int) -> _Jobs:
-    wire, risks, held = registry.wire(n8n.queue.deployment), dict[str, Risk](), set[str]()
+    wire = registry.wire(n8n.queue.deployment)
+    active, risks, held = dict[str, Claim](), dict[str, Risk](), set[str]()
     inbox = stuck.newest()
     listed = {row.job: row for row in inbox.rows if row.has_job} if inbox else {}
     for ref in queues.refs(n8n, snapshot):
         found = {claim.job: claim for claim in claims.active(wire, ref, ACTIVE_LIMIT) if claim.execution}
         verdicts = _verdicts(registry, ref, found, snapshot, now) if found else {}
+        active |= {claim.execution: claim for claim in found.values()}
         for job, claim in found.items():
             verdict = verdicts.get(job.id)
             if verdict is not None and verdict.of_lock in AT_RISK:
                 risks[claim.execution] = _risk(claim, verdict, listed.get(job), now)
             elif verdict is not None and claim.is_locked:
                 held.add(claim.execution)
-    return _Jobs(risks, frozenset(held))
+    return _Jobs(active, risks, frozenset(held))
 
 
 def _verdicts(
@@ -234,15 +253,15 @@ def _verdicts(
     return stuck.of_rows(queue, there, snapshot, now, config=registry.config)
 
 
-def _risk(claim: Claim, verdict: Verdict, row: Stuck | None, now: int) -> Risk:
+def _risk(claim: Claim, verdict: Verdict | None, row: Stuck | None, now: int) -> Risk:
+    """`verdict` None: the job is gone."""
     lock = claim.lock
     known = (row.server or row.holder if row else "") or claim.holder
     worker = known or (f"lock {lock.token[:_TOKEN]}" if lock else "")
-    kind = verdict.of_lock if verdict.of_lock in AT_RISK else Kind.LATE
     return Risk(
         job=claim.job,
-        verdict=kind,
-        lock_ends_at=now + lock.ttl if lock and lock.ttl is not None else None,
+        verdict=verdict.of_lock if verdict else Kind.LATE,
+        lock_ends_at=now + lock.ttl if verdict and lock and lock.ttl is not None else None,
         worker=worker,
-        cause=verdict.cause.value,
+        cause=verdict.cause.value if verdict else "",
     )

@@ -73,6 +73,16 @@ def lost(here: Mending, data: str = KEPT) -> Run:
     return run
 
 
+def held(here: Mending) -> Run:
+    """A running execution whose worker renews its lock in good time, however busy this machine is."""
+    run = here.yard.begin()
+    here.yard.work(lockDuration=120_000, lockRenewTime=5_000)
+    until(lambda: here.client.exists(f"bull:jobs:{run.job}:lock"), what="a worker holds the job")
+    here.yard.started(run)
+    here.keeps(run.execution)
+    return run
+
+
 def overwritten(here: Mending, run: Run) -> None:
     """As n8n 2 leaves it: the job is gone, the row an error, and nothing is left that could run."""
     here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
@@ -92,7 +102,7 @@ def test_what_is_at_risk_is_copied_and_cannot_be_read_in_the_database(begin: Cal
 
 def test_what_a_worker_holds_is_not_copied(begin: Callable[..., Mending]) -> None:
     here = begin()
-    here.keeps(here.held().execution)
+    held(here)
     here.watch.discover()
     here.watch.look()
     assert look(here) == []
@@ -145,6 +155,37 @@ def test_one_that_a_frozen_worker_ended_after_all_was_not_lost(begin: Callable[.
     look(here)
     here.yard.ended(run, "success")
     assert look(here) == []
+
+
+@pytest.fixture
+def watch(begin: Callable[..., Mending]) -> tuple[Mending, ExecutionCopyWatch]:
+    """The watch of a leader that has looked at a held job once."""
+    here = begin()
+    run = held(here)
+    here.watch.discover()
+    here.watch.look()
+    watch = ExecutionCopyWatch(registry.registry(), lambda: here.watch.snapshot)
+    watch.run(shared_clock.now())
+    assert losses.newest() == []
+    here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
+    return here, watch
+
+
+def test_one_that_a_stalled_check_took_between_two_looks_is_copied_and_not_proven(
+    watch: tuple[Mending, ExecutionCopyWatch],
+) -> None:
+    watch[1].run(shared_clock.now())
+    (loss,) = losses.newest()
+    assert (loss.outcome, loss.has_copy, loss.is_proven) == (LossOutcome.AT_RISK, True, False)
+
+
+def test_one_that_its_worker_has_ended_between_two_looks_is_no_news(
+    watch: tuple[Mending, ExecutionCopyWatch],
+) -> None:
+    here, one = watch
+    here.yard.update("1", status="success", finished=True)
+    one.run(shared_clock.now())
+    assert losses.newest() == []
 
 
 def test_one_that_n8n_deleted_was_lost_for_good(begin: Callable[..., Mending]) -> None:
