@@ -38,7 +38,16 @@ class MariaDb:
         found = programs()
         assert found is not None
         command = [found[1], *self._own, "--auth-root-authentication-method=normal", "--skip-test-db"]
-        subprocess.run(command, check=True, timeout=_SECONDS, capture_output=True, cwd=self._directory, **self._as)
+        made = subprocess.run(
+            command,
+            check=False,
+            timeout=_SECONDS,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=self._directory,
+            **self._as,
+        )
+        assert made.returncode == 0, made.stdout.decode(errors="replace")[-2000:]
         self._setup().write_text(
             "CREATE DATABASE app CHARACTER SET utf8mb4;\n"
             "CREATE USER 'unstall'@'127.0.0.1' IDENTIFIED BY 'pass word';\n"
@@ -92,7 +101,8 @@ class MariaDb:
 
     @property
     def _own(self) -> tuple[str, ...]:
-        return "--no-defaults", f"--datadir={self._directory / 'data'}"
+        """A server that starts removes all temporary tables of its tmpdir, those of other servers too."""
+        return "--no-defaults", f"--datadir={self._directory / 'data'}", f"--tmpdir={self._directory}"
 
     @property
     def _user(self) -> str | None:
