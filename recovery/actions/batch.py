@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,10 +21,9 @@ from recovery.actions import audit, gather, jobs, queues, runner, runs, sight
 from recovery.actions.catalog import ENTRIES
 from recovery.actions.claims import Claim, Lost
 from recovery.actions.jobs import Callbacks
-from recovery.actions.read_ahead import ReadAhead
 from recovery.domain.acting import Act, Done, JobResult, Order, Outcome, Seen
 from recovery.domain.chain import job_key
-from recovery.domain.jobs import JobRow, Page, State
+from recovery.domain.jobs import JobRow, State
 from recovery.domain.mandate import Mandate
 from recovery.domain.refs import slug, unslug
 from recovery.errors import Fenced
@@ -98,14 +96,7 @@ def work(
     status = runs.GATHERING if walk and run.total <= walk.found.count else runs.RUNNING
     if run.status != status:
         claim.beat(sight.now(), status=status)
-    with closing(walk) if walk else nullcontext():
-        _work_off(claim, order, walk, size, go_on)
-    return replace(walk.found, beat=run.beat_at) if walk else FoundJobs()
-
-
-def _work_off(claim: Claim, order: Order, walk: _Walk | None, size: int, go_on: Callable[[], bool]) -> None:
-    """First the jobs that stand in the database, then those that the walk finds."""
-    run, has_left = claim.run, True
+    has_left = True
     while _is_wanted(claim, go_on):
         items = list(_left(run)[:size]) if has_left else []
         if items:
@@ -116,6 +107,7 @@ def _work_off(claim: Claim, order: Order, walk: _Walk | None, size: int, go_on: 
             _end(claim, runs.ENDED)
             break
         walk.step(size)
+    return replace(walk.found, beat=run.beat_at) if walk else FoundJobs()
 
 
 def _left(run: BulkRun) -> QuerySet[BulkItem]:
@@ -136,21 +128,12 @@ class _Walk:
     def __init__(self, claim: Claim, order: Order, selection: gather.Selection, found: FoundJobs) -> None:
         self._claim, self._order, self._selection, self.found = claim, order, selection, found
         self._has_news = bool(claim.run.cursor)  # since the walk began at the first job
-        self._ahead = ReadAhead()
-
-    def close(self) -> None:
-        self._ahead.close()
 
     def step(self, size: int) -> None:
         """One window. Its jobs are written down in the transaction of the intent in which they are tried."""
         run, order = self._claim.run, self._order
         scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
-
-        def read(cursor: str) -> Page:
-            return gather.read_page(scene, self._selection, cursor, size, by_script=True)
-
-        page = self._ahead.take(run.cursor) or read(run.cursor)
-        part = gather.part_of(scene, self._selection, page, run.cursor, insists=True)
+        part = gather.part(scene, self._selection, run.cursor, size, insists=True)
         rows = [row for row in part.rows if slug(row.id) not in self.found.jobs]
         if not rows:
             self._go_on(scene, part, part.next)
@@ -160,21 +143,15 @@ class _Walk:
         verdicts = part.verdicts or sight.verdicts(order.act, scene, rows, insists=True)
         looked = sight.judged_rows(order, scene, seen, rows, verdicts)
         places = [_Place(first + at, one.id) for at, one in enumerate(seen)]
-        stays = {one.judgement.id for one in looked if not one.judgement.is_allowed}
-        following = part.next_without({one.id for one in seen} - stays)
-
-        def read_ahead() -> None:
-            if part.next:
-                self._ahead.begin(following, lambda: read(following))
-
-        chunk = _Chunk(self._claim, places, lambda intent: runs.put(run, seen, first, intent), read_ahead)
+        chunk = _Chunk(self._claim, places, lambda intent: runs.put(run, seen, first, intent))
         try:
             chunk.settle(runner.perform_looked(order, scene, looked, chunk.callbacks))
         finally:
             if chunk.is_written:
                 self.found.add(slug(one.id) for one in seen)
                 self._has_news = True
-        self._go_on(scene, part, following)
+        stays = {one.judgement.id for one in looked if not one.judgement.is_allowed}
+        self._go_on(scene, part, part.next_without({one.id for one in seen} - stays))
 
     def _go_on(self, scene: sight.Scene, part: gather.Part, cursor: str) -> None:
         """Moves the cursor on. Before, a window is read again and shows what is known.
@@ -208,23 +185,15 @@ class _Place(NamedTuple):
 
 
 class _Chunk:
-    """Jobs of a run that are done together. `write` marks them with the intent in which they are tried, and `acted`
-    is called before their outcome is recorded.
-    """
+    """Jobs of a run that are done together. `write` marks them with the intent in which they are tried."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        places: Sequence[_Place],
-        write: Callable[[int | None], None],
-        acted: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, claim: Claim, places: Sequence[_Place], write: Callable[[int | None], None]) -> None:
         self._claim, self._places, self._write = claim, places, write
         self._is_tried_once = ENTRIES[Act(claim.run.act)].is_tried_once
         self._settled: tuple[JobResult, ...] | None = None
         self._lost: Lost | None = None
         self.is_written = False
-        self.callbacks = Callbacks(self._mark, acted, self._conclude)
+        self.callbacks = Callbacks(self._mark, self._conclude)
 
     def settle(self, results: tuple[JobResult, ...]) -> None:
         """Each job's result into its item, unless that was done with the outcome in the audit. Raises Lost, Held."""

@@ -14,7 +14,7 @@ from recovery.backends.base import LIST_LIMIT
 from recovery.backends.shared import cursors
 from recovery.domain.acting import Options, Seen
 from recovery.domain.counts import Library
-from recovery.domain.jobs import JobRow, Page, State
+from recovery.domain.jobs import JobRow, State
 from recovery.domain.signatures import safe_signature, signature
 from recovery.domain.verdicts import Kind, Verdict
 from recovery.errors import BadOrder, Unsupported
@@ -82,22 +82,12 @@ def part(
     scene: sight.Scene, selection: Selection, cursor: str = "", size: int = LIST_LIMIT, *, insists: bool = False
 ) -> Part:
     """The next window. Who `insists` is about to act on it. Raises StoreError, Unsupported, NotRecorded."""
-    page = read_page(scene, selection, cursor, size, by_script=insists)
-    return part_of(scene, selection, page, cursor, insists=insists)
-
-
-def read_page(scene: sight.Scene, selection: Selection, cursor: str, size: int, *, by_script: bool) -> Page:
-    """Reads the jobs of the next window, meant or not. Raises StoreError, Unsupported."""
     queue = scene.queue
     if queue.flavour.library is Library.N8N:
         raise Unsupported(ONE_BY_ONE)
-    return queue.reader.page(
-        queue.wire, queue.ref, selection.state, cursor=cursor, size=size, oldest_first=True, by_script=by_script
+    page = queue.reader.page(
+        queue.wire, queue.ref, selection.state, cursor=cursor, size=size, oldest_first=True, by_script=insists
     )
-
-
-def part_of(scene: sight.Scene, selection: Selection, page: Page, cursor: str, *, insists: bool) -> Part:
-    """Those of a window that are meant. Raises StoreError, NotRecorded."""
     verdicts = _verdicts(scene, selection, page.rows, insists=insists)
     rows = tuple(row for row in page.rows if _is_meant(selection, row, verdicts.get(row.id)))
     return Part(rows, page.next, page.total, verdicts, tuple(row.id for row in page.rows), cursor)

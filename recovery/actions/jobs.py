@@ -39,12 +39,10 @@ class Callbacks:
     """What is written in the same transactions as the entries of the audit.
 
     `intended` hears the number of the intent, before anything is done; what it raises takes the intent back and ends
-    the act. `acted` is called when it was done and is not recorded yet; it raises nothing. `concluded` hears the
-    results of all jobs of the chunk, and raises nothing but errors of the database.
+    the act. `concluded` hears the results of all jobs of the chunk, and raises nothing but errors of the database.
     """
 
     intended: Callable[[int], None] = _nothing
-    acted: Callable[[], None] = _nothing
     concluded: Callable[[Results], None] = _nothing
 
 
@@ -116,7 +114,6 @@ class _Chunk:
         except Exception as error:
             conclude(order, intent, _all(self.allowed, Outcome.UNKNOWN, PERHAPS.format(error=repr(error))))
             raise
-        self.callbacks.acted()
         results = self._concluded(intent, done, _after(order, scene, done))
         hooks.after(heard, order, done)
         if fenced := [one.fenced for one in done if one.fenced is not None]:
