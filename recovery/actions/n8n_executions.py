@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from recovery.actions import n8n_rescue, n8n_retry
-from recovery.actions.n8n_rescue import Place
+from recovery.actions.n8n_rescue import RescuePlace
 from recovery.backends.base import Target
 from recovery.connections.registry import registry
 from recovery.connections.sql import SqlWire
@@ -56,7 +56,7 @@ class ExecutionOperator:
             elif act is Act.MARK:
                 told.append(_mark(wire, known, execution))
             elif act is Act.RESCUE:
-                told.append(n8n_rescue.rescue(Place(n8n, wire, known), execution, latest=options.latest, now=now))
+                told.append(n8n_rescue.rescue(RescuePlace(n8n, wire, known), execution, latest=options.latest, now=now))
             else:
                 retry = Retry(n8n, job.id, latest=options.latest)
                 told.append(_again(wire, known, retry, job, execution if options.mark else None))

@@ -22,8 +22,8 @@ from recovery.connections.sql import SqlWire
 from recovery.domain.acting import Act, ActionEffects, Done, Kept, Options, Outcome, Removed, Seen
 from recovery.domain.ages import SECOND
 from recovery.domain.counts import Flavour
-from recovery.domain.n8n.clock import STALLED_GRACE, error_after
 from recovery.domain.n8n.executions import Execution
+from recovery.domain.n8n.stalled_grace import STALLED_GRACE, error_after
 from recovery.errors import StoreError, Unsupported
 from recovery.n8n import executions, holding
 from recovery.n8n.tables import Tables

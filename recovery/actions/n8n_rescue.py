@@ -16,7 +16,7 @@ from django.db import Error
 
 from recovery.actions import execution_copies as copies
 from recovery.actions import n8n_retry
-from recovery.actions.n8n_retry import Retried
+from recovery.actions.n8n_retry import RetryOutcome
 from recovery.config import N8n
 from recovery.connections.sql import SqlWire
 from recovery.domain.acting import Done, Outcome
@@ -40,7 +40,7 @@ _RESTORED = "Its data was restored from the copy."
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RescuePlace:
     """One installation and its database."""
 
     n8n: N8n
@@ -48,7 +48,7 @@ class Place:
     known: Tables
 
 
-def rescue(place: Place, execution: Execution, *, latest: bool, now: int) -> Done:
+def rescue(place: RescuePlace, execution: Execution, *, latest: bool, now: int) -> Done:
     """What came of it. Raises StoreError while nothing was begun."""
     try:
         loss = losses.of_executions(place.n8n.name, [execution.id]).get(execution.id)
@@ -68,19 +68,19 @@ def rescue(place: Place, execution: Execution, *, latest: bool, now: int) -> Don
     return found.done
 
 
-def _going(place: Place, execution: Execution, latest: bool) -> Retried:
+def _going(place: RescuePlace, execution: Execution, latest: bool) -> RetryOutcome:
     """n8n reads the data while nobody can overwrite it."""
     wire, known = place.wire, place.known
     if not holding.can_hold(wire, known):
-        return Retried(_refused(execution, _NO_LOCK))
-    retried: Retried | None = None
+        return RetryOutcome(_refused(execution, _NO_LOCK))
+    retried: RetryOutcome | None = None
     try:
         with holding.held(wire, known, [execution.id]) as found:
             held = found.get(execution.id)
             if held is None or not held.is_there or not _is_same(held, execution):
-                return Retried(_refused(held or execution, _MOVED.format(status=held.status if held else "gone")))
+                return RetryOutcome(_refused(held or execution, _MOVED.format(status=held.status if held else "gone")))
             if run_data.is_overwritten(wire, place.n8n, execution.id):
-                return Retried(_refused(execution, _WIPED))
+                return RetryOutcome(_refused(execution, _WIPED))
             retried = n8n_retry.retry(wire, known, _asked(place, execution, latest), state_of(execution.status))
     except StoreError:
         if retried is None:
@@ -88,19 +88,19 @@ def _going(place: Place, execution: Execution, latest: bool) -> Retried:
     return retried
 
 
-def _ended(place: Place, execution: Execution, loss: Loss, latest: bool) -> Retried:
+def _ended(place: RescuePlace, execution: Execution, loss: Loss, latest: bool) -> RetryOutcome:
     """From the copy, unless n8n still has its data."""
     is_restored = False
     if run_data.is_overwritten(place.wire, place.n8n, execution.id) is not False:
         if why := _restore(place, execution, loss):
-            return Retried(_refused(execution, why))
+            return RetryOutcome(_refused(execution, why))
         is_restored = True
     found = n8n_retry.retry(place.wire, place.known, _asked(place, execution, latest), state_of(execution.status))
     said = f"{_RESTORED} {found.done.why}" if is_restored else found.done.why
-    return Retried(Done(execution.id, found.done.outcome, said, found.done.state), found.made)
+    return RetryOutcome(Done(execution.id, found.done.outcome, said, found.done.state), found.made)
 
 
-def _restore(place: Place, execution: Execution, loss: Loss) -> str:
+def _restore(place: RescuePlace, execution: Execution, loss: Loss) -> str:
     """Why it was not restored; "" when it was."""
     if not loss.has_copy:
         return _NO_COPY
@@ -113,7 +113,7 @@ def _restore(place: Place, execution: Execution, loss: Loss) -> str:
         return f"The database refused it: {error.reason}"
 
 
-def _conclude(loss: Loss, execution: Execution, found: Retried, now: int) -> None:
+def _conclude(loss: Loss, execution: Execution, found: RetryOutcome, now: int) -> None:
     """The history: it runs again, or nothing was begun. Of what is unsure the claim stays until it is known."""
     if found.made:
         outcome = LossOutcome.RESCUED if execution.status.is_going else LossOutcome.RETRIED
@@ -122,7 +122,7 @@ def _conclude(loss: Loss, execution: Execution, found: Retried, now: int) -> Non
         copies.release(loss.number)
 
 
-def _asked(place: Place, execution: Execution, latest: bool) -> Retry:
+def _asked(place: RescuePlace, execution: Execution, latest: bool) -> Retry:
     return Retry(place.n8n, execution.id, latest=latest)
 
 

@@ -19,14 +19,14 @@ _PERHAPS = "{trouble} It may have started anyway: check n8n for a retry of it."
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class RetryOutcome:
     """`made`: the new execution; "" when there is none, or it is not known."""
 
     done: Done
     made: str = ""
 
 
-def retry(wire: SqlWire, known: Tables, asked: Retry, state: State) -> Retried:
+def retry(wire: SqlWire, known: Tables, asked: Retry, state: State) -> RetryOutcome:
     """Whichever comes first: the new execution in the database, or n8n's answer. Then nobody waits any longer."""
     id = asked.execution
     newest = executions.newest(wire, known)
@@ -36,12 +36,12 @@ def retry(wire: SqlWire, known: Tables, asked: Retry, state: State) -> Retried:
     finally:
         asked.leave()
     if made:
-        return Retried(Done(id, Outcome.DONE, f"It runs again as execution {made}."), made)
+        return RetryOutcome(Done(id, Outcome.DONE, f"It runs again as execution {made}."), made)
     if not asked.trouble:
-        return Retried(Done(id, Outcome.UNKNOWN, _LATE.format(seconds=public.SECONDS)))
+        return RetryOutcome(Done(id, Outcome.UNKNOWN, _LATE.format(seconds=public.SECONDS)))
     if asked.is_unsure:
-        return Retried(Done(id, Outcome.UNKNOWN, _PERHAPS.format(trouble=asked.trouble)))
-    return Retried(Done(id, Outcome.REFUSED, asked.trouble, state))
+        return RetryOutcome(Done(id, Outcome.UNKNOWN, _PERHAPS.format(trouble=asked.trouble)))
+    return RetryOutcome(Done(id, Outcome.REFUSED, asked.trouble, state))
 
 
 def _made(wire: SqlWire, known: Tables, asked: Retry, newest: int) -> str:

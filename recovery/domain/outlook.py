@@ -17,7 +17,7 @@ from recovery.domain.ages import age
 from recovery.domain.holders import GONE_FOR, Holder, gone_for, holder
 from recovery.domain.jobs import JobRow
 from recovery.domain.lock_expiry import ENDED_FOR
-from recovery.domain.n8n.clock import STALLED_GRACE, error_after, fails_stalled
+from recovery.domain.n8n.stalled_grace import STALLED_GRACE, error_after, fails_stalled
 from recovery.domain.policy import Scanner
 from recovery.domain.rescuers import LATE, Armed
 from recovery.domain.surroundings import QUARANTINE_AFTER, Parent, Sighting, Surroundings

@@ -8,14 +8,14 @@ import pytest
 
 from recovery.backends.bull import instances
 from recovery.connections.reply_limits import MIB
-from recovery.domain.n8n.instances import Registry, summary
+from recovery.domain.n8n.instances import InstanceRegistry, summary
 from tests.n8n_instances import HEAD, register, unregister
 from tests.stores import Store
 from tests.watching import now_ms
 from tests.wires import wired
 
 
-def read(store: Store, prefix: str = "n8n") -> Registry:
+def read(store: Store, prefix: str = "n8n") -> InstanceRegistry:
     with wired(store.url) as wire:
         return instances.read(wire, prefix, now_ms())
 
@@ -46,9 +46,9 @@ def test_a_key_that_has_ended_is_told_from_one_that_was_taken_out(valkey: Store)
 
 
 def test_an_n8n_without_a_registry_has_no_processes_there(valkey: Store) -> None:
-    assert read(valkey) == Registry()
+    assert read(valkey) == InstanceRegistry()
     register(valkey.client, "w1")
-    assert read(valkey, "other") == Registry()
+    assert read(valkey, "other") == InstanceRegistry()
 
 
 @pytest.mark.parametrize(

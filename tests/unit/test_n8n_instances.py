@@ -11,7 +11,7 @@ from recovery.domain.n8n.instances import (
     Ending,
     Instance,
     InstanceHistory,
-    Registry,
+    InstanceRegistry,
     concerns,
     followed,
     summary,
@@ -33,7 +33,7 @@ def worker(key: str, *, beat: int = 0, began: int = 3_600, pool: str = "") -> In
 
 
 def history(*instances: Instance, at: int = NOW) -> InstanceHistory:
-    return followed(EMPTY, Registry(instances), at)
+    return followed(EMPTY, InstanceRegistry(instances), at)
 
 
 def endings(found: InstanceHistory) -> dict[str, Ending]:
@@ -55,19 +55,19 @@ def test_how_a_process_ended_is_told_by_what_was_left_of_its_key(
 ) -> None:
     before = history(worker("a", beat=beat), worker("b"))
     now = NOW + later * SECOND
-    found = Registry((replace(worker("b"), seen_at=now),), frozenset({"a"} if expired else ()))
+    found = InstanceRegistry((replace(worker("b"), seen_at=now),), frozenset({"a"} if expired else ()))
     after = followed(before, found, now)
     assert endings(after) == {"a": ending}
     assert set(after.here) == {"b"}
 
 
 def test_what_ended_is_kept_for_an_hour_and_a_registry_that_cannot_be_read_ends_nobody() -> None:
-    gone = followed(history(worker("a")), Registry(), NOW + SECOND)
+    gone = followed(history(worker("a")), InstanceRegistry(), NOW + SECOND)
     assert endings(gone) == {"a": Ending.STOPPED}
-    silent = followed(gone, Registry(fault="NOPERM"), NOW + 2 * SECOND)
+    silent = followed(gone, InstanceRegistry(fault="NOPERM"), NOW + 2 * SECOND)
     assert (endings(silent), silent.fault) == ({"a": Ending.STOPPED}, "NOPERM")
-    assert endings(followed(gone, Registry(), NOW + DAY)) == {}
-    back = followed(gone, Registry((worker("a"),)), NOW + 2 * SECOND)
+    assert endings(followed(gone, InstanceRegistry(), NOW + DAY)) == {}
+    back = followed(gone, InstanceRegistry((worker("a"),)), NOW + 2 * SECOND)
     assert (endings(back), set(back.here)) == ({}, {"a"})
 
 
@@ -99,7 +99,9 @@ def test_a_process_that_is_silent_beyond_its_heartbeat_has_died() -> None:
 
 
 def test_a_process_that_took_itself_out_was_stopped() -> None:
-    known = followed(history(worker("a", beat=30), worker("b", beat=25)), Registry((worker("b"),)), NOW - 21_000)
+    known = followed(
+        history(worker("a", beat=30), worker("b", beat=25)), InstanceRegistry((worker("b"),)), NOW - 21_000
+    )
     assert told((left(),), known) == [("worker-a", "stopped")]
 
 
@@ -191,6 +193,6 @@ def test_mains_are_listed_first_and_the_leader_before_all() -> None:
 
 
 def test_histories_come_back_as_they_were() -> None:
-    known = followed(history(main(), worker("a")), Registry((main(),)), NOW + SECOND)
+    known = followed(history(main(), worker("a")), InstanceRegistry((main(),)), NOW + SECOND)
     assert decode(encode({"n8n": known})) == {"n8n": known}
     assert decode(b"x") == {}

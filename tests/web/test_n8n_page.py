@@ -19,7 +19,7 @@ from recovery.domain.n8n.claims import Claim
 from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
 from recovery.domain.n8n.instances import EMPTY, Instance, followed
-from recovery.domain.n8n.instances import Registry as RegistryLook
+from recovery.domain.n8n.instances import InstanceRegistry as RegistryLook
 from recovery.domain.n8n.lines import merged
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth

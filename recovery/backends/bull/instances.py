@@ -12,7 +12,7 @@ from typing import Any
 
 from recovery.backends.base import Command, Wire
 from recovery.backends.shared import decode
-from recovery.domain.n8n.instances import EXPIRES, SCHEMA, Instance, Registry
+from recovery.domain.n8n.instances import EXPIRES, SCHEMA, Instance, InstanceRegistry
 from recovery.domain.refs import raw, text
 
 MEMBERS_LIMIT = 1_000  # processes: no n8n has as many
@@ -22,26 +22,26 @@ _TEXT = 200  # characters of a host, a version or a pool
 _TOO_MANY = "n8n's registry has {count:,} members, more than are read."
 
 
-def read(wire: Wire, prefix: str, now: int) -> Registry:
+def read(wire: Wire, prefix: str, now: int) -> InstanceRegistry:
     """Raises StoreError when the store does not answer. `now`: by which heartbeats are dated."""
     head = raw(f"{prefix}:{{instance:}}")
     (size,) = wire.call([(b"SCARD", head + b"members")])
     count = decode.count(size)
     if count is None:
-        return Registry(fault=f"n8n's registry cannot be read: {decode.refusal(size) or 'no answer'}")
+        return InstanceRegistry(fault=f"n8n's registry cannot be read: {decode.refusal(size) or 'no answer'}")
     if count > MEMBERS_LIMIT:
-        return Registry(fault=_TOO_MANY.format(count=count))
+        return InstanceRegistry(fault=_TOO_MANY.format(count=count))
     if not count:
-        return Registry()
+        return InstanceRegistry()
     (members,) = wire.call([(b"SMEMBERS", head + b"members")])
     if isinstance(members, Exception):
-        return Registry(fault=f"n8n's registry cannot be read: {decode.refusal(members)}")
+        return InstanceRegistry(fault=f"n8n's registry cannot be read: {decode.refusal(members)}")
     names = [member for member in decode.items(members) if member.startswith(head)]
     keys = [name for name in names if _ID.fullmatch(name[len(head) :])]
     return _read(wire, head, sorted(keys), len(decode.items(members)) - len(keys), now)
 
 
-def _read(wire: Wire, head: bytes, keys: Sequence[bytes], strange: int, now: int) -> Registry:
+def _read(wire: Wire, head: bytes, keys: Sequence[bytes], strange: int, now: int) -> InstanceRegistry:
     lengths = wire.call([(b"STRLEN", key) for key in keys]) if keys else []
     short = [key for key, size in zip(keys, lengths, strict=True) if 0 < (decode.count(size) or 0) <= LENGTH_LIMIT]
     there = {key for key, size in zip(keys, lengths, strict=True) if size != 0}
@@ -54,7 +54,7 @@ def _read(wire: Wire, head: bytes, keys: Sequence[bytes], strange: int, now: int
         elif instance := _instance(_id(head, key), left, written, now):
             found.append(instance)
     unknown = strange + len(there) - len(found) - sum(_id(head, key) in expired for key in short)
-    return Registry(tuple(found), frozenset(expired), unknown)
+    return InstanceRegistry(tuple(found), frozenset(expired), unknown)
 
 
 def _id(head: bytes, key: bytes) -> str:

@@ -74,7 +74,7 @@ class GoneInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class InstanceRegistry:
     """One look. `expired`: ids of members whose key has ended. `unknown`: registrations that this version cannot read.
     `fault`: why it could not be read; then everything else says nothing.
     """
@@ -148,7 +148,7 @@ def concerns(history: InstanceHistory, now: int) -> Iterator[str]:
         yield f"Its processes run several versions of n8n: {_listed(history.versions)}."
 
 
-def followed(history: InstanceHistory, found: Registry, now: int) -> InstanceHistory:
+def followed(history: InstanceHistory, found: InstanceRegistry, now: int) -> InstanceHistory:
     """The history with one look more."""
     if found.fault:
         return replace(history, fault=found.fault)
@@ -159,7 +159,7 @@ def followed(history: InstanceHistory, found: Registry, now: int) -> InstanceHis
     return InstanceHistory(here, (*kept, *new)[-GONE_KEPT:], now, found.unknown)
 
 
-def _ending(one: Instance, found: Registry, checked_at: int, now: int) -> Ending:
+def _ending(one: Instance, found: InstanceRegistry, checked_at: int, now: int) -> Ending:
     """A key lives for a minute from its last heartbeat: one that is gone sooner was deleted by its process."""
     if one.key in found.expired:
         return Ending.DIED

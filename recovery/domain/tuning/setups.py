@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from recovery.domain.ages import SECOND
 from recovery.domain.counts import Library
-from recovery.domain.n8n.clock import error_after
+from recovery.domain.n8n.stalled_grace import error_after
 from recovery.domain.tuning import variables
 from recovery.domain.tuning.timing import Timing
 from recovery.domain.tuning.versions import NEWEST, Version, of_image, text

@@ -6,7 +6,7 @@ import pytest
 
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.judging import verdict
-from recovery.domain.n8n.clock import error_after
+from recovery.domain.n8n.stalled_grace import error_after
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Sighting, Surroundings
 from recovery.domain.tuning.setups import Options, setups
