@@ -126,7 +126,7 @@ def test_nor_whoever_a_brake_holds(watch: Make) -> None:
     def hold(_: Brake, now: int) -> Brake:
         return Brake.doubtful(now)
 
-    swap_one(STORE, Place("main"), hold)
+    swap_one(STORE, Place("main"), hold, now=now_ms())
     inbox = watch().look()
     fate, *rest = said(inbox)
     (tally,) = inbox.queues
