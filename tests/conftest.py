@@ -206,6 +206,55 @@ def watch_bench(tmp_path: Path, state_store: Store) -> Iterator[Callable[..., An
         one.close()
 
 
+# -- n8n; a file of tests that needs another release, name or setting has a fixture that says so
+
+
+@pytest.fixture
+def n8n_release() -> str:
+    return "2.41"
+
+
+@pytest.fixture
+def n8n_workflow() -> str:
+    return "Invoices"
+
+
+@pytest.fixture
+def n8n_settings() -> str:
+    """More for [[n8n]]."""
+    return ""
+
+
+@pytest.fixture
+def yard(valkey: Store, postgresql: Any, libraries: Fleet, n8n_release: str, n8n_workflow: str) -> Any:
+    """The tables and the queue of an n8n with one workflow; see tests/n8n_yard.py."""
+    from tests.n8n_yard import Yard  # it needs a driver, and few tests need it
+
+    yard = Yard(valkey, postgresql, libraries, release=n8n_release)
+    yard.workflow(n8n_workflow)
+    return yard
+
+
+@pytest.fixture
+def api(yard: Any) -> Iterator[Any]:
+    """Its public API; see tests/n8n_api.py."""
+    from tests.n8n_api import PublicApi
+
+    with PublicApi(yard) as api:
+        yield api
+
+
+@pytest.fixture
+def here(
+    yard: Any, n8n_settings: str, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """A process that may mend what is in the yard; see tests/n8n_mending.py."""
+    from tests.n8n_mending import mending
+
+    with mending(yard, state_store, tmp_path, monkeypatch, more=n8n_settings) as here:
+        yield here
+
+
 @pytest.fixture(params=GENERATIONS)
 def library(request: pytest.FixtureRequest, libraries: Fleet) -> Library:
     """Each generation in its turn."""

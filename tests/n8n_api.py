@@ -62,6 +62,11 @@ class PublicApi:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
+    @property
+    def settings(self) -> str:
+        """For [[n8n]]."""
+        return f'api = "{self.url}"\napi_key = "{KEY}"\n'
+
     def __enter__(self) -> Self:
         return self
 

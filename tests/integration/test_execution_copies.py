@@ -16,7 +16,6 @@ from recovery.domain.verdicts import Kind
 from recovery.models import ExecutionCopy, LostExecution
 from recovery.reads.n8n import losses
 from recovery.scanners.execution_copies import ExecutionCopyWatch
-from tests.fleet import Fleet
 from tests.n8n_mending import KEPT, OVERWRITTEN, Mending, mending
 from tests.n8n_yard import Run, Yard
 from tests.stores import Store
@@ -24,13 +23,6 @@ from tests.table_bench import Postgresql
 from tests.waiting import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
-
-
-@pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="2.41")
-    yard.workflow()
-    return yard
 
 
 @pytest.fixture

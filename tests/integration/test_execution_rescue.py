@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -17,12 +16,9 @@ from recovery.reads.n8n import losses
 from recovery.reads.shared import windows
 from recovery.scanners.execution_copies import ExecutionCopyWatch
 from recovery.scanners.execution_rescue import ATTEMPTS, ExecutionRescue
-from tests.fleet import Fleet
-from tests.n8n_api import KEY, PublicApi
-from tests.n8n_mending import KEPT, OVERWRITTEN, Mending, mending
-from tests.n8n_yard import Run, Yard
-from tests.stores import Store
-from tests.table_bench import Postgresql
+from tests.n8n_api import PublicApi
+from tests.n8n_mending import KEPT, OVERWRITTEN, Mending
+from tests.n8n_yard import Run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
 RESCUE = """
@@ -34,25 +30,8 @@ automatic = true
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="2.41")
-    yard.workflow()
-    return yard
-
-
-@pytest.fixture
-def api(yard: Yard) -> Iterator[PublicApi]:
-    with PublicApi(yard) as api:
-        yield api
-
-
-@pytest.fixture
-def here(
-    yard: Yard, api: PublicApi, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Mending]:
-    more = f'api = "{api.url}"\napi_key = "{KEY}"\n{RESCUE}'
-    with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
-        yield here
+def n8n_settings(api: PublicApi) -> str:
+    return api.settings + RESCUE
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ from recovery.scanners.consoles import Consoles
 from recovery.scanners.truths.watch import Watch
 from recovery.scanners.watching.orphan_watch import OrphanWatch
 from recovery.scheduler.plan import plan, reading
-from tests.fleet import Fleet
 from tests.n8n_instances import HEAD, register
 from tests.n8n_yard import Yard
 from tests.stores import Store
@@ -41,13 +40,6 @@ from tests.watching import now_ms
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINUTES = 240.0
-
-
-@pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries)
-    yard.workflow()
-    return yard
 
 
 @pytest.fixture

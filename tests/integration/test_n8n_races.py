@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier, Event
 
 import psycopg
@@ -20,10 +19,7 @@ from recovery.domain.acting import Act, Options, Outcome, Seen
 from recovery.domain.counts import Flavour, Library
 from recovery.domain.jobs import State
 from recovery.reads.n8n.targets import FLAVOUR
-from tests.fleet import Fleet
-from tests.n8n_mending import EXECUTIONS, JOBS, Mending, mending
-from tests.n8n_yard import Yard
-from tests.stores import Store
+from tests.n8n_mending import EXECUTIONS, JOBS, Mending
 from tests.table_bench import Postgresql
 from tests.watching import now_ms
 
@@ -38,16 +34,8 @@ _SUCCESS = "UPDATE execution_entity SET status = 'success', finished = TRUE, \"s
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="1.123")
-    yard.workflow()
-    return yard
-
-
-@pytest.fixture
-def here(yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mending]:
-    with mending(yard, state_store, tmp_path, monkeypatch) as here:
-        yield here
+def n8n_release() -> str:
+    return "1.123"
 
 
 @pytest.fixture(params=[TIMES, pytest.param(LONG_TIMES, marks=pytest.mark.long)])

@@ -13,7 +13,6 @@ import pytest
 from recovery.connections.sql import of
 from recovery.domain.n8n.mismatches import Mismatch
 from recovery.n8n import executions, tables
-from tests.fleet import Fleet
 from tests.n8n_looking import Looks, documented_sql
 from tests.n8n_yard import Yard
 from tests.stores import Store
@@ -25,13 +24,6 @@ pytestmark = pytest.mark.django_db
 MINUTES = 240.0
 READER = "postgres://reader@127.0.0.1"
 Looking = Callable[[str], Looks]
-
-
-@pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries)
-    yard.workflow()
-    return yard
 
 
 @pytest.fixture

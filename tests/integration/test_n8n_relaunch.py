@@ -13,37 +13,23 @@ from recovery.connections import registry
 from recovery.domain.acting import Act, Outcome
 from recovery.models import BulkRun
 from recovery.n8n import executions, public
-from tests.fleet import Fleet
 from tests.n8n_api import GARBAGE, HANG, HUGE, KEY, RESET, PublicApi
 from tests.n8n_mending import KEPT, MINUTES, OVERWRITTEN, Mending, mending
 from tests.n8n_yard import Yard
 from tests.stores import Store
-from tests.table_bench import Postgresql
 from tests.waiting import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="1.123")
-    yard.workflow()
-    return yard
+def n8n_release() -> str:
+    return "1.123"
 
 
 @pytest.fixture
-def api(yard: Yard) -> Iterator[PublicApi]:
-    with PublicApi(yard) as api:
-        yield api
-
-
-@pytest.fixture
-def here(
-    yard: Yard, api: PublicApi, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Mending]:
-    more = f'api = "{api.url}"\napi_key = "{KEY}"'
-    with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
-        yield here
+def n8n_settings(api: PublicApi) -> str:
+    return api.settings
 
 
 @pytest.fixture

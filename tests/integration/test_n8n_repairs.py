@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,10 @@ from recovery.errors import Unsupported
 from recovery.reads.n8n import instances
 from recovery.scanners.truths.watch import Watch
 from tests.acting import ADMIN
-from tests.fleet import Fleet
 from tests.n8n_instances import register
 from tests.n8n_mending import EXECUTIONS, JOBS, MINUTES, Mending, mending
 from tests.n8n_yard import Run, Yard
 from tests.stores import Store
-from tests.table_bench import Postgresql
 from tests.waiting import until
 from tests.watching import now_ms
 
@@ -31,16 +28,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="1.123")
-    yard.workflow()
-    return yard
-
-
-@pytest.fixture
-def here(yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mending]:
-    with mending(yard, state_store, tmp_path, monkeypatch) as here:
-        yield here
+def n8n_release() -> str:
+    return "1.123"
 
 
 class TestFail:

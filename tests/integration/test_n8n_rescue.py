@@ -18,8 +18,7 @@ from recovery.models import ExecutionCopy, LostExecution
 from recovery.n8n import public
 from recovery.reads.n8n import losses
 from recovery.scanners.execution_copies import ExecutionCopyWatch
-from tests.fleet import Fleet
-from tests.n8n_api import HANG, KEY, PublicApi
+from tests.n8n_api import HANG, PublicApi
 from tests.n8n_mending import JOBS, KEPT, OVERWRITTEN, Mending, mending
 from tests.n8n_yard import Run, Yard
 from tests.stores import Store
@@ -32,27 +31,13 @@ IDEMPOTENT = '[[n8n.rescue]]\nworkflow = "wfInvoices000001"\nidempotent = "every
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="2.41")
-    yard.workflow()
-    return yard
-
-
-@pytest.fixture
-def api(yard: Yard) -> Iterator[PublicApi]:
-    with PublicApi(yard) as api:
-        yield api
-
-
-@pytest.fixture
 def begin(
     yard: Yard, api: PublicApi, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Begin]:
     contexts = []
 
     def begin(more: str = "", url: str = "") -> Mending:
-        own = f'api = "{api.url}"\napi_key = "{KEY}"\n{more}'
-        contexts.append(mending(yard, state_store, tmp_path, monkeypatch, more=own, url=url))
+        contexts.append(mending(yard, state_store, tmp_path, monkeypatch, more=api.settings + more, url=url))
         return contexts[-1].__enter__()
 
     yield begin

@@ -169,12 +169,6 @@ def yard(request: pytest.FixtureRequest, valkey: Store, postgresql: Postgresql, 
 
 
 @pytest.fixture
-def api(yard: Yard) -> Iterator[PublicApi]:
-    with PublicApi(yard) as api:
-        yield api
-
-
-@pytest.fixture
 def examined(doctor: Doctor, yard: Yard, tmp_path: Path) -> Iterator[Callable[..., tuple[int, dict[str, Any]]]]:
     """What the doctor says of an n8n whose API is there, with this key."""
 

@@ -29,10 +29,8 @@ MINUTES = 240.0  # seconds: far beyond the grace
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries)
-    yard.workflow("Invoices <b>& more</b>")
-    return yard
+def n8n_workflow() -> str:
+    return "Invoices <b>& more</b>"
 
 
 @pytest.fixture

@@ -61,8 +61,9 @@ class Desk:
 
 @pytest.fixture(autouse=True)
 def _not_connected() -> None:
-    """Connections that a test before this one left in the process are closed."""
+    """Connections that a test before this one left in the process are closed, and what it saw is forgotten."""
     registry.reset()
+    mirror.forget()
 
 
 @pytest.fixture

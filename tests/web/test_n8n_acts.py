@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -17,13 +15,9 @@ from recovery.reads import snapshots
 from recovery.reads.n8n import truths
 from recovery.reads.n8n.looking import Wish, look
 from recovery.reads.shared import windows
-from tests.fleet import Fleet
-from tests.n8n_api import KEY, PublicApi
-from tests.n8n_mending import MINUTES, Mending, mending
-from tests.n8n_yard import Yard
+from tests.n8n_api import PublicApi
+from tests.n8n_mending import MINUTES, Mending
 from tests.people import browser, person
-from tests.stores import Store
-from tests.table_bench import Postgresql
 from tests.watching import now_ms
 from tests.web.acting import ask, confirm
 
@@ -31,19 +25,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="1.123")
-    yard.workflow()
-    return yard
+def n8n_release() -> str:
+    return "1.123"
 
 
 @pytest.fixture
-def here(yard: Yard, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mending]:
-    mirror.forget()
-    with PublicApi(yard) as api:
-        more = f'api = "{api.url}"\napi_key = "{KEY}"'
-        with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
-            yield here
+def n8n_settings(api: PublicApi) -> str:
+    return api.settings
 
 
 @pytest.fixture

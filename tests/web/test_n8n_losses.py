@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 from django.test import Client
 
 from dashboard.access import Role
-from dashboard.live import mirror
 from dashboard.scopes import Scope
 from recovery import shared_clock
 from recovery.connections import registry
@@ -24,14 +21,11 @@ from recovery.reads.n8n.looking import Wish
 from recovery.reads.n8n.looking import look as look_at
 from recovery.reads.shared import windows
 from recovery.scanners.execution_copies import ExecutionCopyWatch
-from tests.fleet import Fleet
 from tests.machines import Machine, told
-from tests.n8n_api import KEY, PublicApi
-from tests.n8n_mending import KEPT, OVERWRITTEN, Mending, mending
-from tests.n8n_yard import Run, Yard
+from tests.n8n_api import PublicApi
+from tests.n8n_mending import KEPT, OVERWRITTEN, Mending
+from tests.n8n_yard import Run
 from tests.people import browser, person, text
-from tests.stores import Store
-from tests.table_bench import Postgresql
 from tests.web.acting import confirm
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.node]
@@ -39,26 +33,13 @@ SECRET = "name of a customer"
 
 
 @pytest.fixture
-def yard(valkey: Store, postgresql: Postgresql, libraries: Fleet) -> Yard:
-    yard = Yard(valkey, postgresql, libraries, release="2.41")
-    yard.workflow("<b>Invoices</b>")
-    return yard
+def n8n_workflow() -> str:
+    return "<b>Invoices</b>"
 
 
 @pytest.fixture
-def api(yard: Yard) -> Iterator[PublicApi]:
-    with PublicApi(yard) as api:
-        yield api
-
-
-@pytest.fixture
-def here(
-    yard: Yard, api: PublicApi, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Mending]:
-    mirror.forget()
-    more = f'api = "{api.url}"\napi_key = "{KEY}"\neditor = "https://n8n.example.com"'
-    with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
-        yield here
+def n8n_settings(api: PublicApi) -> str:
+    return f'{api.settings}editor = "https://n8n.example.com"'
 
 
 @pytest.fixture
