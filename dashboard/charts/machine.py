@@ -1,4 +1,4 @@
-"""One server over time as a plotly figure: CPU with its gate and what happened meanwhile, and below it memory and load.
+"""Draws one server over time as a plotly figure: CPU with its gate and events, and below it memory and load.
 
 The three share one axis of time, so that the pointer reads all of them in one moment. Colours are named and resolved in
 the browser, as in `throughput`.
@@ -23,7 +23,7 @@ _PLACES = {_CPU: (0.5, 1.0), _MEMORY: (0.25, 0.42), _LOAD: (0.0, 0.17)}  # parts
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened. `y` is where it is drawn, in percent of CPU; None: at the top."""
+    """Event on the chart. `y` is where it is drawn, in percent of CPU; None: at the top."""
 
     at: int
     words: str
@@ -32,7 +32,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What is drawn. `shut` are the periods in which the gate was closed; a threshold of None: there is no gate."""
+    """Data of the chart. `shut` are the periods in which the gate was closed; a threshold of None: there is no gate."""
 
     series: Series
     start: int
@@ -76,7 +76,7 @@ def figure(drawn: Drawn) -> Figure:
 
 
 def _lines(series: Series) -> list[Figure]:
-    """An unknown point is null: plotly leaves a gap, never a zero."""
+    """Draws the lines. An unknown point is null: plotly leaves a gap, never a zero."""
     at = [point.at for point in series.points]
     has_peaks = series.step > _FINE and any(point.cpu_peak is not None for point in series.points)
     peak = [_line("peak", at, series, "cpu_peak", width=1, opacity=0.35)] if has_peaks else []
@@ -163,7 +163,7 @@ def _axis(axis: str) -> Figure:
 
 
 def _period(start: int, end: int) -> Figure:
-    """While the gate was closed."""
+    """Draws a period in which the gate was closed."""
     return {
         "type": "rect",
         "layer": "below",
@@ -196,7 +196,7 @@ def _thresholds(drawn: Drawn) -> list[Figure]:
 
 
 def _title(words: str, axis: str) -> Figure:
-    """Above the left end of its part; the page says the rest."""
+    """Draws a title above the left end of its part; the page says the rest."""
     return {
         "text": words,
         "xref": "x domain",

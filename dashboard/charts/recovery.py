@@ -1,4 +1,4 @@
-"""What is foretold of a lost job and of an ordered stop, as bars on one scale, in parts of a hundred."""
+"""Draws the predicted recovery after a kill, and the predicted shutdown, as bars on one scale, in percent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One row. `words` say the same to those who do not see it."""
+    """One row of bars. `words` say the same to those who do not see it."""
 
     title: str
     words: str
@@ -50,7 +50,7 @@ class Picture:
 
 
 def picture(said: Sequence[tuple[str, Prediction]]) -> Picture:
-    """Of each a lane for the kill and one for the stop, `now` before `proposed`; one scale for all of them."""
+    """Draws a lane for the kill and one for the stop of each prediction, in the given order and on one scale."""
     step = _step(max([1.0, *(end for _, one in said for end in _ends(one))]))
     full = step * _TICKS
     killed = [_killed(title, one, full) for title, one in said]

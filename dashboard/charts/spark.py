@@ -1,4 +1,4 @@
-"""A queue's last minutes and its states as paths and parts of a small SVG: no script, no inline style."""
+"""Draws a queue's last minutes and its states as paths and parts of a small SVG: no script, no inline style."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAR_LEAST = 14  # units: a state that has jobs is seen, however few
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Bars as SVG paths, newest on the right; `unknown` marks the minutes nobody knows."""
+    """Bars as SVG paths, newest on the right; `unknown` marks the minutes without data."""
 
     completed: str
     failed: str
@@ -36,7 +36,7 @@ class Part:
 
 
 def spark(rates: Rates) -> Spark | None:
-    """None when there is nothing to draw at all."""
+    """Draws the sparkline; None when there is nothing to draw at all."""
     minutes = list(zip_longest(rates.completed[:SPARK_MINUTES], rates.failed[:SPARK_MINUTES]))
     if not any(part is not None for minute in minutes for part in minute):
         return None
@@ -56,7 +56,7 @@ def spark(rates: Rates) -> Spark | None:
 
 
 def bar(counts: Counts) -> tuple[Part, ...]:
-    """The states of a queue side by side, widths by their share. Finished well is left out: it only grows."""
+    """Draws the states of a queue side by side, widths by their share. `completed` is left out: it only grows."""
     parts = tuple((state, count) for state, count in states(counts) if count and state != "completed")
     total = sum(count for _, count in parts)
     widths = [max(BAR_LEAST, count * BAR_WIDTH // total) for _, count in parts]
@@ -69,7 +69,7 @@ def bar(counts: Counts) -> tuple[Part, ...]:
 
 
 def states(counts: Counts) -> tuple[tuple[str, int | None], ...]:
-    """Every state with its count, in the order of the bar and of its words."""
+    """Returns every state with its count, in the order of the bar and of its words."""
     return (
         ("active", counts.active),
         ("waiting", counts.waiting),

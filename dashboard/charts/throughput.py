@@ -1,4 +1,4 @@
-"""Completed and failed per bucket as a plotly figure: plain dicts, colours named and resolved in the browser.
+"""Draws completed and failed per bucket as a plotly figure: plain dicts, with colours that the browser resolves.
 
 A colour is written `var:failed`; static/js/charts.js puts the token's value of the theme in its place.
 """
@@ -15,7 +15,7 @@ Figure = dict[str, Any]
 
 
 def figure(series: Series) -> Figure:
-    """Two stacked step areas over time. An unknown bucket is null: plotly leaves a gap, never a zero."""
+    """Draws stacked bars over time. An unknown bucket is null: plotly leaves a gap, never a zero."""
     return {
         "data": [
             _trace(series, "completed", "completed", lambda point: point.completed),
@@ -48,7 +48,7 @@ def figure(series: Series) -> Figure:
 
 
 def per(series: Series) -> str:
-    """What one bar stands for: `per minute`, `per 42 min`."""
+    """Returns the time that one bar stands for: `per minute`, `per 42 min`."""
     return "per minute" if series.step_ms == 60_000 else f"per {age(series.step_ms)}"
 
 
