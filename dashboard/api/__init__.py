@@ -1,1 +1,1 @@
-"""/api/v1: what the pages show and do, for programs. Tokens only; every failure has one shape."""
+"""Serves /api/v1: what the pages show and do, for programs. It takes tokens only; every failure has one shape."""

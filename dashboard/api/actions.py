@@ -1,4 +1,4 @@
-"""/actions: what can be done, and doing it to a handful of jobs at once, through the one door of the engine."""
+"""Serves /actions: lists the actions, and acts on a few jobs at once through the engine's runner."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from recovery.reads import lists
 
 router = Router(tags=["Actions"])
 MESSAGE_LIMIT = 300  # characters of the reason that `fail` writes into a job
-REASON_LIMIT = 2_000  # what is read of a reason; the engine's own limit is told by the engine
+REASON_LIMIT = 2_000  # characters of a reason that are read; the engine reports its own limit
 LONGEST_AGE = 3650 * 86_400_000  # ms
 
 
@@ -152,7 +152,7 @@ class Result(Schema):
 
     @classmethod
     def judged(cls, one: Judgement) -> Result:
-        """What would come of it, as the shell foretells it; of what may be done `why` is the risk."""
+        """Returns the predicted result, as the shell predicts it; for what may be done `why` is the risk."""
         outcome, why = (Outcome.DONE, one.risk) if one.is_allowed else (one.outcome, one.why)
         return cls(**_name(one.id), outcome=outcome, why=shown(why), audit=None, **_affected(one.effects.affected))
 
@@ -213,7 +213,7 @@ class CatalogQuery(Schema):
 
 @router.get("/actions", **guarded(Scope.READ), response=Catalog, url_name="actions", summary="List actions")
 def catalog(request: HttpRequest, query: Annotated[CatalogQuery, Query()]) -> Catalog:
-    """What each action does, what it applies to and which scopes it requires."""
+    """Lists what each action does, what it applies to and which scopes it requires."""
     refusals = _refusals(named(query.queue)) if query.queue else {}
     return Catalog(actions=[ActionEntry.of(entry, refusals.get(act)) for act, entry in ENTRIES.items()])
 
@@ -222,7 +222,7 @@ def catalog(request: HttpRequest, query: Annotated[CatalogQuery, Query()]) -> Ca
     "/actions", **guarded(Scope.ACT), response=ActionResults, url_name="actions", summary="Act on jobs, or on a queue"
 )
 def act(request: HttpRequest, order: ActionOrder) -> ActionResults:
-    """Same rules and audit as in the web interface. A job that changed since it was seen is refused, the others not."""
+    """Applies the rules and audit of the web interface. A job that changed since it was seen is refused, others not."""
     whole = _order(order, Caller.of(request).actor)
     if order.dry_run:
         results = [Result.judged(one) for one in runner.preview(whole).judgements]
@@ -235,13 +235,13 @@ def act(request: HttpRequest, order: ActionOrder) -> ActionResults:
 
 
 def named(written: str) -> QueueRef:
-    """`DEPLOYMENT/ID`, as a queue is written in bodies and queries. Raises QueueMissing."""
+    """Parses `DEPLOYMENT/ID`, as a queue is written in bodies and queries. Raises QueueMissing."""
     deployment, _, base = written.partition("/")
     return queue_ref(deployment, base)
 
 
 def fresh(queue: QueueRef, jobs: list[JobWish]) -> tuple[acting.Seen, ...]:
-    """As they were seen; those that nobody saw, as they are now. In the order in which they were named."""
+    """Returns the jobs as the client saw them, those without `seen` as they are now, in the order of the request."""
     found = {id: wish.seen for id, wish in ((job_id(wish.id), wish) for wish in jobs)}
     looked = {seen.id: seen for seen in _look(queue, tuple(id for id, seen in found.items() if seen is None))}
     return tuple(looked.get(id) or _whole(id, seen) for id, seen in found.items())

@@ -1,4 +1,4 @@
-"""/alerts: what is wrong enough to be told, and how the channels fare."""
+"""Serves /alerts: firing and resolved alerts, and whether the channels deliver notifications."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Channel(Schema):
 
 
 class Alerts(Schema):
-    """Newest first; at most two hundred of each."""
+    """Firing and resolved alerts, newest first, at most two hundred of each, and the channels."""
 
     firing: list[Alert]
     over: list[Alert]
@@ -72,7 +72,7 @@ class Alerts(Schema):
 
 @router.get("/alerts", **guarded(Scope.READ), response=Alerts, url_name="alerts", summary="Alerts")
 def alerts(request: HttpRequest) -> Alerts:
-    """Firing and resolved alerts, and whether the channels deliver notifications."""
+    """Returns firing and resolved alerts, and whether the channels deliver notifications."""
     alerting, fares = config.current().alerting, known_outlets()
     return Alerts(
         firing=[Alert.of(one) for one in reads.firing(alerting.terms)],

@@ -1,4 +1,4 @@
-"""/audit: who did what to which job, with what reason, and what came of it."""
+"""Serves /audit: who did what to which job, for what reason and with what outcome."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AuditLine(Schema):
 
 
 class AuditPage(Schema):
-    """Newest first."""
+    """Audit entries, newest first."""
 
     entries: list[AuditLine]
     next: str | None = Field(description="Cursor of the next page; null on the last page.")
@@ -118,7 +118,7 @@ class AuditQuery(Schema):
 
 
 class RestoreOrder(Schema):
-    """Which jobs of an entry to restore; without `jobs` all of them."""
+    """Jobs of an entry to restore; without `jobs` all of them."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, json_schema_extra={"example": {"reason": "removed by mistake"}}
@@ -132,7 +132,7 @@ class RestoreOrder(Schema):
 
 @router.get("/audit", **guarded(Scope.AUDIT), response=AuditPage, url_name="audit", summary="List audit entries")
 def audit(request: HttpRequest, query: Annotated[AuditQuery, Query()]) -> AuditPage:
-    """Who changed which job, for what reason and with what outcome."""
+    """Lists who changed which job, for what reason and with what outcome."""
     found = reads.entries(query.chosen(), query.cursor, query.size)
     return AuditPage(entries=[AuditLine(**AuditLine.facts(line)) for line in found.lines], next=found.next or None)
 
@@ -141,7 +141,7 @@ def audit(request: HttpRequest, query: Annotated[AuditQuery, Query()]) -> AuditP
     "/audit/{number}", **guarded(Scope.AUDIT), response=AuditWhole, url_name="entry", summary="Get an audit entry"
 )
 def entry(request: HttpRequest, number: Number) -> AuditWhole:
-    """Also by the number of its outcome, as returned by an action."""
+    """Returns an entry by its number, or by that of its outcome, as returned by an action."""
     found = reads.entry(number)
     return AuditWhole(
         **AuditLine.facts(found.line),
@@ -160,7 +160,7 @@ def entry(request: HttpRequest, number: Number) -> AuditWhole:
     summary="Restore removed jobs",
 )
 def restore(request: HttpRequest, number: Number, order: RestoreOrder) -> ActionResults:
-    """Possible for 24 hours. The restore gets its own audit entry."""
+    """Restores jobs within 24 hours of their removal. The restore gets its own audit entry."""
     queue = reads.entry(number).entry.queue
     ids = tuple(map(job_id, order.jobs))
     results = runner.restore(number, Caller.of(request).actor, order.reason, ids)

@@ -1,4 +1,4 @@
-"""/bulk: an action on many jobs, done by the scheduler in chunks; ordered here, watched here, stopped here."""
+"""Serves /bulk: starts, shows and stops actions on many jobs, which the scheduler does in chunks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class BulkRun(Schema):
 
 
 class BulkRuns(Schema):
-    """Newest first."""
+    """Bulk runs, newest first."""
 
     runs: list[BulkRun]
 
@@ -103,7 +103,7 @@ class BulkResult(Schema):
 
 
 class BulkResults(Schema):
-    """In processing order."""
+    """Results in processing order."""
 
     results: list[BulkResult]
     next: str | None = Field(description="Cursor of the next page; null on the last page.")
@@ -132,13 +132,13 @@ def order(request: HttpRequest, wanted: BulkOrder) -> Status[BulkRun]:
 
 @router.get("/bulk", **guarded(Scope.BULK), response=BulkRuns, url_name="bulk", summary="List bulk runs")
 def recent(request: HttpRequest) -> BulkRuns:
-    """At most fifty, including open runs."""
+    """Lists at most fifty runs, including open ones."""
     return BulkRuns(runs=[BulkRun.of(run) for run in reads.recent(_now(), RECENT)])
 
 
 @router.get("/bulk/{number}", **guarded(Scope.BULK), response=BulkRun, url_name="run", summary="Get a run")
 def run(request: HttpRequest, number: Number) -> BulkRun:
-    """Progress, speed and remaining time."""
+    """Returns progress, speed and remaining time."""
     return _run(number)
 
 
@@ -150,7 +150,7 @@ def run(request: HttpRequest, number: Number) -> BulkRun:
     summary="Results of a bulk run",
 )
 def results(request: HttpRequest, number: Number, query: Annotated[ResultQuery, Query()]) -> BulkResults:
-    """Outcome of each job, with the reason if it was refused."""
+    """Lists the outcome of each job, with the reason if it was refused."""
     _run(number)
     found = reads.results(number, outcome=query.outcome, cursor=query.cursor, size=query.size)
     return BulkResults(results=[_result(row) for row in found.rows], next=found.next or None)

@@ -1,4 +1,4 @@
-"""Who calls: the token, what it may, and how the engine knows it."""
+"""Identifies the caller of the API: the token, its scopes, and the actor that the engine knows it as."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recovery.domain.acting import Actor
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A valid token, and where the call came from."""
+    """Valid token, and the address that the call came from."""
 
     token: MachineToken
     address: str
@@ -26,7 +26,7 @@ class Caller:
 
     @classmethod
     def of(cls, request: HttpRequest) -> Caller:
-        return request.caller  # type: ignore[attr-defined,no-any-return]  # put there by the door
+        return request.caller  # type: ignore[attr-defined,no-any-return]  # put there by dashboard/api/door.py
 
     @property
     def actor(self) -> Actor:
@@ -42,7 +42,7 @@ class Caller:
 
 
 class Token(HttpAuthBase):
-    """Lets in who has the scope."""
+    """Authorizes a call whose token has the scope."""
 
     openapi_scheme = "bearer"
 
@@ -55,7 +55,7 @@ class Token(HttpAuthBase):
 
     @staticmethod
     def require(request: HttpRequest, scope: Scope) -> Caller:
-        """Who calls, if the token has this scope. Raises Refusal."""
+        """Returns the caller if its token has this scope. Raises Refusal."""
         caller = Caller.of(request)
         if scope not in caller.token.allowed:
             has = written(caller.token.allowed) or "none"
@@ -65,5 +65,5 @@ class Token(HttpAuthBase):
 
 
 def guarded(scope: Scope) -> dict[str, Any]:
-    """For an operation's decorator: the scope that it asks for, and that its description says so."""
+    """Returns arguments for an operation's decorator: the scope that it requires, also for its description."""
     return {"auth": Token(scope), "openapi_extra": {"x-scope": scope.value}}

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the framework knows, and what it does not: scopes, and the one shape of failures."""
+"""Makes the OpenAPI document: what ninja generates, with the scopes and the one shape of failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REFERENCE = {
 
 @cache
 def document() -> dict[str, Any]:
-    """The same for everybody: it holds no address of ours and nothing of any queue."""
+    """Returns the document, the same for everybody: it holds no address of ours and nothing of any queue."""
     made: dict[str, Any] = dict(api.get_openapi_schema(path_prefix=f"/{PREFIX}/"))
     made["paths"] = {**made["paths"], **idempotency.paths()}
     made["components"]["schemas"].update(idempotency.schemas())

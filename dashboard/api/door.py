@@ -1,6 +1,6 @@
-"""What every call passes first: no token in its address, not too large, a valid token.
+"""Guards every API view: no token in the URL, not too large, a valid token.
 
-That one token has not too many calls at once is seen to before: dashboard/page_concurrency.py.
+The number of calls that one token has at once is limited before: dashboard/page_concurrency.py.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _HOW = "Send it in the header Authorization: Bearer …"
 
 
 def door(view: View, *, opens_to_people: bool = False) -> View:
-    """Cookies open nothing here, so there is nothing that another site could make a browser do.
+    """Makes a view accept tokens only. It ignores cookies, so that another site can make no browser call it (CSRF).
 
-    `opens_to_people`: reading this one is allowed to whoever is logged in as well.
+    `opens_to_people`: logged-in users may read this one as well.
     """
 
     @wraps(view)
@@ -49,7 +49,7 @@ def door(view: View, *, opens_to_people: bool = False) -> View:
 
 
 def _refuse_token_in_address(request: HttpRequest) -> None:
-    """Addresses end up in logs, histories and error reports; so a token that was in one is burnt."""
+    """Refuses a token in a URL, which ends up in logs, histories and error reports: that token has to be revoked."""
     named = any(name.lower() in _TOKEN_PARAMETERS for name in request.GET)
     if named or tokens.LIKE_A_TOKEN.search(request.get_full_path()):
         advice = f"{_HOW} Revoke this token under /tokens: URLs end up in logs."

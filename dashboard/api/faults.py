@@ -1,4 +1,4 @@
-"""Every failure of the API in one shape: `{"error": {"code", "message", "advice"}}`. What broke stays in our log."""
+"""Turns every failure into one shape: `{"error": {"code", "message", "advice"}}`. What broke stays in our log."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OF_SITE = {
 
 
 class Refusal(Exception):
-    """A request that is answered with this and nothing else."""
+    """Raised to answer a request with this error and nothing else."""
 
     def __init__(self, status: int, code: str, message: str, advice: str = "", *, retry: int = 0) -> None:
         self.status = status
@@ -77,7 +77,7 @@ def is_ours(request: HttpRequest) -> bool:
 
 
 def answer(request: HttpRequest, fault: Exception) -> HttpResponse:
-    """The response to any exception."""
+    """Returns the response to any exception."""
     refusal = fault if isinstance(fault, Refusal) else _refusal(request, fault)
     return response(refusal.status, refusal.code, refusal.message, refusal.advice, retry=refusal.retry)
 
@@ -93,7 +93,7 @@ def response(status: int, code: str, message: str, advice: str = "", *, retry: i
 
 
 def of_site(status: int, message: str, advice: str = "") -> HttpResponse:
-    """What failed before or beside the API: an address that does not exist, a host nobody allowed, a dead database."""
+    """Returns the response to a failure outside the API: an unknown URL, a forbidden host, a dead database."""
     return response(status, _OF_SITE.get(status, "refused"), message, advice)
 
 
@@ -134,12 +134,12 @@ def _down(code: str, text: str, advice: str, request: HttpRequest) -> Refusal:
 
 
 def _problems(fault: ValidationError) -> str:
-    """Each with its place; never with what was sent, which may be a secret in the wrong field."""
+    """Describes each problem with its place, never with what was sent, which may be a secret in the wrong field."""
     told = [f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in fault.errors[:PROBLEMS_TOLD]]
     left = len(fault.errors) - len(told)
     return "; ".join(told) + (f"; and {left:,} more" if left else "")
 
 
 def _code(fault: UnstallError) -> str:
-    """`JobMissing` → `job_missing`."""
+    """Returns the error code of an exception: `JobMissing` → `job_missing`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(fault).__name__).lower()

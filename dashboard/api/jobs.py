@@ -1,4 +1,4 @@
-"""…/jobs: windows of a queue's lists, and one job. Payloads are shown by their shape, values only when revealed."""
+"""Serves …/jobs: pages of a queue's lists, and one job. Payloads are shown by shape, values only when revealed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Seen(Schema):
         )
 
     def whole(self, id: str) -> acting.Seen:
-        """Raises ValueError for a token that no lock can have."""
+        """Returns it as the engine takes it. Raises ValueError for a token that no lock can have."""
         facts = self.dict()
         return acting.Seen(id, **{**facts, "token": None if self.token is None else unslug(self.token)})
 
@@ -118,7 +118,7 @@ class JobLine(JobName):
 
 
 class JobPage(Schema):
-    """A window of one list."""
+    """A page of one list."""
 
     jobs: list[JobLine]
     total: int | None
@@ -149,7 +149,7 @@ class JobWhole(JobLine):
 
 
 class JobQuery(Schema):
-    """Which window of which list."""
+    """Page of a list."""
 
     state: Literal["active", "waiting", "prioritized", "delayed", "waiting-children", "completed", "failed", "paused"]
     cursor: str = Field(default="", max_length=CURSOR_LIMIT, description="The value of next from the previous page.")
@@ -178,7 +178,7 @@ Whole = Annotated[bool, Query(description="Payloads of up to 8 MB instead of 64 
     summary="List jobs",
 )
 def jobs(request: HttpRequest, deployment: Deployment, base: Base, query: Annotated[JobQuery, Query()]) -> JobPage:
-    """Newest first for finished jobs, oldest first for active ones, next to run first for the others."""
+    """Lists finished jobs newest first, active ones oldest first, the others next to run first."""
     found, state = queue(deployment, base), State(query.state)
     if state not in found.capabilities.states:
         has = ", ".join(found.capabilities.states)
@@ -202,7 +202,7 @@ def jobs(request: HttpRequest, deployment: Deployment, base: Base, query: Annota
 def job(  # noqa: PLR0917 -- parameters of the address
     request: HttpRequest, deployment: Deployment, base: Base, id: JobId, reveal: Reveal, whole: Whole = False
 ) -> JobWhole:
-    """State, payload shapes and failure. With reveal: the values of the requested parts."""
+    """Returns state, payload shapes and failure. With reveal: the values of the requested parts."""
     asked = Token.require(request, Scope.PAYLOADS) if reveal else None
     place = queue(deployment, base)
     found = reads.job(place, job_id(id), whole=whole)
@@ -225,7 +225,7 @@ def job(  # noqa: PLR0917 -- parameters of the address
 
 
 def plain(text: str) -> str:
-    """Half of a surrogate pair is no text to anybody's parser."""
+    """Replaces lone surrogates: half of a pair is no text to any parser."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""/n8n: jobs and executions beside each other, as the last look found them. No queue and no database is asked."""
+"""Serves /n8n: jobs and executions side by side, as of the last check. No queue and no database of n8n is read."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class TruthQuery(Schema):
 
 @router.get("/n8n", **guarded(Scope.READ), response=TruthTables, url_name="n8n", summary="n8n: jobs and executions")
 def tables(request: HttpRequest, query: Annotated[TruthQuery, Query()]) -> TruthTables:
-    """Each mismatch with its evidence, what n8n does without intervention, and the repair."""
+    """Lists each mismatch with its evidence, what n8n does without intervention, and the repair."""
     found = [truth for truth in truths.newest() if query.n8n in ("", truth.name)]
     known = instances.newest()
     return TruthTables(installations=[Installation.of(truth, query, known.get(truth.name, EMPTY)) for truth in found])
@@ -312,7 +312,7 @@ class LossQuery(Schema):
     "/n8n/losses", **guarded(Scope.READ), response=LostExecutions, url_name="n8n-losses", summary="n8n: lost executions"
 )
 def lost(request: HttpRequest, query: Annotated[LossQuery, Query()]) -> LostExecutions:
-    """Each execution whose worker was late or lost, what became of it, and which rescue is possible for how long."""
+    """Lists executions whose worker was late or lost, what became of each, and which rescue is possible until when."""
     known, now = {one.name: one for one in registry().config.n8n}, shared_clock.now()
     found = losses.newest(query.n8n, execution=query.execution, outcome=query.outcome, most=query.size)
     return LostExecutions(losses=[LossOf.of(loss, known[loss.n8n], now) for loss in found if loss.n8n in known])

@@ -1,4 +1,4 @@
-"""Names of Redis in the API: any bytes, as a slug that leads back to them and a label that can be read."""
+"""Converts names of Redis for the API: any bytes, as a slug that leads back to them and a label that can be read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class JobName(Schema):
 
 
 def queue_ref(deployment: str, base: str) -> QueueRef:
-    """Raises QueueMissing for what no name can be written as."""
+    """Parses the name of a queue. Raises QueueMissing for what no name can be written as."""
     try:
         return QueueRef(deployment, unslug(base))
     except ValueError:
@@ -74,7 +74,7 @@ def queue(deployment: str, base: str) -> Queue:
 
 
 def job_id(written: str) -> str:
-    """Raises JobMissing for what no id can be written as."""
+    """Parses the id of a job. Raises JobMissing for what no id can be written as."""
     try:
         return unslug(written)
     except ValueError:
@@ -82,7 +82,7 @@ def job_id(written: str) -> str:
 
 
 def readable(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What was kept as JSON, with every text in it fit to be read."""
+    """Returns what was stored as JSON, with every text in it fit to be read."""
     return {shown(name): _readable(part) for name, part in value.items()}
 
 

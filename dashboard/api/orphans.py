@@ -1,4 +1,4 @@
-"""/orphans: every job that wants an eye, over all queues, most urgent first, as it was found at the last look."""
+"""Serves /orphans: the stuck jobs of all queues, most urgent first, as of the last check."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class OrphanQuery(Schema):
 
 @router.get("/orphans", **guarded(Scope.READ), response=OrphanPage, url_name="orphans", summary="List stuck jobs")
 def orphans(request: HttpRequest, query: Annotated[OrphanQuery, Query()]) -> OrphanPage:
-    """With the evidence, what happens without intervention, and the suggested action. The call reads no queue."""
+    """Lists stuck jobs: evidence, what happens without intervention, and the suggested action. It reads no queue."""
     inbox = stuck.looked()
     if isinstance(inbox, stuck.InboxUnavailable):
         if inbox.fault:

@@ -1,4 +1,4 @@
-"""/policies: what the scanners may do to queues, where each value comes from, and editing it."""
+"""Serves /policies: what the scanners may do to queues, where each value comes from, and editing it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class EffectivePolicy(Schema):
 
 
 class PolicyQuery(Schema):
-    """Which place."""
+    """One queue, a deployment, or all queues."""
 
     queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description=_QUEUE)
     deployment: str = Field(default="", max_length=64, description=_DEPLOYMENT)
@@ -122,7 +122,7 @@ class PolicyChange(Schema):
 
 @router.get("/policies", **guarded(Scope.READ), response=EffectivePolicy, url_name="policies", summary="Get policies")
 def policies(request: HttpRequest, query: Annotated[PolicyQuery, Query()]) -> EffectivePolicy:
-    """For one queue, for all queues of a deployment, or for all queues."""
+    """Returns the policy of one queue, of all queues of a deployment, or of all queues."""
     place, now = _place(query.queue, query.deployment), shared_clock.now()
     book = Book.open(config.current())
     found = book.of(QueueRef(*place))
@@ -167,7 +167,7 @@ def _place(queue: str, deployment: str) -> Place:
 
 
 def _is_so(place: Place, wanted: dict[str, Any]) -> bool:
-    """Said already, and readable."""
+    """Returns True if this edit is stored already, and readable."""
     row = next((row for row in reads.edited() if row.place == place), None)
     return canonical(dict(row.written) if row else {}) == canonical(wanted) and not (row and row.problems)
 

@@ -1,4 +1,4 @@
-"""/queues: all queues from the newest snapshot, and one queue with what is known of it."""
+"""Serves /queues: all queues from the newest snapshot, and one queue with what is known of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SORT = rf"^-?({'|'.join(Column)})$"
 
 
 class Counts(Schema):
-    """How many jobs are in each state; null: not known, or not a state of this library."""
+    """Number of jobs in each state; null: not known, or not a state of this library."""
 
     waiting: int | None
     active: int | None
@@ -118,7 +118,7 @@ class QueueQuery(Schema):
 
 @router.get("/queues", **guarded(Scope.READ), response=QueuePage, url_name="queues", summary="List queues")
 def queues(request: HttpRequest, query: Annotated[QueueQuery, Query()]) -> QueuePage:
-    """From the newest snapshot: this call never reads a store."""
+    """Lists queues from the newest snapshot: this call never reads a store."""
     snapshot = _newest()
     column, falling = Column(query.sort.removeprefix("-")), query.sort.startswith("-")
     asked = overview.Query(query.q.strip(), query.deployment, column, falling, start=query.cursor)
@@ -140,7 +140,7 @@ def queues(request: HttpRequest, query: Annotated[QueueQuery, Query()]) -> Queue
     "/queues/{deployment}/{base}", **guarded(Scope.READ), response=QueueWhole, url_name="queue", summary="One queue"
 )
 def one_queue(request: HttpRequest, deployment: Deployment, base: Base) -> QueueWhole:
-    """From the newest snapshot. A queue that is not in the snapshot yet has null numbers."""
+    """Returns a queue from the newest snapshot. A queue that is not in the snapshot yet has null numbers."""
     found, snapshot = queue(deployment, base), _newest()
     sample = found.sample or QueueSample(found.ref, found.flavour)
     place = snapshot.deployment(found.ref.deployment)

@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page shows it: calls by their subject, and the shapes of what goes in and comes out."""
+"""Presents the OpenAPI document: calls by their subject, and the schemas of requests and responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAMPLES = {"deployment": "main", "base": "bull:mail", "id": "42", "number": "7"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a value is, in words; `shape` when there is one to look at."""
+    """Type of a value, in words; `shape` names its schema if it has one."""
 
     words: str
     shape: str = ""
@@ -35,7 +35,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One method of one address."""
+    """One method of one URL."""
 
     anchor: str
     method: str
@@ -65,7 +65,7 @@ class Shape:
 
 
 def subjects(home: str) -> tuple[Subject, ...]:
-    """In the order of the document; `home` is this site's own address, for the examples."""
+    """Returns the calls in the order of the document; `home` is this site's own URL, for the examples."""
     found: dict[str, list[Call]] = {}
     for path, calls in document()["paths"].items():
         for method, call in calls.items():
@@ -83,7 +83,7 @@ def _schemas() -> Mapping[str, Any]:
 
 
 def _is_query(name: str) -> bool:
-    """Its members stand with the call as parameters."""
+    """Returns True for a schema whose members stand with the call as parameters."""
     return name.endswith("Query")
 
 
@@ -126,7 +126,7 @@ def _shape(name: str, schema: dict[str, Any]) -> Shape:
 
 
 def _kind(schema: dict[str, Any]) -> Kind:
-    """A part that is a shape of its own is named; anything else is said in words."""
+    """Names a type that has a schema of its own, and describes any other in words."""
     if reference := schema.get("$ref"):
         name = reference.removeprefix(_REFERENCE)
         return Kind(name, name)

@@ -1,4 +1,4 @@
-"""The API put together: its rooms, its failures, its addresses."""
+"""Builds the API: its routers, its exception handlers, its URL patterns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ for room in (queues, jobs, orphans, n8n, actions, bulk, policies, scanners, swee
     api.add_router("", room.router)
 
 
-# The framework has answers of its own for all but the first.
+# ninja has handlers of its own for all but the first.
 @api.exception_handler(Exception)
 @api.exception_handler(Http404)
 @api.exception_handler(HttpError)
@@ -52,9 +52,9 @@ def nowhere(request: HttpRequest, rest: str = "") -> HttpResponse:
 
 
 def patterns() -> list[URLPattern]:
-    """Flat, as every address of ours, each behind the door. The last one is for what does not exist."""
+    """Returns flat URL patterns, each guarded by dashboard/api/door.py. The last one is for what does not exist."""
     made = (pattern for pattern in api.urls[0] if isinstance(pattern, URLPattern) and pattern.name != "api-root")
-    routes = {str(pattern.pattern): pattern for pattern in made}  # one a method, all with the same view
+    routes = {str(pattern.pattern): pattern for pattern in made}  # one per method, all with the same view
     found = [
         path(f"{PREFIX}/{route}", door(pattern.callback), name=f"api-{pattern.name}")
         for route, pattern in routes.items()

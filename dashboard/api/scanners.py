@@ -1,4 +1,4 @@
-"""/scanners: what looks after the queues by itself, its runs and what they did; and having one run now."""
+"""Serves /scanners: the scanners, their runs and what these did; and starts a run."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class ScannerList(Schema):
 
 
 class ScanRuns(Schema):
-    """Newest first."""
+    """Runs, newest first."""
 
     runs: list[ScanRun]
     next: str | None = Field(description="Cursor of the next page; null on the last page.")
@@ -191,7 +191,7 @@ Named = Annotated[Scan, Path(description="Name of the scanner.")]
 
 @router.get("/scanners", **guarded(Scope.READ), response=ScannerList, url_name="scanners", summary="List scanners")
 def scanners(request: HttpRequest) -> ScannerList:
-    """Last run, last success and errors of each scanner."""
+    """Lists last run, last success and errors of each scanner."""
     see = MASKED
     return ScannerList(scanners=[ScannerStatus.of(card, see) for card in reads.cards(shared_clock.now())])
 
@@ -204,7 +204,7 @@ def scanners(request: HttpRequest) -> ScannerList:
     summary="List runs of a scanner",
 )
 def runs(request: HttpRequest, scanner: Named, query: Annotated[ScanPage, Query()]) -> ScanRuns:
-    """Stored runs."""
+    """Lists stored runs."""
     found, see = reads.runs(scanner, cursor=query.cursor, size=query.size), MASKED
     return ScanRuns(runs=[ScanRun.of(run, see) for run in found.rows], next=found.next or None)
 
@@ -225,7 +225,7 @@ def order(request: HttpRequest, scanner: Named, wanted: ScanOrder) -> Status[Sca
 
 @router.get("/runs/{number}", **guarded(Scope.READ), response=ScanRun, url_name="scan-run", summary="Get a run")
 def run(request: HttpRequest, number: Number) -> ScanRun:
-    """Result or progress."""
+    """Returns the result or the progress."""
     return ScanRun.of(reads.run(number), MASKED)
 
 
@@ -237,7 +237,7 @@ def run(request: HttpRequest, number: Number) -> ScanRun:
     summary="Jobs matched by a run",
 )
 def finds(request: HttpRequest, number: Number, query: Annotated[ScanPage, Query()]) -> ScanFinds:
-    """What was done to each job, or why not."""
+    """Lists what was done to each job, or why not."""
     reads.run(number)
     found, see = reads.finds(number, cursor=query.cursor, size=query.size), MASKED
     return ScanFinds(finds=[ScanFind.of(find, see) for find in found.rows], next=found.next or None)

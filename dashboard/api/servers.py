@@ -1,4 +1,4 @@
-"""/servers: the machines that run workers, how busy each is, who works on it, and how it was over time."""
+"""Serves /servers: the servers that run workers, their load, their processes, and their history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIZES = ("mem_used", "mem_total", "disk_used", "disk_total")
 
 
 class ServerGate(Schema):
-    """Whether heavy work may start there now."""
+    """Gate of a server: it tells whether heavy work may start there now."""
 
     state: GateState
     since: int | None
@@ -181,7 +181,7 @@ class ServerQuery(Schema):
 
 @router.get("/servers", **guarded(Scope.READ), response=ServerList, url_name="servers", summary="List servers")
 def servers(request: HttpRequest) -> ServerList:
-    """The last report of each server. The call reads no store."""
+    """Lists the last report of each server. The call reads no store."""
     floor, now = server_known.floor(), _now()
     return ServerList(
         servers=[ServerRow(**ServerRow.facts(one, floor, now)) for one in mirror.servers()],
@@ -192,7 +192,7 @@ def servers(request: HttpRequest) -> ServerList:
 
 @router.get("/servers/{server}", **guarded(Scope.READ), response=ServerOne, url_name="server", summary="Get a server")
 def server(request: HttpRequest, server: ServerId, query: Annotated[ServerQuery, Query()]) -> ServerOne:
-    """With its worker processes, orphaned processes and history. A server that no longer reports is not found."""
+    """Returns a server, its worker and orphaned processes, and history. One that no longer reports is not found."""
     mine, floor, see, now = _one(server), server_known.floor(), MASKED, _now()
     hours = RANGES.get(query.range)
     points = past.history(registry(), mine.id, hours, now, origin=mine.origin).points if hours else ()
@@ -205,7 +205,7 @@ def server(request: HttpRequest, server: ServerId, query: Annotated[ServerQuery,
 
 
 def _one(written: str) -> Server:
-    """Raises ServerMissing."""
+    """Returns the server of this id. Raises ServerMissing."""
     try:
         found = server_known.one(unslug(written))
     except ValueError:

@@ -1,4 +1,4 @@
-"""/sweeps: a worker that takes its jobs from a table says that it has just started."""
+"""Serves /sweeps: a worker that takes its jobs from a table reports that it has just started."""
 
 from __future__ import annotations
 

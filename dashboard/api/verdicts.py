@@ -1,4 +1,4 @@
-"""What is said of a job that is active: the verdict, why, and what happens if nobody acts."""
+"""Describes an active job: the verdict, why, and what happens without intervention."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ class VerdictOn(Schema):
 
 
 def of_rows(queue: Queue, rows: Sequence[JobRow]) -> Mapping[str, VerdictOn]:
-    """By id; of jobs that are neither active nor strays nothing is said."""
+    """Returns the verdicts by job id; jobs that are neither active nor strays have none."""
     found = stuck.of_rows(queue, rows, mirror.newest(), shared_clock.now())
     return {id: VerdictOn.of(verdict) for id, verdict in found.items()}
