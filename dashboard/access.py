@@ -1,4 +1,4 @@
-"""Who may do what: three roles, what of acting each may, and the mark that a view asks for one of them."""
+"""Defines the three user roles, the rights of each, and the decorator by which a view requires one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 class Role(StrEnum):
-    """From least to most. Each may do what those before it may."""
+    """Role of a user, from least to most rights; each includes the rights of those before it."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
     @property
     def rights(self) -> frozenset[Right]:
-        """What of acting on jobs and queues it may: what pages offer and what the engine takes."""
+        """Rights to act on jobs and queues: pages offer by them, and the engine checks them."""
         if self is Role.ADMIN:
             return frozenset(Right)
         return frozenset({Right.ACT}) | config.current().operators_may if self is Role.OPERATOR else frozenset()
@@ -56,7 +56,7 @@ _GRANTED = {
 
 
 def role_of(user: object) -> Role | None:
-    """The role of a person who is logged in; None for a stranger."""
+    """Returns the role of a logged-in user; None for anybody else."""
     if not getattr(user, "is_active", False):
         return None
     written = getattr(user, "role", "")
@@ -74,12 +74,12 @@ def allows(user: object, needed: Role) -> bool:
 
 
 def may_see_payloads(user: object) -> bool:
-    """Whether a person may reveal payloads. They may hold what their owners would not show to everybody."""
+    """Returns True if the user may reveal payloads, which may hold confidential data."""
     return allows(user, Role.OPERATOR)
 
 
 def needs(role: Role) -> Callable[[View[P]], View[P]]:
-    """Refuses whoever has less than `role`. Without it a view is open to everybody who is logged in."""
+    """Makes a view refuse users below `role`. Without it a view is open to every logged-in user."""
 
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)

@@ -1,4 +1,4 @@
-"""Who acts, as the engine and its audit know a person who is logged in."""
+"""Describes a logged-in user as the actor that the engine checks and the audit log records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues and jobs as one word of an address, of a check box, or of a filter."""
+"""Writes queues and jobs as one value of a URL, a check box or a filter."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ def written(ref: QueueRef) -> str:
 
 
 def written_job(ref: JobRef) -> str:
-    """A job as a checkbox and an address name it."""
+    """Returns the job as check boxes and URLs name it."""
     return f"{written(ref.queue)}/{ref.slug}"

@@ -1,4 +1,4 @@
-"""Alerts and their channels as the page shows them."""
+"""Presents alerts and their notification channels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOLD = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one channel has heard of an alert; `at` None: nothing yet."""
+    """Last notification of an alert to one channel; `at` None: none yet."""
 
     channel: str
     words: str
@@ -50,7 +50,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One channel. `outlet` None: how it fares is not known."""
+    """Notification channel with its state; `outlet` None: the state is unknown."""
 
     channel: Channel
     outlet: Outlet | None
@@ -60,17 +60,17 @@ class Card:
 
 
 def firing(alerts: Sequence[Alert], alerting: Alerting, now: int) -> list[Line]:
-    """With the channels that will hear of each and have not."""
+    """Returns a line per firing alert, with the channels that were or will be notified of it."""
     return [_line(alert, _of_all(alert, alerting), now) for alert in alerts]
 
 
 def over(alerts: Sequence[Alert]) -> list[Line]:
-    """With the channels that have heard of it."""
+    """Returns a line per resolved alert, with the channels that were notified of it."""
     return [_line(alert, sorted(alert.heard), alert.resolved_at or alert.seen_at) for alert in alerts]
 
 
 def cards(alerting: Alerting, outlets: Mapping[str, Outlet] | None) -> list[Card]:
-    """`outlets` None: the state store does not answer."""
+    """Returns a card per channel. `outlets` None: the state store does not answer."""
     return [_card(channel, alerting.terms, outlets) for channel in alerting.channels]
 
 

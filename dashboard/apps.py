@@ -1,4 +1,4 @@
-"""The Django application of the face."""
+"""Defines the Django application of the web interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Dashboard(AppConfig):
 
 
 def _log_in(sender: object, request: HttpRequest, **_: object) -> None:
-    """Somebody has proved who they are, just now, in this browser."""
+    """Records a log-in in the session: that the password was just given, and the session's first use."""
     from dashboard import reauthentication, sessions  # noqa: PLC0415 -- after the apps are loaded
 
     reauthentication.note(request)

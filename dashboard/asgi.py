@@ -1,6 +1,6 @@
-"""The web process as one ASGI application: the streams of /live/ beside Django's pages, and what both live from.
+"""Serves the web process as one ASGI application: Django's pages, and /live/, probes, gate, metrics, idempotency.
 
-The lifespan starts the mirror and the hub, and ends them in the reverse order.
+The lifespan starts the state cache (the mirror) and the hub of the streams, and ends them in the reverse order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from recovery.logs import threads  # noqa: E402
 log = logging.getLogger(__name__)
 
 BROKEN = "This is a fault in Unstall. It is in the log of the web process."
-THREADS = 4  # for whatever else would hold up the loop: two looks and two scrapes at once
+THREADS = 4  # for what else would block the event loop: two lookups and two scrapes at once
 
 hub = Hub()
 _streams = Streams(hub)
@@ -102,7 +102,7 @@ async def _page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _refuse(scope: Scope, send: Send, refused: intake.Refused) -> None:
-    """To a program in the shape of its API, to anybody else in plain text."""
+    """Sends a refusal: as an API error under /api/, else as plain text."""
     close = [(b"connection", b"close")]
     if refused.retry:
         close.append((b"retry-after", str(refused.retry).encode()))
@@ -131,7 +131,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     vigil = Vigil(config.current(), mirrored.image)
     vigil.start()
     noting = asyncio.create_task(failed_logins.write_for_ever(), name="failed log-ins")
-    # All that is loaded now stays: whoever collects garbage need not look at it each time, which holds every stream.
+    # What is loaded now stays loaded: the garbage collector need not scan it each time, which would stall every stream.
     gc.freeze()
     await send({"type": "lifespan.startup.complete"})
     await receive()
@@ -149,5 +149,5 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 
 def _publish(image: Image) -> None:
-    """One tick for all: built once, not once a stream."""
+    """Publishes the state to all streams as one tick, which is built once, not once per stream."""
     hub.publish(events.tick(image, shared_clock.now()))

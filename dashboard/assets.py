@@ -1,4 +1,4 @@
-"""Static files: hashed, compressed and immutable once collected; plain and fresh before that."""
+"""Serves static files: hashed, compressed and immutable once collected; plain and fresh before that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PIECE = 64 * 1024  # bytes
 
 
 class Quick(Compressor):  # type: ignore[misc]  # whitenoise has no types
-    """Brotli at 9 takes 0.4 s for plotly and leaves 1.23 MB; at its default of 11, 14.5 s and 1.11 MB."""
+    """Compresses with Brotli at 9: plotly takes 0.4 s and 1.23 MB; at the default of 11, 14.5 s and 1.11 MB."""
 
     @staticmethod
     def compress_brotli(data: bytes) -> bytes:
@@ -32,7 +32,7 @@ class Quick(Compressor):  # type: ignore[misc]  # whitenoise has no types
 
 
 class Assets(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # whitenoise has no types
-    """What `collectstatic` has not seen yet is served by its plain name, so that nothing breaks without it."""
+    """Names files by their hash; one that `collectstatic` has not seen keeps its plain name, so that nothing breaks."""
 
     def url(self, name: str, force: bool = False) -> str:
         if self.hash_key(self.clean_name(name)) not in self.hashed_files:
@@ -44,7 +44,7 @@ class Assets(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # whi
 
 
 class PlotlyFinder(BaseFinder):
-    """One file out of the package of plotly, which is found but never imported: that would cost half a second."""
+    """Finds plotly.min.js in the plotly package without importing that, which would take half a second."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         spec = find_spec("plotly")
@@ -61,10 +61,10 @@ class PlotlyFinder(BaseFinder):
 
 
 class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has no types
-    """Under ASGI a file is read piece by piece as its reader takes it, so one that reads slowly holds one piece."""
+    """Streams files under ASGI in pieces as the client takes them, so that a slow client holds one piece in memory."""
 
     def add_files(self, root: str | Path, prefix: str | None = None) -> None:
-        """A directory that `collectstatic` has not made yet is no fault: then the sources are served."""
+        """Accepts that `collectstatic` has not made the directory yet: then the sources are served."""
         if Path(root).is_dir():
             super().add_files(root, prefix)
 
@@ -76,7 +76,7 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has
         del response["content-type"]
         for key, value in found.headers:
             response[key] = value
-        if length is not None:  # what was noted at the start is wrong once somebody edits the file
+        if length is not None:  # the length that was noted at the start is wrong once the file is edited
             response["Content-Length"] = length
         return response
 

@@ -1,4 +1,4 @@
-"""Tokens of programs that ask often, for what runs beside Django: looked up once, and remembered for a while."""
+"""Caches verified machine tokens for the ASGI endpoints beside Django, whose clients call often."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dashboard import tokens
 from dashboard.scopes import Scope
 
 KEPT_SECONDS = 30.0  # a token that was revoked is refused within this time
-FRESH_SECONDS = 20.0  # one that is asked with later is looked up again, and nobody waits for that
-REFUSED_SECONDS = 10.0  # what is no token now will be none in a moment either
-GRACE_SECONDS = 600.0  # while the database is away, a token that was good counts: nobody can ask for another
-REMEMBERED = 1_000  # tokens, nearly all of them wrong ones when there are so many
+FRESH_SECONDS = 20.0  # a token that is used later than this is looked up again in the background
+REFUSED_SECONDS = 10.0  # for so long an invalid token is refused without another lookup
+GRACE_SECONDS = 600.0  # for so long a token that was valid is accepted while the database does not answer
+REMEMBERED = 1_000  # tokens; when there are so many, nearly all of them are invalid
 LOOKUPS = 2  # at once; one database connection each, closed after use
 WAITING = 20  # lookups beyond these are refused, but for tokens that were valid
 
@@ -25,12 +25,12 @@ _BEARER = "bearer "
 
 
 class Busy(Exception):
-    """More unknown tokens at once than are looked up."""
+    """Raised when more unknown tokens arrive at once than are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """A valid token, as its holder is called, and what it may."""
+    """Valid token: its name and its scopes."""
 
     name: str
     allowed: frozenset[Scope]
@@ -38,7 +38,7 @@ class Bearer:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """`bearer` None: it opens nothing, and `trouble` says why."""
+    """Result of one lookup. `bearer` None: the token is invalid, and `trouble` says why."""
 
     bearer: Bearer | None
     trouble: str
@@ -47,13 +47,13 @@ class _Known:
 
 
 def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The token in `Authorization: Bearer …`; "" when there is none."""
+    """Returns the token of `Authorization: Bearer …`; "" when there is none."""
     written = next((value.decode("latin-1") for name, value in headers if name.lower() == b"authorization"), "")
     return written[len(_BEARER) :].strip() if written.lower().startswith(_BEARER) else ""
 
 
 class Bearers:
-    """Used from one event loop."""
+    """Cache of token lookups, used from one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -62,11 +62,11 @@ class Bearers:
         self._lookups: dict[str, asyncio.Task[_Known]] = {}
 
     async def allowed(self, written: str) -> frozenset[Scope]:
-        """What this token may. Raises TokenUnknown, TokenSpent, Busy, and DatabaseError."""
+        """Returns the scopes of this token. Raises TokenUnknown, TokenSpent, Busy, and DatabaseError."""
         return (await self.bearer(written)).allowed
 
     async def bearer(self, written: str) -> Bearer:
-        """Whose token it is. Raises as `allowed` does."""
+        """Returns the name and the scopes of this token. Raises as `allowed` does."""
         key, now = tokens.digest(written), self._clock()
         known = self._known.get(key)
         if known is None or known.until < now:
@@ -89,7 +89,7 @@ class Bearers:
             return before
 
     def _lookup(self, key: str, written: str) -> asyncio.Task[_Known]:
-        """One for all who ask with the same token meanwhile."""
+        """Starts a lookup, or returns the one that already runs for the same token."""
         if key not in self._lookups:
             self._lookups[key] = task = asyncio.create_task(self._look_up(key, written))
             task.add_done_callback(lambda done: self._settle(key, done))
@@ -104,10 +104,10 @@ class Bearers:
     def _settle(self, key: str, done: asyncio.Task[_Known]) -> None:
         del self._lookups[key]
         if not done.cancelled():
-            done.exception()  # whoever waits for it has it; when nobody does, the next one asks anew
+            done.exception()  # retrieved here, so that asyncio does not report it; callers that wait get it too
 
     def _keep(self, key: str, known: _Known) -> None:
-        """The newest. What opens nothing goes first, or anybody could push out valid tokens with made-up ones."""
+        """Stores a lookup. Invalid tokens are evicted first, or made-up ones could push out valid ones."""
         self._known.pop(key, None)
         if len(self._known) >= REMEMBERED:
             since = self._clock() - GRACE_SECONDS
@@ -118,7 +118,7 @@ class Bearers:
 
 
 def _looked_up(written: str, clock: Callable[[], float]) -> _Known:
-    """Blocks on the database."""
+    """Looks a token up and notes its use. Blocks on the database."""
     now = clock()
     try:
         token = tokens.find(written)

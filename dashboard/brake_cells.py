@@ -1,4 +1,4 @@
-"""What holds the scanners back, on a page: one line a brake, with its evidence and the way to release it."""
+"""Presents the safety limits that hold scanners back: a line each, with its evidence and the link to release it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RISKS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One brake. `state` lends its colour, `word` says it."""
+    """One safety limit. `state` chooses its colour, `word` is its text."""
 
     kind: str
     state: str
@@ -51,7 +51,7 @@ class Line:
 
     @property
     def id(self) -> str:
-        """For the browser, which finds the button again by it when the page has refreshed."""
+        """Element id, by which the browser finds the button again when the page has refreshed."""
         return f"release-{self.kind}-{self.deployment}-{self.queue.slug if self.queue else ''}-{self.key[:24]}"
 
     @property
@@ -77,7 +77,7 @@ class Line:
 
     @property
     def about(self) -> str:
-        """What is released, in a sentence."""
+        """Name of the job, queue or deployment that is released, for use in a sentence."""
         if self.job:
             return f"job {self.job_label} in {self.queue_label}"
         return self.queue_label or shown(self.deployment)
@@ -92,7 +92,7 @@ class Line:
 
     @property
     def address(self) -> str:
-        """Where it is released."""
+        """URL of the dialog that releases it."""
         where = {"deployment": self.deployment}
         if self.queue:
             where = {"queue": f"{self.queue.deployment}/{self.queue.slug}"}
@@ -103,7 +103,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All of them. `lines` hold something back now; `counting` are the breakers that are closed."""
+    """All safety limits. `lines` hold something back now; `counting` are the breakers that are closed."""
 
     lines: tuple[Line, ...] = ()
     counting: tuple[Line, ...] = ()
@@ -112,7 +112,7 @@ class Board:
 
     @property
     def summary(self) -> str:
-        """In a sentence, what holds beside the stores, of which every page says so; "" for nothing."""
+        """Active limits in one sentence, without the Redis pauses, which every page shows; "" for none."""
         return ", ".join(_counted(self.lines))
 
     def line(self, kind: str, key: str) -> Line | None:

@@ -1,6 +1,6 @@
-"""The buttons that a person gets: what fits the thing, what its flavour can do, and what the role allows.
+"""Builds the action buttons that a user gets: what fits the job or queue, its library, and the user's role.
 
-Each leads to the dialog (a page without scripts), where the engine judges again; hiding one is a kindness, no guard.
+Each leads to the dialog (a page without scripts), where the engine checks again; hiding one is a convenience, no guard.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recovery.reads.lists import Queue, count_of
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """`title` says it in full for who hears it without its row."""
+    """One button. `title` is its full name for screen readers, which may read it without its row."""
 
     id: str
     label: str
@@ -37,7 +37,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Acts:
-    """The first ones stand in the row, the others in its menu."""
+    """Buttons of one job or queue: `first` stand in the row, `more` in its menu."""
 
     of: str
     first: tuple[Button, ...] = ()
@@ -49,7 +49,7 @@ class Acts:
 
 @dataclass(frozen=True, slots=True)
 class May:
-    """What this person may do to this deployment."""
+    """Rights of one user in one deployment."""
 
     rights: frozenset[Right] = frozenset()
 
@@ -65,7 +65,7 @@ class May:
         return catalog.ENTRIES[act].right(many=many) in self.rights
 
 
-# In bulk, for all jobs of a list; the first one is the reason why people come to that list.
+# Bulk actions for all jobs of a list; the first one is what users most often come to that list for.
 _EVERY = {
     State.FAILED: (Act.RETRY, Act.REMOVE),
     State.COMPLETED: (Act.REMOVE, Act.RETRY),
@@ -79,14 +79,14 @@ _EVERY = {
 
 
 def may(user: object, deployment: str = "") -> May:
-    """Nothing in a deployment that is read-only; "": whatever the deployment is."""
+    """Returns the user's rights; none in a read-only deployment. "": in whatever deployment."""
     if deployment in _read_only():
         return May()
     return May(rights_of(user))
 
 
 def is_read_only(ref: QueueRef) -> bool:
-    """By configuration or by the rights of its user; what the flavour forbids is the catalogue's business."""
+    """Returns True if its deployment is read-only, by configuration or by its Redis user's rights."""
     return ref.deployment in _read_only()
 
 
@@ -97,12 +97,12 @@ def _read_only() -> frozenset[str]:
 
 
 def of_row(row: JobRow, verdict: Verdict | None, flavour: Flavour, may: May, *, back: str) -> Acts | None:
-    """None where an application makes ids of whole payloads: a list of those would be megabytes of addresses."""
+    """Returns a row's buttons; None where ids are as long as payloads: a list of those would be megabytes of URLs."""
     return of_job(row, verdict, flavour, may, back=back) if len(row.ref.slug) <= ID_LIMIT else None
 
 
 def of_job(row: JobRow, verdict: Verdict | None, flavour: Flavour, may: May, *, back: str, spread: int = 1) -> Acts:
-    """`spread`: how many stand side by side before the rest goes into the menu."""
+    """Returns a job's buttons. `spread`: how many stand side by side before the rest goes into the menu."""
     offered = [act for act in catalog.offered(row, verdict, flavour) if may.do(act)]
     suggested = verdict.suggests if verdict else None
     shown = _shown(offered, suggested, spread)
@@ -113,12 +113,12 @@ def of_job(row: JobRow, verdict: Verdict | None, flavour: Flavour, may: May, *, 
 
 
 def on_selection(acts: Iterable[Act], may: May) -> tuple[tuple[str, str], ...]:
-    """Value and label of the buttons under a table with check boxes; the form sends the jobs."""
+    """Returns value and label of the buttons under a table with check boxes; the form sends the jobs."""
     return tuple((act.value, catalog.ENTRIES[act].label) for act in acts if may.do(act, many=True))
 
 
 def on_queue(queue: Queue, may: May, *, back: str) -> Acts:
-    """For the head of the queue's page."""
+    """Returns the buttons at the head of the queue's page."""
     can = [act for act in catalog.on_queue(queue.flavour) if may.do(act)]
     first = [act for act in _switch(queue) if act in can]
     buttons = [queue_button(act, queue.ref, back) for act in first]
@@ -130,7 +130,7 @@ def on_queue(queue: Queue, may: May, *, back: str) -> Acts:
 
 
 def why_not_resume(queue: Queue, user: object) -> str:
-    """Why this person cannot resume a queue that is paused; "" when that can be done, or it is not paused."""
+    """Returns why this user cannot resume a paused queue; "" if they can, or if it is not paused."""
     if not (queue.sample and queue.sample.is_paused):
         return ""
     if is_read_only(queue.ref):
@@ -141,7 +141,7 @@ def why_not_resume(queue: Queue, user: object) -> str:
 
 
 def on_list(queue: Queue, state: State, may: May, *, back: str) -> tuple[Button, ...]:
-    """For a list of jobs: each act on all of them; of active jobs, on all orphans."""
+    """Returns the buttons for all jobs of a list; for active jobs, those for all orphans."""
     if state is State.ACTIVE:
         return on_orphans(queue.ref, queue.flavour, stuck.count(queue.ref, Kind.ORPHAN) or 0, may, back=back)
     can = _doable(queue.flavour)
@@ -150,7 +150,7 @@ def on_list(queue: Queue, state: State, may: May, *, back: str) -> tuple[Button,
 
 
 def on_orphans(ref: QueueRef, flavour: Flavour, count: int, may: May, *, back: str) -> tuple[Button, ...]:
-    """For all active jobs of which it is proven that nobody holds them, where there are any."""
+    """Returns the buttons for all orphans, the active jobs whose worker is proven to be gone; none without orphans."""
     if not count:
         return ()
     can, words = _doable(flavour), f"{count:,} orphan{'s' * (count != 1)}"
@@ -161,8 +161,8 @@ def on_orphans(ref: QueueRef, flavour: Flavour, count: int, may: May, *, back: s
 def on_matching(
     lines: Sequence[Stuck], flavours: Mapping[QueueRef, Flavour], chosen: Filter, may: May, *, back: str
 ) -> tuple[Button, ...]:
-    """For all of these lines of the inbox, which are those that the filter holds: each act that fits any of them."""
-    # One line for all that look alike: of a thousand, a handful is asked about.
+    """Returns a button per action that fits any of these stuck jobs, which are those that match the filter."""
+    # One line stands for all that are alike: of a thousand, a handful is checked.
     alike = {_look(line): line for line in lines if line.row and not is_read_only(line.job.queue)}.values()
     fitting = {
         act
@@ -176,7 +176,7 @@ def on_matching(
 
 
 def _look(line: Stuck) -> tuple[object, ...]:
-    """What decides on its acts."""
+    """Returns the facts that decide which actions fit."""
     row = line.row
     lock = (row.lock is None, row.lock is not None and row.lock.ttl is None) if row else None
     return line.job.queue, line.verdict.kind, lock, row and (row.state, row.lock_known, row.missing)
@@ -190,7 +190,7 @@ def _matching_button(act: Act, chosen: Filter, back: str, count: int) -> Button:
 
 
 def of_rows(state: State, flavour: Flavour, may: May) -> tuple[tuple[str, str], ...]:
-    """For the selected rows of a list."""
+    """Returns value and label of the buttons for the selected rows of a list."""
     can = _doable(flavour)
     acts = [*_EVERY.get(state, ()), *((Act.RELEASE,) if state is State.ACTIVE else ())]
     return on_selection([act for act in acts if act in can], may)
@@ -201,13 +201,13 @@ def _doable(flavour: Flavour) -> frozenset[Act]:
 
 
 def _switch(queue: Queue) -> tuple[Act, ...]:
-    """Pause what runs, resume what is paused; both when that is not known."""
+    """Returns pause for a running queue, resume for a paused one, both when that is unknown."""
     paused = queue.sample.is_paused if queue.sample else None
     return (Act.PAUSE, Act.RESUME) if paused is None else ((Act.RESUME,) if paused else (Act.PAUSE,))
 
 
 def _shown(offered: Sequence[Act], suggested: Act | None, spread: int) -> frozenset[Act]:
-    """What is suggested stands out. Removing is never one click nearer than the rest."""
+    """Chooses the actions outside the menu: the suggested one first; remove only if it is suggested."""
     ranked = [act for act in offered if act is suggested] + [
         act for act in offered if act not in (suggested, Act.REMOVE)
     ]
@@ -237,5 +237,5 @@ def _every_button(act: Act, ref: QueueRef, state: State | Kind, back: str, label
 
 
 def _id(act: Act, name: str) -> str:
-    """The same after every refresh, so that the focus stays where it was."""
+    """Returns an element id that stays the same after a refresh, so that the focus stays where it was."""
     return f"do-{act}-{crc32(name.encode('utf-8', 'surrogateescape')):08x}"

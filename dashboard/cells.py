@@ -1,6 +1,6 @@
-"""Rows of the queue table as the words and numbers that stand in its cells.
+"""Presents rows of the queue table as the texts and numbers of their cells.
 
-Plain dicts, filled before the template runs: a hundred rows of fifteen cells are rendered while somebody waits,
+Plain dicts, filled before the template runs: a hundred rows of fifteen cells are rendered while a user waits,
 and looking up attributes and running filters in the template would take most of that time.
 """
 
@@ -30,7 +30,7 @@ _TONES = {
 
 
 def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
-    """Everything one row shows. `now` is the snapshot's moment: ages grow with the numbers, not ahead of them."""
+    """Returns what one row shows. `now` is the snapshot's moment: ages grow with the numbers, not ahead of them."""
     sample, counts = row.sample, row.sample.counts
     unread = _unread(sample)
     return {
@@ -69,7 +69,7 @@ def cells(row: Row, now: int, *, with_deployment: bool) -> Cells:
 
 
 def _unread(sample: QueueSample) -> str:
-    """Why there are no numbers; "" when there are, however old."""
+    """Returns why the queue has no numbers; "" if it has some, however old."""
     return "" if sample.is_old else sample.error
 
 
@@ -82,7 +82,7 @@ def _row_tone(row: Row) -> str:
 
 
 def _name(row: Row) -> str:
-    """Inside a group the part that the group's head does not say already."""
+    """Returns the queue's label; inside a group, without the prefix that the group's heading shows."""
     label = row.sample.ref.label
     return label[len(row.group) + 1 :] if row.group and label.startswith(row.group) else label
 
@@ -140,7 +140,7 @@ def _stalled_check_tone(sample: QueueSample) -> str:
 
 
 def _stalled_check(sample: QueueSample) -> str:
-    """The key's TTL is what is known: the check ran, and may run again when it ends."""
+    """Says when the stalled check may run again. Its key's TTL is known: it ran, and may run again when that ends."""
     if sample.stalled_check_ttl is not None:
         return f"in {age(sample.stalled_check_ttl)}"
     if _unread(sample):

@@ -1,4 +1,4 @@
-"""What stops the start, or deserves a warning: each with its key, what is wrong, and what would be right."""
+"""Defines the system checks of the web process: each names the setting, the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from recovery.errors import ConfigError, Problem
 
 @checks.register("unstall")
 def environment(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001: a variable that the web's settings refused."""
+    """Reports the variables that the web's settings refused (E001)."""
     return _errors(settings.ENV.problems, "unstall.E001")
 
 
 @checks.register("unstall")
 def configuration(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E002: deployments, thresholds, limits; environment and TOML."""
+    """Reports problems in deployments, thresholds and limits, from environment and TOML (E002)."""
     try:
         config.current()
     except ConfigError as error:
@@ -32,7 +32,7 @@ def configuration(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMe
 
 @checks.register("unstall")
 def exposure(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W001 to W003: settings that are right one by one and wrong together."""
+    """Warns about settings that are right one by one and wrong together (W001 to W003)."""
     found: list[checks.CheckMessage] = []
     if settings.BIND_IS_OPEN and set(settings.ALLOWED_HOSTS) == set(settings.LOCAL_HOSTS):
         hint = "Set UNSTALL_TRUSTED_ORIGINS=https://the.name.people.type, or UNSTALL_ALLOWED_HOSTS."

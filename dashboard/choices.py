@@ -1,4 +1,4 @@
-"""The options of each act as a person chooses them in the dialog, with what they mean in plain words."""
+"""Defines the options of each action as form fields of its dialog, with what they mean in plain words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recovery.domain.jobs import State
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One control. `kind`: flag, text, number, or pick with `values`; `name` is that of the option."""
+    """Form field of one option. `kind`: flag, text, number, or pick with `values`; `name` is that of the option."""
 
     name: str
     label: str
@@ -24,7 +24,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A choice with what is chosen now."""
+    """Form field with its current value."""
 
     choice: Choice
     value: str
@@ -148,7 +148,7 @@ _OF_ROWS: Mapping[Act, tuple[Choice, ...]] = {
 }
 
 
-# All that a person can tick. What an option says beside these only the engine or a worker may say.
+# All check boxes. What else an option can say, only the engine or a worker may say.
 FLAGS = frozenset(
     choice.name
     for offered in (*_CHOICES.values(), *_OF_ROWS.values(), CONSENTS.values())
@@ -158,7 +158,7 @@ FLAGS = frozenset(
 
 
 def choices(act: Act, options: Options, needs: frozenset[str], *, of_rows: bool = False) -> tuple[Chosen, ...]:
-    """`needs`: the consents that are asked for; the others are not even shown."""
+    """Returns the fields of an action. `needs`: the consents to ask for; the other ones are not even shown."""
     own = (_OF_ROWS if of_rows else _CHOICES).get(act, ())
     shown = {choice.name for choice in own}
     consents = [CONSENTS[name] for name in sorted(needs - shown)]

@@ -1,4 +1,4 @@
-"""The signed token of a confirmation: who was shown what, and when. What it does not fit is shown again.
+"""Signs and reads confirmation tokens: who was shown what, and when. After a mismatch the dialog is shown again.
 
 It holds a digest of each job as it was seen, so the post must meet the same jobs in the same state.
 """
@@ -16,26 +16,26 @@ from django.core import signing
 from recovery.domain.acting import Act, Affected, Options, Order, Seen
 from recovery.domain.refs import JobRef
 
-LIFE_SECONDS = 600  # to write a reason in; after that the numbers in the dialog are history
+LIFE_SECONDS = 600  # to write a reason in; after that the numbers in the dialog are outdated
 _SALT = "unstall.act"
 _NAME_LIMIT = 300  # characters
 _DIGEST = 16  # hex digits: the token is signed, so this only has to tell two states of one job apart
 
 
 class Stale(Exception):
-    """There is no token, it is not this person's, or it was made too long ago."""
+    """Raised for a token that is missing or invalid, belongs to another user, or is too old."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What was in the dialog: the order as one digest, and one for each job by its full name."""
+    """Digests of what the dialog showed: one of the order, and one of each job by its full name."""
 
     order: str
     jobs: dict[str, str]
     at: int  # ms: for acts on all that match, those until then are meant
 
     def moved(self, now: Shown) -> list[str]:
-        """The jobs that are not as they were, or that are no longer (or newly) to be changed."""
+        """Returns the jobs that have changed since, or that are no longer (or newly) to be changed."""
         names = {*self.jobs, *now.jobs}
         return sorted(name for name in names if self.jobs.get(name) != now.jobs.get(name))
 
@@ -49,8 +49,8 @@ def shown(
     *,
     others: Mapping[JobRef, Sequence[Affected]],
 ) -> Shown:
-    """`allowed`: the jobs it would be done to; for a queue itself, the job without an id. `every`: of what all.
-    `others`: which jobs change with each of them.
+    """Makes the digests. `allowed`: the jobs it would change; for a queue itself, the job without an id.
+    `every`: the list that is meant as a whole. `others`: which jobs change with each of them.
     """
     orders = tuple(orders)
     options = replace(orders[0].options, message="") if orders else Options()  # that is written into the form itself
@@ -66,7 +66,7 @@ def shown(
 
 
 def name(job: JobRef) -> str:
-    """Short, whatever an application makes of its ids: a token of many jobs has to fit into a form."""
+    """Returns a short name, however long the application's ids are: a token of many jobs has to fit into a form."""
     full = str(job)
     return full if len(full) <= _NAME_LIMIT else f"{full[:_NAME_LIMIT]}…{_digest(full)}"
 
@@ -76,7 +76,7 @@ def token(user: Any, what: Shown) -> str:
 
 
 def read(user: Any, written: str) -> Shown:
-    """Raises Stale."""
+    """Verifies a token and returns its digests. Raises Stale."""
     try:
         pk, order, jobs, at = signing.loads(written, salt=_SALT, max_age=LIFE_SECONDS)
     except signing.SignatureExpired:

@@ -1,4 +1,4 @@
-"""What the frame around every page shows. Each part is worked out only when a template asks for it."""
+"""Provides the frame around every page; each part is computed only when a template uses it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One true and important sentence above a page."""
+    """Important notice above a page."""
 
     tone: str  # stuck, warn, note
     text: str
@@ -71,7 +71,7 @@ class Notice:
 
 
 class Frame:
-    """`frame` in every template."""
+    """Data of the frame around a page; `frame` in every template."""
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
@@ -89,7 +89,7 @@ class Frame:
 
     @cached_property
     def user(self) -> Any:
-        """None for a stranger, and on an error page that came before anybody was recognised."""
+        """The logged-in user; None without a log-in, and on an error page that precedes authentication."""
         user = getattr(self._request, "user", None)
         return user if role_of(user) else None
 
@@ -125,14 +125,14 @@ class Frame:
 
     @cached_property
     def deployment(self) -> str:
-        """The one this page is about, "" on pages about all."""
+        """The deployment that this page is about; "" on pages about all."""
         match = self._request.resolver_match
         named = match.kwargs.get("deployment", "") if match else ""
         return named or self._request.GET.get("deployment", "")
 
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
-        """Of the whole house, worst first. The queues' own troubles are the pages' business."""
+        """Notices about the whole installation, worst first; problems of single queues are on their pages."""
         if self.user is None:
             return ()
         return (
@@ -171,11 +171,11 @@ class Frame:
         )
 
     def _held(self) -> tuple[Notice, ...]:
-        """Scanners that look on, because the store may be what is wrong."""
+        """Returns a notice per Redis pause: its scanners only report, because Redis itself may be the problem."""
         try:
             holding = [store for store in brakes.stores(self.now) if store.is_holding]
         except (Error, ConfigError):
-            return ()  # what is wrong then is said by itself
+            return ()  # other notices and pages report this failure
         board = f"{reverse('scanners')}#safety-limits"
         return tuple(
             Notice(
@@ -189,7 +189,7 @@ class Frame:
         )
 
     def _warnings(self) -> tuple[Notice, ...]:
-        """What is dangerous about how a store is set up, or missing from its list of queues."""
+        """Returns notices of dangerous settings of a store, and of queues missing from its list."""
         snapshot = mirror.newest()
         found = [sample for sample in snapshot.deployments if not sample.error] if snapshot else []
         return tuple(Notice("note", f"{sample.name}:", says) for sample in found for says in sample.warnings)

@@ -1,4 +1,4 @@
-"""Names of Redis in a URL: any bytes as one readable segment."""
+"""Converts names of Redis for URLs: any bytes as one readable segment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recovery.domain.refs import slug, unslug
 
 
 class Name:
-    """`<name:base>`: a base or an id. What `slug` cannot have made is not a page."""
+    """Path converter `<name:base>` for a base or an id. What `slug` cannot have made is not found."""
 
     regex = r"[A-Za-z0-9_.:{}~-]+"
 

@@ -1,4 +1,4 @@
-"""`DATABASE_URL` as Django wants it: SQLite in the data directory, or PostgreSQL."""
+"""Turns `DATABASE_URL` into Django's settings: SQLite in the data directory, or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SCHEMES = ("sqlite", "postgres", "postgresql")
 BUSY_SECONDS = 5  # writers of three processes queue this long for SQLite's one lock
 CONNECT_SECONDS = 3  # a dead PostgreSQL must not hold a page
 STATEMENT_MS = 15_000  # no page asks the database for anything longer
-# A process that is stopped or swapped out in the midst of a transaction keeps its locks, that of the audit's end among
-# them, with which nobody could act. None of ours waits for anything but the database meanwhile.
+# A process that is stopped or swapped out in the midst of a transaction keeps its locks, also that of the audit's
+# end, without which no action is possible. Our own transactions wait for nothing but the database meanwhile.
 IDLE_MS = 10_000
 # A server that vanished from the network is noticed within some ten seconds. TCP by itself takes a quarter of an hour.
 _CUT = {"tcp_user_timeout": 6_000, "keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3}
@@ -21,7 +21,7 @@ _SQLITE_SETUP = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreig
 
 
 def settings_of(url: str, *, pooled: bool = True) -> dict[str, Any]:
-    """The DATABASES entry. Under ASGI a request's thread ends with it, so connections are pooled, never kept."""
+    """Returns the DATABASES entry. Under ASGI a request's thread ends with it: connections are pooled, never kept."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":  # three slashes: relative, four: absolute
         return sqlite(Path(unquote(parts.path[1:])))

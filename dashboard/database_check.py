@@ -1,4 +1,4 @@
-"""Whether our own database answers, is migrated and can be written: tried, because no setting of it says so.
+"""Checks that our own database answers, is migrated and takes writes, by trying: no setting of it says so.
 
 A database that was made read-only, a standby and a full disk all answer every read. So the check writes. On SQLite that
 is one page, with a number in the file's head that nobody else uses. On PostgreSQL it would leave a dead row each time,
@@ -27,7 +27,7 @@ _WRITES = {
 
 
 def trouble() -> tuple[str, str]:
-    """What is wrong with it, in a few words, and what the driver says; "" twice: nothing. Blocks while it is locked."""
+    """Returns the problem in a few words and the driver's message; "" twice: none. Blocks while it is locked."""
     try:
         return _read() or _write() or ("", "")
     finally:

@@ -1,4 +1,4 @@
-"""Asking before something is changed, and saying that it was: in a dialog, or as pages for who has no scripts."""
+"""Asks before a change, and reports that it was made: in a dialog, or as pages for browsers without scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIALOG, _PAGE = "dialogs/_dialog.html", "dialogs/page.html"
 
 
 def ask(request: HttpRequest, form: str, title: str, context: dict[str, Any], *, about: str = "") -> HttpResponse:
-    """`form`: the template of the form. `about`: the name that ends the title. With what was written so far."""
+    """Shows a form, with the reason written so far. `form`: its template. `about`: the name that ends the title."""
     told = {
         "form_name": form,
         "title": title,
@@ -32,7 +32,7 @@ def ask(request: HttpRequest, form: str, title: str, context: dict[str, Any], *,
 
 
 def done(request: HttpRequest, words: str, back: str) -> HttpResponse:
-    """Nothing has to be read any more: a toast, and the page shows what is now."""
+    """Closes the dialog with a toast; the page behind it refreshes."""
     if not is_dialog(request):
         messages.success(request, words)
         return redirect(back)
@@ -42,7 +42,7 @@ def done(request: HttpRequest, words: str, back: str) -> HttpResponse:
 
 
 def go(request: HttpRequest, url: str) -> HttpResponse:
-    """To the page where what was begun can be followed."""
+    """Redirects to the page that shows the progress."""
     if not is_dialog(request):
         return redirect(url)
     response = HttpResponse(status=204)
@@ -55,7 +55,7 @@ def reason(request: HttpRequest) -> str:
 
 
 def lacks_reason(request: HttpRequest) -> dict[str, str]:
-    """What is wrong with what was posted, by the name of its field."""
+    """Returns the error of a missing reason by the name of its field; empty when there is a reason."""
     return {} if reason(request) else {"reason": NO_REASON}
 
 
@@ -64,13 +64,13 @@ def is_dialog(request: HttpRequest) -> bool:
 
 
 def here(request: HttpRequest, address: str) -> str:
-    """Where the form is posted to, with the way back."""
+    """Returns the URL that the form is posted to, with the page to go back to."""
     said = back(request, "")
     return f"{address}{'&' if '?' in address else '?'}{urlencode({'back': said})}" if said else address
 
 
 def back(request: HttpRequest, otherwise: str) -> str:
-    """Where the person came from, only into our own house."""
+    """Returns the page that the user came from if it is one of ours; else `otherwise`."""
     said = request.GET.get("back", "")
     is_ours = said.startswith("/") and url_has_allowed_host_and_scheme(said, allowed_hosts=None)
     return said if is_ours else otherwise

@@ -1,6 +1,6 @@
-"""What is shown of jobs: payloads by their shape, texts without secrets, and as they are only what is revealed.
+"""Redacts what is shown of jobs: payloads by their shape, texts without secrets, and as they are only what is revealed.
 
-Nobody sees a value by opening a page, whatever their role: who may see payloads asks for it, and the audit has it.
+No page shows values when it opens, whatever the role: a user with the right reveals them, and the audit records it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from recovery.domain.refs import QueueRef
 
 
 class PayloadPart(StrEnum):
-    """What of a job can be revealed by itself."""
+    """Part of a job that can be revealed by itself."""
 
     DATA = "data"
     OPTIONS = "options"
@@ -47,20 +47,20 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Discretion:
-    """Every text of a job goes through one of these on its way to a page or an answer."""
+    """Redacts every text of a job before a page or an API response shows it."""
 
     revealed: frozenset[PayloadPart] = frozenset()
 
     def text(self, given: str, part: PayloadPart = PayloadPart.ERROR) -> str:
-        """An error, a log line, a summary."""
+        """Redacts an error, a log line or a summary."""
         return given if part in self.revealed else redact.text(given)
 
     def payload(self, queue: QueueRef | None, part: PayloadPart, given: str) -> str:
-        """A field that should be JSON."""
+        """Redacts a field that should be JSON."""
         return given if part in self.revealed else _shape(queue, part, given)
 
     def field(self, queue: QueueRef, name: str, given: str) -> str:
-        """A field of the job's hash, or a column of its row, by its name."""
+        """Redacts a field of the job's hash, or a column of its row, by its name."""
         if PayloadPart.RAW in self.revealed:
             return given
         is_number = given.isascii() and given.isdigit() and len(given) <= _NUMBER_DIGITS
@@ -72,7 +72,7 @@ class Discretion:
         return _shape(queue, _FIELDS.get(name, PayloadPart.DATA if table else name), given)
 
     def name(self, given: str, number: int) -> str:
-        """What a field is called, unless its name is data itself. `number` tells such names apart."""
+        """Returns a field's name, hidden if it is data itself. `number` tells such names apart."""
         return given if PayloadPart.RAW in self.revealed else key_shown(given, number)
 
 

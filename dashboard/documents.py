@@ -1,6 +1,6 @@
-"""The documents in docs/, as pages, and mentions of them in other pages as links.
+"""Renders the documents in docs/ as pages, and mentions of them in other pages as links.
 
-Of Markdown as much is read as these documents use: headings, code, tables, and links between them.
+It reads as much Markdown as these documents use: headings, code, tables, and links between them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class DocumentBlock:
 
 @cache
 def names() -> frozenset[str]:
-    """Of the documents that were installed with this program; none where its docs/ was left out."""
+    """Returns the names of the documents installed with this program; none where its docs/ was left out."""
     folder = _folder()
     return frozenset(path.stem for path in folder.glob("*.md")) if folder.is_dir() else frozenset()
 
 
 @cache
 def document(name: str) -> tuple[DocumentBlock, ...]:
-    """Raises KeyError for a name that is none."""
+    """Returns the blocks of a document. Raises KeyError for an unknown name."""
     if name not in names():
         raise KeyError(name)
     with (_folder() / f"{name}.md").open("rb") as file:
@@ -55,7 +55,7 @@ def document(name: str) -> tuple[DocumentBlock, ...]:
 
 
 def linked(page: str) -> str:
-    """A page in which each mention of a document is a link. What stands in tags, and in links, is left as it is."""
+    """Turns each mention of a document in a page into a link; tags and existing links stay as they are."""
     parts, end = [], 0
     for tag in _TAG.finditer(page):
         parts += [_MENTION.sub(_link, page[end : tag.start()]), tag[0]]
@@ -111,7 +111,7 @@ def _block(kind: str, lines: list[str]) -> DocumentBlock:
 
 
 def _table(lines: list[str]) -> SafeString:
-    """The row below the first one is but a rule."""
+    """Renders a table; the row below the first one is only a rule."""
     head, *rows = [[_inline(cell.strip()) for cell in _CELL.split(line.strip().strip("|"))] for line in lines]
     tops = format_html_join("", "<th scope='col'>{}</th>", ((cell,) for cell in head))
     body = ((format_html_join("", "<td>{}</td>", ((cell,) for cell in row)),) for row in rows[1:])
@@ -141,5 +141,5 @@ def _marked(found: re.Match[str]) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """As the sites that show repositories make them."""
+    """Returns the anchor of a heading, as the sites that host repositories make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

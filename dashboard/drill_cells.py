@@ -1,4 +1,4 @@
-"""Fire drills as they stand on a page: lines of a table, rounds with their stages, bars to one scale."""
+"""Presents fire drills: lines of a table, rounds with their stages, bars to one scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = tuple(stage for stage in Stage if stage is not Stage.FAILED)
 
 
 def line(run: Run) -> Cells:
-    """One drill among others."""
+    """Returns one drill as a line of the list."""
     expected = in_all(predicted(run.plan))
     return {
         "run": run,
@@ -44,7 +44,7 @@ def line(run: Run) -> Cells:
 
 
 def detail(run: Run) -> Cells:
-    """All of one drill."""
+    """Returns everything the page of one drill shows."""
     return line(run) | {
         "doubts": doubts(run.plan),
         "command": " ".join(("manage.py drill", *arguments(run.plan))),
@@ -57,7 +57,7 @@ def detail(run: Run) -> Cells:
 
 
 def settings(plan: Plan) -> str:
-    """What was tried, in one line."""
+    """Describes the tried worker settings in one line."""
     said = [
         f"lock {written(plan.lock)}",
         f"renew {written(plan.renew)}",
@@ -71,13 +71,13 @@ def settings(plan: Plan) -> str:
 
 
 def _ends(rounds: Sequence[Round]) -> str:
-    """What is worth saying beside the times."""
+    """Counts the rounds in which the job did not simply run again, by how they ended."""
     odd = [one.end for one in rounds if one.end is not End.AGAIN]
     return ", ".join(f"{odd.count(end)} × {end.value}" for end in dict.fromkeys(odd))
 
 
 def _heads(rounds: Sequence[Round]) -> list[str]:
-    """The last column is about what became of the job, one way or the other."""
+    """Returns the heads of the columns; the last one names how the job ended, one way or the other."""
     last = {one.stages[-1].stage for one in rounds if one.stages} or {Stage.AGAIN}
     return [*(stage.value for stage in _SHOWN[:-1]), " or ".join(stage.value for stage in Stage if stage in last)]
 
@@ -94,7 +94,7 @@ def _round(one: Round) -> Cells:
 
 
 def _compared(run: Run) -> Iterator[Cells]:
-    """Each stage of the prediction beside what was measured."""
+    """Yields each stage of the prediction beside its measured times."""
     expected = predicted(run.plan)
     if not expected:
         return
@@ -111,7 +111,7 @@ def _middle(values: Iterable[int | None]) -> Cells:
 
 
 def _bars(run: Run) -> Iterator[Cells]:
-    """The prediction first, then the rounds that ended in a recovery, all to the scale of the longest."""
+    """Yields the prediction first, then the rounds that ended in a recovery, all to the scale of the longest."""
     expected = predicted(run.plan)
     measured = [one for one in run.rounds if one.end.is_recovery]
     rows = [(f"round {one.number}", [one.took(part) or 0 for part in PARTS]) for one in measured]

@@ -1,4 +1,4 @@
-"""What an admin writes to order a fire drill: the times of a configuration, as people write times."""
+"""Defines the form that starts a fire drill: the times of a worker's configuration, as people write times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEANS = {Means.KILL: "SIGKILL, as a crash", Means.TERM: "SIGTERM, then SIGKILL,
 
 
 class SpanField(forms.CharField):
-    """`30s`, `500ms`, `2min`; milliseconds when it is clean."""
+    """Duration such as `30s`, `500ms` or `2min`; its cleaned value is in milliseconds."""
 
     def __init__(self, label: str, default: int, help_text: str = "") -> None:
         attributes = {"autocomplete": "off", "spellcheck": "false", "size": "8"}
@@ -54,7 +54,7 @@ class DrillForm(forms.Form):
     job = SpanField("Job duration", _PLAN.job)
 
     def __init__(self, data: Any = None, *, libraries: Iterable[Library]) -> None:
-        """`libraries`: those that whoever leads could start a drill with."""
+        """Offers `libraries`: those with which the leading scheduler could start a drill."""
         super().__init__(data)
         library = cast("forms.ChoiceField", self.fields["library"])
         library.choices = [(one.value, one.label) for one in libraries]
@@ -68,6 +68,6 @@ class DrillForm(forms.Form):
 
     @property
     def plan(self) -> Plan:
-        """Of a form whose fields are clean."""
+        """Plan of a drill, once the fields are clean."""
         values = dict(self.cleaned_data)
         return Plan(library=Library(values.pop("library")), means=Means(values.pop("means")), **values)

@@ -1,4 +1,4 @@
-"""Lines of the audit as they stand on a page: who, what, on which job, what came of it."""
+"""Presents entries of the audit log: who did what to which job, and the outcome."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _act(line: Line) -> str:
 
 
 def fates(detail: Detail, present: Mapping[str, JobRow | None]) -> list[Cells]:
-    """Each job of an act; `present`: how those look now whose outcome is not known."""
+    """Returns each job of an action. `present`: the current state of those whose outcome is unknown."""
     queue = detail.entry.queue
     found = []
     for fate in detail.jobs:
@@ -77,7 +77,7 @@ def fates(detail: Detail, present: Mapping[str, JobRow | None]) -> list[Cells]:
 
 
 def _other(one: Mapping[str, Any]) -> str:
-    """A child or a parent that changed with a job."""
+    """Describes a child or a parent that changed with a job."""
     deployment, _, base = str(one.get("queue", "")).partition("/")
     return shown(f"{base} {one.get('job', '')} {one.get('change', '')}") if deployment else ""
 
@@ -91,7 +91,7 @@ def unknown_ids(detail: Detail) -> Iterable[str]:
 
 
 def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A job's state, and the numbers that an act may change."""
+    """Describes a job's state, and the counters that an action may change."""
     if not facts:
         return {}
     parts = [f"{facts[name]:,} {words}" for name, words in _FACTS if isinstance(facts.get(name), int)]

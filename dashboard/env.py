@@ -1,4 +1,4 @@
-"""Typed readers of the environment that refuse nonsense and remember every problem, so that all are told at once."""
+"""Reads typed values from the environment, and collects every problem, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Environment:
         return tuple(part for part in (part.strip() for part in written.split(",")) if part)
 
     def origins(self, name: str) -> tuple[str, ...]:
-        """A list of `https://host[:port]`, nothing behind it."""
+        """Reads a list of `https://host[:port]`, without a path."""
         found = self.names(name)
         for origin in found:
             if not _is_origin(origin):
@@ -102,7 +102,7 @@ class Environment:
         return True
 
     def url(self, name: str, default: str, *, schemes: tuple[str, ...]) -> str:
-        """A URL with one of `schemes`. The value is never repeated in the problem: it may hold a password."""
+        """Reads a URL with one of `schemes`. The value is never repeated in the problem: it may hold a password."""
         written = self.text(name, default)
         if written.partition("://")[0] not in schemes or "://" not in written:
             self.refuse(name, "is not a supported URL.", f"Use a URL that starts with {' or '.join(schemes)}, then ://")
@@ -127,7 +127,7 @@ class Environment:
             return default
 
     def _written(self, name: str) -> str | None:
-        """The value, "" counting as not written: an empty line in a compose file means nothing."""
+        """Returns the value; "" counts as unset: an empty line in a compose file means nothing."""
         direct = self._values.get(name, "").strip()
         path = self._values.get(f"{name}_FILE", "").strip()
         if direct and path:

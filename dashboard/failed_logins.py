@@ -1,4 +1,4 @@
-"""Failed log-ins: one line of the log each, and in the audit one entry a minute and address.
+"""Records failed log-ins: one line of the log each, and in the audit one entry per minute and address.
 
 An attacker must not fill the audit, so what comes from one address within a minute is one entry, and of more addresses
 than ADDRESSES the rest share one. They wait in memory until their minute is over: a process that is killed loses those
@@ -36,7 +36,7 @@ _MINUTE = 60
 
 @dataclass(slots=True)
 class FailedLoginCount:
-    """What came from one address within one minute."""
+    """Failed log-ins from one address within one minute."""
 
     minute: int
     address: str
@@ -57,7 +57,7 @@ class FailedLoginCount:
 
 
 class FailedLogins:
-    """Sums of this process. `add` may be called from any thread."""
+    """Counts failed log-ins of this process. `add` may be called from any thread."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[int, str], FailedLoginCount] = {}
@@ -66,7 +66,7 @@ class FailedLogins:
     def add(
         self, address: str, name: str, why: str, paused: tuple[LoginFailureKind, ...] = (), now: float = 0.0
     ) -> None:
-        """`why`: password, code; `paused`: what may not try again for a while because of it."""
+        """Logs and counts one failure. `why`: password, code; `paused`: the limits that it has reached."""
         name = shown(name)[:NAME_LIMIT]
         log.warning("log-in failed from %s for %s: wrong %s", address or "-", _quoted(name), why)
         for kind in paused:
@@ -82,7 +82,7 @@ class FailedLogins:
                 one.names[name] = None
 
     def write(self, *, is_last: bool = False, now: float = 0.0) -> int:
-        """Writes the sums of all minutes that are over into the audit; how many. Raises NotRecorded.
+        """Writes the sums of all minutes that are over into the audit, and returns how many. Raises NotRecorded.
 
         `is_last`: and of the minute that is not. What could not be written waits for the next call.
         """
@@ -109,14 +109,14 @@ failed_logins = FailedLogins()
 
 
 async def write_for_ever() -> None:
-    """The task of the web process."""
+    """Writes the sums every few seconds, as a task of the web process."""
     while True:
         await asyncio.sleep(TURN_SECONDS)
         await write_sums()
 
 
 async def write_sums(*, is_last: bool = False) -> None:
-    """Never raises: what cannot be written is tried again."""
+    """Writes the sums into the audit. It never raises: what cannot be written is tried again."""
     try:
         await asyncio.to_thread(_write, is_last)
     except NotRecorded as error:
@@ -133,5 +133,5 @@ def _write(is_last: bool) -> None:
 
 
 def _quoted(name: str) -> str:
-    """In double quotes, which the name itself cannot end."""
+    """Returns the name in double quotes, which it cannot end itself."""
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

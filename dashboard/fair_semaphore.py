@@ -15,7 +15,7 @@ ANY = 1 << 30
 
 
 class NoFreeSlot(Exception):
-    """`is_own`: the holder's share is used up; else there are too many of all holders."""
+    """Raised when no slot is free. `is_own`: the holder's share is used up; else there are too many of all holders."""
 
     def __init__(self, *, is_own: bool) -> None:
         self.is_own = is_own
@@ -23,7 +23,7 @@ class NoFreeSlot(Exception):
 
 
 class FairSemaphore:
-    """Used from one event loop.
+    """Bounds concurrency with a share per holder; used from one event loop.
 
     `most`: at once, of all; `each`: of one holder; `queue`: how many may wait, of all; `seconds`: and how long.
     """
@@ -42,7 +42,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def one(self, holder: str, *, waiting: int = ANY) -> AsyncIterator[None]:
-        """`waiting`: how many more of this holder may wait than may be at work. Raises NoFreeSlot."""
+        """Holds a slot. `waiting`: how many requests of `holder` may wait beyond its share. Raises NoFreeSlot."""
         give_back = await self.take(holder, waiting=waiting)
         try:
             yield
@@ -50,7 +50,7 @@ class FairSemaphore:
             give_back()
 
     async def take(self, holder: str, *, waiting: int = ANY) -> Callable[[], None]:
-        """Returns what gives the place back; it may be called twice. Raises NoFreeSlot."""
+        """Takes a slot. Returns the function that releases it, which may be called twice. Raises NoFreeSlot."""
         if self._held[holder] + self._waiting[holder] >= self.each + waiting:
             raise NoFreeSlot(is_own=True)
         if self._is_free(holder):
@@ -78,7 +78,7 @@ class FairSemaphore:
             async with asyncio.timeout(self._seconds):
                 await turn
         except BaseException as error:
-            if turn.done() and not turn.cancelled():  # it came in the very moment in which it was given up
+            if turn.done() and not turn.cancelled():  # the slot was granted in the very moment of the cancellation
                 self._release(holder)
             else:
                 self._queue.remove(entry)
@@ -94,7 +94,7 @@ class FairSemaphore:
         _subtract(self._held, holder)
         for entry in self._queue:
             waiter, turn = entry
-            if self._is_free(waiter) and not turn.done():  # one that was given up leaves by itself
+            if self._is_free(waiter) and not turn.done():  # a cancelled one removes itself
                 self._queue.remove(entry)
                 _subtract(self._waiting, waiter)
                 self._held[waiter] += 1

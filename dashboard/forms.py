@@ -1,4 +1,4 @@
-"""Forms: what people may write, checked before anything reads it."""
+"""Defines the forms of log-in, accounts, tokens and theme, which validate all input before anything uses it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoginForm(AuthenticationForm):
     }
 
     def clean(self) -> dict[str, Any]:
-        """Raises TooManyFailures, before a password is looked at."""
+        """Checks name and password. Raises TooManyFailures before the password is checked."""
         name, request = self.cleaned_data.get("username"), self.request
         if not name or not self.cleaned_data.get("password") or request is None:
             return super().clean()
@@ -61,14 +61,14 @@ class ThemeForm(forms.Form):
 
 
 class NameField(UsernameField):
-    """A name that a person can have."""
+    """Field for a user name."""
 
     def __init__(self) -> None:
         super().__init__(label="Name", max_length=_NAME_LIMIT, validators=[UnicodeUsernameValidator()])
 
 
 class PersonForm(forms.Form):
-    """A new person, who chooses the password through a one-time link."""
+    """New user, who chooses the password through a one-time link."""
 
     username = NameField()
     role = forms.ChoiceField(label="Role", choices=[(role.value, role.value) for role in Role])
@@ -86,7 +86,7 @@ class ActiveForm(forms.Form):
 
 
 class WelcomeForm(forms.Form):
-    """Name and password of somebody who came by a one-time link. `user` is None for the first admin."""
+    """Name and password of a user who came by a one-time link. `user` is None for the first admin."""
 
     username = NameField()
     password = forms.CharField(
@@ -143,7 +143,7 @@ class TokenForm(forms.Form):
     )
 
     def clean_name(self) -> str:
-        """Revoked ones count: the audit knows a token by its name."""
+        """Refuses a name in use, also by a revoked token: the audit knows a token by its name."""
         name: str = self.cleaned_data["name"]
         if MachineToken.objects.filter(name__iexact=name).exists():
             raise forms.ValidationError(TAKEN)
@@ -151,7 +151,7 @@ class TokenForm(forms.Form):
 
 
 class ConfirmPasswordForm(forms.Form):
-    """The password of somebody who is logged in."""
+    """Password of a logged-in user, asked for again."""
 
     old_password = forms.CharField(
         label="Password",
@@ -171,7 +171,7 @@ class ConfirmPasswordForm(forms.Form):
 
 
 class OwnPasswordForm(PasswordChangeForm):
-    """The three fields as Django knows them, in our words."""
+    """Django's form for changing one's own password, with our labels."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -183,7 +183,7 @@ class OwnPasswordForm(PasswordChangeForm):
 
 
 def _free(username: str) -> str:
-    """`Anna` and `anna` would be one person to everybody but the database."""
+    """Refuses a name in use in any case: `Anna` and `anna` are one person to everybody but the database."""
     if User.objects.filter(username__iexact=username).exists():
         raise forms.ValidationError(TAKEN)
     return username

@@ -1,4 +1,4 @@
-"""The gate of a server on its page: how it is, when it closed and opened, and whom it let in."""
+"""Presents the gate of a server: its state, when it closed and opened, and which callers it admitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _lately = Shared(kept=64)
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Whom the gate let in, and whom it turned away, as marks of a chart."""
+    """Requests that the gate admitted and refused, as marks of a chart."""
 
     let_in: Sequence[Mark] = ()
     refused: Sequence[Mark] = ()
@@ -45,14 +45,14 @@ def label(id: str) -> str:
 
 
 def badge(server: Server, now: int) -> Cells:
-    """One word, and since when it is so where that is known."""
+    """Returns the gate's state in one word, and since when, where that is known."""
     gate = mirror.gates().get(server.id)
     state = gate.state_at(now, terms(server.id)) if gate else GateState.UNKNOWN
     return {"state": state.value, "words": f"gate {state.value}", "since": _since(gate, state), "why": _why(gate)}
 
 
 def seen_at(server: Server) -> int:
-    """When its newest sample was published, by our clock: its own may be wrong."""
+    """Returns when its newest sample was published, by our clock: the server's own may be wrong."""
     gate = mirror.gates().get(server.id)
     sample = gate.sample if gate else None
     return sample.seen_at if sample and sample.sampled_at == server.sampled_at else server.sampled_at
@@ -64,7 +64,7 @@ def is_closed(id: str) -> bool:
 
 
 def decided(store: redis.Redis, id: str, since: int, step: int) -> Decided:
-    """Refusals of one point of the chart are one mark. Raises StoreError."""
+    """Returns the gate's decisions; refusals of one point of the chart are one mark. Raises StoreError."""
     found = gates.decisions(store, id, since)
     let_in = tuple(Mark(one.at, _caller(one), one.cpu) for one in reversed(found) if one.ready)
     groups: dict[int, list[Decision]] = {}
@@ -75,23 +75,23 @@ def decided(store: redis.Redis, id: str, since: int, step: int) -> Decided:
 
 
 def shut(id: str, since: int, now: int) -> tuple[tuple[int, int], ...]:
-    """The periods in which it was closed. Raises Error of the database."""
+    """Returns the periods in which the gate was closed. Raises Error of the database."""
     return closed(gates.flips(id, since), since, now)
 
 
 def closed(flips: Sequence[Flip], since: int, now: int) -> tuple[tuple[int, int], ...]:
-    """`flips` oldest first; before the first one nothing is known."""
+    """Returns the closed periods. `flips` oldest first; before the first one nothing is known."""
     spans = ((max(since, flip.at), end) for flip, end in _ended(flips, now) if flip.state is GateState.CLOSED)
     return tuple((start, end) for start, end in spans if end > start)
 
 
 def _ended(flips: Sequence[Flip], now: int) -> Iterator[tuple[Flip, int]]:
-    """Each with when the next one ended it."""
+    """Pairs each state with the time at which the next one ended it."""
     return zip(flips, (*(flip.at for flip in flips[1:]), now), strict=False)
 
 
 def history(id: str, now: int) -> Cells:
-    """Of the last day: when it turned, and what each caller was told. What cannot be read is None."""
+    """Returns the last day's changes of state, and the answers to each caller. What cannot be read is None."""
     return {"flips": _flips(id, now), "callers": _callers(id, now), "has_any": id in mirror.gates()}
 
 
@@ -108,7 +108,7 @@ def _flips(id: str, now: int) -> list[Cells] | None:
 
 
 def _callers(id: str, now: int) -> list[Cells] | None:
-    """Who asked last comes first."""
+    """Returns the answers by caller, the latest caller first."""
     try:
         found = _lately.get(("decisions", id), lambda: gates.decisions(registry().state(), id, now - DAY))
     except StoreError:

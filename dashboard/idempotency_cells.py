@@ -1,4 +1,4 @@
-"""The ledger as its page shows it: each key in words, with its result as far as this person may read it."""
+"""Presents idempotency keys: each in words, with its result as far as the user may read it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One key. `standing`: until when, in words; `act`: the name of its button, "" when there is none."""
+    """One idempotency key. `standing`: until when, in words; `act`: the name of its button, "" when there is none."""
 
     claim: Claim
     key: str
@@ -99,7 +99,7 @@ def tabs(counts: Counts, here: IdempotencyState | None) -> list[Tab]:
 
 
 def _act(claim: Claim, *, may_act: bool, may_forget: bool) -> tuple[str, str]:
-    """Bound to the claim that is shown."""
+    """Returns label and URL of the key's button, bound to the claim that is shown."""
     name = "Forget" if claim.is_completed else "Release"
     if not (may_forget if claim.is_completed else may_act):
         return "", ""

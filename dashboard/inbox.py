@@ -1,4 +1,4 @@
-"""The inbox as it is asked for: its filters, and the lines that match them, most urgent first."""
+"""Defines the filters of the list of stuck jobs, and the badge with their number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = ("queue", "cause", "verdict", "server")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the address asks for; empty: anything."""
+    """Filter of the stuck jobs, from the URL; an empty field matches anything."""
 
     queue: str = ""  # DEPLOYMENT/BASE as addresses write it
     cause: str = ""
@@ -39,7 +39,7 @@ class Filter:
 
     @property
     def told(self) -> dict[str, str]:
-        """What is chosen, by name."""
+        """Fields that are set, by name."""
         return {name: value for name in _NAMES if (value := getattr(self, name))}
 
     @property
@@ -58,7 +58,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class StuckCount:
-    """The badge of the navigation. `count` None: nobody has looked. `people`: of them, those that need a person."""
+    """Badge of the navigation. `count` None: not checked yet. `people`: how many of them need manual action."""
 
     count: int | None = None
     people: int = 0
@@ -69,7 +69,7 @@ class StuckCount:
 
     @property
     def tone(self) -> str:
-        """Red where somebody has to act, amber where something puts them right."""
+        """Red if some jobs need manual action, amber if all recover without."""
         return "stuck" if self.people else "warn"
 
 
@@ -85,7 +85,7 @@ class Field:
 
 
 def fields(chosen: Filter, lines: Iterable[Stuck]) -> tuple[Field, ...]:
-    """With what there is, and what is chosen even if there is none of it now."""
+    """Returns the selects with the values that occur, and the chosen ones even if they do not occur now."""
     lines = tuple(lines)
     queues = Counter(line.job.queue for line in lines)
     causes = Counter(_cause(line.verdict.cause) for line in lines)

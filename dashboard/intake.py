@@ -1,4 +1,4 @@
-"""Takes a request in whole before Django sees it: who sends slowly waits here, where waiting holds no thread."""
+"""Reads a whole request before Django sees it: a client that sends slowly waits here, where waiting holds no thread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ BODY_LIMIT = 2 * 1024 * 1024  # bytes: forms and pasted configuration; Django re
 BODY_SECONDS = 20.0  # for all of it; a form is a few hundred bytes
 INCOMING_LIMIT = 32 * 1024 * 1024  # bytes of all bodies that Django has not begun with: not complete yet, or waiting
 RETRY_SECONDS = 2
-SMALL = 16 * 1024  # bytes of a body that is taken all the same: of a form
+SMALL = 16 * 1024  # bytes of a body that is taken even then: the size of a form
 
 
 class Refused(Exception):
-    """The request is not taken. `status` and the text are the answer, `retry` the seconds until it is worth another."""
+    """Raised to refuse a request. `status` and the text are the response, `retry` the seconds before a retry."""
 
     def __init__(self, status: int, why: str, retry: int = 0) -> None:
         self.status = status
@@ -24,11 +24,11 @@ class Refused(Exception):
 
 
 class Left(Exception):
-    """The client has gone before the request was complete; nobody waits for an answer."""
+    """Raised when the client disconnects before the request is complete: no response is needed."""
 
 
 async def whole(receive: Receive, waiting: ExitStack) -> Receive:
-    """A `receive` that hands out the body at once, and afterwards what the server says. Raises Refused, Left.
+    """Reads the body. Returns a `receive` that hands it out at once, then the server's messages. Raises Refused, Left.
 
     Closing `waiting` says that the request is being answered: until then its body counts towards INCOMING_LIMIT.
     """
@@ -68,7 +68,7 @@ async def _body(receive: Receive, waiting: ExitStack) -> bytes:
 
 
 class _Incoming:
-    """What has arrived of bodies that nobody has begun to answer, in this process."""
+    """Bytes that have arrived of request bodies that wait for Django, in this process."""
 
     bytes = 0
 

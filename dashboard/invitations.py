@@ -1,4 +1,4 @@
-"""One-time links: how the first admin, a new person, or one who forgot the password gets in."""
+"""Makes and accepts one-time links for the first admin, a new user, or one who forgot the password."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LIFETIME = timedelta(hours=24)  # long enough for a colleague in another time zo
 
 
 class LinkSpent(Exception):
-    """Used, expired, replaced by a newer one, or never given out. Which of these is nobody's business."""
+    """Raised for a link that is used, expired, replaced by a newer one, or unknown; it does not disclose which."""
 
 
 def first_link() -> str | None:
-    """The path of a fresh link for the first admin, or None when there is one. Earlier such links stop working."""
+    """Returns the path of a new link for the first admin, or None if there is one. Earlier such links stop working."""
     if _admins().exists():
         return None
     Invitation.objects.filter(user=None).delete()
@@ -32,13 +32,13 @@ def first_link() -> str | None:
 
 
 def link_for(user: User) -> str:
-    """The path of a fresh link for this person. Earlier ones stop working; the password stays until it is used."""
+    """Returns the path of a new link for this user. Earlier ones stop working; the password stays until it is used."""
     Invitation.objects.filter(user=user).delete()
     return _give(user)
 
 
 def find(token: str) -> Invitation:
-    """The link behind this token as long as it can be used; raises LinkSpent."""
+    """Returns the link of this token if it can still be used; raises LinkSpent."""
     found = _usable(token).select_related("user").first()
     if found is None or (found.user is None and _admins().exists()):
         raise LinkSpent
@@ -46,7 +46,7 @@ def find(token: str) -> Invitation:
 
 
 def accept(token: str, *, username: str, password: str) -> User:
-    """Burns the link and lets the person in, both or neither.
+    """Marks the link as used and saves the user with the password, both or neither.
 
     The row count of one conditional UPDATE says who won when two use a link at the same moment.
     """

@@ -1,4 +1,4 @@
-"""The log that a job writes itself: the end of it, an earlier window, and what came behind the last line on a page."""
+"""Reads the log that a job writes itself: its end, an earlier window, or what came behind the last line on a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_MOST = 2000  # lines on a page that follows; then it begins again with the
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Numbered lines. `mark` is of the last one: a library that keeps the newest lines only renumbers them."""
+    """Numbered lines. `mark` identifies the last one: a library that keeps the newest lines only renumbers them."""
 
     lines: tuple[tuple[int, str], ...]
     total: int | None
@@ -26,7 +26,7 @@ class Log:
 
 
 def window(queue: Queue, job: Job, see: Discretion, given: str) -> Log:
-    """The end of the log, unless an earlier window is asked for."""
+    """Returns the end of the log, or the earlier window that is asked for."""
     total = job.log_count or 0
     if given.isascii() and given.isdigit() and len(given) < 10:
         return _log(jobs.logs(queue, job.row.id, start=min(int(given), max(0, total - 1))), see)
@@ -37,7 +37,7 @@ def window(queue: Queue, job: Job, see: Discretion, given: str) -> Log:
 
 
 def behind(queue: Queue, job: Job, see: Discretion, after: int, mark: str) -> Log | None:
-    """What came behind a line; None when that line is not where it was any more."""
+    """Returns the lines behind a line; None if that line is no longer where it was."""
     log = _log(jobs.logs(queue, job.row.id, start=after - 1), see)
     if not log.lines or _mark(log.lines[0][1]) != mark:
         return None

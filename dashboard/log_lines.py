@@ -1,4 +1,4 @@
-"""The newest lines once, for a page without scripts: asked of the sources themselves, for a few seconds at most.
+"""Reads the newest log lines once, for a page without scripts: from the sources, for a few seconds at most.
 
 With scripts nothing of this is needed: the stream brings the lines (dashboard/live/logs.py).
 """
@@ -43,7 +43,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Lines oldest first; `labels`: what there is to choose from, each NAME=VALUE."""
+    """Log lines, oldest first; `labels`: the values to choose from, each NAME=VALUE."""
 
     lines: tuple[Row, ...] = ()
     labels: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Of one source."""
+    """Lines, labels and problem of one source."""
 
     lines: Sequence[Line] = ()
     labels: Sequence[str] = ()
@@ -60,12 +60,12 @@ class _Part:
 
 
 def newest(config: Config, names: Sequence[str], query: Query) -> Found:
-    """Blocks; for a thread without an event loop."""
+    """Reads the newest lines of these sources. Blocks; for a thread without an event loop."""
     return asyncio.run(_newest(config, names, query))
 
 
 def revealed(config: Config, name: str, id: str, query: Query) -> Line:
-    """One line with its secrets. Blocks. Raises Missing, StoreError, TimeoutError."""
+    """Returns one line with its secrets. Blocks. Raises Missing, StoreError, TimeoutError."""
     return asyncio.run(_revealed(config, name, id, replace(query, is_revealed=True)))
 
 
@@ -118,7 +118,7 @@ async def _part(source: Source, query: Query) -> _Part:
 
 
 async def _lines(source: Source, query: Query) -> Sequence[Line]:
-    """A search looks for a second; it is asked again as long as there is time."""
+    """Searches a source, again and again while there is time, because one search takes a second at most."""
     found: list[Line] = []
     before, deadline = "", time.monotonic() + SECONDS / 2
     while len(found) < LINES and time.monotonic() < deadline:
@@ -137,7 +137,7 @@ async def _labels(source: Source, query: Query) -> Sequence[str]:
 
 
 def _telling(lines: Sequence[Line]) -> tuple[str, ...]:
-    """The labels by which these lines differ: only those are worth the room beside each."""
+    """Returns the labels by which these lines differ: only those are worth the room beside each."""
     seen: dict[str, set[str]] = {}
     for line in lines:
         for name, value in line.labels.items():

@@ -1,4 +1,4 @@
-"""What the address of /logs asks for. What is not understood is left out, because a link must always open."""
+"""Reads what the URL of /logs asks for. Invalid parts are left out, because a link must always open."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RANGES = ((LIVE, "Live"), ("15m", "15 min"), ("1h", "1 h"), ("6h", "6 h"), ("24h
 SOURCES = 4  # read together in one stream
 LABELS = 100  # label values in one address
 _TEXT = 1000  # characters of a label's name and value
-_LATEST = 9_000_000_000_000  # ms: what is later is no moment of ours
+_LATEST = 9_000_000_000_000  # ms: the latest time that is accepted
 _NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`start` and `end` in ms, of a range of one's own; `line`: the one to be shown with those around it."""
+    """Query of the log page. `start` and `end` in ms, of a custom range; `line`: one to show with its neighbours."""
 
     sources: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()  # each NAME=VALUE
@@ -71,7 +71,7 @@ class Asked:
         return _written(self.end)
 
     def moments(self, now: int) -> tuple[int, int]:
-        """Live is the last hour for whoever asks once."""
+        """Returns start and end in ms; for a page that is read once, live is the last hour."""
         if self.range == OWN:
             end = now if self.end is None else self.end
             return (max(0, end - HOUR) if self.start is None or self.start >= end else self.start), end
@@ -93,14 +93,14 @@ class Asked:
         )
 
     def address(self, *, with_line: bool = True) -> str:
-        """The same again, "" when nothing is asked."""
+        """Returns the URL's query for the same again; "" when nothing is set."""
         pairs = [*(("source", name) for name in self.sources), *self.choice(), *self._time()]
         if with_line and self.line:
             pairs.append(("line", self.line))
         return urlencode(pairs)
 
     def choice(self) -> list[tuple[str, str]]:
-        """Of what lines it is, without sources and time."""
+        """Returns the parameters that select lines, without sources and time."""
         return [
             *(("label", label) for label in self.labels),
             *(("include", term) for term in self.include),
@@ -125,7 +125,7 @@ def _terms(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _moment(text: str) -> int | None:
-    """Milliseconds, or a date with its time as a form sends it, which without scripts is in UTC."""
+    """Parses milliseconds, or a date with its time as a form sends it, which without scripts is in UTC."""
     if text.isascii() and text.isdigit() and len(text) <= len(str(_LATEST)):
         return min(int(text), _LATEST)
     try:

@@ -1,4 +1,4 @@
-"""How often a password or a code may be wrong: per address, per name, per both, and per browser that is known.
+"""Limits wrong passwords and codes: per address, per name, per both, and per browser that is known.
 
 A pause lasts ten minutes, and the right password is refused as well while it does. Somebody who guesses one name from
 many addresses makes that name pause for strangers only: a browser in which this person has logged in before carries a
@@ -35,7 +35,7 @@ _SALT = "unstall.known-browser"
 
 
 class LoginFailureKind(StrEnum):
-    """What failures are counted by."""
+    """Criterion by which failures are counted."""
 
     PAIR = "pair"  # one name from one address
     ADDRESS = "address"  # any names: a spray; a /64 of IPv6 is one address
@@ -57,7 +57,7 @@ MOST = {
 
 @dataclass(frozen=True, slots=True)
 class LoginFailureBucket:
-    """What is counted together. Names are whatever somebody typed, so a bucket is their hash."""
+    """Failures that are counted together. Names can be any text that was typed, so the key is a hash."""
 
     kind: LoginFailureKind
     value: str
@@ -68,7 +68,7 @@ class LoginFailureBucket:
 
 
 class TooManyFailures(Exception):
-    """Nothing is tried until the pause is over. `seconds` are left of it."""
+    """Raised while a bucket is paused: no password is tried. `seconds` are left of the pause."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -76,7 +76,7 @@ class TooManyFailures(Exception):
 
 
 def of_login(request: HttpRequest, name: str) -> tuple[LoginFailureBucket, ...]:
-    """The buckets of an attempt to log in by this name."""
+    """Returns the buckets of an attempt to log in by this name."""
     name = name.casefold()
     if known := _known_browser(request, name):
         return (LoginFailureBucket(LoginFailureKind.BROWSER, known),)
@@ -105,7 +105,7 @@ def count(buckets: Iterable[LoginFailureBucket]) -> tuple[LoginFailureBucket, ..
 
 
 def forget(buckets: Iterable[LoginFailureBucket]) -> None:
-    """After a success. What an address tried of other names stays counted, and what others tried of a name."""
+    """Resets counts after a success. Failures of the address with other names stay, and those of the name elsewhere."""
     kinds = (LoginFailureKind.PAIR, LoginFailureKind.BROWSER, LoginFailureKind.CODE, LoginFailureKind.SESSION)
     LoginFailures.objects.filter(bucket__in=[one.key for one in buckets if one.kind in kinds]).delete()
 
@@ -128,7 +128,7 @@ def address_of(request: HttpRequest) -> str:
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: a /64 of IPv6, which is what one customer has; of IPv4 the address itself."""
+    """Returns what counts as one address: a /64 of IPv6, which is what one customer has; of IPv4 the address itself."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -157,7 +157,7 @@ def _count(bucket: LoginFailureBucket) -> bool:
 
 
 def _known_browser(request: HttpRequest, name: str) -> str:
-    """The mark of a browser in which a person of this name has logged in; "" for any other."""
+    """Returns the mark of a browser in which a user of this name has logged in; "" for any other."""
     try:
         known, mark = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_AGE)
     except (signing.BadSignature, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Logging: one line an entry, time first, and nothing secret in it."""
+"""Configures logging: one line per entry, time first, and nothing secret in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECRETS = (
     (re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+@"), rf"\1:{_HIDDEN}@"),
     # a one-time link is a key as long as it is unused
     (re.compile(r"(/welcome/)[A-Za-z0-9_-]+"), rf"\1{_HIDDEN}"),
-    # a machine token, wherever somebody put it
+    # a machine token, wherever it was put
     (re.compile(r"unstall_[A-Za-z0-9_-]{20,}"), _HIDDEN),
     (
         re.compile(r"(?i)\b(password|passwd|secret|token|authorization)(['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;)}]+"),
@@ -27,7 +27,7 @@ _LEVELS = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error"
 
 
 def is_worth_its_traceback(record: logging.LogRecord) -> bool:
-    """False for a request that met a database which is away: its page is one line of the log already."""
+    """Returns False for a request that failed for lack of the database: its error page logs one line already."""
     from dashboard.views.errors import is_of_the_database  # noqa: PLC0415 -- it needs Django, which reads this first
 
     return not (record.exc_info and is_of_the_database(record.exc_info[1]))
@@ -40,7 +40,7 @@ def redacted(text: str) -> str:
 
 
 class OneLine(logging.Formatter):
-    """`2026-11-18T00:41:07.123Z warn  recovery.scanners  message`; a traceback follows on the same line."""
+    """Formats `2026-11-18T00:41:07.123Z warn  recovery.scanners  message`; a traceback follows on the same line."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
@@ -60,7 +60,7 @@ def _stamp(created: float) -> str:
 
 
 def configuration(*, level: str) -> dict[str, Any]:
-    """For `logging.config.dictConfig`."""
+    """Returns the configuration for `logging.config.dictConfig`."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -69,7 +69,7 @@ def configuration(*, level: str) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
-            # Each of these says more than an operator can read, below the level that matters.
+            # Each of these logs more than an operator can read, below the level that matters.
             "django.db.backends": {"level": "INFO"},
             "django.request": {"level": "ERROR", "filters": ["told"]},
             "django.utils.autoreload": {"level": "INFO"},
@@ -77,6 +77,6 @@ def configuration(*, level: str) -> dict[str, Any]:
             "asyncio": {"level": "WARNING"},
             "httpx": {"level": "WARNING"},  # a line for each request, into the answer of a command too
             "httpcore": {"level": "WARNING"},
-            "django.security.DisallowedHost": {"level": "CRITICAL"},  # the page says the remedy; scanners knock all day
+            "django.security.DisallowedHost": {"level": "CRITICAL"},  # the page says the remedy; bots cause it all day
         },
     }

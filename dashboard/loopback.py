@@ -1,4 +1,4 @@
-"""Whether a request comes from this machine itself, as far as that can be proven."""
+"""Tells whether a request comes from this machine itself, as far as that can be proven."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 
-# Whoever sends one of these is a proxy, and whoever stands behind it may be anywhere.
+# A peer that sends one of these is a proxy, and its client may be anywhere.
 _OF_PROXIES = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
 )
@@ -15,8 +15,8 @@ _NAME = "localhost"
 
 
 def is_local(scope: Mapping[str, Any]) -> bool:
-    """The peer is on loopback, no proxy has handed it on, and it asks for this machine by a name of its own: a page of
-    another site whose name was made to lead here asks for that name.
+    """Returns True if the peer is on loopback, no proxy forwarded the request, and its Host is a name of this machine
+    itself: a page of another site, whose name was made to resolve to this machine, sends that name.
 
     A peer on a unix socket is a proxy too; our server gives it the port 0.
     """

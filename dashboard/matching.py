@@ -1,7 +1,7 @@
-"""All jobs of the inbox, or executions of n8n's table, that match a filter: listed there a moment ago, each looked at
-afresh, by queue.
+"""Previews an action on all listed stuck jobs, or executions of n8n's table, that match a filter; each is read afresh,
+by queue.
 
-A queue that cannot be looked at, or not be changed in this way, is told; it keeps nobody from acting on the others.
+A queue that cannot be read, or not be changed in this way, is reported; the action on the others is still possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from recovery.reads.stuck import InboxUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One queue's share: how many jobs of it match, and its preview, or `why` there is none."""
+    """Share of one queue: how many jobs of it match, and its preview, or `why` there is none."""
 
     queue: QueueRef
     count: int
@@ -41,14 +41,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`note` says which jobs are meant, and which are not."""
+    """Shares of all queues. `note` says which jobs are meant, and which are not."""
 
     parts: tuple[Part, ...]
     note: str
 
 
 def look(wanted: Order, chosen: Filter | PairFilter, among: Collection[str] | None) -> Look:
-    """`wanted` has the act, who, why and how; `among`: jobs that came after what was shown are not meant.
+    """Previews the action of `wanted` on all that match. `among`: the jobs that were shown; later ones are not meant.
 
     Raises Forbidden.
     """
@@ -67,7 +67,7 @@ def look(wanted: Order, chosen: Filter | PairFilter, among: Collection[str] | No
 
 
 def _executions(wanted: Order, chosen: PairFilter, among: Collection[str] | None) -> Look:
-    """Of n8n's tables: mismatches that are listed, and that the act fits."""
+    """Previews the action on the listed mismatches of n8n's tables that it fits."""
     found: dict[QueueRef, list[str]] = {}
     unlisted, known = 0, {one.name: one for one in registry().config.n8n}
     for truth in truths.newest():

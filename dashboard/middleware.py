@@ -1,4 +1,4 @@
-"""What every request passes: headers last, everything closed, faults turned into pages."""
+"""Middleware of every request: sets headers, requires a log-in, turns exceptions into pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_ITSELF = "X-Unstall-By-Itself"  # static/js/refresh.js, charts.js and retry.j
 
 
 def headers(get_response: Next) -> Next:
-    """A page shows payloads, so no cache keeps it; one URL answers a page and a fragment, so caches must know."""
+    """Sets Cache-Control, because pages show payloads, and Vary, because one URL answers a page and a fragment."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
@@ -36,21 +36,21 @@ def headers(get_response: Next) -> Next:
 
 
 def mentions(get_response: Next) -> Next:
-    """A document that a page or a fragment names is a link, wherever the words come from."""
+    """Turns each mention of a document in a page or a fragment into a link, wherever the words come from."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
         is_html = response.headers.get("Content-Type", "").startswith("text/html")
         if is_html and isinstance(response, HttpResponse) and b"docs/" in response.content:
             response.content = documents.linked(response.content.decode(response.charset)).encode(response.charset)
-            response.headers["Content-Length"] = str(len(response.content))  # it was told before
+            response.headers["Content-Length"] = str(len(response.content))  # it was set before
         return response
 
     return middleware
 
 
 def session_use(get_response: Next) -> Next:
-    """Remembers that a person uses their session. What a page asks for by itself is no use of it."""
+    """Records that a user uses their session. Requests that a page makes by itself are no use of it."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
@@ -62,7 +62,7 @@ def session_use(get_response: Next) -> Next:
 
 
 class LoginRequired(LoginRequiredMiddleware):
-    """Everything is closed but what says otherwise. A fragment's request leads the whole tab to the login."""
+    """Requires a log-in for every view that does not opt out. A fragment's request leads the whole tab to it."""
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., HttpResponseBase], *given: Any
@@ -83,7 +83,7 @@ class LoginRequired(LoginRequiredMiddleware):
 
 
 class Faults:
-    """The web's edge: what the engine raises becomes a page, or a fragment, and a status."""
+    """Turns what the engine raises into a page, or a fragment, with a status."""
 
     def __init__(self, get_response: Next) -> None:
         self._get_response = get_response

@@ -1,4 +1,4 @@
-"""People, their sessions, the one-time links that let them in, and the tokens of machines."""
+"""Models of users, their sessions, one-time links, and machine tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.sessions import browser_name
 
 
 class User(AbstractUser):
-    """A person. Their role is read anew with every request, so a change takes effect at once."""
+    """User account. The role is read anew with every request, so a change takes effect at once."""
 
     role = models.CharField(
         max_length=16, choices=[(role.value, role.value) for role in Role], default=Role.VIEWER.value
@@ -37,7 +37,7 @@ class User(AbstractUser):
 
 
 class RecoveryCode(models.Model):
-    """A code for somebody whose authenticator is lost. It works once, and only its hash is kept."""
+    """Code for a user whose authenticator is lost. It works once, and only its hash is kept."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
     code_hash = models.CharField(max_length=64)
@@ -50,7 +50,7 @@ class RecoveryCode(models.Model):
 class LoginSession(models.Model):
     """A session of a browser. Only the hash of its key is kept: who reads the database cannot use it.
 
-    Without a user it belongs to somebody whose password was right and whose code is awaited.
+    Without a user it belongs to a log-in whose password was right and whose code is awaited.
     """
 
     key_hash = models.CharField(max_length=64, unique=True)
@@ -101,7 +101,7 @@ class Invitation(models.Model):
 class MachineToken(models.Model):
     """A token for a program. Only its hash is kept, and its beginning so that people can tell tokens apart.
 
-    A name is never used twice: it is what the audit says of whoever acted.
+    A name is never used twice: the audit identifies by it who acted.
     """
 
     name = models.CharField(max_length=60)
@@ -126,7 +126,7 @@ class MachineToken(models.Model):
 
     @property
     def state(self) -> str:
-        """valid, expired, revoked."""
+        """State of the token: valid, expired or revoked."""
         if self.revoked_at is not None:
             return "revoked"
         return "valid" if self.expires_at > timezone.now() else "expired"

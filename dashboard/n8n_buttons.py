@@ -1,4 +1,4 @@
-"""The buttons of n8n's truth table: for each mismatch the repair it is named with first, then what else is possible.
+"""Builds the buttons of n8n's table: for each mismatch the repair it is named with first, then what else is possible.
 
 Some are for the job, some for the execution; which of the two a button acts on is in its title.
 """
@@ -52,7 +52,7 @@ _RETRIED = frozenset(
 def of_pair(
     pair: Pair, n8n: N8n | None, user: object, *, back: str, spread: int = 1, can_rescue: bool = False
 ) -> Acts | None:
-    """None where nothing is wrong, or nothing may be done by this person. A rescue that is possible comes first."""
+    """Returns a mismatch's buttons; None if nothing is wrong or nothing is allowed. A possible rescue comes first."""
     if n8n is None:
         return None
     may = buttons.may(user, n8n.queue.deployment)
@@ -72,13 +72,13 @@ def _offered(pair: Pair, n8n: N8n, may: May, *, back: str, spread: int = 1, can_
 
 
 def of_line(stuck: Stuck, may: May, *, back: str) -> Acts | None:
-    """For a mismatch among the stuck jobs: the same as in its line of n8n's table, which it was taken from."""
+    """Returns the buttons of a mismatch among the stuck jobs: the same as in n8n's table, which it was taken from."""
     n8n, pair = config.current().n8n_of(stuck.job.queue), _pair(stuck)
     return _offered(pair, n8n, may, back=back) if n8n and pair else None
 
 
 def links(stuck: Stuck) -> Cells:
-    """To the execution of a stuck job: in n8n's editor, and in n8n's table."""
+    """Returns links to the execution of a stuck job: in n8n's editor, and in n8n's table."""
     if not stuck.execution:
         return {}
     pair = _pair(stuck)
@@ -97,7 +97,7 @@ def _pair(stuck: Stuck) -> Pair | None:
 
 
 def of_single(found: Single | None, offer: RescueOffer | None, user: object, *, back: str) -> Acts | None:
-    """On a job's page, where the acts on the job itself stand above: those on its execution."""
+    """Returns the buttons for a job's execution, on the job's page, where those for the job itself stand above."""
     if found is None or found.execution is None or not buttons.may(user, found.n8n.queue.deployment).act:
         return None
     pair = found.pair or Pair(found.id, None, found.execution)
@@ -109,7 +109,7 @@ def of_single(found: Single | None, offer: RescueOffer | None, user: object, *, 
 
 
 def place(ref: QueueRef, id: str = "") -> str:
-    """Where executions are shown that stand in the audit as a queue of jobs; "" for any other queue."""
+    """Returns the URL of executions that stand in the audit as a queue of jobs; "" for any other queue."""
     try:
         if config.current().n8n_with(ref) is None:
             return ""
@@ -119,7 +119,7 @@ def place(ref: QueueRef, id: str = "") -> str:
 
 
 def pick(pair: Pair, n8n: N8n | None, user: object) -> str:
-    """The execution as a check box names it; "" where nothing can be done to several at once by this person."""
+    """Returns the check box value of an execution; "" if this user can do nothing to several at once."""
     if n8n is None or not of_executions(pair, n8n):
         return ""
     may = buttons.may(user, n8n.queue.deployment)
@@ -130,7 +130,7 @@ def pick(pair: Pair, n8n: N8n | None, user: object) -> str:
 def on_matching(
     pairs: Iterable[tuple[Truth, Pair]], known: Mapping[str, N8n], chosen: PairFilter, user: object, *, back: str
 ) -> tuple[Button, ...]:
-    """For all of these at once: each act with how many of them it fits."""
+    """Returns the buttons for all of these at once: each action with how many of them it fits."""
     counts: Counter[Act] = Counter()
     for truth, pair in pairs:
         n8n = known.get(truth.name)
@@ -148,7 +148,7 @@ def _matching_button(act: Act, count: int, chosen: PairFilter, back: str) -> But
 
 
 def of_executions(pair: Pair, n8n: N8n) -> frozenset[Act]:
-    """The acts on the execution itself that fit this mismatch: those that can be done to many at once."""
+    """Returns the actions on the execution itself that fit this mismatch: those that can be done to many at once."""
     if pair.finding is None or pair.execution is None:
         return frozenset()
     return OF_EXECUTIONS & frozenset(_acts(pair, n8n))
@@ -173,7 +173,7 @@ def _acts(pair: Pair, n8n: N8n) -> list[Act]:
 
 
 def _can_relaunch(pair: Pair, n8n: N8n) -> bool:
-    """As far as it is known without asking; the dialog looks closer."""
+    """Returns True if n8n can retry it, as far as it is known without asking; the dialog checks more."""
     is_retried = pair.execution is not None and pair.execution.is_there and pair.execution.status in _RETRIED
     return is_retried and bool(n8n.database) and not public.lacks(n8n)
 

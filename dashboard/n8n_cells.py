@@ -1,4 +1,4 @@
-"""Pairs of n8n's truth table as what stands in their cells, with links into n8n's own editor."""
+"""Presents jobs and executions of n8n's table, with links into n8n's own editor."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REPAIRS = {
 
 @dataclass(frozen=True, slots=True)
 class PairFilter:
-    """What the address asks for; empty: all mismatches, and an excerpt of the rest below."""
+    """Filter of n8n's table, from the URL; empty: all mismatches, and an excerpt of the rest below."""
 
     mismatch: str = ""
     n8n: str = ""
@@ -79,7 +79,7 @@ class PairFilter:
 
 
 def kinds(truths: Iterable[Truth], chosen: str) -> list[tuple[str, str]]:
-    """What can be filtered by, with how many there are."""
+    """Returns the mismatches to filter by, with how many there are."""
     counts: dict[Mismatch, int] = {}
     for truth in truths:
         for kind, count in truth.counts.items():
@@ -112,7 +112,7 @@ def line(pair: Pair, n8n: N8n | None) -> Cells:
 
 
 def of_job(found: Single | None, rescue: str = "") -> Cells | None:
-    """n8n's part of a job's page. `rescue`: which rescue of its execution is possible; "" where there is nothing."""
+    """Returns n8n's part of a job's page. `rescue`: the possible rescue of its execution; "" where there is nothing."""
     if found is None:
         return None
     pair = found.pair
@@ -131,7 +131,7 @@ def of_job(found: Single | None, rescue: str = "") -> Cells | None:
 
 
 def error_rates(truth: Truth, n8n: N8n | None) -> list[Cells]:
-    """One row a workflow with failures."""
+    """Returns one row per workflow with failures."""
     return [
         {
             "title": shown(rate.title) or shown(rate.workflow) or "unknown workflow",
@@ -146,7 +146,7 @@ def error_rates(truth: Truth, n8n: N8n | None) -> list[Cells]:
 
 
 def editor(n8n: N8n | None, workflow: str, execution: str = "") -> str:
-    """An address in n8n's editor; "" when nobody said where that is."""
+    """Returns a URL in n8n's editor; "" if its address is not configured."""
     if n8n is None or not n8n.editor or not workflow:
         return ""
     place = f"{n8n.editor}/workflow/{quote(workflow, safe='')}"

@@ -1,4 +1,4 @@
-"""n8n's processes as what stands in their cells on /stuck/n8n."""
+"""Presents n8n's processes on /stuck/n8n."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDED = {
 
 
 def told(history: InstanceHistory | None, now: int) -> dict[str, Any] | None:
-    """None: nobody has looked, or this n8n keeps no registry."""
+    """Returns the table of n8n's processes; None: not checked yet, or this n8n keeps no registry."""
     if history is None or not (history.here or history.gone or history.fault or history.unknown):
         return None
     lines = [_here(one, now) for one in history.instances] + [_gone(one) for one in reversed(history.gone)]

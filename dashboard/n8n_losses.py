@@ -1,4 +1,4 @@
-"""The history of n8n's lost executions as cells of /stuck/n8n, with the rescue that is possible and for how long."""
+"""Presents the history of n8n's lost executions on /stuck/n8n, with the rescue that is possible and for how long."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TONES = {
 
 
 def context(known: Mapping[str, N8n], chosen: PairFilter, user: object, *, back: str) -> dict[str, object]:
-    """The section below the table; nothing where no n8n has a database."""
+    """Returns the section below the table; nothing where no n8n has a database."""
     names = [name for name, n8n in known.items() if n8n.database and chosen.n8n in ("", name)]
     execution = chosen.execution.strip()
     found = [loss for name in names for loss in losses.newest(name, execution=execution, most=LISTED)]
@@ -46,7 +46,7 @@ def context(known: Mapping[str, N8n], chosen: PairFilter, user: object, *, back:
 
 
 def rescues(n8n: N8n, ids: Iterable[str]) -> dict[str, RescueOffer]:
-    """What is offered for those of these executions that the history has."""
+    """Returns the rescue that is offered for each of these executions that the history has."""
     now = shared_clock.now()
     found = losses.of_executions(n8n.name, ids) if n8n.database else {}
     return {id: losses.offered(loss, n8n, now) for id, loss in found.items()}

@@ -1,4 +1,4 @@
-"""What came of an act, in words: done, skipped and why, and whether it can be undone."""
+"""Carries out an action and says the result in words: done, skipped and why, and whether it can be undone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFUSALS = (Missing, Unsupported, StoreError, NotRecorded)  # each with nothing
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """`entry` is an audit entry to look at, `restore` one that can be undone."""
+    """Result of an action for its user. `entry` is an audit entry to look at, `restore` one that can be undone."""
 
     title: str
     words: str
@@ -33,7 +33,7 @@ class Told:
 
     @property
     def is_plain(self) -> bool:
-        """All done, and nothing that has to be read."""
+        """True if all is done and nothing has to be read."""
         return not (self.skipped or self.runs or self.restore)
 
     @property
@@ -42,7 +42,7 @@ class Told:
 
 
 def carry_out(proposal: Proposal, until: int) -> Told:
-    """`until`: jobs that came after what was shown are not meant. Raises what the engine raises."""
+    """Carries out an action. `until`: jobs that came later than this are left out. Raises what the engine raises."""
     every = proposal.wish.every
     if every is not None:
         selection = Selection.all(every.value, until)
@@ -52,12 +52,12 @@ def carry_out(proposal: Proposal, until: int) -> Told:
         return _in_bulk(proposal, orders)
     is_alone = len(orders) == 1
     results = [(order, result) for order in orders for result in _performed(order, is_alone=is_alone)]
-    windows.forget()  # whoever looks next sees what was done
+    windows.forget()  # the next page shows what was done
     return told(proposal.wish.act, results, is_on_queue=proposal.is_on_queue)
 
 
 def _performed(order: Order, *, is_alone: bool) -> tuple[JobResult, ...]:
-    """Of several queues, one that refuses keeps nobody from knowing what was done to the others."""
+    """Performs one order. Among several, a refusal becomes a result, so that the results of the others are shown."""
     try:
         return runner.perform(order)
     except _REFUSALS as error:
@@ -107,7 +107,7 @@ def told(act: Act, results: Sequence[tuple[Order, JobResult]], *, is_on_queue: b
 
 
 def _told_of_one(results: Sequence[tuple[Order, JobResult]]) -> str:
-    """What there is to know beside that it was done: of many nobody reads it."""
+    """Returns the engine's remark on a single job that was done; "" for several, where nobody would read it."""
     only = results[0][1] if len(results) == 1 else None
     return f" {shown(only.why)}" if only and only.outcome is Outcome.DONE and only.why else ""
 

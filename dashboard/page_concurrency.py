@@ -1,7 +1,7 @@
 """Limits how many requests run at once before Django sees them: all pages, heavy pages, password hashes.
 
-Nobody gets more than a share of them: a person of the heavy pages, a browser or a token of all, an address of the
-hashes. Anybody can make up cookies and tokens, so until Django has found one valid it counts as its address. In order,
+Each client gets only a share: a user of the heavy pages, a browser or a token of all, an address of the hashes.
+Anybody can make up cookies and tokens, so until Django has found one valid it counts as its address. In order,
 because a place that is waited for must not hold another: 1. hash or heavy, 2. the page.
 """
 
@@ -35,7 +35,7 @@ PAGES_WAITING = 1_000  # of an address: requests of strangers that wait, each wi
 HEAVY_EACH = 1  # of one person: payloads in whole, searches, exports, files to analyze
 HEAVY_WAITING = 6  # tabs of one person that wait for it
 HEAVY_SECONDS = 20.0
-LOOKUP_SECONDS = 1.0  # to learn who asks for one
+LOOKUP_SECONDS = 1.0  # to learn which user asks for a heavy page
 HASHES_AT_ONCE = 1  # a password hash takes a core for a third of a second
 HASHES_WAITING = 4  # log-ins from one address that wait for it
 HASHES_QUEUE = 24  # and from all
@@ -64,12 +64,12 @@ def heavy(*fields: str) -> Callable[[V], V]:
 
 
 def note_valid(request: HttpRequest) -> None:
-    """The session or the token of this request is valid: what follows from there counts as its own."""
+    """Marks the session or the token of this request as valid: its next requests count as its own."""
     getattr(request, "scope", {})[VALID] = True
 
 
 class PageConcurrency:
-    """Of one web process. `visitor_of` says whose session these cookies are."""
+    """Concurrency limits of one web process. `visitor_of` says whose session these cookies are."""
 
     def __init__(self, visitor_of: Callable[[str], Awaitable[Visitor | None]]) -> None:
         self._visitor_of = visitor_of
@@ -79,7 +79,7 @@ class PageConcurrency:
         self._valid: dict[str, None] = {}  # holders, the last seen at the end
 
     async def take(self, scope: Scope, answered: ExitStack, sent: ExitStack) -> None:
-        """Raises Refused. Closing `answered` and `sent` gives the places back.
+        """Waits for the places of a request. Raises Refused. Closing `answered` and `sent` gives the places back.
 
         `answered` is closed when Django has made the answer, `sent` when its last byte is taken: what is heavy may be
         made while it is sent, and who takes it slowly keeps nobody waiting but themselves.
@@ -100,9 +100,9 @@ class PageConcurrency:
             raise Refused(503, "Too many password checks at once. Try again in a moment.", 5) from None
 
     async def _of_person(self, scope: Scope) -> Callable[[], None]:
-        """A person, whatever browser they use; nothing for a stranger, who is sent away at once.
+        """Takes a place for a heavy page, per user, whatever the browser; none for strangers, who are sent away.
 
-        While the database does not say who it is, a browser counts; that it does not answer the page says.
+        While the database does not answer, the browser's session counts instead; the page reports that it does not.
         """
         cookies = cookies_of(scope)
         try:
@@ -121,7 +121,7 @@ class PageConcurrency:
             raise Refused(429, why, RETRY_SECONDS) from None
 
     async def _page(self, scope: Scope) -> Callable[[], None]:
-        """A token is refused at once beyond its share: a program can wait by itself."""
+        """Takes a place for a page. A token is refused at once beyond its share: a program can wait by itself."""
         written = bearers.of_headers(scope["headers"]) if scope["path"].startswith(faults.ROOT) else ""
         key = session.key(cookies_of(scope))
         holder = f"token {tokens.digest(written)}" if written else f"session {sessions.digest(key)}" if key else ""
@@ -158,7 +158,7 @@ class PageConcurrency:
 
 
 def _view(path: str) -> Any:
-    """None for files, and for what leads nowhere."""
+    """Returns the view of a path; None for static files and unknown paths."""
     if path.startswith(settings.STATIC_URL):
         return None
     try:

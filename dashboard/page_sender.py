@@ -1,4 +1,4 @@
-"""Sends a page to its reader. One that reads slowly holds up nobody else, and one that takes nothing is dropped."""
+"""Sends a page to its client. One that reads slowly delays no other, and one that takes nothing is disconnected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEND_SECONDS = 30.0  # for one piece of an answer to be taken, as for an event o
 
 
 class PageSender:
-    """`answered` is called once Django has made the answer, before its first byte is sent."""
+    """Sends one answer. `answered` is called once Django has made it, before its first byte is sent."""
 
     def __init__(self, scope: Scope, send: Send, answered: Callable[[], None]) -> None:
         self._abort = scope.get("extensions", {}).get(ABORT)
@@ -19,7 +19,7 @@ class PageSender:
         self._answered = answered
 
     async def send(self, message: Message) -> None:
-        """Raises CancelledError for a reader that takes nothing: Django takes that for one who has left."""
+        """Sends one message. Raises CancelledError for a client that takes nothing: to Django it has disconnected."""
         if message["type"] == "http.response.start":
             self._answered()
         try:

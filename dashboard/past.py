@@ -1,4 +1,4 @@
-"""A job's timeline with everything of ours that touched it: acts from the audit, and its incidents."""
+"""Merges actions from the audit log, and incidents, into a job's timeline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY = {
 
 
 def woven(events: Iterable[Event], lines: Iterable[Line], incidents: Iterable[Record], now: int) -> list[Event]:
-    """What has a time stands by its time; the steps of which no time is known stay behind the step before them."""
+    """Returns all events by their time; the steps of which no time is known stay behind the step before them."""
     woven = list(events)
     extra = [_act(line, now) for line in lines]
     for incident in incidents:

@@ -1,4 +1,4 @@
-"""Changes to who may come in. There is always an active admin left, whoever else changes things at the same time."""
+"""Changes roles and access of users. An active admin is always left, also under concurrent changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dashboard.sessions import digest
 
 
 class LastAdmin(Exception):
-    """Without an admin nobody could ever make one again, short of the command line."""
+    """Raised for the last active admin: without one, only the command line could make another."""
 
 
 def set_role(user: User, role: Role) -> None:
@@ -29,13 +29,13 @@ def set_active(user: User, *, active: bool) -> None:
 
 
 def end_sessions(user: User, *, but: str | None = None) -> int:
-    """Ends all sessions of this person; how many. `but`: the key of the one that stays."""
+    """Ends all sessions of this user, and returns how many. `but`: the key of the one that stays."""
     ended, _ = LoginSession.objects.filter(user=user).exclude(key_hash=digest(but or "")).delete()
     return ended
 
 
 def _keep_an_admin(user: User) -> None:
-    """The rows of all admins are locked first, or two of them could take the role from each other at once."""
+    """Raises LastAdmin for the last one. It locks all admins' rows, or two of them could demote each other at once."""
     admins = set(User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True).values_list("pk", flat=True))
     if admins == {user.pk}:
         raise LastAdmin

@@ -1,4 +1,4 @@
-"""What applies to one queue now, and where each value comes from; which acts can be done to it, and by whom."""
+"""Presents the settings of one queue and where each comes from; which actions it allows, and to which role."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEFAULTS = Thresholds()
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One value. `note` says what it is for; `is_set`: somebody configured it."""
+    """One setting. `note` says what it is for; `is_set`: it is configured."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class ActTerms:
-    """One act. `why` it cannot be done here; empty: it can, by `who`."""
+    """One action. `why`: the reason it is not possible here; empty: it is, for `who`."""
 
     label: str
     effect: str
@@ -53,7 +53,7 @@ class ActTerms:
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """What the scanners may do here. `summary` in a sentence or two; `trouble`: why nothing acts that should."""
+    """Policy of the scanners for a queue. `summary`: a sentence or two; `trouble`: why none acts that should."""
 
     summary: str
     rest: str
@@ -73,7 +73,7 @@ def duties(queue: Queue, config: Config, now: int) -> Duties:
 
 
 def terms(queue: Queue, config: Config, inbox: Inbox | None) -> tuple[Term, ...]:
-    """`inbox`: what the orphan-watch found last, and with it the intervals that it counted with."""
+    """Returns a queue's settings. `inbox`: the last result of the orphan-watch, with the intervals that it used."""
     ref = queue.ref
     table = config.table(ref.deployment, ref.base)
     return (
@@ -86,7 +86,7 @@ def terms(queue: Queue, config: Config, inbox: Inbox | None) -> tuple[Term, ...]
 
 
 def rights(queue: Queue, config: Config) -> tuple[ActTerms, ...]:
-    """Every act of the catalogue, refused or not."""
+    """Returns every action of the catalogue, refused or not."""
     deployment, flavour = config.deployment(queue.ref.deployment), queue.flavour
     refused = operator(flavour).refusals(flavour)
     # In the order in which the engine asks.
@@ -105,7 +105,7 @@ def rights(queue: Queue, config: Config) -> tuple[ActTerms, ...]:
 
 
 def scanners_of(flavour: Flavour) -> tuple[Scanner, ...]:
-    """Those that come by a queue of this kind."""
+    """Returns the scanners that check a queue of this library."""
     if flavour.library is Library.TABLE:
         return Scanner.AUTO_RETRY, Scanner.STARTUP_SWEEP
     return tuple(one for one in Scanner if one is not Scanner.STARTUP_SWEEP)
@@ -131,7 +131,7 @@ def _stalled(ref: QueueRef, config: Config, inbox: Inbox | None) -> Term:
 
 
 def _signs(table: Table) -> tuple[Term, ...]:
-    """What of a row says that somebody works on it, the first of these that it has."""
+    """Returns the settings by which a row shows whether a worker processes it."""
     origin, columns = "configuration: [[tables]]", table.columns
     found: list[Term] = []
     if columns.lease_until:
@@ -186,7 +186,7 @@ def _deployment(deployment: Deployment | Database) -> Term:
 
 
 def _origin(ref: QueueRef, config: Config, name: str) -> str:
-    """The narrowest table that says something else than the wider one."""
+    """Returns the narrowest table of the configuration that says something else than the wider one."""
     own = config.queue_thresholds
     for key, written in (((ref.deployment, ref.base), str(ref)), (("", ref.base), ref.base)):
         if found := own.get(key):
@@ -212,5 +212,5 @@ def _who(entry: Entry) -> str:
 
 
 def _least(right: Right) -> Role:
-    """The role that has it, and those above it."""
+    """Returns the lowest role that has this right; those above have it too."""
     return next(role for role in Role if right in role.rights)

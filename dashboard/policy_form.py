@@ -1,4 +1,4 @@
-"""The form of a policy: every setting of one place, what counts without it, and back into the words of the file."""
+"""Builds the form of a policy, every setting with what applies without it, and reads it back as the file writes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ABOUT = {
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One field. `without`: what counts when it is left empty."""
+    """One field of the form. `without`: what applies when it is left empty."""
 
     name: str
     label: str
@@ -45,7 +45,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one scanner may do. `warns`: it would be armed, and observes nevertheless without a note."""
+    """Fields of one scanner. `warns`: it is enabled, but stays in dry run for lack of an idempotency note."""
 
     scanner: str
     about: str
@@ -73,7 +73,7 @@ class Form:
 
 
 def read(posted: Mapping[str, str]) -> dict[str, Any]:
-    """What was filled in, as it would stand in the file. What is no number stays a text, so that it is refused."""
+    """Returns what was filled in, as the file would have it. What is no number stays a text, so that it is refused."""
     written: dict[str, Any] = {}
     for scanner in Scanner:
         if told := _duty(posted, scanner):
@@ -91,8 +91,8 @@ def read(posted: Mapping[str, str]) -> dict[str, Any]:
 def form(
     written: Mapping[str, Any], below: Resolved, problems: Iterable[Problem] = (), scanners: Iterable[Scanner] = Scanner
 ) -> Form:
-    """`below`: the policy without what is edited here. `problems` of an earlier try stand beside their fields.
-    `scanners` that come by at all; what is written of others is shown too.
+    """Builds the form. `below`: the policy without this edit. `problems` of an earlier try stand beside their fields.
+    `scanners`: those that check such queues; what is written of others is shown too.
     """
     shown = {*scanners, *(one for one in Scanner if one.field in written)}
     wrong = {problem.key: f"It {problem.problem} {problem.remedy}" for problem in problems}
@@ -106,7 +106,7 @@ def form(
 
 
 def twice(posted: Mapping[str, str]) -> tuple[Problem, ...]:
-    """A name that stands in two lines of the backoff table: only one of them would count."""
+    """Returns a problem for each name in two lines of the backoff table, of which only one would apply."""
     names = [name for name, _ in _filled(posted)]
     again = dict.fromkeys(name for name in names if names.count(name) > 1)
     return tuple(Problem(f"{BACKOFF}.{name}", "is listed twice.", "Keep one of the lines.") for name in again)
@@ -135,7 +135,7 @@ def _backoff(posted: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _filled(posted: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The lines of the table in which anything stands: their name, and how their fields begin."""
+    """Returns the lines of the table in which anything stands: their name, and how their fields begin."""
     rows = [f"{BACKOFF}.{number}" for number in range(ROWS_LIMIT) if f"{BACKOFF}.{number}.name" in posted]
     said = [(posted[f"{row}.name"].strip(), row) for row in rows]
     return [
@@ -190,7 +190,7 @@ def _modes() -> tuple[tuple[str, str], ...]:
 
 
 def _pauses(table: Mapping[str, Any], wrong: dict[str, str]) -> Iterable[Pause]:
-    without = _columns(Backoff())  # what a line leaves out is as it is built in, not as below
+    without = _columns(Backoff())  # a value that a line leaves out is the built-in default, not inherited
     rows: list[tuple[str, Any]] = [*table.items(), *[("", {})] * _FRESH]
     for number, (name, line) in enumerate(rows[:ROWS_LIMIT]):
         about = f"{BACKOFF}.{name}"
@@ -235,7 +235,7 @@ def _never(kind: str, told: Mapping[str, Any], below: Resolved, wrong: dict[str,
 
 
 def _table(written: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Another version may have written anything."""
+    """Returns a table of the policy; empty for anything else, which another version may have written."""
     found = written.get(name)
     return found if isinstance(found, dict) else {}
 

@@ -1,4 +1,4 @@
-"""All policies in one table: first what counts everywhere, then each queue, those with words of their own first."""
+"""Presents all policies in one table: first those of all queues, then each queue, those with their own policy first."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAME_LIMIT = 4096  # characters of an address
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """What a policy is written for. `deployment` "": any, `base` "": all queues."""
+    """Target of a policy. `deployment` "": any, `base` "": all queues."""
 
     deployment: str = ""
     base: str = ""
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> Place:
-        """`?deployment=main` or `?queue=main/bull:mail`; neither: everywhere. Raises NotUnderstood."""
+        """Reads `?deployment=main` or `?queue=main/bull:mail`; neither: everywhere. Raises NotUnderstood."""
         queue = asked.get("queue", "")
         if not queue:
             return cls(asked.get("deployment", ""))
@@ -55,14 +55,14 @@ class Place:
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """Name of the target for use in a sentence."""
         if self.base:
             return shown(self.base) + (f" in {shown(self.deployment)}" if self.deployment else " in any deployment")
         return f"all queues of {shown(self.deployment)}" if self.deployment else "all queues"
 
     @property
     def address(self) -> str:
-        """Where it is edited."""
+        """URL of the page that edits it."""
         told = {"queue": f"{self.deployment}/{slug(self.base)}"} if self.base else {"deployment": self.deployment}
         asked = urlencode({name: value for name, value in told.items() if value}, safe="/:")
         return reverse("policy-edit") + (f"?{asked}" if asked else "")
@@ -70,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One scanner at one place. `state`: acts, observes; "" where it has nothing to look at."""
+    """Policy of one scanner for one target. `state`: acts, observes; "" where it has nothing to check."""
 
     scanner: str
     state: str = ""
@@ -92,13 +92,13 @@ class Row:
 class Table:
     rows: tuple[Row, ...]
     matching: int
-    before: int | None = None  # where the page before begins
+    before: int | None = None  # where the previous page begins
     after: int | None = None
     scanners: tuple[Scanner, ...] = tuple(Scanner)
 
 
 def table(book: Book, snapshot: Snapshot | None, config: Config, now: int, *, term: str = "", start: int = 0) -> Table:
-    """`term`: only places whose names hold it."""
+    """Returns one page of the table. `term`: only targets whose names contain it."""
     known, own = flavours(snapshot), _own(book)
     places = [place for place in _places(own, known, config) if term.casefold() in place.words.casefold()]
     start = min(start, max(0, len(places) - 1)) // SIZE * SIZE
@@ -113,13 +113,13 @@ def table(book: Book, snapshot: Snapshot | None, config: Config, now: int, *, te
 
 
 def acting(book: Book, known: Mapping[QueueRef, Flavour], config: Config) -> dict[Scanner, tuple[int, int]]:
-    """In how many of the queues each scanner may act, and of how many that are its business."""
+    """Returns per scanner the number of queues in which it may act, and of those that it checks."""
     own, common = _own(book), dict[str, Resolved]()
     counts = {scanner: [0, 0] for scanner in Scanner}
     for ref, flavour in known.items():
         if {Place(ref.deployment, ref.base), Place("", ref.base)} & own:
             found = book.of(ref)
-        else:  # of queues without words of their own one stands for all
+        else:  # of queues without a policy of their own one stands for all
             general = QueueRef(ref.deployment, "")
             found = common.get(ref.deployment) or common.setdefault(ref.deployment, book.of(general))
         is_free = not _barred(ref.deployment, flavour, config)
@@ -134,12 +134,12 @@ def flavours(snapshot: Snapshot | None) -> dict[QueueRef, Flavour]:
 
 
 def _concerns(scanner: Scanner, flavour: Flavour | None) -> bool:
-    """None: of any kind, as far as is known."""
+    """Returns True if the scanner checks queues of this library; None: an unknown one, so any scanner may."""
     return flavour is None or scanner in scanners_of(flavour)
 
 
 def _barred(deployment: str, flavour: Flavour | None, config: Config) -> str:
-    """Why nothing acts there whatever the policy says; "" when something may."""
+    """Returns why no scanner may act there, whatever the policy says; "" if one may."""
     if any(place.read_only for place in config.places if place.name == deployment):
         return "the deployment is read-only"
     if refusals.of_deployment(deployment, refusals.newest()):
@@ -190,12 +190,12 @@ def _cell(scanner: Scanner, found: Resolved, place: Place, barred: str, now: int
 
 
 def _narrowest(found: Resolved, scanner: Scanner) -> Origin:
-    """Of the values of a duty, the one that was said nearest to the queue."""
+    """Returns the origin of those of a scanner's settings that were set nearest to the queue."""
     return max((found.origin(scanner.field, name) for name in DUTY), key=lambda origin: origin.rank)
 
 
 def _origin(origin: Origin, place: Place, now: int) -> str:
-    """What comes from further above is said in three words."""
+    """Says where a value was set; one that comes from a wider target is said in three words."""
     if origin.source is Source.DEFAULT:
         return ""
     if _is_of(origin, place):

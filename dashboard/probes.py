@@ -1,8 +1,8 @@
-"""/healthz and /readyz: a small ASGI application beside Django, which answers from memory.
+"""Serves /healthz and /readyz as a small ASGI application beside Django, which answers from memory.
 
 /healthz: the event loop of this process turns. Whatever else fails, a restart would not mend it.
 /readyz: requests can be served, and what people do can be recorded. Where it answers 503 another process may do
-better. While the state store or the scheduler is away it stays 200: the pages work, and they are what tells why.
+better. While the state store or the scheduler is away it stays 200: the pages work, and they say why.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNASKED = "not checked yet"
 
 
 class Probes:
-    """`check`: what is wrong with the database, and what it said; it blocks, in a thread of its own."""
+    """Answers probes. `check`: what is wrong with the database, and its message; it blocks, in a thread of its own."""
 
     def __init__(self, check: Callable[[], tuple[str, str]] = database_check.trouble) -> None:
         self._check = check
@@ -57,7 +57,7 @@ class Probes:
         self._task = asyncio.create_task(self._run(), name="database check")
 
     async def stop(self) -> None:
-        """A check that is under way is not waited for."""
+        """Stops the checks, without waiting for one that is under way."""
         if self._task:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -78,7 +78,7 @@ class Probes:
             await asyncio.sleep(AGAIN if self._trouble else EVERY)
 
     def _say(self, trouble: str, why: str) -> None:
-        """Into the log once, not at each check."""
+        """Logs a change once, not at each check."""
         if trouble and trouble != self._trouble:
             log.warning("not ready: the database %s: %s", trouble, " ".join(why.split()))
         elif not trouble and self._trouble not in ("", _UNASKED):
@@ -91,13 +91,13 @@ def _alive(now: int) -> tuple[int, dict[str, object]]:
 
 
 def _ready(trouble: str, health: Health) -> tuple[int, dict[str, object]]:
-    """Says what is missing, never where it lives."""
+    """Returns what is missing, never its address."""
     reasons = [f"database: {trouble}"] if trouble else []
     return 503 if reasons else 200, {"ready": not reasons, "reasons": reasons, "degraded": _degraded(health)}
 
 
 def _degraded(health: Health) -> list[str]:
-    """What the pages tell while they go on."""
+    """Returns what does not work, while pages still do."""
     if health.error:
         return ["state store: does not answer"]
     if health.refuses:
@@ -110,7 +110,7 @@ def _degraded(health: Health) -> list[str]:
 
 
 def _consoles() -> dict[str, str] | None:
-    """By deployment, what another console does there. Where it runs is told to those who log in."""
+    """Returns by deployment what another console does there. Where it runs is shown only to logged-in users."""
     image = mirror.picture()
     if image is None or image.leader is None:
         return None
@@ -119,7 +119,7 @@ def _consoles() -> dict[str, str] | None:
 
 
 def _scanners(now: int) -> dict[str, dict[str, object]] | None:
-    """How long ago each last succeeded; None where it is not known."""
+    """Returns how long ago each scanner last succeeded; None where that is not known."""
     known = mirror.pulses()
     if known is None:
         return None

@@ -1,4 +1,4 @@
-"""What would be done, as the dialog says it: made of a wish and a fresh look, before anything is done."""
+"""Previews an action for its dialog, from the request and from jobs that are read afresh, before any change."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _PLACES = {  # where the jobs of an act are looked for first
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason, the first job that it holds for, and how many more there are."""
+    """Reason of a refusal, the first job that it holds for, and how many jobs there are."""
 
     label: str
     why: str
@@ -70,11 +70,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Everything that stands in the dialog, and the orders behind it. `missing`: named, and not there any more."""
+    """Everything that the dialog shows, and the orders behind it. `missing`: jobs that do not exist any more."""
 
     wish: Wish
     orders: tuple[Order, ...]
-    previews: tuple[Preview, ...]  # one an order, unless all of a list is meant
+    previews: tuple[Preview, ...]  # one per order, unless all of a list is meant
     at: int  # ms
     missing: tuple[JobRef, ...] = ()
     every: int | None = None  # how many the list holds, when all of it is meant
@@ -88,7 +88,7 @@ class Proposal:
 
     @property
     def of_rows(self) -> bool:
-        """Of job tables, and of nothing else."""
+        """True if all orders are for job tables."""
         return bool(self.orders) and all(is_table(config.current(), order.queue) for order in self.orders)
 
     @property
@@ -115,7 +115,7 @@ class Proposal:
 
     @property
     def size(self) -> int | None:
-        """How many jobs it would change; None when that is not known before."""
+        """Number of jobs it would change; None when that is not known before."""
         if self.is_all:
             return self.every
         return None if self.is_on_queue else len(self.allowed)
@@ -132,7 +132,7 @@ class Proposal:
 
     @property
     def is_long(self) -> bool:
-        """More than one chunk: not while a person waits."""
+        """True if it takes more than one chunk, for which no user should wait."""
         if self.entry.in_steps:
             counts = [preview.count for preview in self.previews]
             return any(count is None or count > MOVE_CHUNK for count in counts)
@@ -165,7 +165,7 @@ class Proposal:
 
     @property
     def queue(self) -> QueueRef | None:
-        """The one queue that it is about."""
+        """The only queue that it is about; None if there are several."""
         queues = {order.queue for order in self.orders} | {job.queue for job in self.missing}
         return next(iter(queues)) if len(queues) == 1 else None
 
@@ -188,7 +188,7 @@ class Proposal:
 
     @property
     def named(self) -> tuple[dict[str, str], ...]:
-        """A few of the jobs, by id and name."""
+        """Some of the jobs, by id and name."""
         found = [one for preview in self.previews for one in preview.judgements if one.is_allowed and one.id]
         return tuple({"label": shown(one.id)[:120], "words": shown(one.name)[:120]} for one in found[:NAMES_SHOWN])
 
@@ -222,14 +222,14 @@ class Proposal:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Which consents would turn a refusal, and those that were given."""
+        """Consents that would lift a refusal, and those that were given."""
         whys = [one.why for preview in self.previews for one in preview.judgements if not one.is_allowed]
         needed = {name for name in CONSENTS if any(why.endswith(f"This needs {name}.") for why in whys)}
         return frozenset(needed | self.of_list.needs | {name for name in CONSENTS if getattr(self.options, name)})
 
     @property
     def word(self) -> str:
-        """What is to be typed; "" when nothing is."""
+        """Text that the user has to type; "" for none."""
         if not self._needs_word:
             return ""
         return self.queue.label.strip() if self.queue else str(self.size)
@@ -244,7 +244,7 @@ class Proposal:
 
     @property
     def _relatives(self) -> int:
-        """Other jobs that are deleted, or fail, with those."""
+        """Number of other jobs that are deleted, or fail, with those."""
         return sum(preview.relatives for preview in self.previews)
 
     @property
@@ -261,7 +261,7 @@ class Proposal:
 def propose(
     wish: Wish, actor: Actor, options: Options, reason: str, now: int, *, among: Collection[str] | None = None
 ) -> Proposal:
-    """Looks afresh. Raises what the engine raises: Missing, Unsupported, Forbidden, StoreError.
+    """Reads the jobs afresh, and previews the action. Raises Missing, Unsupported, Forbidden, StoreError.
 
     `among`: of all that match a filter, only those are meant that were shown.
     """
@@ -296,7 +296,7 @@ def _on_matching(wish: Wish, found: matching.Look, now: int) -> Proposal:
 
 
 def _on_all(wish: Wish, order: Order, now: int) -> Proposal:
-    """All of a list: it is gathered and judged by the scheduler, chunk by chunk; here only what is known at once."""
+    """Previews an action on a whole list, as far as known at once: the scheduler gathers and checks it by chunks."""
     entry = ENTRIES[order.act]
     runner.require(order.actor, f"{entry.label} of a whole list", entry.right(many=True))
     queue = lists.locate(order.queue, mirror.newest())
@@ -307,7 +307,7 @@ def _on_all(wish: Wish, order: Order, now: int) -> Proposal:
 
 
 def refusals(told: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:
-    """By reason, the most frequent first."""
+    """Groups refusals by reason, the most frequent first."""
     told = list(told)
     counted = Counter(why for _, why in told)
     first = {why: label for label, why in reversed(told)}
@@ -315,7 +315,7 @@ def refusals(told: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:
 
 
 def only_allowed(proposal: Proposal) -> tuple[Order, ...]:
-    """The orders without the jobs that were shown as refused, and for no other relatives than were shown."""
+    """Returns the orders without the jobs that were shown as refused, and for no other relatives than were shown."""
     allowed = proposal.allowed
     shown = frozenset(str(one.job) for one in proposal.affected)
     kept = (
@@ -330,7 +330,7 @@ def only_allowed(proposal: Proposal) -> tuple[Order, ...]:
 
 
 def _looked(wish: Wish) -> tuple[dict[QueueRef, list[JobRow]], tuple[JobRef, ...]]:
-    """Each job once, so that the rows stand for what an order names."""
+    """Reads each job once, so that the rows stand for what an order names."""
     found: dict[QueueRef, list[JobRow]] = {}
     missing: list[JobRef] = []
     for ref, named in wish.queues.items():
@@ -349,26 +349,26 @@ def _chunk(order: Order) -> int:
 
 
 def _cleaned(act: Act, options: Options) -> Options:
-    """A clean begins with what is cleaned most often, so that the dialog has an answer at once."""
+    """Presets the state that is cleaned most often, so that the dialog has an answer at once."""
     return replace(options, state=State.COMPLETED) if act is Act.CLEAN and options.state is None else options
 
 
 def _plainly(why: str) -> str:
-    """What consent it takes is asked for further down."""
+    """Returns the reason without the consent that it takes, which the dialog asks for further down."""
     for name in CONSENTS:
         why = why.removesuffix(f" This needs {name}.")
     return why
 
 
 def _count(queue: Queue, every: State | Kind | None) -> int | None:
-    """By the newest snapshot, or the newest look at active jobs; each is judged again before it is touched."""
+    """Counts by the newest snapshot, or the last check of active jobs; each is checked again before it is changed."""
     if isinstance(every, State):
         return lists.count_of(queue.sample, every) if queue.sample else None
     return None if every is None else stuck.count(queue.ref, every)
 
 
 def _all(every: State | Kind, count: int | None) -> str:
-    """`all orphans`, `1 orphan`, `150 failed jobs`."""
+    """Writes `all orphans`, `1 orphan`, `150 failed jobs`."""
     words = f"{every.value} job" if isinstance(every, State) else every.value
     return f"{f'{count:,}' if count else 'all'} {words}{'s' * (count != 1)}"
 

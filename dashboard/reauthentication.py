@@ -1,6 +1,6 @@
-"""The password again before what cannot be undone and before changes of accounts: a stolen session alone cannot.
+"""Asks for the password again before irreversible actions and changes of accounts: a stolen session is not enough.
 
-docs/accounts.md lists what asks.
+docs/accounts.md lists which ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ View = Callable[..., HttpResponseBase]
 
 
 def note(request: HttpRequest) -> None:
-    """The password was right, just now."""
+    """Records in the session that the password was right, just now."""
     request.session[SESSION_NAME] = int(time.time())
 
 
@@ -32,7 +32,7 @@ def is_recent(request: HttpRequest) -> bool:
 
 
 def ask(request: HttpRequest, back: str) -> HttpResponse:
-    """To the page that asks for the password; from there to `back`. A fragment's request leads the whole tab there."""
+    """Redirects to the page that asks for the password, which leads on to `back`; for a fragment, the whole tab."""
     address = f"{reverse('password-again')}?{urlencode({'next': back})}"
     return HttpResponseClientRedirect(address) if request.headers.get("HX-Request") else redirect(address)
 

@@ -1,4 +1,4 @@
-"""Rows of a queue's lists as what stands in their cells: ages, locks and attempts in words, secrets taken out."""
+"""Presents jobs as rows of a queue's lists: ages, locks and attempts in words, secrets taken out."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ID_LIMIT = 300  # characters of an id in a list; its page has it whole
 
 @dataclass(frozen=True, slots=True)
 class LockBar:
-    """How much of a lock is left. `state`: held, none, endless, unknown; `verdict` lends its colour.
+    """Remaining time of a lock, as a bar. `state`: held, none, endless, unknown; `verdict` chooses its colour.
 
-    `percent` None: how long the whole lock is nobody knows, and no bar is drawn.
+    `percent` None: the whole lock's duration is unknown, and no bar is drawn.
     """
 
     state: str
@@ -63,17 +63,17 @@ def _cells(row: JobRow, now: int, see: Discretion, longest_lock: int) -> Cells:
 
 
 def workers(found: Iterable[Worker]) -> list[Cells]:
-    """Redis counts a connection's age and idleness in seconds."""
+    """Presents worker connections. Redis counts a connection's age and idleness in seconds."""
     return [{"worker": worker, "connected": _since(worker.age), "idle": _since(worker.idle)} for worker in found]
 
 
 def _since(seconds: int) -> str:
-    """ "" where nobody knows, as of the owner of a row."""
+    """Returns the time in words; "" where it is unknown, as for the owner of a row."""
     return age(seconds * SECOND) if seconds >= 0 else ""
 
 
 def durations(found: Durations) -> Cells:
-    """In words; "" for what no job says."""
+    """Presents durations in words; "" for what no job says."""
     return {"jobs": found.jobs, "ran": _spread(found.ran), "waited": _spread(found.waited)}
 
 
@@ -82,7 +82,7 @@ def _spread(spread: Spread | None) -> str:
 
 
 def lock_bar(row: JobRow, longest: int) -> LockBar:
-    """The TTL of a lock against the longest seen on this queue; a lock is at least that long. 0: none was seen."""
+    """Compares a lock's TTL with the longest seen on this queue; a lock is at least that long. 0: none was seen."""
     if not row.lock_known:
         return LockBar("unknown", "unknown")
     if row.lock is None:
@@ -97,12 +97,12 @@ def lock_bar(row: JobRow, longest: int) -> LockBar:
 
 
 def brief(id: str) -> str:
-    """An application may make ids of whole payloads. The number behind keeps two of them apart."""
+    """Shortens an id, which may be a whole payload. The number behind keeps two of them apart."""
     return id if len(id) <= ID_LIMIT else f"{id[:ID_LIMIT]}…{crc32(id.encode()):08x}"
 
 
 def _holder(row: JobRow) -> str:
-    """The worker by its name; else the start of the lock's token, which groups the jobs of one worker."""
+    """Returns the worker's name; else the start of the lock's token, which groups the jobs of one worker."""
     if row.lock is None:
         return shown(row.worker)
     return shown(row.worker) or shown(row.lock.holder[:8])
@@ -113,7 +113,7 @@ def _between(start: int | None, end: int | None) -> str:
 
 
 def _exact(at: int | None) -> str:
-    """ "" also for a number that no calendar has."""
+    """Returns date and time in UTC; "" also for a number that no calendar has."""
     try:
         return "" if at is None else f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Scanners and their runs on a page: how each one is, what its last run came to, and what was done to which job."""
+"""Presents scanners and their runs: the state of each, the result of its last run, and what was done to which job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def card(found: Card, acting: Acting, see: Discretion) -> Cells:
 
 
 def state(found: Card) -> str:
-    """One word: what a person has to know of it first."""
+    """Returns the scanner's state in one word: what a user has to know of it first."""
     if found.pause is not None:
         return "paused"
     if found.pulse is None:
@@ -48,7 +48,7 @@ def state(found: Card) -> str:
 
 
 def armed(scan: Scan, acting: Acting) -> Cells:
-    """Empty for what has nothing to arm."""
+    """Says in how many queues the scanner is enabled; empty for one that never acts."""
     if not scan.may_act:
         return {}
     count, of = acting[Scanner(scan.value)]
@@ -79,14 +79,14 @@ def run(found: Run) -> Cells:
 
 
 def _asked(found: Run) -> str:
-    """Who asked for it; "" when it was due."""
+    """Returns who requested the run; "" when it was scheduled."""
     if found.actor is None:
         return ""
     return _HOW.get(found.actor.kind, "") + shown(found.actor.name)
 
 
 def find(found: FindRow, see: Discretion) -> Cells:
-    """An error of a job may stand in each of the texts."""
+    """Presents what a run found. An error of a job may stand in each of the texts, so all are redacted."""
     queue = found.job.queue
     id = found.job.id
     return {
@@ -104,7 +104,7 @@ def find(found: FindRow, see: Discretion) -> Cells:
 
 
 def order_words(scan: Scan, acting: Acting) -> str:
-    """What a run for real may do, for who is about to order one."""
+    """Says what a run that is no dry run may change, for the user who is about to start one."""
     count, of = acting[Scanner(scan.value)]
     if not of:
         return "There are no queues for it to check."

@@ -1,4 +1,4 @@
-"""What a machine token may do: scopes, each for one kind of call, none of them a part of another."""
+"""Defines the scopes of machine tokens, each for one kind of call, none of them a part of another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """In the order in which they are offered. A token has exactly the scopes that it was given."""
+    """Scope of a token, in the order in which they are offered. A token has exactly the scopes that it was given."""
 
     READ = "read"
     PAYLOADS = "read:payloads"
@@ -35,7 +35,7 @@ _MAY = {
 
 
 def parse(written: str) -> frozenset[Scope]:
-    """As the database holds them. What this version does not know is no right."""
+    """Parses scopes as the database holds them. What this version does not know is no right."""
     known = {scope.value: scope for scope in Scope}
     return frozenset(known[word] for word in written.split() if word in known)
 

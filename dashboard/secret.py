@@ -1,4 +1,4 @@
-"""The secret key: from the environment, or made once and kept in the data directory for its owner alone."""
+"""Loads the secret key: from the environment, or made once and kept in the data directory for its owner alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FALLBACKS = "UNSTALL_SECRET_KEY_FALLBACKS"
 
 
 def key(env: Environment, directory: Path) -> str:
-    """The key to use. Where none can be had, a passing one: the start is refused anyway, with the reason."""
+    """Returns the key to use. Where none can be had, a temporary one: the start is refused anyway, with the reason."""
     written = env.text(_NAME)
     if written and len(written) < LEAST:
         env.refuse(_NAME, f"is shorter than {LEAST} characters.", "Unset it, and Unstall generates and stores one.")
@@ -32,7 +32,7 @@ def key(env: Environment, directory: Path) -> str:
 
 
 def fallbacks(env: Environment) -> list[str]:
-    """Former keys, one a line or separated by blanks: they verify what they signed, and sign nothing."""
+    """Returns former keys, one a line or separated by blanks: they verify what they signed, and sign nothing."""
     found = env.text(_FALLBACKS).split()
     if any(len(one) < LEAST for one in found):
         env.refuse(
@@ -42,7 +42,7 @@ def fallbacks(env: Environment) -> list[str]:
 
 
 def kept_key(directory: Path) -> str:
-    """Reads the key, or makes it. Several processes may start at once: whoever links the file first decides."""
+    """Reads the key, or makes it. Several processes may start at once: the one that links the file first decides."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = directory / FILE
     if not path.exists():
@@ -51,7 +51,7 @@ def kept_key(directory: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Written aside (a temporary file is its owner's alone) and linked into place: no reader ever sees half a key."""
+    """Writes a temporary file, which is its owner's alone, and links it into place: no reader ever sees half a key."""
     with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.") as aside:
         aside.write(secrets.token_urlsafe(50))
         aside.flush()

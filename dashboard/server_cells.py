@@ -1,4 +1,4 @@
-"""Servers on a page: a card for each, its worker processes with their queues, and what dead workers left behind."""
+"""Presents servers: a card for each, its worker processes with their queues, and what dead workers left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recovery.domain.refs import shown, slug
 from recovery.domain.servers import Origin, Process, Server, Stray
 from recovery.domain.staff import Member, Staff
 
-POLLS_MISSED = 2  # after so many without a word its numbers are old
+POLLS_MISSED = 2  # after so many missed reports its numbers are old
 NUMBERS = 60  # lines of the table that stands for the chart: what a person still reads
 _SOURCES = {
     Origin.MONITOR: "",
@@ -28,7 +28,7 @@ _SOURCES = {
 
 
 def card(server: Server, staff: Staff | None, seen_at: int, now: int) -> Cells:
-    """`staff` None: no worker of any queue could be listed. `seen_at` is when it last told of itself, by our clock."""
+    """Returns a server's card. `staff` None: no workers could be listed. `seen_at`: its last report, by our clock."""
     ends_in = seen_at + POLLS_KEPT * server.poll - now
     is_old = now - seen_at > POLLS_MISSED * server.poll
     return {
@@ -51,7 +51,7 @@ def card(server: Server, staff: Staff | None, seen_at: int, now: int) -> Cells:
 
 
 def _leaves(ends_in: int) -> str:
-    """Until its key in the state store ends by itself."""
+    """Says when the server will be removed: when its key in the state store expires."""
     return f"removed in {age(ends_in)}" if ends_in >= SECOND else "being removed"
 
 
@@ -60,7 +60,7 @@ def percent(value: float | None) -> str:
 
 
 def share(used: int | None, total: int | None) -> str:
-    """ "" where it is not known."""
+    """Returns the used share in percent; "" where it is not known."""
     return "" if used is None or not total else f"{100 * used / total:.0f} %"
 
 
@@ -81,7 +81,7 @@ def workers(staff: Staff | None) -> str:
 
 
 def jobs(staff: Staff | None) -> str:
-    """ "" where there is nobody to run any."""
+    """Returns the number of running jobs in words; "" where no worker could run any."""
     if staff is None or not staff.workers:
         return ""
     if staff.active is None:
@@ -91,7 +91,7 @@ def jobs(staff: Staff | None) -> str:
 
 
 def facts(server: Server) -> list[tuple[str, str]]:
-    """What the cards have no room for."""
+    """Returns the facts that the cards have no room for."""
     told = (
         ("Host", shown(server.host)),
         ("Addresses", ", ".join(map(shown, server.addresses))),
@@ -115,7 +115,7 @@ def _loads(server: Server) -> str:
 
 
 def members(staff: Staff, see: Discretion) -> list[Cells]:
-    """Those that take jobs come first, the busiest of them before the others."""
+    """Presents worker processes: those that take jobs come first, the busiest of them before the others."""
     order = sorted(staff.members, key=lambda one: (not one.workers, -((one.process and one.process.cpu) or 0)))
     return [_member(one, see) for one in order]
 
@@ -132,7 +132,7 @@ def _member(member: Member, see: Discretion) -> Cells:
 
 
 def _names(member: Member) -> str:
-    """The worker's own name, else that of its process."""
+    """Returns the worker's own name, else that of its process."""
     told = _told(member.workers)
     return told or (shown(member.process.name) if member.process else "")
 
@@ -175,7 +175,7 @@ def strays(found: Iterable[Stray], see: Discretion) -> list[Cells]:
 
 
 def numbers(series: Series) -> list[Cell]:
-    """The chart as at most NUMBERS lines, newest first."""
+    """Returns the chart as at most NUMBERS lines, newest first."""
     width = max(1, -(-len(series.points) // NUMBERS))
     starts = range(0, len(series.points), width)
     parts = (series.points[start : start + width] for start in starts)

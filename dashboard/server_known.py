@@ -1,4 +1,4 @@
-"""What is known of servers right now: those that are there, those that were, and who works on them."""
+"""Reads what is known of servers now: those that report, those that no longer do, and their workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _seconds = Shared(kept=8)
 
 
 def one(id: str) -> Server | None:
-    """None for one that is not there any more; raises ServerMissing for one that nobody ever told of."""
+    """Returns a server; None if it no longer reports. Raises ServerMissing for an unknown one."""
     found = next((server for server in mirror.servers() if server.id == id), None)
     if found is None and id not in mirror.known() and not mirror.health().error:
         raise ServerMissing(f"No server named {shown(id)} has reported within a week.")
@@ -27,7 +27,7 @@ def one(id: str) -> Server | None:
 
 
 def seen() -> dict[str, int]:
-    """When each server last told of itself, the latest first; empty while the state store is away."""
+    """Returns when each server last reported, the latest first; empty while the state store does not answer."""
     try:
         return _seconds.get("seen", lambda: servers.seen(registry().state()))
     except StoreError:
@@ -35,29 +35,29 @@ def seen() -> dict[str, int]:
 
 
 def gone() -> list[tuple[str, int]]:
-    """Servers that are not there any more, and when they last were."""
+    """Returns the servers that no longer report, and when they last did."""
     here = {server.id for server in mirror.servers()}
     return [(id, at) for id, at in seen().items() if id not in here]
 
 
 def floor() -> Floor:
-    """Made once a second for all who look."""
+    """Returns the workers by server, computed once a second for all requests."""
     return _seconds.get("floor", _floor)
 
 
 def stuck_on(id: str) -> int:
-    """Rows of the inbox whose holder is or was on this server."""
+    """Counts the stuck jobs whose worker is or was on this server."""
     inbox = stuck.newest()
     return sum(row.server == id for row in inbox.rows) if inbox else 0
 
 
 def url(id: str) -> str:
-    """Of its page; "" for what is no server that told of itself."""
+    """Returns the URL of a server's page; "" for a name by which no server has reported."""
     return reverse("server", args=[id]) if id in mirror.known() else ""
 
 
 def forget() -> None:
-    """What was read a moment ago is read again."""
+    """Clears the cache of this module, so that what was read a moment ago is read again."""
     _seconds.forget()
 
 

@@ -1,4 +1,4 @@
-"""What the server of a job's holder wrote while it ran: on which server, in which sources, from when to when."""
+"""Finds the server logs of a job's run: on which server, in which sources, from when to when."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from recovery.reads import shipping, stuck
 from recovery.reads.incidents import Record
 from recovery.reads.lists import Queue
 
-BEFORE = 30 * SECOND  # what the worker said before it took the job
-AFTER = 2 * MINUTE  # and behind the end: who was killed may be started anew, and say why
-UNSEEN = 5 * MINUTE  # before a lock was lost, of a run whose beginning is not written down any more
+BEFORE = 30 * SECOND  # for what the worker logged before it took the job
+AFTER = 2 * MINUTE  # behind the end: a worker that was killed may be started anew, and log why
+UNSEEN = 5 * MINUTE  # before a lock was lost, of a run whose start is no longer recorded
 
 NOT_YET = "No worker has taken this job yet, so there are no server logs for it."
 NOBODY_KNOWS = "Worker's server unknown, so its log lines cannot be selected."
@@ -37,7 +37,7 @@ ADVICE = "A monitor on the server reports both its workers and their logs: see d
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """In ms; without an end it goes on. `marks`: what happened to the job, between the lines."""
+    """Time of a run in ms; without an end it goes on. `marks`: what happened to the job, shown between the lines."""
 
     start: int
     end: int | None
@@ -45,7 +45,7 @@ class Span:
 
 
 def context(queue: Queue, row: JobRow, incidents: Sequence[Record], now: int) -> Mapping[str, Any]:
-    """For the tab: what the page of its lines needs, or why there are none."""
+    """Returns what the tab's template needs to show the lines, or why there are none."""
     asked = span(row, incidents, now)
     if asked is None:
         return {"problem": NOT_YET, "advice": ""}
@@ -70,7 +70,7 @@ def context(queue: Queue, row: JobRow, incidents: Sequence[Record], now: int) ->
 
 
 def span(row: JobRow, incidents: Sequence[Record], now: int) -> Span | None:
-    """Around the last run, or around the last loss when that was of an earlier one. None: it never ran."""
+    """Returns the time around the last run, or around the last loss if an earlier run had it; None: it never ran."""
     last = next(iter(incidents), None)
     started = row.processed_at
     ran_again = last is not None and started is not None and started > last.opened_at
@@ -102,7 +102,7 @@ def _end(row: JobRow, last: Record | None, *, ran_again: bool) -> int | None:
 
 
 def chosen(known: Sequence[LogSource], servers: Sequence[str], shipped: frozenset[str]) -> list[LogSource]:
-    """Sources that call servers by the same label, so that one question fits them all: first of those with lines."""
+    """Returns sources that call servers by the same label, so that one query fits all: first those with lines."""
     able = [source for source in known if source.server_label and _may_have(source, servers)]
     able.sort(key=lambda source: source.kind == STREAM and not shipped.intersection(servers))
     return [source for source in able if source.server_label == able[0].server_label][:SOURCES]
@@ -113,7 +113,7 @@ def _may_have(source: LogSource, servers: Sequence[str]) -> bool:
 
 
 def _places(queue: Queue, row: JobRow, incidents: Sequence[Record], asked: Span, now: int) -> list[str]:
-    """Where it ran in this time, each a server or else a host."""
+    """Returns where the job ran in this time, each a server or else a host."""
     found = [incident.server for incident in incidents if incident.opened_at >= asked.start]
     snapshot = mirror.newest()
     if snapshot is not None and row.processed_at is not None:
@@ -122,7 +122,7 @@ def _places(queue: Queue, row: JobRow, incidents: Sequence[Record], asked: Span,
 
 
 def _is_host(name: str) -> bool:
-    """A server's own name is no address."""
+    """Returns True for an IP address: a server's own name is none."""
     try:
         ip_address(name.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What happened on one server, put together for its chart: measured, let in, refused, closed, lost."""
+"""Reads what the chart of one server shows: measurements, the gate's decisions and closed periods, lost jobs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _pasts = Shared(life=LIFE, kept=KEPT)
 
 
 def of(id: str, hours: float, now: int) -> Drawn:
-    """Raises StoreError; without the database its marks are missing, and the note says so."""
+    """Returns a chart's data. Raises StoreError; without the database its marks are missing, and the note says so."""
     return _pasts.get((id, hours), lambda: _read(id, hours, now))
 
 
 def kinds(drawn: Drawn) -> dict[str, bool]:
-    """Which marks are on the chart, for the words beside it."""
+    """Returns which kinds of marks are on the chart, for the words beside it."""
     names = ("shut", "let_in", "refused", "lost_here", "lost_elsewhere")
     return {name: bool(getattr(drawn, name)) for name in names}
 
@@ -59,7 +59,7 @@ def _read(id: str, hours: float, now: int) -> Drawn:
 
 
 def measured(id: str, hours: float, now: int) -> Series:
-    """By whoever tells of this server. Raises StoreError."""
+    """Returns the measurements, from the source that reports this server. Raises StoreError."""
     origin = next((server.origin for server in mirror.servers() if server.id == id), None)
     return past.history(registry(), id, hours, now, origin=origin)
 

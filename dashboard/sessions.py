@@ -67,7 +67,7 @@ class SessionStore(SessionBase):
             return
 
     def save(self, must_create: bool = False) -> None:
-        """Writes what is in it. Its end stays what it was when it began. Raises CreateError, UpdateError."""
+        """Writes the session's data. Its end stays what it was at the start. Raises CreateError, UpdateError."""
         if self.session_key is None:
             self.create()
             return
@@ -90,24 +90,24 @@ class SessionStore(SessionBase):
 
     @classmethod
     def clear_expired(cls) -> None:
-        """Deletes those that are over. The scheduler calls it each time it prunes."""
+        """Deletes expired sessions. The scheduler calls it each time it prunes."""
         _rows().exclude(_is_alive()).delete()
 
 
 def digest(key: str) -> str:
-    """All that is ever kept of a session's key."""
+    """Returns the hash of a session's key: nothing else of the key is ever stored."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def alive() -> QuerySet[Any]:
-    """Sessions that are not over, of people and of those who are about to sign in."""
+    """Returns the sessions that have not expired, of users and of those who are about to log in."""
     return _rows().filter(_is_alive())
 
 
 def note_use(request: HttpRequest, *, is_first: bool = False) -> None:
-    """Remembers when, from where and with what a session was used, at most once a minute.
+    """Records when, from which address and with which browser a session was used, at most once a minute.
 
-    A database that cannot be written keeps nobody from reading.
+    A database that cannot be written does not fail the request.
     """
     store, now = request.session, timezone.now()
     seen_at = getattr(store, "last_used_at", None)
@@ -139,7 +139,7 @@ def _without_waiting() -> Iterator[None]:
 
 
 def browser_name(agent: str) -> str:
-    """The browser and the system of a User-Agent, as far as people tell them apart: "Firefox on Linux"."""
+    """Returns browser and system of a User-Agent, as far as people tell them apart: "Firefox on Linux"."""
     name = next((name for mark, name in _BROWSERS if mark in agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in agent), "")
     if name and system:

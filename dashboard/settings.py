@@ -1,4 +1,4 @@
-"""Django's settings, read from the environment once. What cannot be read is told by `dashboard.checks`, all at once."""
+"""Django's settings, read from the environment once. `dashboard.checks` reports what cannot be read, all at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine tokens: made once, found by their hash, revoked for good.
+"""Makes machine tokens, finds them by their hash, and revokes them.
 
 A token has 256 random bits, so one round of SHA-256 keeps it safe, and a lookup by the hash tells nothing by its time.
 """
@@ -31,15 +31,15 @@ _USE_NOTED_EVERY = timedelta(minutes=1)  # a write a request would make readers 
 
 
 class TokenUnknown(Exception):
-    """No such token was ever given out."""
+    """Raised for a token that was never issued."""
 
 
 class TokenSpent(Exception):
-    """Expired or revoked; the text says which, and since when."""
+    """Raised for a token that is expired or revoked; the text says which, and since when."""
 
 
 def make(name: str, allowed: frozenset[Scope], days: int, maker: User | None) -> tuple[MachineToken, str]:
-    """The token as it is kept, and as it is written: the one moment in which it is known."""
+    """Returns a new token as it is stored, and as it is written: the one moment in which it is known."""
     written = MARK + secrets.token_urlsafe(_BYTES)
     token = MachineToken.objects.create(
         name=name,
@@ -53,7 +53,7 @@ def make(name: str, allowed: frozenset[Scope], days: int, maker: User | None) ->
 
 
 def find(written: str) -> MachineToken:
-    """The valid token behind these characters; raises TokenUnknown, TokenSpent."""
+    """Returns the valid token behind these characters; raises TokenUnknown, TokenSpent."""
     token = MachineToken.objects.filter(token_hash=digest(written)).first()
     if token is None:
         raise TokenUnknown
@@ -65,7 +65,7 @@ def find(written: str) -> MachineToken:
 
 
 def note_use(token: MachineToken) -> None:
-    """Remembers the use, at most once a minute. A database that cannot be written keeps nobody from reading."""
+    """Records the use, at most once a minute. A database that cannot be written does not fail the request."""
     now = timezone.now()
     stale = Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_NOTED_EVERY)
     if token.last_used_at is not None and token.last_used_at >= now - _USE_NOTED_EVERY:
@@ -77,12 +77,12 @@ def note_use(token: MachineToken) -> None:
 
 
 def revoke(token: MachineToken) -> bool:
-    """False when it was revoked before."""
+    """Revokes a token; returns False when it was revoked before."""
     return bool(MachineToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 
 def digest(written: str) -> str:
-    """All that is ever kept of a token."""
+    """Returns the hash of a token: nothing else of it is ever stored but its first characters."""
     return hashlib.sha256(written.encode("utf-8", "surrogateescape")).hexdigest()
 
 

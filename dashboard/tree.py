@@ -1,4 +1,4 @@
-"""JSON as a foldable tree: a flat list of openings, leaves and closings that one template loop can draw."""
+"""Turns JSON into a foldable tree: a flat list of openings, leaves and closings that one template loop can draw."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INDENTING = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`step`: open, leaf, close, rest. `kind` colours a leaf: text, number, word."""
+    """One step of drawing a tree. `step`: open, leaf, close, rest. `kind` colours a leaf: text, number, word."""
 
     step: str
     key: str = ""
@@ -34,7 +34,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """`nodes` is empty when the text is no JSON object or list, or was cut: then the text stands for itself."""
+    """JSON as a tree. `nodes` is empty when the text is no object or list, or was cut: then the text is shown."""
 
     nodes: tuple[Node, ...]
     pretty: str
@@ -45,7 +45,7 @@ class Tree:
 
 
 def tree(text: str, *, is_cut: bool = False, is_shape: bool = False) -> Tree:
-    """Never raises: what is no JSON is text. `is_shape`: its leaves are descriptions of values."""
+    """Builds the tree. It never raises: what is no JSON is text. `is_shape`: its leaves are descriptions of values."""
     if is_cut or not text.lstrip().startswith(("{", "[")):
         return Tree((), text)
     try:
@@ -56,7 +56,7 @@ def tree(text: str, *, is_cut: bool = False, is_shape: bool = False) -> Tree:
 
 
 def _pretty(value: Any) -> str:
-    """Indented; "" when that would be too long."""
+    """Returns the value as indented JSON; "" when that would be too long."""
     parts, size = [], 0
     for part in _INDENTING.iterencode(value):
         parts.append(part)
@@ -116,5 +116,5 @@ def _json(value: Any) -> str:
 
 
 def _whole(text: str) -> str:
-    """Half of a surrogate pair is legal in JSON and nowhere else."""
+    """Replaces lone surrogates: half of a pair is legal in JSON and nowhere else."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What /tuning shows: workers with their picture and numbers, and the running queues beside what was measured."""
+"""Presents /tuning: workers with their chart and numbers, and the running queues with their measured recoveries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One kind of worker. `code`: options to write where nobody but its author can."""
+    """One kind of worker. `code`: options that only the author of the worker can set, in its code."""
 
     outlook: Outlook
     picture: Picture
@@ -65,7 +65,7 @@ def lines(running: Running) -> list[Line]:
 
 
 def measured() -> Recovery | None:
-    """Of all queues; None: the database does not answer."""
+    """Returns the recovery times of all queues; None: the database does not answer."""
     try:
         return incidents.recovery_times(HOURS)
     except Error:
@@ -97,7 +97,7 @@ def _time(value: float | None) -> str:
 
 
 def _code(one: Outlook) -> str:
-    """As BullMQ's Worker and Bull's `settings` both take it."""
+    """Returns the options as BullMQ's Worker and Bull's `settings` both take them."""
     if not one.is_out_of_reach:
         return ""
     better = one.better

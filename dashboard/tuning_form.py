@@ -1,4 +1,4 @@
-"""What a person gives /tuning: texts, files, and what stands in none of them. Nothing of it is kept or shown again."""
+"""Reads the input of /tuning: texts, files, and what stands in none of them. Nothing of it is stored or shown again."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LONGEST = 40  # characters of a small field
 
 
 class TooLarge(Illegible):
-    """More than is taken."""
+    """Raised for input beyond the limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The small fields, as they were written."""
+    """Small fields of the form, as they were written."""
 
     library: str = ""
     version: str = ""
@@ -50,7 +50,7 @@ class Asked:
         )
 
     def options(self) -> Options:
-        """Raises Illegible."""
+        """Parses the fields. Raises Illegible."""
         version = parse(self.version) if self.version else None
         if self.version and version is None:
             raise Illegible("n8n version", "write it as 1.123.5.")
@@ -76,7 +76,7 @@ class Asked:
 
 
 def files(request: HttpRequest) -> Iterator[tuple[str, bytes]]:
-    """Sizes are looked at before anything is read. Raises TooLarge."""
+    """Yields the pasted text and the files. Sizes are checked before anything is read. Raises TooLarge."""
     sent = request.FILES.getlist("files")
     pasted = request.POST.get("text", "").replace("\r\n", "\n").encode("utf-8", "replace")
     sizes = [len(pasted), *(one.size or 0 for one in sent)]

@@ -42,12 +42,12 @@ def is_on(user: User) -> bool:
 
 
 def secret_of(seed: str) -> str:
-    """The key as authenticators take it, in Base32."""
+    """Returns the key as authenticators take it, in Base32."""
     return base64.b32encode(_key(seed)).decode("ascii").rstrip("=")
 
 
 def address_of(user: User, seed: str, place: str = "") -> str:
-    """The otpauth:// address that a QR code holds. `place`: what this installation is called."""
+    """Returns the otpauth:// URL that a QR code holds. `place`: what this installation is called."""
     issuer = f"{ISSUER} {place}".strip()
     asked = urlencode(
         {"secret": secret_of(seed), "issuer": issuer, "digits": DIGITS, "period": STEP_SECONDS}, quote_via=quote
@@ -57,7 +57,7 @@ def address_of(user: User, seed: str, place: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class QrCode:
-    """`size`: modules on a side, with the quiet zone around them. `path`: the dark ones, as the data of an SVG path."""
+    """QR code. `size`: modules on a side, with the quiet zone. `path`: the dark ones, as the data of an SVG path."""
 
     size: int
     path: str
@@ -72,7 +72,7 @@ def qr_code(address: str) -> QrCode:
 
 
 def code_at(seed: str, step: int) -> str:
-    """The code of one step of STEP_SECONDS since 1970."""
+    """Returns the code of one step of STEP_SECONDS since 1970."""
     digest = hmac.digest(_key(seed), struct.pack(">Q", step), hashlib.sha1)
     offset = digest[-1] & 0x0F
     number = struct.unpack(">I", digest[offset : offset + 4])[0] & 0x7FFF_FFFF
@@ -80,7 +80,7 @@ def code_at(seed: str, step: int) -> str:
 
 
 def step_of(seed: str, code: str, now: float | None = None) -> int | None:
-    """The step whose code this is, of those that count now."""
+    """Returns the step whose code this is, of those that count now; None for any other code."""
     current = int(time.time() if now is None else now) // STEP_SECONDS
     steps = range(current - DRIFT, current + DRIFT + 1)
     written = code.encode()  # as text, only ASCII can be compared
@@ -88,7 +88,7 @@ def step_of(seed: str, code: str, now: float | None = None) -> int | None:
 
 
 def turn_on(user: User, seed: str, step: int) -> list[str]:
-    """The recovery codes, which are known at this one moment. `step` is that of the code that proved the seed."""
+    """Turns it on; returns the recovery codes, known only now. `step` is that of the code that proved the seed."""
     with transaction.atomic():
         kept = {"two_factor_seed": seed, "two_factor_since": timezone.now(), "two_factor_step": step}
         User.objects.filter(pk=user.pk).update(**kept)
@@ -96,7 +96,7 @@ def turn_on(user: User, seed: str, step: int) -> list[str]:
 
 
 def turn_off(user: User) -> bool:
-    """False when it was off."""
+    """Turns it off; returns False when it was off."""
     with transaction.atomic():
         RecoveryCode.objects.filter(user=user).delete()
         on = User.objects.filter(pk=user.pk).exclude(two_factor_seed="")
@@ -104,7 +104,7 @@ def turn_off(user: User) -> bool:
 
 
 def new_recovery_codes(user: User) -> list[str]:
-    """Replaces those there were."""
+    """Returns new recovery codes, which replace the old ones."""
     codes = ["".join(secrets.choice(_LETTERS) for _ in range(CODE_LETTERS)) for _ in range(CODES)]
     with transaction.atomic():
         RecoveryCode.objects.filter(user=user).delete()
@@ -117,7 +117,7 @@ def codes_left(user: User) -> int:
 
 
 def accept(user: User, written: str, now: float | None = None) -> str:
-    """What was taken, "code" or "recovery code"; "" when this is none, or was used before.
+    """Accepts a code. Returns "code" or "recovery code"; "" when this is none, or was used before.
 
     The row count of one conditional UPDATE says who won when two send the same code at the same moment.
     """

@@ -1,4 +1,4 @@
-"""Every address. Whatever stands here asks for a login unless its view says otherwise."""
+"""Defines every URL. Each requires a log-in unless its view says otherwise."""
 
 from __future__ import annotations
 

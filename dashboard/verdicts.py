@@ -1,4 +1,4 @@
-"""Verdicts as pages show them: the word with its colour, the evidence, what happens if nobody acts."""
+"""Presents verdicts: the word with its colour, the evidence, what happens without intervention."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cells(verdict: Verdict) -> Cells:
 
 
 def line(stuck: Stuck) -> Cells:
-    """One line of the inbox."""
+    """Returns the cells of one line of the list of stuck jobs."""
     queue = stuck.job.queue
     return {
         **cells(stuck.verdict),
@@ -64,24 +64,24 @@ def line(stuck: Stuck) -> Cells:
 
 
 def done(act: CompletedAction) -> Cells:
-    """What replaces the verdict and the buttons of a line on which somebody has acted since."""
+    """Returns the cells that replace verdict and buttons of a line once an action was completed on its job."""
     return {"done": act, "did": ENTRIES[act.act].done, "actor": shown(act.actor), "pick": "", "tone": "", "acts": None}
 
 
 def _url(stuck: Stuck) -> str:
-    """An execution without a job has its line in n8n's truth table."""
+    """Returns the URL of the job; for an execution without one, that of its line in n8n's table."""
     if not stuck.has_job:
         return f"{reverse('n8n')}?{urlencode({'execution': stuck.execution})}"
     return reverse("job", args=[stuck.job.queue.deployment, stuck.job.queue.base, stuck.job.id])
 
 
 def lock(bar: LockBar, verdict: Verdict | None) -> LockBar:
-    """The bar in the verdict's colour."""
+    """Returns the lock's bar in the verdict's colour."""
     return bar if verdict is None else replace(bar, verdict=verdict.kind.value)
 
 
 def _times(verdict: Verdict) -> str:
-    """Of the last 72 hours; this time is one of them when it is an orphan now."""
+    """Says how often the job was orphaned in the last 72 hours; if it is an orphan now, this time counts."""
     count: Any = verdict.orphaned
     if not count:
         return ""

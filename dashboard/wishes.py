@@ -1,4 +1,4 @@
-"""What a person asks for, as an address says it: `/act?act=requeue&job=main/bull:mail/42&job=…`.
+"""Reads and writes the URL that asks for an action: `/act?act=requeue&job=main/bull:mail/42&job=…`.
 
 `queue=DEPLOYMENT/BASE` alone means the queue itself; with `all=failed` every job of one of its lists, with `all=orphan`
 every active job of that verdict. `matching=stuck` means every job of the inbox that its filter (queue, cause, verdict)
@@ -35,12 +35,12 @@ _NUMBERS = {"older_than": 365 * 86_400_000, "limit": 1_000_000}
 
 
 class NotUnderstood(Exception):
-    """The address asks for nothing that can be done; the text says what is wrong with it."""
+    """Raised for a URL that asks for nothing that can be done; the text says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One act on named jobs, on a queue, or on everything that matches. `back` is where the person came from."""
+    """One action on named jobs, on a queue, or on everything that matches. `back`: the page that the user came from."""
 
     act: Act
     jobs: tuple[JobRef, ...] = ()
@@ -52,7 +52,7 @@ class Wish:
 
     @classmethod
     def of(cls, asked: QueryDict) -> Wish:
-        """Raises NotUnderstood."""
+        """Reads the request from a URL's query. Raises NotUnderstood."""
         jobs = tuple(dict.fromkeys(map(_job, asked.getlist("job"))))
         if len(jobs) > JOBS_LIMIT:
             raise NotUnderstood(f"The selection has more than {JOBS_LIMIT} jobs. Select all that match instead.")
@@ -82,7 +82,7 @@ class Wish:
 
     @property
     def queues(self) -> dict[QueueRef, list[str]]:
-        """The ids of each queue, in the order they were named."""
+        """Ids of each queue, in the order they were named."""
         found: dict[QueueRef, list[str]] = {}
         for job in self.jobs:
             found.setdefault(job.queue, []).append(job.id)
@@ -90,7 +90,7 @@ class Wish:
 
     @property
     def every_written(self) -> str | None:
-        """What "all" means, in one word; None when jobs are named."""
+        """List that "all" means, in one word; None when jobs are named."""
         if self.matching is not None:
             return f"{_list_of(self.matching)}{self.matching.address}"
         return None if self.every is None else self.every.value
@@ -118,7 +118,7 @@ def address(
     back: str = "",
     matching: AnyFilter | None = None,
 ) -> str:
-    """Where the dialog of this act is."""
+    """Returns the URL of this action's dialog."""
     parts: list[tuple[str, str]] = [("act", str(act))]
     if queue is not None:
         parts.append(("queue", written(queue)))
@@ -135,7 +135,7 @@ def address(
 
 
 def options(act: Act, posted: Mapping[str, str], *, shown: bool) -> Options:
-    """As they stand in the form; before it was `shown`, as they are by default."""
+    """Returns the options as posted; before the form was `shown`, the defaults."""
     if not shown:
         return Options()
     told: dict[str, Any] = {name: name in posted for name in FLAGS if f"has_{name}" in posted}
@@ -195,7 +195,7 @@ def _every(written: str) -> State | Kind:
 
 
 def _back(written: str) -> str:
-    """Only into our own house."""
+    """Returns the page to go back to if it is one of ours; else an empty text."""
     local = written.startswith("/") and url_has_allowed_host_and_scheme(written, allowed_hosts=None)
     return written if local else ""
 
