@@ -26,7 +26,7 @@ class Caller:
 
     @classmethod
     def of(cls, request: HttpRequest) -> Caller:
-        return request.caller  # type: ignore[attr-defined,no-any-return]  # put there by dashboard/api/door.py
+        return request.caller  # type: ignore[attr-defined,no-any-return]  # put there by the token check of every API view
 
     @property
     def actor(self) -> Actor:

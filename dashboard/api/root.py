@@ -52,7 +52,7 @@ def nowhere(request: HttpRequest, rest: str = "") -> HttpResponse:
 
 
 def patterns() -> list[URLPattern]:
-    """Returns flat URL patterns, each guarded by dashboard/api/door.py. The last one is for what does not exist."""
+    """Returns flat URL patterns, each behind the token check. The last one is for what does not exist."""
     made = (pattern for pattern in api.urls[0] if isinstance(pattern, URLPattern) and pattern.name != "api-root")
     routes = {str(pattern.pattern): pattern for pattern in made}  # one per method, all with the same view
     found = [
