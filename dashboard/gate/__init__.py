@@ -1,1 +1,1 @@
-"""/cpu-gate: whether heavy work may start on a server now, answered from the memory of this process."""
+"""Serves /cpu-gate, which tells from the memory of this web process whether heavy work may start on a server now."""

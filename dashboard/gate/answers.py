@@ -1,4 +1,4 @@
-"""What the gate answers, as a value and as JSON."""
+"""Defines the answer of /cpu-gate, as a value and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEASURED = "no monitor reports on this server, so the web process measured it"
 
 
 class Reason(StrEnum):
-    """The first word of `reason`; programs go by it."""
+    """First word of the field `reason`; programs decide by it."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -29,7 +29,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`retry` in seconds, of an answer that is no."""
+    """Answer to one request; `retry` is Retry-After in seconds if the work may not start."""
 
     ready: bool
     reason: Reason

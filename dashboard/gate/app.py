@@ -1,7 +1,8 @@
-"""The small ASGI application for /cpu-gate: it stands beside Django and answers from memory.
+"""Serves /cpu-gate as a small ASGI application beside Django, from memory.
 
-In order: 1. method and address, 2. who asks, 3. which server, 4. its gate; 5. only when it would let somebody in and
-other web processes may do so too: one of them is chosen by the state store. Then the note of it: nobody waits for that.
+In order: 1. check method and URL, 2. authenticate the caller, 3. find the server, 4. read its gate; 5. if the gate is
+open and other web processes may admit a caller too, let the state store choose one of them. The decision is recorded
+afterwards; no request waits for that.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _GET: Headers = [(b"allow", b"GET")]
 
 
 class Refused(Exception):
-    """No answer of the gate, but of the door before it."""
+    """Request that was rejected before the gate was read: wrong method, token, rate or server."""
 
     def __init__(self, status: int, error: str, why: str, headers: Headers | None = None, **more: object) -> None:
         super().__init__(why)
@@ -52,14 +53,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """`token` "": on loopback."""
+    """Caller as the decision log names it; `token` is "" for a request on loopback without one."""
 
     name: str
     token: str
 
 
 class CpuGate:
-    """ASGI application."""
+    """ASGI application of /cpu-gate."""
 
     def __init__(
         self, keeper: Keeper, notes: Notes, referee: Referee, *, opens_on_loopback: bool, clock: Callable[[], int]
@@ -111,7 +112,7 @@ class CpuGate:
         return self._overruled(place, ruling)
 
     def _overruled(self, place: Place, ruling: Ruling) -> Answer:
-        """Another process was quicker, or nobody knows whether one was."""
+        """Returns the answer when another process was first, or when the state store cannot tell whether one was."""
         if ruling.admitted_at is None:
             return self._keeper.refused(place, Reason.NOT_CONFIRMED, ruling.trouble)
         return self._keeper.judge(place, self._clock())
@@ -130,7 +131,7 @@ class CpuGate:
         return Asker(shown(caller)[:CALLER_LIMIT] or token or LOOPBACK, token)
 
     async def _token(self, written: str) -> str:
-        """Its name. Raises Refused."""
+        """Returns the name of the token. Raises Refused."""
         try:
             bearer = await self._bearers.bearer(written)
         except tokens.TokenUnknown:
@@ -149,7 +150,7 @@ class CpuGate:
 
 
 def _asked(scope: Scope) -> dict[str, str]:
-    """The first of each parameter. Raises Refused."""
+    """Returns the first value of each URL parameter. Raises Refused."""
     if scope["method"] != "GET":
         raise Refused(405, "method_not_allowed", "The gate accepts GET only.", _GET)
     query = scope.get("query_string", b"").decode("latin-1")

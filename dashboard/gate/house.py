@@ -1,4 +1,4 @@
-"""The gate of this web process from its start to its end: what it is made of, and the task that writes its notes."""
+"""Starts and stops the gate of this web process, and runs the task that records its decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST_FLUSH_SECONDS = 1.0  # at the end; what is not written by then is lost
 
 
 class GateHouse:
-    """ASGI application; it answers between `start` and `stop`."""
+    """ASGI application that builds the gate at `start` and answers 503 before it and after `stop`."""
 
     def __init__(self, picture: Callable[[], Image | None]) -> None:
         self._picture = picture
@@ -68,7 +68,7 @@ class GateHouse:
             self._client = None
 
     def _store(self) -> Redis:
-        """One client for all; it connects by itself, and anew after a fault. Raises ConfigError."""
+        """Returns the one client of the state store; it connects when needed and reconnects. Raises ConfigError."""
         self._client = self._client or aio.state_client(config.current())
         return self._client
 
@@ -77,7 +77,7 @@ class GateHouse:
             await asyncio.sleep(FLUSH_SECONDS)
             try:
                 await self._notes.flush(self._store, _now())
-            except Exception:  # whatever it is, the next turn tries again
+            except Exception:  # any failure: the next flush tries again
                 log.exception("gate decisions cannot be recorded")
 
 

@@ -1,7 +1,7 @@
-"""Who may start now: the gates as the mirror has them, and whom this process let in a moment ago.
+"""Decides who may start, from the cached gates and from the callers that this process admitted a moment ago.
 
-Used from the event loop alone, and nothing here waits: between the look at a gate and the note that somebody was let in
-no other call comes. A process that has just started settles first: it cannot know whom the one before it let in.
+Only the event loop calls it, and nothing here awaits: no other call comes between reading a gate and recording the
+admission. A process that has just started settles first, because it cannot know whom its predecessor admitted.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from recovery.config.gate import Gating, WithoutSample
 from recovery.domain.gate import CALM, Gate, GateState, Terms
 from recovery.domain.servers import Origin
 
-ALONE_MS = 5_000  # a look that is older says nothing of other web processes: a new one settles for as long at least
+ALONE_MS = 5_000  # older cached state says nothing of other web processes: a new one settles at least this long
 _POLL = 5_000  # ms, of a server that is not measured
 _LOCAL = Origin.LOCAL.value  # how this machine is called where it has no name
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A server that is asked for, and its gate as it is known here."""
+    """Server named by a request, with its gate as this process knows it; None: not known."""
 
     server: str
     gate: Gate | None
 
 
 class Unknown(Exception):
-    """No such server has ever reported."""
+    """Raised for a server that has never reported."""
 
 
 class Keeper:
-    """`own`: the id of this machine, "" where it has none; `local`: its gate, as this process measures it."""
+    """Admissions of this web process. `own`: id of this machine, "" if none; `local`: its gate as measured here."""
 
     def __init__(
         self, picture: Callable[[], Image | None], local: Callable[[], Gate | None], own: str, gating: Gating, now: int
@@ -52,7 +52,7 @@ class Keeper:
         return self._told() | self._gating.servers.keys()
 
     def is_alone(self, now: int) -> bool:
-        """It is sure that no other web process lets anybody in."""
+        """Returns True if no other web process can admit a caller now."""
         image = self._picture()
         if image is None or image.mirrors is None or image.looked_at is None:
             return False
@@ -62,11 +62,11 @@ class Keeper:
         return self._gating.terms_of(server)
 
     def settling(self, place: Place) -> int:
-        """How long the gate settles after somebody was let in, in ms."""
+        """Returns how long the gate settles after an admission, in ms."""
         return self.terms(place.server).settling(_poll(place.gate))
 
     def place(self, wanted: str, now: int) -> Place:
-        """The server that is asked for; "" is this one, else the only one there is, else this one as we measure it.
+        """Returns the named server; "" means this machine if it reports, else the only server, else this machine.
 
         Raises Unknown.
         """
@@ -79,7 +79,7 @@ class Keeper:
         return Place(server, gate)
 
     def judge(self, place: Place, now: int) -> Answer:
-        """The answer by what is known here. One that is OPEN or PASSED is true only once `admit` was called."""
+        """Returns the answer from what this process knows. OPEN and PASSED hold only once `admit` was called."""
         terms = self.terms(place.server)
         gate = place.gate or Gate(place.server, GateState.UNKNOWN, now)
         gate = gate.admitting(self._admitted_at(place.server, now))
@@ -88,18 +88,18 @@ class Keeper:
         return Answer.of(_REASONS[gate.state_at(now, terms)], gate, terms, _retry(gate, terms, now))
 
     def refused(self, place: Place, reason: Reason, words: str) -> Answer:
-        """A gate that is open, and nobody is let in for another reason."""
+        """Returns a refusal for a reason other than the state of the gate."""
         gate = place.gate or Gate(place.server, GateState.UNKNOWN, 0)
         return replace(Answer.of(reason, gate, self.terms(place.server), 1), words=words)
 
     def admit(self, place: Place, now: int) -> int | None:
-        """Somebody is let in; what was there before, for `retract`."""
+        """Records an admission; returns the time of the one before, for `retract`."""
         before = self._admitted.get(place.server)
         self._admitted[place.server] = now
         return before
 
     def retract(self, place: Place, before: int | None, instead: int | None) -> None:
-        """Nobody was let in after all: another process was quicker (`instead`: when), or could not be asked."""
+        """Takes an admission back: another process was first (`instead`: when), or the state store did not answer."""
         at = before if instead is None else instead
         if at is None:
             self._admitted.pop(place.server, None)
@@ -115,7 +115,11 @@ class Keeper:
         return image.known if image else frozenset()
 
     def _default(self) -> str:
-        """One that was the only one stays the answer when its monitor falls silent: another server's CPU is none."""
+        """Returns the server for a request without a name.
+
+        A server that was the only one stays the answer when its monitor falls silent: the CPU of another server is no
+        substitute.
+        """
         told, gates = self._told(), self._gates()
         if self._own in told:
             return self._own
@@ -126,14 +130,14 @@ class Keeper:
         return self._only if self._only in told and not gates else self._own
 
     def _measures(self, gate: Gate | None, now: int) -> bool:
-        """This process stands in for the monitor of its machine: where none ever told, or where that is configured."""
+        """Returns True if this process replaces the monitor: none ever reported, or without_sample is `measure`."""
         if self._own not in self._told():
             return True
         is_fresh = gate is not None and gate.sample is not None and gate.sample.is_fresh(now)
         return self._gating.without_sample is WithoutSample.MEASURE and not is_fresh
 
     def _admitted_at(self, server: str, now: int) -> int:
-        """Not later than now: a clock that stepped back must not hold everybody until it is there again."""
+        """Returns the last admission, never later than `now`: a clock set back must not keep the gate settling."""
         at = self._admitted[server] = min(now, self._admitted.get(server, self._started_at))
         return at
 
@@ -158,7 +162,7 @@ def _poll(gate: Gate | None) -> int:
 
 
 def _retry(gate: Gate, terms: Terms, now: int) -> int:
-    """When it is worth asking again, in seconds."""
+    """Returns the seconds after which a new request may succeed."""
     poll = _poll(gate)
     if gate.state is GateState.OPEN:
         left = (gate.admitted_at or 0) + terms.settling(poll) - now

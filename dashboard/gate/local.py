@@ -1,4 +1,4 @@
-"""The CPU of this machine as this process measures it, for where no monitor tells of it."""
+"""Measures the CPU of this machine in the web process, for machines without a monitor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def own_id(environ: Mapping[str, str]) -> str:
-    """What the monitor of this machine would call it; "" where it would refuse to."""
+    """Returns the server id that a monitor here would use; "" if it could not determine one."""
     try:
         return server_id(environ)
     except ConfigError as error:
@@ -31,7 +31,7 @@ def own_id(environ: Mapping[str, str]) -> str:
 
 
 class Local:
-    """A look every poll, each in a thread: the counters are files."""
+    """Task that samples the CPU once per poll interval, in a thread because the counters are files."""
 
     def __init__(self, server: str, terms: Terms) -> None:
         self._server = server or Origin.LOCAL.value
@@ -51,11 +51,11 @@ class Local:
             self._task.cancel()
 
     async def _run(self) -> None:
-        """For ever; what cannot be read now is read anew, and meanwhile nobody passes for what is not known."""
+        """Measures until cancelled; after a failure it starts again, and meanwhile the last sample ages and expires."""
         while True:
             try:
                 await self._measure()
-            except Exception:  # whatever a system has instead of these files
+            except Exception:  # systems differ in which of these files they have
                 log.exception("the CPU of this machine cannot be measured")
             await asyncio.sleep(POLL)
 
@@ -69,7 +69,7 @@ class Local:
             before = now
 
     def _look(self, before: Counters, now: Counters, at: int) -> bool:
-        """Whether the two said anything."""
+        """Updates the gate from two readings; returns False if they are unusable or too far apart."""
         shares = now.since(before)
         if shares is None or now.at - before.at > FAR:
             self._average = None

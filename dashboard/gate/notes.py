@@ -1,7 +1,7 @@
-"""What callers were told, written to the state store once a second and never while they wait.
+"""Records gate decisions in the state store, once a second and never while a caller waits.
 
-An admission is marked there too: for a process that starts, and for the pages. While the store is away a bounded number
-of notes waits for it.
+Admissions are recorded too, for processes that start later and for the pages. While the store is away, a bounded
+number of decisions is kept in memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from recovery.reads.gates import KEPT, KEPT_S
 
 log = logging.getLogger(__name__)
 
-PENDING = 2_000  # notes that wait at most; the oldest go first
-CALLERS = 200  # told apart within one second; who comes beyond them is counted together
+PENDING = 2_000  # decisions kept in memory at most; the oldest are dropped first
+CALLERS = 200  # counted separately within one second; further ones are counted together
 OTHERS = "others"
 
 
 class Mark(NamedTuple):
-    """When somebody was let in, and until when the gate settles."""
+    """Time of an admission, and the time until which the gate settles."""
 
     at: int
     until: int
@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """One line of the record. Refusals of one caller within a second are one."""
+    """One recorded decision. Refusals of one caller within a second are recorded as one."""
 
     server: str
     caller: str
@@ -61,7 +61,7 @@ class Note:
 
 
 class Notes:
-    """Used from the event loop alone."""
+    """Decisions of this process that are not written yet. Only the event loop uses it."""
 
     def __init__(self) -> None:
         self._refused: dict[tuple[str, str, str, str], Note] = {}
@@ -69,7 +69,7 @@ class Notes:
         self._marks: dict[str, Mark] = {}
 
     def add(self, answer: Answer, caller: str, token: str, now: int) -> None:
-        """Memory alone."""
+        """Keeps a decision in memory for the next flush."""
         if answer.ready:
             self._pending.append(_note(answer, caller, token, now))
             return
@@ -87,7 +87,7 @@ class Notes:
         self._marks[server] = Mark(at, until)
 
     async def flush(self, store: Callable[[], Redis], now: int) -> None:
-        """All that is noted, in one round trip. What cannot be written waits."""
+        """Writes everything recorded so far in one round trip; keeps it if the store does not answer."""
         self._pending.extend(self._refused.values())
         self._refused.clear()
         if not self._pending and not self._marks:

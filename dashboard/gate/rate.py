@@ -1,13 +1,13 @@
-"""How often one token may ask in one process."""
+"""Limits the requests of one token per second, in one process."""
 
 from __future__ import annotations
 
-MOST = 1_000  # questions of one token within a second: twice what a busy cluster asks, and half a core
+MOST = 1_000  # requests of one token within a second: twice what a busy cluster asks, and half a core
 _SECOND = 1_000
 
 
 class Rate:
-    """Counts within the current second; the second before is forgotten, so it never grows."""
+    """Request counts of the current second; earlier ones are dropped, so memory is bounded."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most

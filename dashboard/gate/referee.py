@@ -1,4 +1,4 @@
-"""Which of several web processes lets the next one in: the first that sets the mark in the state store."""
+"""Decides which of several web processes may admit a caller: the first to set a key in the state store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from redis.asyncio import Redis
 from recovery.connections import faults, state
 from recovery.errors import StoreError
 
-DEADLINE_SECONDS = 0.25  # whoever asks waits for it; a store that needs longer is away
+DEADLINE_SECONDS = 0.25  # the caller waits for it; a store that needs longer counts as unreachable
 
 
 class Ruling(NamedTuple):
-    """`admitted_at`: when another process let somebody in, by our clock; None and not `mine`: nobody knows."""
+    """Result of the arbitration.
+
+    `admitted_at`: when another process admitted a caller, by our clock; None and not `mine`: not known.
+    """
 
     mine: bool
     admitted_at: int | None = None
@@ -23,13 +26,13 @@ class Ruling(NamedTuple):
 
 
 class Referee:
-    """`store` gives the client of this event loop."""
+    """Arbitration by SET NX. `store` returns the client of this event loop."""
 
     def __init__(self, store: Callable[[], Redis]) -> None:
         self._store = store
 
     async def ask(self, server: str, now: int, settling: int) -> Ruling:
-        """One round trip. `settling`: for how long nobody else is let in, in ms."""
+        """Tries to take the admission, in one round trip. `settling`: ms in which no other process admits a caller."""
         key, client = state.gate_settling(server), self._store()
         question = client.pipeline(transaction=True)
         question.set(key, str(now), nx=True, px=settling)
