@@ -1,1 +1,1 @@
-"""/api/v1/idempotency: claims of work that must not run twice, answered beside Django."""
+"""Serves /api/v1/idempotency beside Django: claims on work that must not run twice."""

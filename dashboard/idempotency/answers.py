@@ -1,4 +1,4 @@
-"""What the ledger's answer is in HTTP: its status, and the key as it is now, whatever was wanted of it."""
+"""Turns an answer of the ledger into HTTP: a status, and in every case the current state of the key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboard.live.stream import Headers
 from recovery.domain.idempotency import Answer, Claim, IdempotencyState, Word
 from recovery.domain.refs import shown
 
-RETRY_MOST = 3_600  # seconds: a claim that lasts longer is asked for again all the same
+RETRY_MOST = 3_600  # seconds, also for a claim that lasts longer
 FULL_RETRY = 60
 _ADVICE = {
     Word.CLAIMED: "Wait until it is completed or expires; see Retry-After.",
@@ -45,7 +45,7 @@ def reply(key: str, answer: Answer) -> Reply:
 
 
 def facts(key: str, answer: Answer) -> dict[str, Any]:
-    """All but the result. null: there is none."""
+    """Returns the state of a key without its result; a field that does not apply is None."""
     told: dict[str, Any] = {"key": key, "state": answer.state.value, "now": answer.now}
     return told | _of_claim(answer.claim)
 
@@ -77,7 +77,7 @@ def _message(answer: Answer) -> str:
 
 
 def _left(answer: Answer) -> int:
-    """Seconds until a claim of somebody else expires; 0 for what waiting does not change."""
+    """Returns the seconds until the claim of another client expires; 0 if waiting does not help."""
     claim = answer.claim
     if answer.word is not Word.CLAIMED or claim is None or claim.state is not IdempotencyState.CLAIMED:
         return 0
@@ -85,5 +85,5 @@ def _left(answer: Answer) -> int:
 
 
 def _body(told: dict[str, Any], result: bytes | None) -> bytes:
-    """The result as it was sent: it stays text."""
+    """Returns the JSON body; the result goes into it as the client sent it, without decoding."""
     return json.dumps(told, separators=(",", ":")).encode("ascii")[:-1] + b',"result":' + (result or b"null") + b"}"

@@ -1,7 +1,8 @@
-"""The small ASGI application for /api/v1/idempotency: it stands beside Django, because clients wait for the answer.
+"""Serves /api/v1/idempotency as a small ASGI application beside Django, because clients wait for the answer.
 
-In order: 1. no token in the address, 2. who asks, and how often, 3. which step, 4. its body, 5. that the state store is
-no place of queues, 6. the ledger. Whatever goes wrong is an error: nobody takes silence for a claim.
+In order: 1. refuse a token in the URL, 2. authenticate and rate-limit the caller, 3. find the step, 4. read its body,
+5. check that the state store holds no queues, 6. call the ledger. Every failure is an error response, so that no client
+mistakes silence for a claim.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ log = logging.getLogger(__name__)
 PATH = "/api/v1/idempotency"
 STEPS = {f"{PATH}/{step}": kind for step, kind in BODIES.items()}
 MOST = 1_000  # calls of one token within a second, in one process
-PLACES = 16  # connections to the state store; beyond them calls wait here, where waiting costs nothing
+PLACES = 16  # calls of the state store at once; further ones wait here, where waiting costs nothing
 PLACES_EACH = 8  # of one token: half, so that others are always served
-WAIT_SECONDS = 4.0  # for a place: whoever has not had one by then is told so, before they give up by themselves
+WAIT_SECONDS = 4.0  # for a free slot; then the call is refused, before the client gives up by itself
 QUERY_LIMIT = 4_096  # characters: a key of 512 bytes, each of them escaped, and then some
 _HOW = "Send it in the header Authorization: Bearer …"
 _MAKE = "An admin can create one with the scope idempotency under /tokens."
@@ -46,7 +47,7 @@ _PLAIN: Headers = [
 
 
 class IdempotencyApp:
-    """ASGI application. `do` takes one step; `apart` returns when the ledger may be used, and raises otherwise."""
+    """ASGI application. `do` performs one step; `apart` raises if the state store holds queues."""
 
     def __init__(self, do: Callable[[Order], Awaitable[Answer]], apart: Callable[[], Awaitable[None]]) -> None:
         self._do = do
@@ -88,7 +89,7 @@ class IdempotencyApp:
             raise Refusal(503, "busy", why, retry=RETRY_SECONDS) from None
 
     async def _caller(self, scope: Scope) -> str:
-        """The name of its token. Raises Refusal."""
+        """Returns the name of the caller's token. Raises Refusal."""
         written = bearers.of_headers(scope["headers"])
         if not written:
             raise Refusal(401, "token_missing", "This requires a token.", f"{_HOW} {_MAKE}")
@@ -114,7 +115,7 @@ class IdempotencyApp:
 
 
 def _query(scope: Scope) -> str:
-    """Raises Refusal. Addresses end up in logs, so a token that was in one is burnt."""
+    """Returns the query string. Raises Refusal for a token in the URL: URLs end up in logs, so it must be revoked."""
     query: str = scope.get("query_string", b"").decode("latin-1")
     if tokens.LIKE_A_TOKEN.search(query) or tokens.LIKE_A_TOKEN.search(scope["path"]):
         advice = f"{_HOW} Revoke this token under /tokens: URLs end up in logs."
@@ -141,7 +142,7 @@ class _WrongMethod(Refusal):
 
 
 def _shown(query: str) -> Body:
-    """Raises Refusal. A key of bytes that are no UTF-8 was never claimed."""
+    """Reads the key of a GET from the query. Raises Refusal; a key that is no UTF-8 was never claimed."""
     found = parse_qs(query, keep_blank_values=True, errors="surrogateescape", separator="&")
     return bodies.checked(IdempotencyShow, {name: values[0] for name, values in found.items()})
 
@@ -154,7 +155,7 @@ async def _sent(scope: Scope, receive: Receive) -> Body:
 
 
 def _failed(fault: Exception) -> tuple[int, bytes, Headers]:
-    """As the API says it everywhere."""
+    """Returns a failure in the shape that all errors of the API have."""
     refusal = _refusal(fault)
     told = faults.response(refusal.status, refusal.code, refusal.message, refusal.advice, retry=refusal.retry)
     headers = [(name.lower().encode(), value.encode()) for name, value in told.items() if name in _KEPT]

@@ -1,4 +1,4 @@
-"""What callers send to the ledger, and the order that it makes; also what the API's document says of it."""
+"""Defines the request bodies of the idempotency API, validates them, and turns them into orders for the ledger."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Body(BaseModel):
     key: Key
 
     def order(self, by: str) -> Order:
-        """`by`: the name of the caller's token."""
+        """Returns the order for the ledger. `by`: the name of the caller's token."""
         return Order(self.step, self.key, **self._told(), by=by)
 
     def _told(self) -> dict[str, Any]:
-        """What the order says beside the key."""
+        """Returns the fields of the order besides the key."""
         return {}
 
 
@@ -103,7 +103,7 @@ class IdempotencyRelease(Body):
 
 
 class IdempotencyRenew(Body):
-    """Work that takes longer."""
+    """Renewal of a claim, for work that takes longer."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"key": "charge:order-17", "token": 1800000000000123, "ttl": 60000}}
@@ -117,12 +117,12 @@ class IdempotencyRenew(Body):
 
 
 class IdempotencyShow(Body):
-    """A key that is asked for."""
+    """Request for the current state of a key."""
 
     step = Step.SHOW
 
 
-# By the last segment of their address.
+# Request body of each step, by the last segment of its URL.
 BODIES: dict[str, type[Body]] = {
     kind.step.value: kind for kind in (IdempotencyClaim, IdempotencyRenew, IdempotencyComplete, IdempotencyRelease)
 }
@@ -138,7 +138,7 @@ def read(kind: type[Body], written: bytes) -> Body:
 
 
 def checked(kind: type[Body], told: Any) -> Body:
-    """Raises Refusal. Never with what was sent, which may be a secret in the wrong field."""
+    """Validates a body. Raises Refusal, without the input: it may be a secret in the wrong field."""
     try:
         return kind.model_validate(told)
     except ValidationError as error:
@@ -148,7 +148,7 @@ def checked(kind: type[Body], told: Any) -> Body:
 
 
 def _packed(result: Any) -> bytes:
-    """Raises Refusal for what JSON cannot say. Half of a surrogate pair can be escaped and not encoded."""
+    """Encodes a result. Raises Refusal for what JSON cannot express; a lone surrogate is escaped, not encoded."""
     try:
         return json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:

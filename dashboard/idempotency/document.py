@@ -1,4 +1,4 @@
-"""The calls of the ledger for the API's document: they stand beside Django, so the framework does not know them."""
+"""Describes the idempotency calls for the OpenAPI document; they are served beside Django, so ninja cannot."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _CALLS: tuple[tuple[type[Body], str, str, str, str], ...] = (
 
 
 def paths() -> dict[str, Any]:
-    """As the framework writes its own."""
+    """Returns the paths in the form in which ninja writes its own."""
     made: dict[str, Any] = {f"{PATH}/{call[0].step}": {"post": _post(*call)} for call in _CALLS}
     return {PATH: {"get": _get()}} | made
 

@@ -1,5 +1,5 @@
-"""The ledger of this web process from its start to its end: its client of the state store, and that the queues live
-elsewhere.
+"""Starts and stops the idempotency API of this web process: its client of the state store, and the regular check that
+the queues are in another database.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from recovery.errors import NotApart
 from recovery.idempotency import apart
 from recovery.idempotency.ledger import LoopLedger
 
-FRESH_SECONDS = 20.0  # a look at the neighbours that is older is done anew, and nobody waits for that
-KEPT_SECONDS = 60.0  # one that is older than this is waited for
+FRESH_SECONDS = 20.0  # an older check is repeated in the background
+KEPT_SECONDS = 60.0  # with an older check, requests wait for a new one
 
 
 class IdempotencyHouse:
-    """ASGI application; it answers between `start` and `stop`."""
+    """ASGI application that answers 503 before `start` and after `stop`."""
 
     def __init__(self) -> None:
         self._app: IdempotencyApp | None = None
@@ -57,7 +57,7 @@ class IdempotencyHouse:
         return await LoopLedger(self._client, config.current().idempotency).do(order)
 
     async def _apart(self) -> None:
-        """Raises NotApart, ConfigError, StoreError."""
+        """Checks that the state store holds no queues. Raises NotApart, ConfigError, StoreError."""
         age = None if self._looked_at is None else time.monotonic() - self._looked_at
         if age is None or age > KEPT_SECONDS:
             await asyncio.shield(self._look())
@@ -67,7 +67,7 @@ class IdempotencyHouse:
             raise NotApart(self._trouble)
 
     def _look(self) -> asyncio.Task[None]:
-        """One for all who ask meanwhile."""
+        """Returns the running check, or starts one; all requests share it."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_around(), name="idempotency neighbours")
             self._looking.add_done_callback(_heard)
@@ -79,7 +79,7 @@ class IdempotencyHouse:
 
 
 def _heard(task: asyncio.Task[None]) -> None:
-    """Whoever waits for it has what it raised; when nobody does, the next one asks anew."""
+    """Marks the exception of a check as retrieved: a waiting request gets it, else the next request checks again."""
     if not task.cancelled():
         task.exception()
 
