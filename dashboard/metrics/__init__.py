@@ -1,1 +1,1 @@
-"""/metrics: what this web process has in memory, in the words of Prometheus. It asks no store and no database."""
+"""Serves /metrics from the memory of this web process, in the formats of Prometheus; reads no store, no database."""

@@ -1,6 +1,7 @@
-"""The small ASGI application for /metrics: it stands beside Django, so that it answers also while pages are slow.
+"""Serves /metrics as a small ASGI application beside Django, so that it answers even while pages are slow.
 
-In order: 1. method, 2. who asks, 3. the format, 4. the text, written anew at most once a second.
+In order: 1. check the method, 2. authenticate the scraper, 3. choose the format, 4. return the text, rendered at most
+once a second.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from recovery import config, shared_clock
 log = logging.getLogger(__name__)
 
 PATH = "/metrics"
-KEPT_SECONDS = 1.0  # below any sensible interval; who asks oftener, or with others, gets the same
+KEPT_SECONDS = 1.0  # below any sensible scrape interval; more frequent or concurrent scrapes get the same text
 _GZIP = 16 + zlib.MAX_WBITS  # of zlib: with the header that gzip has
 SQUEEZE = 1  # of gzip: three times as fast as the default, and the text becomes a fifteenth anyway
 COME_BACK_SECONDS = b"5"
@@ -46,7 +47,7 @@ class Refused(Exception):
 
 
 class Metrics:
-    """ASGI application. `picture` gives what the mirror has, `streams` how many pages are live."""
+    """ASGI application. `picture` returns the cached state, `streams` the number of open event streams."""
 
     def __init__(self, picture: Callable[[], Image | None], streams: Callable[[], int]) -> None:
         self._picture = picture
@@ -105,7 +106,7 @@ class Metrics:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _body(self, dialect: Dialect, squeezed: bool) -> bytes:
-        """Written in a thread, by one at a time, so that nobody else waits for it. Raises Refused."""
+        """Returns the text, kept for a second; renders it in a thread, one at a time. Raises Refused."""
         async with self._writing:
             made_at, body = self._kept.get((dialect, squeezed), (0.0, b""))
             if body and time.monotonic() - made_at < KEPT_SECONDS:

@@ -1,4 +1,4 @@
-"""The families that the leader counts in the database: incidents, what was done, and the brakes."""
+"""Writes the families that the leader counts in the database: incidents, actions and safety limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recovery.domain.tallies import BOUNDS, Durations, Tallies
 
 BY = ("person", "token", "shell", "scanner")  # kinds of actors
 RESOLVERS = ("stalled-check", "scanner", "operator", "worker", "removed", "")
-NOBODY = "unknown"  # who resolved what nobody saw
+NOBODY = "unknown"  # the resolver of an incident if it was not observed
 
 TOOK = Family(
     "unstall_incident_duration_seconds",
@@ -39,7 +39,7 @@ def families(picture: Picture) -> Iterator[Lines]:
 
 
 def _histogram(tallies: Tallies) -> Iterator[str]:
-    """All resolvers from the beginning: one that appears with its first incident has no increase to show."""
+    """Yields the incident durations of all resolvers, also unused ones: a new series would show no increase."""
     for by in dict.fromkeys((*RESOLVERS, *tallies.durations)):
         found = tallies.durations.get(by, Durations())
         labels = labelled(resolved_by=by or NOBODY)

@@ -1,4 +1,4 @@
-"""The families about the house itself: snapshot, deployments, scheduler, scanners, and what all of it costs."""
+"""Writes the families about Unstall itself: snapshot, deployments, scheduler, scanners, and what they cost."""
 
 from __future__ import annotations
 

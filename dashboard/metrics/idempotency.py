@@ -1,4 +1,4 @@
-"""The families of the ledger, as its script counts them in the state store: the same from every web process."""
+"""Writes the families of the idempotency keys, as the Lua script counts them; every web process reports the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dashboard.metrics.text import Family, Lines
 
 OUTCOMES = ("won", "refused", "renewed", "completed", "released", "late", "full", "forgotten")
 
-_DIGITS = 19  # of a number that we have written
+_DIGITS = 19  # of the largest count
 
 CALLS = Family(
     "unstall_idempotency_steps",
@@ -24,7 +24,7 @@ BYTES = Family("unstall_idempotency_results_bytes", "Stored results of idempoten
 
 
 def families(picture: Picture) -> Iterator[Lines]:
-    """Nothing where nobody has ever claimed anything."""
+    """Yields the families; none if no key was ever claimed."""
     packed = picture.image.packed
     if not packed.idempotency:
         return

@@ -1,4 +1,4 @@
-"""Names as labels: two that differ never look the same, whatever bytes they hold, and none is endless."""
+"""Turns names into label values: different names stay different, whatever bytes they hold, and each is bounded."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def label(name: str) -> str:
-    """The name itself when every character of it can be seen; else as it stands in addresses of pages.
+    """Returns the name if all its characters are printable, else its slug, as page URLs have it.
 
-    A name with a ~ is written that way too, so that none can be made to look like another one's.
+    A name with a ~ becomes a slug too, so that no name can imitate the slug of another.
     """
     told = name if "~" not in name and name.isprintable() and shown(name) == name else slug(name)
     return told if len(told) <= LONGEST else f"{told[: LONGEST - 17]}~{sha256(raw(name)).hexdigest()[:16]}"
 
 
 def labelled(**labels: str) -> str:
-    """`a="x",b="y"`, as it is written."""
+    """Returns the labels as `a="x",b="y"`, escaped."""
     return ",".join(f'{name}="{label(value).translate(_ESCAPES)}"' for name, value in labels.items())
 
 
@@ -29,6 +29,6 @@ def of_queue(ref: QueueRef) -> str:
 
 
 def of_library(ref: QueueRef) -> str:
-    """As the library's own exporter names a queue, and what else tells two of that name apart."""
+    """Returns the queue's name as BullMQ's own exporter reports it, with deployment and prefix to make it unique."""
     prefix, _, name = ref.base.rpartition(":")
     return labelled(deployment=ref.deployment, prefix=prefix, queue=name)

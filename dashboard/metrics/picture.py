@@ -1,4 +1,4 @@
-"""What one scrape is written from: the mirror's memory at one moment, and what of it can still be trusted."""
+"""Collects the values of one scrape from the cached state, and decides which of them are recent enough to report."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.tallies import Tallies
 from recovery.reads import inboxes, tallies
 
-MISSED = 3  # looks, after which what the last one told is no news any more
+MISSED = 3  # passes of the orphan watch; older verdicts are not reported
 SLACK = 15_000  # ms: another scheduler takes over within this time
 TALLIES_FOR = 60_000  # ms: four counts
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """`queues` are those that have lines of their own, of `found` in all."""
+    """Values of one scrape; `queues` are those with lines of their own, `found` is how many queues there are."""
 
     now: int
     config: Config
@@ -53,17 +53,20 @@ class Picture:
 
     @property
     def counted_lately(self) -> Tallies | None:
-        """The tallies, while what goes up and down in them can be trusted."""
+        """The tallies, or None if their gauges are too old."""
         counted = self.tallies
         return counted if counted and self.now - counted.at < TALLIES_FOR else None
 
     def is_known(self, sample: QueueSample) -> bool:
-        """Its numbers are of the last snapshot, and that is new."""
+        """Returns True if the queue's numbers are from the last snapshot and that is recent."""
         return not self.health.stale and not sample.is_old and sample.ref.deployment not in self.silent
 
 
 def _looks(packed: bytes | None, config: Config, now: int, *, is_led: bool) -> dict[QueueRef, Tally] | None:
-    """While nobody leads no scanner puts anything right."""
+    """Returns the tallies of the last pass, or None if it is too old.
+
+    Without a leader no scanner repairs anything, so the tallies then promise no recovery by a scanner.
+    """
     found = inboxes.tallies(packed) if packed else None
     if found is None or now - found[0] > MISSED * config.orphans_every * 1000 + SLACK:
         return None
@@ -71,7 +74,7 @@ def _looks(packed: bytes | None, config: Config, now: int, *, is_led: bool) -> d
 
 
 def _chosen(samples: tuple[QueueSample, ...], looks: Mapping[QueueRef, Tally], most: int) -> tuple[QueueSample, ...]:
-    """Of too many the same ones each time, and before these the ones with something stuck."""
+    """Chooses at most `most` queues: those with stuck jobs first, then always the same ones."""
     if len(samples) <= most:
         return samples
 

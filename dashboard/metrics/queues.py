@@ -1,4 +1,4 @@
-"""The families that have a line, or several, for every queue."""
+"""Writes the families that have one or more lines for every queue."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LEFT = Family(
 
 
 class _Block:
-    """Lines of one queue that only differ in a label, with the numbers that they were last asked for."""
+    """Lines of one queue that differ in one label, cached with the numbers of the last scrape."""
 
     __slots__ = ("_lines", "_numbers", "_text")
 
@@ -68,7 +68,7 @@ class _Block:
         self._text = ""
 
     def of(self, numbers: tuple[int | None, ...]) -> str:
-        """Without those that are not known. Most queues are as they were at the last scrape."""
+        """Returns the lines of the known numbers, from the cache if they are those of the last scrape, as most are."""
         if numbers != self._numbers:
             self._numbers, self._text = numbers, self._written(numbers)
         return self._text
@@ -81,7 +81,7 @@ class _Block:
 
 
 class _Names(NamedTuple):
-    """What never changes of a queue's lines."""
+    """Parts of a queue's lines that never change."""
 
     labels: str
     jobs: _Block
@@ -102,7 +102,7 @@ class _Names(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One queue, with all that is known of it."""
+    """One queue with all its values for this scrape."""
 
     sample: QueueSample
     names: _Names
@@ -115,7 +115,7 @@ class _Row(NamedTuple):
 
 
 _known: dict[QueueRef, _Names] = {}  # 4 KB each
-_SPARE = 1_000  # of queues that are gone; with more of them all are made anew
+_SPARE = 1_000  # of deleted queues; beyond it the cache is cleared
 
 
 def families(picture: Picture) -> Iterator[Lines]:
@@ -135,7 +135,7 @@ def families(picture: Picture) -> Iterator[Lines]:
 
 
 def _rows(picture: Picture) -> Iterator[_Row]:
-    """In one go: it is called for every queue at every scrape."""
+    """Yields one row per queue; a single loop, because it runs for every queue at every scrape."""
     looks, sums, config, now = picture.looks, picture.totals, picture.config, picture.now
     for sample in picture.queues:
         ref = sample.ref
@@ -160,7 +160,7 @@ def _by_verdict(rows: list[_Row]) -> Iterator[str]:
 
 
 def _is_the_librarys(row: _Row) -> bool:
-    """Only what the library keeps itself has its names."""
+    """Returns True if the queue is kept by Bull or BullMQ, whose metric names only their own queues may have."""
     return row.sample.flavour.library not in (Library.TABLE, Library.UNKNOWN)
 
 
@@ -188,7 +188,10 @@ def _oldest_active(row: _Row) -> float | None:
 
 
 def _watchdog(row: _Row) -> float | None:
-    """Its key lives for one interval after each check; when it is gone, since when is what the looks remember."""
+    """Returns the age of the last stalled check: from the TTL of its key, which lasts one interval after each check.
+
+    Once the key is gone, the age is counted from when the orphan watch last saw it.
+    """
     left, seen = row.sample.stalled_check_ttl, row.tally.watchdog if row.tally else None
     if left is not None:
         return max(0, row.interval - left) / 1000
@@ -216,7 +219,7 @@ def _flag(known: bool | None) -> int | None:
 
 
 def _since(at: int, now: int) -> float:
-    """Seconds; a clock that runs ahead makes no age negative."""
+    """Returns the age in seconds, never negative, even if a clock runs ahead."""
     return max(0, now - at) / 1000
 
 
@@ -230,7 +233,7 @@ _OF_NOW: Mapping[Family, Callable[[_Row], float | None]] = {
     WATCHDOG: _watchdog,
     WORKERS: lambda row: row.sample.workers,
 }
-# Sums stand, whatever cannot be read now.
+# Sums are reported even while the queue cannot be read.
 _EVER: Mapping[Family, Callable[[_Row], float | None]] = {
     COMPLETED: lambda row: row.total.completed if row.total else None,
     FAILED: lambda row: row.total.failed if row.total else None,

@@ -1,4 +1,4 @@
-"""The families about servers: what their monitors tell, and their gates."""
+"""Writes the families about servers: the samples of their monitors, and their gates."""
 
 from __future__ import annotations
 

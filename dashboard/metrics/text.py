@@ -1,7 +1,7 @@
-"""How metrics are written: families of lines, in the text format of Prometheus or as OpenMetrics.
+"""Writes families of metrics in the text format of Prometheus or as OpenMetrics.
 
-The library writes a thousand queues in 170 ms, because each line is an object and a dictionary before it is a text.
-Here a line is a text from the beginning. The negotiation and the metrics of the process are the library's.
+prometheus_client writes a thousand queues in 170 ms, because each line is an object and a dictionary before it is text.
+Here a line is text from the beginning. Content negotiation and the metrics of the process are the library's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Dialect(StrEnum):
 
     @classmethod
     def of(cls, accept: str) -> tuple[Dialect, str]:
-        """What the one who asks understands best, and its Content-Type."""
+        """Returns the format that the scraper prefers, and its Content-Type."""
         try:
             _, content_type = choose_encoder(accept)
         except TypeError:  # it compares a version that is no number
@@ -31,7 +31,10 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`kind`: gauge, counter, histogram, unknown. The unit ends the name; the lines of a counter end in _total."""
+    """One metric family.
+
+    `kind`: gauge, counter, histogram, unknown. The unit ends the name; the lines of a counter end in _total.
+    """
 
     name: str
     help: str
@@ -40,11 +43,11 @@ class Family:
 
     @property
     def line(self) -> str:
-        """What its lines begin with."""
+        """Name with which the lines of the family begin."""
         return self.name + (_TOTAL if self.kind == "counter" else "")
 
     def of(self, labels: str, value: float) -> str:
-        """One line. `labels` is ready as it is written."""
+        """Returns one line; `labels` is already formatted and escaped."""
         return f"{self.line}{{{labels}}} {value}\n" if labels else f"{self.line} {value}\n"
 
     def head(self, dialect: Dialect) -> str:
@@ -59,8 +62,9 @@ Lines = tuple[Family, Iterable[str]]
 
 
 def written(families: Iterable[Lines], dialect: Dialect) -> Iterator[str]:
-    """A piece for each family, so that all of them need not be held at once. What nobody knows has no lines, and a
-    family without lines is not there.
+    """Yields each family as one text, so that not all are held in memory at once.
+
+    A value that is not known has no line, and a family without lines is left out.
     """
     for family, lines in families:
         if told := "".join(lines):

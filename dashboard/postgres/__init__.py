@@ -1,1 +1,1 @@
-"""Django's PostgreSQL backend with connections that requests share: `ENGINE = "dashboard.postgres"`."""
+"""Extends Django's PostgreSQL backend by a connection pool that requests share: `ENGINE = "dashboard.postgres"`."""

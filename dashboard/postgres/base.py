@@ -1,4 +1,4 @@
-"""The backend as Django finds it: a connection comes from the pool and goes back to it."""
+"""Defines the database backend that Django loads: it takes each connection from the pool and returns it there."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _close(self) -> None:
         if self.connection is not None:
             _pools[self.alias].give(self.connection)
-            self.connection = None  # it may be another's by now
+            self.connection = None  # another request may have it by now

@@ -1,9 +1,9 @@
-"""Connections to PostgreSQL that requests share, and a server that is down told at once.
+"""Pools connections to PostgreSQL for all requests, and fails at once while the server is down.
 
 Under ASGI the thread of a request ends with it, so Django's persistent connections would never be used twice. psycopg's
-own pool lets everybody wait for its whole timeout while the server refuses connections, and pauses ever longer between
-two attempts: twenty seconds and more after a minute. Here one thread tries again while the server is down, soon at
-first, because a restart takes a moment, and then once a second; nobody else waits for it.
+own pool makes every request wait for its whole timeout while the server refuses connections, and pauses ever longer
+between two attempts: twenty seconds and more after a minute. Here one thread tries again while the server is down, soon
+at first, because a restart takes a moment, and then once a second; no request waits for it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ WAIT = 3.0  # seconds for one of them to come free
 ANSWER = 2.0  # seconds for a connection that was idle to say that it still works
 FIRST_RETRY = 0.1  # seconds until a server that is down is tried again; twice as long each time
 RETRY = 1.0  # seconds between two attempts at most
-LIFETIME = 3600.0  # seconds: what a session of the server has gathered is given back once an hour
+LIFETIME = 3600.0  # seconds: a session of the server gathers memory, which is freed once an hour
 
 Connection = psycopg.Connection[Any]
 
 
 class PostgresPool:
-    """Of one process. `take` and `give` may be called by any thread."""
+    """Pool of one process. Any thread may call `take` and `give`."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self._params = dict(params)
@@ -44,7 +44,7 @@ class PostgresPool:
         atexit.register(self._drop_idle)
 
     def take(self) -> Connection:
-        """Raises psycopg.Error, at once while the server is known to be down."""
+        """Returns a connection. Raises psycopg.Error, at once while the server is known to be down."""
         if not self._places.acquire(timeout=WAIT):
             raise psycopg.OperationalError(f"all {SIZE} connections are in use")
         try:
@@ -54,7 +54,7 @@ class PostgresPool:
             raise
 
     def give(self, connection: Connection) -> None:
-        """Back. One that is broken, old, or in the midst of a transaction is closed."""
+        """Takes a connection back; closes it if it is broken, old, or in the middle of a transaction."""
         idle = connection.info.transaction_status == pq.TransactionStatus.IDLE
         if idle and time.monotonic() - self._made.get(connection, 0.0) < LIFETIME:
             with self._lock:
@@ -64,7 +64,7 @@ class PostgresPool:
         self._places.release()
 
     def _kept(self) -> Connection | None:
-        """The one that was used last. When it is dead, the server has been away, and so are the others."""
+        """Returns the connection used last if it still works; if not, the server was down: closes all idle ones."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is None or _answers(connection):
@@ -96,7 +96,7 @@ class PostgresPool:
         threading.Thread(target=self._reach, name="database", daemon=True).start()
 
     def _reach(self) -> None:
-        """Until the server answers again."""
+        """Tries to connect until the server answers again."""
         pause = FIRST_RETRY
         while True:
             time.sleep(pause)
@@ -124,7 +124,7 @@ class PostgresPool:
 
 
 def _answers(connection: Connection) -> bool:
-    """Whether the server still knows it: an empty query, waited for no longer than ANSWER."""
+    """Returns True if the server answers an empty query on this connection within ANSWER."""
     server = connection.pgconn
     try:
         server.send_query(b"")

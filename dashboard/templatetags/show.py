@@ -1,4 +1,4 @@
-"""How values look on every page. Built into every template: no `load` needed."""
+"""Template filters that format values; built into every template, so no `load` is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TENTHS_BELOW_MS = 10_000  # "1.2 s" tells something, "41.2 s" does not
 
 @register.filter
 def shown(name: object) -> str:
-    """A name from Redis: every byte visible, none able to disguise another."""
+    """Shows a name from Redis with every byte visible, so that no name can imitate another."""
     return refs.shown(str(name))
 
 
@@ -33,7 +33,7 @@ def slug(name: object) -> str:
 
 @register.filter
 def grouped(number: float | str | None) -> str:
-    """1234567 → 1,234,567. What nobody knows is not 0."""
+    """Groups digits: 1234567 → 1,234,567. A value that is not known is not shown as 0."""
     if number is None or isinstance(number, str):
         return UNKNOWN
     return f"{number:,}"
@@ -41,7 +41,7 @@ def grouped(number: float | str | None) -> str:
 
 @register.filter
 def duration(milliseconds: float | str | None) -> str:
-    """At most two units, as a person says it: 850 ms, 1.2 s, 41 s, 1 min 52 s, 3 h 5 min."""
+    """Formats a duration in at most two units: 850 ms, 1.2 s, 41 s, 1 min 52 s, 3 h 5 min."""
     if milliseconds is None or isinstance(milliseconds, str):
         return UNKNOWN
     left = max(0, int(milliseconds))
@@ -78,13 +78,13 @@ def bytes(size: float | str | None) -> str:  # noqa: A001 - the filter's name in
 
 @register.filter
 def percent(share: float | str | None) -> str:
-    """47.26 → 47.3 %."""
+    """Formats a percentage: 47.26 → 47.3 %."""
     return UNKNOWN if share is None or isinstance(share, str) else f"{share:.1f} %"
 
 
 @register.filter
 def ago(moment: datetime | int | float | None) -> str:
-    """Milliseconds since 1970, or a datetime, as an age that the page keeps fresh; the exact time on hover."""
+    """Formats ms since 1970, or a datetime, as an age that the page keeps fresh; the exact time on hover."""
     milliseconds = _milliseconds(moment)
     if milliseconds is None:
         return UNKNOWN
@@ -103,7 +103,7 @@ def ago(moment: datetime | int | float | None) -> str:
 
 @register.filter
 def exactly(moment: datetime | int | float | None) -> str:
-    """The exact time, in the reader's own zone once the page's script ran."""
+    """Formats the exact time in UTC; the script of the page changes it to the time zone of the browser."""
     milliseconds = _milliseconds(moment)
     if milliseconds is None:
         return UNKNOWN
@@ -121,7 +121,7 @@ def _milliseconds(moment: Any) -> int | None:
 
 
 def _utc(milliseconds: int) -> datetime | None:
-    """None for a number that no calendar has; a job's fields may hold anything."""
+    """Returns the datetime, or None if no calendar has it; the fields of a job may hold anything."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, OSError, ValueError):
@@ -129,7 +129,7 @@ def _utc(milliseconds: int) -> datetime | None:
 
 
 def _age(milliseconds: int) -> str:
-    """One unit is enough for an age: ages.js says it in the same words."""
+    """Formats an age in one unit, in the same words as ages.js."""
     past = abs(milliseconds)
     if past < 1000:
         return "now"
@@ -142,5 +142,5 @@ def _age(milliseconds: int) -> str:
 
 @register.simple_tag
 def current(frame: Any, entry: Any) -> SafeString | str:
-    """`aria-current` on the navigation's entry for this page."""
+    """Returns `aria-current` for the navigation entry of this page."""
     return SafeString(' aria-current="page"') if frame.route in entry.section else ""

@@ -1,4 +1,4 @@
-"""`manage.py first-link`: a one-time link for the first admin."""  # noqa: N999 - the command has the name of the file
+"""`manage.py first-link`: prints a one-time link for the first admin."""  # noqa: N999 - the command has the name of the file
 
 from __future__ import annotations
 

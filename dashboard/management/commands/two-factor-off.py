@@ -1,4 +1,4 @@
-"""`manage.py two-factor-off NAME`: for somebody who has lost both."""  # noqa: N999 - the command has the name of the file
+"""`manage.py two-factor-off NAME`: turns off the second factor of a user who has lost it."""  # noqa: N999 - file name
 
 from __future__ import annotations
 

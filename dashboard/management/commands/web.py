@@ -21,7 +21,7 @@ WRONG_CALL = 2
 
 class Command(BaseCommand):
     help = "Serve the pages and the live streams (UNSTALL_BIND, default 127.0.0.1:8000)."
-    requires_system_checks = ()  # asked for below: what cannot work must end with 2, so that systemd does not try again
+    requires_system_checks = ()  # run below: wrong configuration must exit with 2, so that systemd does not restart it
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
 
 def require_state(chosen: config.Config) -> None:
-    """A web process alone has no embedded store; what it shows is what the scheduler left in the shared one."""
+    """Raises ConfigError without a state store: only `up` embeds one, and pages show what the scheduler wrote to it."""
     if chosen.state_url is None:
         raise ConfigError(
             (
