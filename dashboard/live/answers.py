@@ -1,4 +1,4 @@
-"""The questions beside a stream of lines, answered with JSON: older lines, lines around one, labels."""
+"""Answers the JSON requests beside a log stream: older lines, lines around one line, labels."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ ANSWER_SECONDS = 15.0
 AT_ONCE = 32  # in this process; each may hold a page of lines
 EACH = 8  # of one person
 ANSWER_BYTES = 1024 * 1024
-OLDER_LINES = 500  # when nobody says how many
+OLDER_LINES = 500  # if the request names no number
 OLDER_MOST = 1000
 AROUND_LINES = 50
-LABELS_HOURS = 6  # when nobody says since when: as long as Loki looks back by itself
+LABELS_HOURS = 6  # if the request names no start: the default of Loki
 JSON = b"application/json"
 
 Answer = TypeVar("Answer")
 
 
 class Failed(Exception):
-    """The source gave no answer."""
+    """Raised if the source did not answer; has the HTTP status and the notice for the page."""
 
     def __init__(self, failure: Exception) -> None:
         is_late = isinstance(failure, TimedOut | TimeoutError)
@@ -67,7 +67,7 @@ class Answers:
 
 
 class AnswerSearch:
-    """One question of one person."""
+    """One JSON request of one user."""
 
     def __init__(self, feeds: PersonFeeds) -> None:
         self._feeds = feeds

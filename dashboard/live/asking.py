@@ -1,4 +1,4 @@
-"""What a reader of logs asks for, out of the address of its request: bounded, and refused with words."""
+"""Parses log requests from their URL: every parameter is bounded, and a wrong one is refused with an explanation."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ LABELS = 10  # names; each has some values
 VALUES = 50
 TEXT = 1000  # characters of a label's name or value
 TAB = 64
-LATEST_MS = 9_000_000_000_000  # the year 2255: what is larger is no ms, and would not be ns of 64 bits
+LATEST_MS = 9_000_000_000_000  # the year 2255: a larger number is no time in ms, and its ns would not fit into 64 bits
 LARGEST = 1_000_000_000  # generations of a page
 MS = 1_000_000  # ns
 HOUR = 3600 * 10**9
 
 
 class Refused(Exception):
-    """It cannot be asked like that; the text says what would be right."""
+    """Raised for a wrong URL parameter; the text says what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`start` and `end` are those of `query`, in ns. `spots`: where to go on; `is_lost`: they could not be read."""
+    """Parsed request for a log stream.
+
+    `start` and `end` are those of `query`, in ns. `spots`: where to continue; `is_lost`: they could not be read.
+    """
 
     sources: Mapping[str, Source]
     query: Query
@@ -44,13 +47,13 @@ class Wish:
 
     @property
     def onward(self) -> Query:
-        """The same without moments: what comes later is wanted however old it says it is."""
+        """The same query without times: a line that arrives later is wanted, whatever its timestamp."""
         query = self.query
         return Query(query.labels, query.include, query.exclude, query.levels)
 
 
 class Fields:
-    """The fields of an address, each a list of what was given."""
+    """Parameters of a URL, each with all its values."""
 
     def __init__(self, query: bytes) -> None:
         if len(query) > ADDRESS_BYTES:
@@ -79,7 +82,7 @@ class Fields:
 
 
 def wish(query: bytes, last: str, known: Mapping[str, Source], now_ns: int) -> Wish:
-    """`last`: the header Last-Event-ID, which wins over the field. Raises Refused."""
+    """Parses a stream request. `last`: the header Last-Event-ID, preferred to the parameter. Raises Refused."""
     fields = Fields(query)
     asked = question(fields)
     if asked.end is None and asked.start is None:
@@ -92,7 +95,7 @@ def wish(query: bytes, last: str, known: Mapping[str, Source], now_ns: int) -> W
 
 
 def sources(fields: Fields, known: Mapping[str, Source]) -> Mapping[str, Source]:
-    """Those that are named; the first few when none is."""
+    """Returns the named sources, or the first few if none is named. Raises Refused."""
     named = list(dict.fromkeys(fields.all("source"))) or list(known)[:SOURCES]
     if len(named) > SOURCES:
         raise Refused(f"source: at most {SOURCES} at once.")
@@ -148,7 +151,7 @@ def _levels(fields: Fields) -> frozenset[Level]:
 
 
 def _spots(text: str) -> tuple[Mapping[str, Spot], bool]:
-    """And whether there was something that nobody can read."""
+    """Decodes a cursor; the second value is True if the cursor could not be read."""
     try:
         return (cursor.read(text) if text else {}), False
     except Unreadable:

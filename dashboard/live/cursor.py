@@ -1,6 +1,6 @@
-"""How far a reader has come in each source of its stream: one text, which the browser brings back after a cut.
+"""Encodes and decodes the cursor of a log stream: how far it is in each source; the browser sends it on reconnect.
 
-It is an event's id, so it is short and of plain ASCII. What comes back is no promise: anybody may have written it.
+It is the id of an event, so it is short and plain ASCII. It is untrusted input: any client may have written it.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ SOURCES = 4
 
 
 class Unreadable(ValueError):
-    """No cursor of ours."""
+    """Raised for a text that is no cursor of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place in one source. `before`: where older lines begin, as long as the reader has not been told."""
+    """Position in one source. `before`: where older lines begin, until the browser has received it."""
 
     place: str
     before: str | None = None
 
 
 def written(name: str, spot: Spot) -> bytes:
-    """One source's part of a cursor; the parts are joined with `&`."""
+    """Encodes one source's part of a cursor; the parts are joined with `&`."""
     told = spot.place if spot.before is None else f"{spot.place} {spot.before}"
     return f"{name}={quote(told, safe=':.-_~,;/')}".encode("ascii")
 
 
 def read(text: str) -> Mapping[str, Spot]:
-    """Raises Unreadable."""
+    """Decodes a cursor into the position in each source. Raises Unreadable."""
     if len(text) > LONGEST:
         raise Unreadable
     try:

@@ -1,5 +1,7 @@
-"""A range of lines as a text file. It counts and ends as a live page does: when its reader leaves, when the right to
-read is gone, when the server stops. The last line says whether the file is whole.
+"""Sends a range of log lines as a text file.
+
+A download counts as a stream and ends as one: when the browser disconnects, when the user loses the right to read, when
+the server stops. The last line says whether the file is complete.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _WHY = {
 
 
 class Download(hub.Stream):
-    """One file on its way."""
+    """One download in progress."""
 
     __slots__ = ("_feeds", "_query", "_search", "_sources")
 
@@ -43,7 +45,7 @@ class Download(hub.Stream):
         self._search: asyncio.Task[Sequence[Gathered]] | None = None
 
     def offer(self, event: bytes) -> None:
-        """A file has no ticks."""
+        """Ignores ticks: a file has none."""
 
     def end(self, ending: Ending) -> None:
         super().end(ending)
@@ -61,11 +63,11 @@ class Download(hub.Stream):
             if self.is_over:
                 break
             await chunk(self, send, some)
-            await asyncio.sleep(0)  # unfolding is work; others have their turn in between
+            await asyncio.sleep(0)  # decompressing takes CPU: let other tasks run in between
         await chunk(self, send, self._foot(found), more=False)
 
     async def _found(self) -> Sequence[Gathered]:
-        """Nothing when it is over before the search is."""
+        """Searches the sources; returns nothing if the download ends before the search does."""
         self._search = asyncio.create_task(
             gathered.gathered(self._sources, self._query, self._feeds.of(self.visitor.id))
         )
@@ -94,7 +96,7 @@ class Download(hub.Stream):
 
 
 def opened(visitor: Visitor, cut: Callable[[], None], query: bytes, feeds: Feeds) -> Download:
-    """What an address asks for; of an open range the hour before its end. Raises Refused."""
+    """Returns the download that a URL requests; a range without start is the hour before its end. Raises Refused."""
     fields = asking.Fields(query)
     asked, sources = asking.question(fields), asking.sources(fields, feeds.sources)
     end = asked.end or time.time_ns()
@@ -123,5 +125,5 @@ def _headers() -> Headers:
         (b"content-disposition", f'attachment; filename="{name}"'.encode("ascii")),
         (b"cache-control", b"no-store"),
         (b"x-accel-buffering", b"no"),
-        (b"connection", b"close"),  # so that a stop need not wait for it
+        (b"connection", b"close"),  # so that shutdown need not wait for it
     ]

@@ -1,4 +1,4 @@
-"""What goes over an event stream, as bytes: pure functions, one for each kind of line.
+"""Encodes what goes over an event stream as bytes: pure functions, one for each kind of event.
 
 Server-sent events: fields end with a newline, an event ends with an empty line, a line that begins with a
 colon is a comment. JSON has no raw newline, so one `data` line always holds it.
@@ -15,32 +15,32 @@ from dashboard.live.image import Image
 from recovery.domain.counts import Snapshot
 
 RETRY_MS = (1000, 4000)  # a hundred tabs must not come back in the same instant
-BEAT = b": beat\n\n"  # keeps proxies from closing a quiet stream, and finds readers that are gone
+BEAT = b": beat\n\n"  # keeps proxies from closing an idle stream, and detects clients that are gone
 
 
 class Ending(StrEnum):
-    """Why the server ends a stream; the browser decides by it whether to come back."""
+    """Reason why the server ends a stream; the browser decides by it whether to reconnect."""
 
     RESTARTING = "restarting"
     LOGGED_OUT = "logged-out"
-    ROLE_CHANGED = "role-changed"  # it comes back with what the new role may see
+    ROLE_CHANGED = "role-changed"  # it reconnects and sees what the new role may see
 
 
 def event(kind: str, values: dict[str, Any], *, id: str = "") -> bytes:
-    """One event. `id` comes back as Last-Event-ID when the browser reconnects."""
+    """Encodes one event. `id` comes back as Last-Event-ID when the browser reconnects."""
     body = json.dumps(values, separators=(",", ":"))
     head = f"id: {id}\n" if id else ""
     return f"{head}event: {kind}\ndata: {body}\n\n".encode("ascii")
 
 
 def opening(now_ms: int) -> bytes:
-    """First bytes of every stream: a comment that flushes the headers, the pause before a reconnect, and
-    `hello`, by which the browser tells a live stream from one that a proxy collects in a buffer."""
+    """Returns the first bytes of every stream: a comment that flushes the headers, the pause before a reconnect, and
+    `hello`, by which the browser tells a live stream from one that a proxy buffers."""
     return f": unstall\nretry: {_retry()}\n\n".encode("ascii") + event("hello", {"now": now_ms})
 
 
 def tick(image: Image, now_ms: int) -> bytes:
-    """The newest snapshot's number and how far to trust it; the pages then fetch what they show."""
+    """Encodes the newest snapshot's number and health; the pages then fetch what they show."""
     snapshot, health = image.snapshot, image.health(now_ms)
     number = None if snapshot is None else snapshot.number
     values = {
@@ -60,12 +60,15 @@ def tick(image: Image, now_ms: int) -> bytes:
 
 
 def _problems(snapshot: Snapshot) -> list[str]:
-    """Deployments that do not answer, in a sentence each."""
+    """Returns one sentence for each deployment that does not answer."""
     return [f"{sample.name}: {sample.error}" for sample in snapshot.deployments if sample.error]
 
 
 def _held(image: Image) -> list[str]:
-    """Without the time that is left: a page asks anew when this changes."""
+    """Returns one sentence for each deployment whose auto-recovery is paused.
+
+    The remaining time is not in it, because pages fetch anew when the text changes.
+    """
     return [f"{name}: auto-recovery paused" for name in image.held]
 
 
@@ -74,7 +77,7 @@ def _consoles(image: Image) -> list[str]:
 
 
 def bye(ending: Ending) -> bytes:
-    """Last bytes of a stream that the server ends; `retry` spreads the reconnects."""
+    """Returns the last bytes of a stream that the server ends; `retry` spreads the reconnects."""
     return event("bye", {"reason": ending.value, "retry": _retry()})
 
 

@@ -1,9 +1,9 @@
-"""One task reads what many want: it asks a source for what is new, encodes each line once, and keeps the last of it.
+"""Reads a log source once for all its readers: one task polls it, encodes each line once, and keeps the newest lines.
 
-What was read lies in a ring of batches, bounded by bytes. Each reader goes through it at its own pace and holds no more
-than its place; whoever is too slow finds that what comes next is gone, and is told how many of its lines that were.
+The lines are kept in a ring of batches, bounded by bytes. Each reader goes through it at its own pace and holds only
+its position; a reader that is too slow finds that its next batch is gone, and is told how many of its lines that were.
 
-A reader that comes from elsewhere (from its own search, or from before a cut) has to find its place in the ring. Places
+A reader that comes from its own search, or from a broken connection, has to find its place in the ring. Places
 cannot be compared, so it goes by what is certain: the id of a line that both have; or, when nothing is newer than its
 place, a read of the feed that began after that place was known and met the end of the source too.
 """
@@ -24,34 +24,34 @@ from recovery.logs.base import Gap, Page, Source
 
 RING_BYTES = 4 * 1024 * 1024
 READ_LINES = 1000
-READ_SECONDS = 20.0  # a source has limits of its own, far below; this one is for a source that forgot them
-HASTE = 4  # while lines come, and for some paces after, a source is read so many times as often as its pace says
+READ_SECONDS = 20.0  # a source has limits of its own, far below; this one is the last resort
+HASTE = 4  # while lines come, and LIVELY paces after, a source is read so many times as often as its pace says
 LIVELY = 8  # paces
-EASE = 0.5  # of the time that an event for all readers took, before the next: for a thousand it is 80 ms of work
+EASE = 0.5  # rest for this share of the time that the last event took for all readers: for a thousand 80 ms
 LOST = Gap("The read position of this source was lost. Reading continues from now; lines in between may be missing.")
-WARM = 16  # batches whose pieces are kept, because their readers are on the way
+WARM = 16  # newest batches whose encoded pieces are kept, because readers will ask for them
 
 
 class Reader(Protocol):
     def arrived(self, number: int, batch: Batch) -> None:
-        """A new batch is in the ring."""
+        """Called when a new batch is in the ring."""
 
     def lost(self, number: int, batch: Batch) -> None:
-        """A batch leaves the ring."""
+        """Called when a batch leaves the ring."""
 
     def told(self, note: Note) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where the feed was after one read. `is_end`: and there was nothing newer."""
+    """Number of the next batch after one read. `is_end`: that read found nothing newer in the source."""
 
     number: int
     is_end: bool
 
 
 class Feed:
-    """Of one source and one tap. All of it on one event loop."""
+    """Feed of one source and one tap (the filter that the source applies); used on one event loop."""
 
     def __init__(self, source: Source, tap: Query) -> None:
         self.source = source
@@ -83,11 +83,11 @@ class Feed:
             future.cancel()
 
     def batch(self, number: int) -> Batch | None:
-        """The batch of this number, if it is there yet and still."""
+        """Returns the batch of this number, or None if it is not read yet or no longer kept."""
         return self._ring[number - self.oldest] if self.oldest <= number < self.number else None
 
     def find(self, id: str) -> tuple[int, int] | None:
-        """Where to go on behind a line: the number of a batch, and how many of its lines to skip."""
+        """Returns where to continue behind a line: the number of a batch, and how many of its lines to skip."""
         for number in range(self.number - 1, self.oldest - 1, -1):
             batch = self._ring[number - self.oldest]
             if batch.place == id:
@@ -97,7 +97,7 @@ class Feed:
         return None
 
     async def mark(self) -> Mark:
-        """After a read that begins now or later."""
+        """Waits for a read that begins from now on, and returns its mark."""
         future: asyncio.Future[Mark] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._wanted.set()
@@ -119,7 +119,7 @@ class Feed:
                     page = await self._read()
                 begun = time.monotonic()
                 await self._take(page)
-            except Exception as failure:  # noqa: BLE001 -- whatever it is: it is told, and it goes on
+            except Exception as failure:  # noqa: BLE001 -- any failure: readers are told, and reading continues
                 self._waiting = asked + self._waiting
                 self._tell(self._troubles.failed(failure))
                 await asyncio.sleep(self._troubles.pause())
@@ -133,7 +133,7 @@ class Feed:
     async def _read(self) -> Page:
         try:
             return await self.source.read(self.tap, after=self._place, limit=READ_LINES)
-        except Missing:  # the place is none of this source any more
+        except Missing:  # the source does not know this position any more
             self._place = ""
             return Page(gap=LOST)
 
@@ -141,10 +141,10 @@ class Feed:
         self._place = page.after or self._place
         for batch in batches(packed(page.lines), self._place, page.gap):
             self._keep(batch)
-            await asyncio.sleep(0)  # it comes back when all readers have had their turn
+            await asyncio.sleep(0)  # let all readers run
 
     async def _rest(self, page: Page, took: float) -> None:
-        """Until it is time to read again, or until somebody who wants to join asks for it."""
+        """Waits until the next read is due, or until a joining reader asks for one."""
         pace, now = self.source.pace, time.monotonic()
         if page.lines:
             self._lively_until = now + pace * LIVELY

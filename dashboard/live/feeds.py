@@ -1,4 +1,4 @@
-"""The feeds of this process: one for each source and tap that somebody reads, ended when nobody does any more."""
+"""Keeps the feeds of this process: one for each source and tap while it has readers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from recovery.domain.lines import Query
 from recovery.logs.base import Source
 
 FEEDS_LIMIT = 64  # each may hold 4 MB
-FEEDS_EACH = 16  # of one person: a quarter, so that others can follow something too
-IDLE_SECONDS = 10.0  # a page that is loaded anew finds its feed still there
+FEEDS_EACH = 16  # of one person: a quarter, so that other users get feeds too
+IDLE_SECONDS = 10.0  # a reloaded page finds its feed still there
 SEARCHES_AT_ONCE = 4  # of one source: more of them would only make each other slow
 SEARCHES_EACH = 2  # of one person
 
@@ -23,7 +23,7 @@ Key = tuple[str, Query]
 
 
 class PersonFeeds:
-    """The feeds and the searches as one person may have them."""
+    """Access of one user to feeds and searches, within the limits for one user."""
 
     def __init__(self, feeds: Feeds, person: int) -> None:
         self.sources = feeds.sources
@@ -31,11 +31,11 @@ class PersonFeeds:
         self._person = person
 
     def turn(self, source: Source) -> AbstractAsyncContextManager[None]:
-        """To be held while a source is searched."""
+        """Returns the context manager that limits searches of a source; hold it during a search."""
         return self._feeds.turn(source, self._person)
 
     def claim(self, source: Source, query: Query) -> Feed:
-        """The feed that lets through what this query wants; give it back with `release`. Raises Full."""
+        """Returns a feed that has all lines of this query; give it back with `release`. Raises Full."""
         return self._feeds.claim(source, query, self._person)
 
     def release(self, feed: Feed) -> None:
@@ -43,7 +43,7 @@ class PersonFeeds:
 
 
 class Feeds:
-    """Used from the event loop only."""
+    """Registry of the feeds of this process. Only the event loop uses it."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self.sources = sources

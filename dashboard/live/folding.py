@@ -1,4 +1,4 @@
-"""The gates in the memory of this process: folded over the samples that the leader folds too, so none is needed."""
+"""Computes the gate states in this process from the same samples as the leader, so that no leader is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recovery.reads import gates
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One server in the answer of the state store; the times to live are in ms, negative where there is nothing."""
+    """One server as the state store returned it; the TTLs are in ms, negative if the key does not exist."""
 
     server: Server
     ttl: int  # of its sample
@@ -26,7 +26,7 @@ class Seen:
 def folded(
     before: Mapping[str, Gate], stored: Mapping[str, Gate], seen: Iterable[Seen], gating: Gating, now: int
 ) -> dict[str, Gate]:
-    """The gates after this look. Of a server that is gone nothing is left."""
+    """Returns the gates after this read, without those of servers that are gone."""
     return {one.server.id: _gate(before.get(one.server.id), stored, one, gating, now) for one in seen}
 
 

@@ -1,6 +1,7 @@
-"""The lines of a range as text, oldest first, in little memory: a source gives its newest lines first.
+"""Collects the lines of a range as text, oldest first, in little memory.
 
-So each page is folded as it is found, and unfolded again, page by page, once the search is over.
+Sources return their newest lines first. So each page is compressed as it arrives, and decompressed again, page by page,
+once the search is over.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from recovery.domain.lines import Line, Query
 from recovery.logs.base import Page, Source
 
 LINES = 100_000  # of one file, over all of its sources
-TEXT_BYTES = 16 * 1024 * 1024  # folded, logs take a fifth of it
+TEXT_BYTES = 16 * 1024 * 1024  # compressed, logs take a fifth of it
 SEARCH_SECONDS = 45.0  # nothing is sent meanwhile, and proxies wait for 60
 ANSWER_SECONDS = 20.0  # for one page; sources have limits of their own, far below
 PAGE_LINES = 500
@@ -37,7 +38,7 @@ class Budget:
 
 
 class Gathered:
-    """What one source has."""
+    """Lines of one source, compressed page by page."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -48,7 +49,7 @@ class Gathered:
         self._is_begun = False
 
     async def gather(self, query: Query, feeds: PersonFeeds, budget: Budget) -> None:
-        """Never raises for what the source does: what goes wrong is remarked, and what was found stays."""
+        """Searches the source. Never raises for its failures: they become a remark, and lines found so far stay."""
         page = Page()
         try:
             while not page.is_end and (page.before or not self._is_begun):
@@ -58,12 +59,12 @@ class Gathered:
                 async with feeds.turn(self.source), asyncio.timeout(ANSWER_SECONDS):
                     page = await self.source.search(query, before=page.before, limit=limit)
                 self._keep(page)
-        except Exception as failure:  # noqa: BLE001 -- whatever it is: it is told
+        except Exception as failure:  # noqa: BLE001 -- any failure becomes a remark in the file
             note = notes.of(failure)
             self._remark(f"Cut: {note.text} {note.advice}")
 
     def rows(self) -> Iterator[Row]:
-        """Oldest first. A page that was told is let go of."""
+        """Yields the lines, oldest first; frees each page once it was yielded."""
         while self._pages:
             for row in zlib.decompress(self._pages.pop()).split(b"\n"):
                 at, _, text = row.partition(b" ")
@@ -94,7 +95,7 @@ class Gathered:
 
 
 async def gathered(sources: Sequence[Source], query: Query, feeds: PersonFeeds) -> Sequence[Gathered]:
-    """All sources at the same time, each with its share of what there is room for."""
+    """Searches all sources at the same time, each with an equal share of the limits."""
     until = asyncio.get_running_loop().time() + SEARCH_SECONDS
     share = max(1, len(sources))
     budget = Budget(LINES // share, TEXT_BYTES // share, until)
@@ -104,12 +105,12 @@ async def gathered(sources: Sequence[Source], query: Query, feeds: PersonFeeds) 
 
 
 def merged(found: Iterable[Gathered]) -> Iterator[bytes]:
-    """The lines of all sources by their time; those of one stay in its own order."""
+    """Yields the lines of all sources by time; those of one source keep its order."""
     return (text for _, text in heapq.merge(*(one.rows() for one in found), key=_at))
 
 
 def moment(at: int) -> str:
-    """To the nanosecond, in UTC."""
+    """Formats a time to the nanosecond, in UTC."""
     try:
         return f"{_EPOCH + timedelta(seconds=at // 10**9):%Y-%m-%dT%H:%M:%S}.{at % 10**9:09d}Z"
     except OverflowError:
@@ -117,7 +118,7 @@ def moment(at: int) -> str:
 
 
 def _written(line: Line) -> bytes:
-    """Time, level, labels and text, with tabs in between; the text comes last because it may hold tabs itself."""
+    """Formats a line as time, level, labels and text between tabs; the text comes last, as it may hold tabs."""
     labels = " ".join(f"{name}={value}" for name, value in sorted(line.labels.items()))
     more = f" … {line.left_out:,} more bytes omitted" if line.left_out else ""
     row = f"{moment(line.at)}\t{line.level or '-'}\t{labels.translate(_BREAKS)}\t{line.text}{more}"

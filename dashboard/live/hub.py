@@ -1,6 +1,6 @@
-"""Who watches: the open event streams of this process, and the newest event for each of them.
+"""Keeps the open event streams of this process, and the newest event for each of them.
 
-One slot a stream holds the newest event and nothing older, so a slow reader costs nothing and misses only
+Each stream has one slot for the newest event and nothing older, so a slow client costs nothing and misses only
 what is out of date anyway. Publishing wakes the streams; it starts no task and no thread.
 """
 
@@ -30,25 +30,25 @@ Answer = TypeVar("Answer")
 Reader = TypeVar("Reader", bound="Stream")
 
 PROCESS_LIMIT = 2000  # at some 75 KB a stream that is 150 MB; more belongs on a second web process
-PERSON_LIMIT = 40  # tabs of one person: more than anybody reads, less than fills the process
+PERSON_LIMIT = 40  # tabs of one user: more than a person reads, less than fills the process
 BEAT_SECONDS = 15.0  # below the idle limit of common proxies (nginx 60 s, some balancers 30 s)
-SEND_SECONDS = 30.0  # a reader that takes nothing for so long is dropped, with what is buffered for it
+SEND_SECONDS = 30.0  # a client that reads nothing for so long is dropped, with what is buffered for it
 WATCH_TURN = 1.0  # one clock for all streams: two timers for each event were a quarter of its cost
-RECHECK_TURN = 2.0  # a right that was taken away ends its streams within this time and that of the question
+RECHECK_TURN = 2.0  # a revoked right ends its streams within this time plus that of the query
 RECHECK_PAUSE = 10.0  # after the database did not answer
 LOOKUP_THREADS = 2  # sessions are looked up in these; one database connection each, closed after use
-TIDY_TURNS = 8  # until then: what many shared ends some seconds after the last of them (feeds.py)
-MANY = 100  # streams that leave within a turn: their memory is given back, a while later
-KNOWN = (kind_of, mark_of, labels_of)  # what is remembered of lines; each of it holds a page of memory
-PARTING_SECONDS = 1.0  # for a stream to take its farewell before it is cut
+TIDY_TURNS = 8  # turns until memory is freed: shared feeds end some seconds after their last reader (feeds.py)
+MANY = 100  # streams that leave within a turn: their memory is freed a while later
+KNOWN = (kind_of, mark_of, labels_of)  # caches of log lines to clear first; every entry keeps a page of memory in use
+PARTING_SECONDS = 1.0  # for a client to receive the farewell before its connection is dropped
 
 
 class Full(Exception):
-    """No room for one more stream; the text says whose limit it is."""
+    """Raised if a limit allows no further stream; the text says whose limit it is."""
 
 
 class Stream:
-    """One reader: a slot for the newest event, and a bell."""
+    """One open stream: a slot for the newest event, and an asyncio.Event that wakes its writer."""
 
     __slots__ = (
         "_beats",
@@ -65,14 +65,14 @@ class Stream:
 
     def __init__(self, visitor: Visitor, cut: Callable[[], None]) -> None:
         self.visitor = visitor
-        self.cut = cut  # drops the connection at once, for a reader that takes nothing
+        self.cut = cut  # drops the connection at once, for a client that reads nothing
         self.ending: Ending | None = None
-        self.limit = asyncio.timeout(None)  # to be held while it is written to: it ends what is never taken
+        self.limit = asyncio.timeout(None)  # hold it while writing: it ends a write that never completes
         self._slot: bytes | None = None
         self._departed = False
         self._beats = False
         self._sends = False
-        self._since = time.monotonic()  # it last began to send
+        self._since = time.monotonic()  # when it last began to send
         self._bell = asyncio.Event()
 
     def offer(self, event: bytes) -> None:
@@ -80,12 +80,12 @@ class Stream:
         self._bell.set()
 
     def end(self, ending: Ending) -> None:
-        """The server ends it."""
+        """Marks the stream as ended by the server."""
         self.ending = ending
         self._bell.set()
 
     def depart(self) -> None:
-        """The reader has left."""
+        """Marks the stream as left by the client."""
         self._departed = True
         self._bell.set()
 
@@ -94,7 +94,7 @@ class Stream:
         return self._departed or self.ending is not None
 
     async def next(self) -> bytes | None:
-        """The newest event, or a beat when nothing happened for a while; None when the stream is over."""
+        """Waits for the newest event, or a heartbeat if none came for a while; returns None when the stream is over."""
         await self._bell.wait()
         self._bell.clear()
         if self.is_over:
@@ -103,13 +103,13 @@ class Stream:
         return event or events.BEAT
 
     async def send(self, what: Awaitable[None]) -> None:
-        """It waits for a reader that may never read; `watch` sees to that."""
+        """Sends to a client that may never read; `watch` then ends the wait."""
         self._sends, self._since = True, time.monotonic()
         await what
         self._sends = False
 
     def watch(self, now: float) -> None:
-        """Called every second or so: a stream that is quiet beats, and one that takes nothing is given up."""
+        """Sends a heartbeat on an idle stream, and gives up one whose client reads nothing. Called every second or so."""
         lasted = now - self._since
         if self._sends and lasted >= SEND_SECONDS and not self.limit.expired():
             self.limit.reschedule(0)
@@ -119,7 +119,7 @@ class Stream:
 
 
 class Hub:
-    """All streams of this process. Used from its event loop only."""
+    """All streams of this process. Only its event loop uses it."""
 
     def __init__(self) -> None:
         self._streams: set[Stream] = set()
@@ -128,8 +128,8 @@ class Hub:
         self._lookups: ThreadPoolExecutor | None = None
         self._rechecks: ThreadPoolExecutor | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
-        self._left = 0  # in this turn
-        self._tidy_in = 0  # turns; 0: there is nothing to tidy
+        self._left = 0  # streams that left in this turn
+        self._tidy_in = 0  # turns until memory is freed; 0: none is to be freed
         self._closed = False
 
     def __len__(self) -> int:
@@ -138,13 +138,13 @@ class Hub:
     def start(self) -> None:
         self._closed = False
         self._lookups = threads.started(LOOKUP_THREADS, "live-session")
-        # Anybody can have sessions looked up: a right that was taken away must not wait behind them.
+        # Any client can cause session lookups: ending revoked sessions must not wait behind them.
         self._rechecks = threads.started(1, "live-rights")
         turns = {"live-rights": self._check_for_ever(), "live-watch": self._watch_for_ever()}
         self._tasks = tuple(asyncio.create_task(turn, name=name) for name, turn in turns.items())
 
     async def close(self) -> None:
-        """End every stream with a farewell, and cut those that do not take it. May be called twice."""
+        """Ends every stream with a farewell, and drops those that do not receive it. May be called twice."""
         self._closed = True
         for stream in self._streams:
             stream.end(Ending.RESTARTING)
@@ -165,19 +165,19 @@ class Hub:
             stream.offer(event)
 
     async def visitor(self, cookies: str) -> Visitor | None:
-        """Who sends these cookies, if they may watch. Asked in a thread: the session is in the database."""
+        """Returns the visitor of a session cookie, or None if they may not read. Queries the database in a thread."""
         key = session.key(cookies)
         if not key or self._closed:
             return None
         return await _asked(self._lookups, session.visitor, key)
 
     def open(self, visitor: Visitor, cut: Callable[[], None]) -> Stream:
-        """A new stream with the newest event in its slot. Raises Full."""
+        """Opens a new stream with the newest event in its slot. Raises Full."""
         self.make_sure_of_room(visitor)
         return self.admit(Stream(visitor, cut))
 
     def admit(self, stream: Reader) -> Reader:
-        """From now on it is one of ours, until it leaves."""
+        """Registers a stream, until `leave`."""
         self._streams.add(stream)
         self._people[stream.visitor.id] += 1
         if self._newest:
@@ -215,7 +215,7 @@ class Hub:
             self._tidy()
             try:
                 await self._check()
-            except Exception:  # any failure of the database or the session store; the next turn asks again
+            except Exception:  # any failure of the database or the session store; the next turn tries again
                 log.exception("cannot re-check the sessions of live pages")
                 await asyncio.sleep(RECHECK_PAUSE)
 
@@ -231,7 +231,7 @@ class Hub:
                 memory.give_back()
 
     async def _check(self) -> None:
-        """End the streams whose right is gone."""
+        """Ends the streams whose session has ended or whose role has changed."""
         if not self._streams:
             return
         visitors = frozenset(stream.visitor for stream in self._streams)

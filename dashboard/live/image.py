@@ -1,4 +1,4 @@
-"""What the mirror shows: the newest snapshot, and how far it can be trusted."""
+"""Holds the state that this process has read from the state store: the newest snapshot, and how current it is."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from recovery.reads.pulses import Pulse
 MISSED_COLLECTS = 3  # one late snapshot is no news, three are
 LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second
 PROBE_MS = 10_000
-SERVERS_LIMIT = 500  # on one page; those beyond told of themselves longer ago
+SERVERS_LIMIT = 500  # on one page; further ones reported longer ago
 UNLED = "No scheduler leads, because it cannot reach the database. Numbers are live; nothing is recorded or recovered."
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How good the newest snapshot is. None is: not known."""
+    """Health of the newest snapshot; None means not known."""
 
     snapshot_age_ms: int | None = None
-    error: str = ""  # why no newer one can be read, in a sentence; empty: the state store answers
+    error: str = ""  # sentence why no newer one can be read; empty: the state store answers
     failing_since_ms: int | None = None
     scheduler_alive: bool | None = None
     stale: bool = True
-    is_unled: bool = False  # a scheduler is there and only reads
-    refuses: str = ""  # why the state store takes no writes, in a sentence; empty: it does
+    is_unled: bool = False  # a scheduler runs, but none leads
+    refuses: str = ""  # sentence why the state store takes no writes; empty: it does
 
     @property
     def reason(self) -> str:
-        """Why the numbers are old, in a sentence; empty when they are not."""
+        """Sentence that says why the numbers are old; empty if they are not."""
         if not self.stale:
             return ""
         if self.error or self.refuses:
@@ -59,13 +59,13 @@ class Health:
 
     @property
     def lack(self) -> str:
-        """What is not done while the numbers are good, in a sentence; empty when all is."""
+        """Sentence that says what does not work although the numbers are current; empty if all works."""
         return "" if self.stale else self.refuses or (UNLED if self.is_unled else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """As the state store gave it: only who scrapes us wants to read these."""
+    """Values as the state store returned them, undecoded: only /metrics needs them."""
 
     inbox: bytes | None = None
     tallies: bytes | None = None
@@ -75,22 +75,22 @@ class Packed:
 
 
 class Image:
-    """The newest snapshot and the last failure. Written by one task or thread, read by any."""
+    """Newest snapshot, servers, gates and last failure. One task or thread writes it, any may read it."""
 
     def __init__(self, collect_every: float, gating: Gating | None = None) -> None:
         self._gating = gating or Gating()
         self.snapshot: Snapshot | None = None
-        self.leader: Sign | None = None  # who takes the snapshots; None: nobody, or not known
-        self.held: tuple[str, ...] = ()  # deployments whose brake holds
+        self.leader: Sign | None = None  # scheduler that takes the snapshots; None: none, or not known
+        self.held: tuple[str, ...] = ()  # deployments with paused auto-recovery
         self.pulses: Mapping[Scan, Pulse] = {}  # the last runs of the scanners
-        self.servers: tuple[Server, ...] = ()  # as their monitors told last, by their names
-        self.unread: tuple[Trouble, ...] = ()  # servers that others measure, and that cannot be read
-        self.known: frozenset[str] = frozenset()  # servers that told of themselves within the last days
+        self.servers: tuple[Server, ...] = ()  # newest samples of their monitors, sorted by id
+        self.unread: tuple[Trouble, ...] = ()  # servers of Prometheus or node_exporter that cannot be read
+        self.known: frozenset[str] = frozenset()  # servers that reported within the last days
         self.gates: Mapping[str, Gate] = {}
-        self.mirrors: int | None = None  # web processes that look as this one does
+        self.mirrors: int | None = None  # web processes that subscribe as this one does
         self.looked_at: int | None = None  # when the state store last answered
         self.packed = Packed()
-        self._asked: tuple[str, ...] = ()  # servers of the question that is under way
+        self._asked: tuple[str, ...] = ()  # servers named in the current pipeline
         self._raw: bytes | None = None
         self._came_at = 0.0  # when this snapshot was first seen here
         self._stale_after_ms = max(LEAST_STALE_MS, int(collect_every * 1000 * MISSED_COLLECTS))
@@ -101,11 +101,11 @@ class Image:
         self._refuses = ""
 
     def question(self, pipeline: Any) -> None:
-        """All that is read at each look, in one round trip; `answer` takes what comes back, errors among it.
+        """Adds all reads of one pass to a pipeline: one round trip; `answer` takes the replies, errors among them.
 
-        It writes one small key: a store that is full answers every read, and nothing on the pages moves any more.
+        It also writes one small key, to notice a full store: that answers every read, but gets no new snapshots.
 
-        A server that is new is known after this look, and read with the next one.
+        A new server is known after this pass, and read with the next one.
         """
         pipeline.set(state.PROBE, b"1", px=PROBE_MS)
         leading.ask_time(pipeline)
@@ -148,7 +148,7 @@ class Image:
         self.mirrors, self.looked_at = int(mirrors[1]), now_ms
 
     def _follow(self, told: Sequence[Any], stored: Mapping[str, Gate], now_ms: int) -> None:
-        """The servers that were asked for, three answers each, and their gates."""
+        """Takes the servers of this pass, three replies each, and computes their gates."""
         rows = zip(self._asked, told[::3], told[1::3], told[2::3], strict=True)
         decoded = ((servers.decode(id, server_hashes.fields_of(row)), ttls) for id, row, *ttls in rows)
         found = [Seen(server, *ttls) for server, ttls in decoded if server]
@@ -162,8 +162,8 @@ class Image:
         brakes: bytes | None = None,
         scanners: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """A good answer: a snapshot, or none, which leaves the last one standing; who takes them, as it says; which
-        brakes hold; and when each scanner last ran.
+        """Takes a complete answer: a snapshot (None keeps the last one), the scheduler that takes them, the paused
+        deployments, and the last run of each scanner.
         """
         if raw is not None and raw != self._raw:
             self.snapshot = snapshots.decode(raw)
@@ -171,13 +171,13 @@ class Image:
         self.leader = sign = Sign.decode(scheduler)
         self.held = held.decode(brakes)
         self.pulses = pulses.decoded(scanners or {})
-        # What keeps writing that it is there cannot, while the store takes nothing.
+        # The scheduler cannot write its heartbeat while the store takes no writes.
         self._scheduler_alive = True if scheduler is not None else None if self._refuses else False
         self._is_unled = sign is not None and not sign.leads
         self._error, self._failing_since_ms = "", None
 
     def fail(self, failure: Exception, now_ms: int) -> None:
-        """No newer one can be read; the last snapshot stands."""
+        """Records that no newer snapshot can be read; the last one stays."""
         self._error, self._refuses = _sentence(failure), ""
         self._failing_since_ms = self._failing_since_ms or now_ms
         self._scheduler_alive, self._is_unled, self.leader = None, False, None

@@ -1,4 +1,4 @@
-"""The socket that the web process listens on, opened before anything else so that a taken port is said at once."""
+"""Opens the socket of the web process, before anything else, so that a port in use is reported at once."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import stat
 from pathlib import Path
 
 UNIX = "unix:"
-# For its owner and the group, to which the user of the proxy belongs: whoever reaches it may be taken for the proxy.
+# For its owner and the group, to which the user of the proxy belongs: every client of it may count as the proxy.
 SOCKET_MODE = 0o660
 
 
 class CannotListen(Exception):
-    """The text says why, and what would be right."""
+    """Raised if the socket cannot be opened; the text says why, and what would be right."""
 
 
 def listen(bind: str) -> socket.socket:
-    """A bound socket for `host:port` or `unix:path`. Raises CannotListen."""
+    """Returns a listening socket for `host:port` or `unix:path`. Raises CannotListen."""
     return _unix(Path(bind.removeprefix(UNIX))) if bind.startswith(UNIX) else _tcp(*_split(bind))
 
 
 def address(listener: socket.socket) -> str:
-    """Where people reach it, as one would write it into a browser."""
+    """Returns the URL of the socket, as it is typed into a browser."""
     name = listener.getsockname()
     if listener.family == socket.AF_UNIX:
         return f"{UNIX}{name}"
@@ -32,7 +32,7 @@ def address(listener: socket.socket) -> str:
 
 
 def forget(bind: str) -> None:
-    """Remove the socket's file, if it has one."""
+    """Removes the socket's file, if it has one."""
     if bind.startswith(UNIX):
         Path(bind.removeprefix(UNIX)).unlink(missing_ok=True)
 
@@ -78,7 +78,7 @@ def _unix(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
-        path.chmod(SOCKET_MODE)  # nobody can connect before the next line
+        path.chmod(SOCKET_MODE)  # no client can connect before the next line
         listener.listen()
     except OSError as failure:
         listener.close()
@@ -87,7 +87,7 @@ def _unix(path: Path) -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """A socket that a killed process left behind is removed; one that answers, or another file, is not."""
+    """Removes a socket that a killed process left behind. Raises CannotListen for one in use, or another file."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 -- one call, and the kind of the file from it
     except OSError:

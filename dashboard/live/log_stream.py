@@ -1,4 +1,4 @@
-"""A stream of log lines, with the ticks of every page in between: a tab has one stream."""
+"""Streams log lines together with the ticks that every page gets: a tab has one stream."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dashboard.live.packing import Piece
 from dashboard.live.session import Visitor
 from dashboard.live.tail import Said, Tail, Thing
 
-SEND_BYTES = 64 * 1024  # what is due goes out together, up to this
+SEND_BYTES = 64 * 1024  # pending events are sent together, up to this
 
 
 class LogStream(hub.Stream):
-    """`next` gives ticks and lines as they come. Each event with an id says how far the reader is once it has it."""
+    """Event stream of ticks and log lines. The id of an event is the cursor after it."""
 
     __slots__ = ("_has_more", "_ordered", "_tails", "wish")
 
@@ -25,7 +25,7 @@ class LogStream(hub.Stream):
         """Raises Full."""
         super().__init__(visitor, cut)
         self.wish = wish
-        self._has_more = False  # than went out the last time
+        self._has_more = False  # pending events that the last send left
         self._tails: deque[Tail] = deque()
         try:
             for source in wish.sources.values():
@@ -40,17 +40,17 @@ class LogStream(hub.Stream):
             tail.start()
 
     def close(self) -> None:
-        """Its searches end, and the feeds it follows are given back."""
+        """Ends its searches, and releases its feeds."""
         for tail in self._tails:
             tail.stop()
 
     def offer(self, event: bytes) -> None:
-        """A tick comes with an id of its own, which is none of ours."""
+        """Takes a tick without its id, which is no cursor of this stream."""
         super().offer(event.partition(b"\n")[2] if event.startswith(b"id: ") else event)
 
     async def next(self) -> bytes | None:
         if self._has_more:
-            await asyncio.sleep(0)  # a reader that always has something due must not keep the others waiting
+            await asyncio.sleep(0)  # a stream that always has pending events must not block the others
         while not self.is_over:
             if self._has_more or self._bell.is_set():
                 self._bell.clear()
@@ -84,7 +84,7 @@ class LogStream(hub.Stream):
         return self._id() + _event(thing, self.wish.g, tail.source.name)
 
     def _id(self) -> bytes:
-        """How far the reader is in all sources, as the last line that is put before an event."""
+        """Returns the `id:` line of an event: the cursor over all sources."""
         cursor = b"&".join([tail.part for tail in self._ordered if tail.part])
         return b"id: %s\n" % cursor if cursor else b""
 

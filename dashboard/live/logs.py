@@ -1,7 +1,7 @@
-"""The ASGI application for /live/logs: the stream of lines, a range of them as a file, and the questions beside it.
+"""Serves /live/logs as an ASGI application: the stream of lines, downloads, and the JSON requests beside it.
 
-Of one tab the newest generation counts: its stream ends the earlier one at once, with the search that it was waiting
-for. What comes later with an older generation is refused.
+Each request of a tab has a generation, and the newest counts: its stream ends the earlier one at once, with the search
+that it was waiting for. A later request with an older generation is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tab = tuple[int, str]
 
 
 class Logs:
-    """Used from the event loop only, between `start` and `stop`."""
+    """ASGI application of /live/logs. Only the event loop uses it, between `start` and `stop`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -90,7 +90,7 @@ class Logs:
             raise Full(f"{whose} as many files of logs as is allowed at once. Ask again in a moment.") from None
 
     def _gives_way(self, tab: Tab, wish: Wish) -> bool:
-        """The stream that this tab has, if it has one and says which."""
+        """Ends the earlier stream of this tab; returns False if that one is newer."""
         earlier = self._tabs.get(tab)
         if earlier is None or not wish.tab:
             return True

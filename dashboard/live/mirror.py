@@ -1,6 +1,6 @@
-"""The newest snapshot in the memory of this process; pages and streams read it here and nowhere else.
+"""Caches the newest snapshot in the memory of this process; pages and streams read it here and nowhere else.
 
-In a web process one asyncio task keeps it: it subscribes to the state store's channel, and asks by itself
+In a web process one asyncio task updates it: it subscribes to the state store's channel, and reads by itself
 every two seconds in case a message was lost. In any other process (a management command, a test) the store
 is read on demand, at most once a second.
 """
@@ -35,48 +35,48 @@ from recovery.reads.snapshots import OtherVersion
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0  # a lost message delays a page by no more than this
-ANSWER_SECONDS = 1.0  # the store is near; what takes longer is a fault
+ANSWER_SECONDS = 1.0  # the store is near; a longer wait is a failure
 PAUSE_SECONDS = (0.2, 0.8)  # before the next attempt; with the answer's limit it stays below two seconds
-CACHE_SECONDS = 1.0  # without a mirror: the store is asked this often at most
+CACHE_SECONDS = 1.0  # without a mirror: the store is read at most this often
 
 
 def newest() -> Snapshot | None:
-    """The newest snapshot; None when there was none yet. From any thread, without waiting in a web process."""
+    """Returns the newest snapshot, or None if there was none yet. From any thread; never waits in a web process."""
     return _image().snapshot
 
 
 def health() -> Health:
-    """How good `newest()` is."""
+    """Returns the health of `newest()`: how old it is, and what does not work."""
     return _image().health(_now_ms())
 
 
 def leader() -> Sign | None:
-    """Which scheduler feeds the pages; None: none does, or nobody knows."""
+    """Returns the scheduler that takes the snapshots; None: none does, or it is not known."""
     return _image().leader
 
 
 def servers() -> tuple[Server, ...]:
-    """The newest sample of every server that tells of itself. Whoever was silent for ten polls is not there."""
+    """Returns the newest sample of every reporting server; a server that missed ten polls is left out."""
     return _image().servers
 
 
 def known() -> frozenset[str]:
-    """The ids of all servers that told of themselves within the last days, also of those that are gone."""
+    """Returns the ids of all servers that reported within the last days, also of those that are gone."""
     return _image().known
 
 
 def gates() -> Mapping[str, Gate]:
-    """The gates of the servers that tell of themselves."""
+    """Returns the gates of the reporting servers."""
     return _image().gates
 
 
 def unread() -> tuple[Trouble, ...]:
-    """Servers that others measure and that cannot be read now, and why; one without an id is the Prometheus."""
+    """Returns servers whose node_exporter or Prometheus cannot be read now, and why; id "": Prometheus itself."""
     return _image().unread
 
 
 def pulses() -> Mapping[Scan, Pulse] | None:
-    """The last runs of the scanners, from memory alone; None where no mirror runs, or when it cannot read."""
+    """Returns the last runs of the scanners, from memory; None if no mirror runs, or it cannot read the store."""
     source = _source
     if source is None or source.image.health(_now_ms()).error:
         return None
@@ -84,7 +84,7 @@ def pulses() -> Mapping[Scan, Pulse] | None:
 
 
 def picture() -> Image | None:
-    """All that the mirror of this process has, without waiting; None where none runs."""
+    """Returns the whole cached state without waiting; None if no mirror runs."""
     source = _source
     return source.image if source else None
 
@@ -95,12 +95,12 @@ def _image() -> Image:
 
 
 def forget() -> None:
-    """Look anew, after the configuration has changed. A running mirror is not touched."""
+    """Drops the state that was read on demand, after the configuration has changed; a running mirror keeps its own."""
     _on_demand.forget()
 
 
 class Mirror:
-    """The task of a web process. `changed` is called on the event loop after every look at the store."""
+    """Task of a web process that keeps the state current; calls `changed` on the event loop after every read."""
 
     def __init__(self, changed: Callable[[Image], None]) -> None:
         self._config = config.current()
@@ -110,7 +110,7 @@ class Mirror:
         self._looked = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin, and wait for the first answer of the store or its failure, so that no page is served blank."""
+        """Starts, and waits for the first answer of the store or its failure, so that no page is served blank."""
         global _source  # noqa: PLW0603 -- one mirror a process, read from every thread
         self._task = asyncio.create_task(self._run(), name="mirror")
         await self._looked.wait()
@@ -124,11 +124,11 @@ class Mirror:
             await asyncio.wait((self._task,))
 
     async def _run(self) -> None:
-        """For ever: follow, and on any failure say so, wait a moment, connect anew."""
+        """Follows the store until cancelled; on any failure it records it, waits a moment and connects again."""
         while True:
             try:
                 await self._follow()
-            except Exception as failure:  # noqa: BLE001 -- whatever it is, this task must outlive it
+            except Exception as failure:  # noqa: BLE001 -- this task must survive any failure
                 self._failed(failure)
             await asyncio.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 -- jitter
 
@@ -140,7 +140,7 @@ class Mirror:
                     await subscription.get_message(ignore_subscribe_messages=True, timeout=POLL_SECONDS)
 
     async def _look(self, client: Redis) -> None:
-        """One round trip to the state store."""
+        """Reads the state, in one round trip to the state store."""
         question = client.pipeline(transaction=False)
         self.image.question(question)
         with faults.guarded(client):
@@ -173,7 +173,7 @@ class Mirror:
 
 
 class _OnDemand:
-    """For processes without a mirror: asks the store, and keeps the answer for a moment."""
+    """State for processes without a mirror: reads the store on demand, and keeps the answer for a moment."""
 
     def __init__(self) -> None:
         self._lock = Lock()

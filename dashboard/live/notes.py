@@ -1,4 +1,4 @@
-"""What is said between the lines: of lines that are missing, of a source in trouble, of a search."""
+"""Builds the notices that a log stream shows between lines: missing lines, failing sources, running searches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from recovery.logs.base import Gap, Labels
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE = 0.5  # seconds before a source in trouble is asked again; each next one is twice as long
+FIRST_PAUSE = 0.5  # seconds before a failing source is read again; each further pause is twice as long
 LONGEST_PAUSE = 15.0
-LABELS_SHOWN = 50  # names, and values of each, where none matched
+LABELS_SHOWN = 50  # label names, and values of each, in the notice that none matched
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`kind`: one of gap, dropped, trouble, recovered, no-match, limit, caught-up, searching."""
+    """One notice. `kind`: gap, dropped, trouble, recovered, no-match, limit, caught-up or searching."""
 
     kind: str
     text: str
@@ -31,7 +31,7 @@ class Note:
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def is_as(self, other: Note | None) -> bool:
-        """One trouble in other words (it hung up; now it refuses): whoever reads it would do the same about both."""
+        """Returns True if the other notice calls for the same advice, also in other words (it hung up; it refuses)."""
         if other is None or self.kind != other.kind:
             return False
         return self.advice == other.advice if self.advice else self == other
@@ -75,7 +75,7 @@ def unfinished(reached: int | None) -> Note:
 
 
 def no_match(query: Query, known: Labels) -> Note | None:
-    """When labels were chosen that no line has."""
+    """Returns the notice for selected labels that no line has; None if all exist."""
     absent = [name for name, values in query.labels if not values & set(known.values.get(name, ()))]
     if not absent:
         return None
@@ -93,14 +93,14 @@ def _back(reached: int | None) -> str:
 
 
 class Troubles:
-    """Of one source, as one task meets them: each is told once, and the end of them too."""
+    """Failures of one source in one task; reports each failure once, and the recovery once."""
 
     def __init__(self) -> None:
-        self.note: Note | None = None  # what is wrong now
+        self.note: Note | None = None  # the current failure
         self._failures = 0
 
     def failed(self, failure: Exception) -> Note | None:
-        """What is to be told of it: nothing when it is what went wrong before."""
+        """Counts a failure; returns its notice, or None if it is the same as before."""
         if not isinstance(failure, UnstallError | TimeoutError):
             log.error("a log source failed", exc_info=failure)
         self._failures += 1
@@ -118,7 +118,7 @@ class Troubles:
         return Note("recovered", "The source is available again.")
 
     def pause(self) -> float:
-        """Seconds until it is asked again, spread."""
+        """Returns the seconds until the next try, with jitter."""
         longest: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 10))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
 

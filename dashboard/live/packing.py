@@ -1,6 +1,6 @@
-"""Lines as they go over a stream: each is encoded once, and then shared by all who read it.
+"""Encodes log lines for streams: each line once, shared by all its readers.
 
-A batch is what fits into one event. What a reader's filter lets through of it is a piece: the bytes of the event's
+A batch is what fits into one event. A piece is what a reader's filter selects from a batch: the bytes of the event's
 `sets` and `lines`, without what only this reader has.
 """
 
@@ -19,12 +19,12 @@ from recovery.logs.base import Gap, Page
 BATCH_LINES = 500
 BATCH_BYTES = 64 * 1024
 LINE_WEIGHT = 400  # bytes that a line takes in memory besides its text
-SHARED = 32  # filters whose piece of a batch is kept for others; whoever has one more makes it anew
+SHARED = 32  # filters whose piece of a batch is cached; for further ones it is encoded again
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One line; the number of its labels' set stands between `head` and `rest`."""
+    """One encoded line; the number of its label set goes between `head` and `rest`."""
 
     line: Line
     head: bytes
@@ -38,7 +38,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some lines as bytes, and how many they are."""
+    """Encoded lines as bytes, and their number."""
 
     body: bytes
     count: int
@@ -51,19 +51,19 @@ class Batch:
 
     def __init__(self, lines: Sequence[Packed], place: str, gap: Gap | None = None) -> None:
         self.lines = lines
-        self.place = place  # behind all of them
-        self.gap = gap  # before the first of them
+        self.place = place  # position behind the last line
+        self.gap = gap  # gap before the first line
         self.weight = sum(len(one.head) + len(one.rest) + len(one.line.text) + LINE_WEIGHT for one in lines)
         self._part = b""
         self._pieces: dict[Query, Piece | None] = {}
 
     def part(self, name: str) -> bytes:
-        """Of a cursor, behind all of them; their source has this name. A thousand readers are often at one place."""
+        """Returns the cursor part behind the last line, for a source of this name; cached, as readers share it."""
         self._part = self._part or cursor.written(name, Spot(self.place))
         return self._part
 
     def piece(self, query: Query | None = None, skip: int = 0) -> Piece | None:
-        """What a filter lets through, from the line of this number on; None: nothing. Many ask for the same."""
+        """Returns the lines that a filter selects, from line `skip` on; None if none. Cached, as readers share it."""
         if query is None or skip:
             return self._cut(query, skip)
         if query in self._pieces:
@@ -78,11 +78,11 @@ class Batch:
         return piece.count if piece else 0
 
     def behind(self, id: str) -> int | None:
-        """How many of its lines a reader has had who had this one; None: it is not among them."""
+        """Returns the number of lines up to and including this one; None if it is not in the batch."""
         return next((number for number, one in enumerate(self.lines, 1) if one.line.id == id), None)
 
     def forget(self) -> None:
-        """The pieces: whoever still comes for one makes it anew."""
+        """Drops the cached pieces; a later reader has them encoded again."""
         self._pieces.clear()
 
     def _cut(self, query: Query | None, skip: int = 0) -> Piece | None:
@@ -91,7 +91,7 @@ class Batch:
 
 
 def packed(lines: Iterable[Line]) -> Iterator[Packed]:
-    """Lines of one source often have the very same labels: those are encoded once."""
+    """Encodes lines; labels that several lines share are encoded once."""
     sets: dict[int, bytes] = {}
     for line in lines:
         labels = sets.get(id(line.labels))
@@ -103,7 +103,7 @@ def packed(lines: Iterable[Line]) -> Iterator[Packed]:
 
 
 def batches(rows: Iterable[Packed], place: str, gap: Gap | None = None) -> Iterator[Batch]:
-    """All lines of a page, none when there are neither lines nor a gap; `place` is behind the page."""
+    """Yields the lines of a page as batches, none without lines and gap; `place` is the position behind the page."""
     some: list[Packed] = []
     size = 0
     for row in rows:
@@ -117,12 +117,12 @@ def batches(rows: Iterable[Packed], place: str, gap: Gap | None = None) -> Itera
 
 
 def pieces(rows: Sequence[Packed], place: str) -> deque[tuple[Piece, str]]:
-    """All of the rows as bytes alone, each piece with the place behind it: the rows themselves may go."""
+    """Returns the rows as bytes, each piece with the position behind it, so that the rows can be freed."""
     return deque((piece, batch.place) for batch in batches(rows, place) if (piece := batch.piece()))
 
 
 def beginning(rows: Sequence[Packed], most: int) -> Sequence[Packed]:
-    """The first rows that take no more bytes than this; one at least."""
+    """Returns the first rows that fit into `most` bytes, at least one."""
     size = 0
     for number, row in enumerate(rows):
         size += row.size
@@ -132,7 +132,7 @@ def beginning(rows: Sequence[Packed], most: int) -> Sequence[Packed]:
 
 
 def fitting(page: Page, most: int) -> tuple[list[Packed], str]:
-    """The newest lines of a page that take no more bytes than this, and the place where older ones begin."""
+    """Returns the newest lines of a page that fit into `most` bytes, and the position where older ones begin."""
     rows = list(packed(page.lines))
     size = 0
     for number in range(len(rows) - 1, -1, -1):
@@ -143,7 +143,7 @@ def fitting(page: Page, most: int) -> tuple[list[Packed], str]:
 
 
 def body(lines: Iterable[Packed]) -> bytes:
-    """The part of an event, or of an answer, that holds lines and the sets of their labels."""
+    """Encodes lines and their label sets as the members `sets` and `lines` of an event or answer."""
     sets: dict[bytes, int] = {}
     rows = [b"%s%d%s" % (one.head, sets.setdefault(one.set, len(sets)), one.rest) for one in lines]
     return b'"sets":[%s],"lines":[%s]' % (b",".join(sets), b",".join(rows))

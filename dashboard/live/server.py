@@ -1,6 +1,6 @@
-"""uvicorn as this project runs it: streams end before the server waits, and no signal is ignored.
+"""Runs uvicorn so that streams end before the server waits, and no signal is ignored.
 
-On the first SIGTERM, SIGINT or SIGHUP: 1. accept nobody new, 2. end the streams with a farewell, 3. finish the
+On the first SIGTERM, SIGINT or SIGHUP: 1. accept no new connection, 2. end the streams with a farewell, 3. finish the
 requests in hand, 4. stop mirror, Redis and database, 5. exit 0. A second signal exits at once; so does a stop
 that takes too long.
 """
@@ -30,37 +30,37 @@ from recovery.processes.signals import ASKING
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-REQUEST_SECONDS = 3  # for requests in hand when a stop is asked
-STOP_SECONDS = 10.0  # for the whole stop; a thread that hangs in a store must not hold it
+REQUEST_SECONDS = 3  # for running requests at a shutdown
+STOP_SECONDS = 10.0  # for the whole shutdown; a thread that hangs in a store must not delay it
 KEEP_ALIVE_SECONDS = 75  # longer than the proxies in front (60 s), so that they close first and never meet a closed one
-FILES_WANTED = 8192  # two thousand streams and their neighbours; many systems start a process with 1,024
-ADDRESS_LIMIT = 65_535  # bytes of a request's address; httptools parses no longer one
-HEAD_LIMIT = 128 * 1024  # bytes of a request before its body: address and headers; a proxy allows some 32 KB
+FILES_WANTED = 8192  # two thousand streams and other files; many systems start a process with 1,024
+ADDRESS_LIMIT = 65_535  # bytes of a URL; httptools parses no longer one
+HEAD_LIMIT = 128 * 1024  # bytes of a request before its body: URL and headers; a proxy allows some 32 KB
 HEADERS_LIMIT = 200  # of a request: as objects they take 25 times the bytes; browsers and proxies send some 30
 PIPELINE_LIMIT = 8  # requests that wait on a connection for the answer before them; browsers and proxies send none
 HEAD_SECONDS = 20.0  # for them to arrive, from the moment of the connection or of the request's first byte
 OVERDUE = 1
 UNIX = "unix"
-UNIX_PEER = "0.0.0.0"  # noqa: S104 -- not bound: an address, as the tables of logins need one, that nobody comes from
+UNIX_PEER = "0.0.0.0"  # noqa: S104 -- not bound: login tables need an address, and no client has this one
 
 
 class AddressTooLong(Exception):
-    """The address of a request has more than ADDRESS_LIMIT bytes."""
+    """Raised if the URL of a request has more than ADDRESS_LIMIT bytes."""
 
 
 class TooManyHeaders(Exception):
-    """A request has more than HEADERS_LIMIT headers."""
+    """Raised if a request has more than HEADERS_LIMIT headers."""
 
 
 class TooManyRequests(Exception):
-    """More than PIPELINE_LIMIT requests wait on one connection: each is kept, however short it was."""
+    """Raised if more than PIPELINE_LIMIT requests wait on one connection: each takes memory, however short it is."""
 
 
 class Connection(HttpToolsProtocol):
-    """One connection; streams may drop it, and a peer on a unix socket has an address that no other has."""
+    """One HTTP connection, with limits on its head; streams can drop it, and unix socket peers get UNIX_PEER."""
 
-    url = b""  # of the request that is being read
-    _is_head = False  # from the connection, or the first byte of a request, to the end of its headers
+    url = b""  # URL of the request that is being read
+    _is_head = False  # True from the connection, or the first byte of a request, to the end of its headers
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
     _answered: RequestResponseCycle | None = None  # the request that is being answered; others may wait behind it
@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
-        if self._answered and not self._answered.response_complete:  # upstream tells only the request that came last
+        if self._answered and not self._answered.response_complete:  # uvicorn notifies only the latest request
             self._answered.disconnected = True
             self._answered.message_event.set()
         super().connection_lost(exc)
@@ -80,7 +80,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         head = self._head_timer
         super().data_received(data)
-        if head and head is self._head_timer and not self.transport.is_closing():  # all of it was of one head
+        if head and head is self._head_timer and not self.transport.is_closing():  # all of the data belongs to one head
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_LIMIT:
                 self.send_400_response(f"The headers have more than {HEAD_LIMIT:,} bytes.", 431)
@@ -97,7 +97,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_head:  # what comes behind a body is for nobody
+        if not self._is_head:  # trailers behind a body are ignored
             return
         if len(self.headers) >= HEADERS_LIMIT:
             raise TooManyHeaders
@@ -135,7 +135,7 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _begin_head(self) -> None:
-        """A request is awaited: whoever sends nothing of it, or never all of its headers, is not waited for."""
+        """Starts the timer for a request's head: a client that does not send all of it in time is disconnected."""
         self._end_head()
         self._is_head, self._head_bytes = True, 0
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
@@ -183,7 +183,10 @@ class WebServer(uvicorn.Server):
 
 
 def configuration(application: Application, proxies: Sequence[str]) -> uvicorn.Config:
-    """`proxies`: whose X-Forwarded-… headers are believed; nobody's when empty. "unix": whoever reaches our socket."""
+    """Builds uvicorn's configuration.
+
+    `proxies`: addresses whose X-Forwarded-… headers are trusted; empty: none. "unix": every client of our unix socket.
+    """
     return uvicorn.Config(
         application,
         http=Connection,
@@ -201,7 +204,7 @@ def configuration(application: Application, proxies: Sequence[str]) -> uvicorn.C
 
 
 def raise_file_limit() -> None:
-    """As far as this user may; each stream is an open file."""
+    """Raises the limit of open files as far as this user may; each stream is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,7 +1,7 @@
-"""Who is behind a session cookie, for the streams that run beside Django.
+"""Looks up the user of a session cookie, for the streams that run beside Django.
 
 It reads and never writes: a stream has no response in which a rotated cookie could go back, so Django's own
-`get_user` (which rotates and flushes) would sign people out.
+`get_user` (which rotates and flushes) would log users out.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ BATCH = 500  # sessions of one query: SQLite takes so many parameters everywhere
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A person who may watch, the hash of the session that says so, and what it said when the stream was opened."""
+    """User who may read, with the hash of the session key, and the role and password hash when the stream opened."""
 
     id: int
     session: str
     role: str = ""
-    password: str = ""  # Django's hash of it, which is not the one that is kept
+    password: str = ""  # Django's session auth hash, not the stored password hash
 
 
 def key(cookies: str) -> str:
-    """The session's key in a Cookie header, "" when there is none."""
+    """Returns the session key in a Cookie header, or "" if there is none."""
     return parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "")
 
 
 def visitor(session_key: str) -> Visitor | None:
-    """Who has this session, if they may watch. Blocks on the database; leaves no connection open."""
+    """Returns the user of this session, or None if they may not read. Blocks on the database, then disconnects."""
     try:
         return _visitor(session_key)
     finally:
@@ -47,7 +47,7 @@ def visitor(session_key: str) -> Visitor | None:
 
 
 def ended(visitors: Collection[Visitor]) -> dict[Visitor, Ending]:
-    """Those of the visitors who may not go on watching, and why. Blocks on the database: a query for 500 sessions."""
+    """Returns the visitors whose streams must end, and why. Blocks on the database: one query per 500 sessions."""
     try:
         kept: dict[str, User] = {}
         hashes = sorted({visitor.session for visitor in visitors})
@@ -77,6 +77,6 @@ def _visitor(session_key: str) -> Visitor | None:
 
 
 def _fits(user: User, session_hash: str) -> bool:
-    """A changed password ends the sessions that were opened with the old one."""
+    """Returns True if the session was opened with the current password; a changed one ends it."""
     hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
     return any(constant_time_compare(session_hash, known) for known in hashes)

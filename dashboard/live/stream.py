@@ -1,7 +1,7 @@
-"""The small ASGI application for /live/…: it stands beside Django, so that an open stream holds no thread.
+"""Serves /live/… as a small ASGI application beside Django, so that an open stream occupies no thread.
 
-In order, for one stream: 1. method and path, 2. room in this process, 3. who it is, 4. headers and the
-opening at once, 5. the newest event each time there is one, 6. a farewell when the server ends it.
+In order, for one stream: 1. check path and method, 2. authenticate the user, 3. check the limits, 4. send the headers
+and the opening at once, 5. send the newest event each time there is one, 6. send a farewell when the server ends it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Write = Callable[[Any, Send], Awaitable[None]]  # a stream, of whatever kind
 log = logging.getLogger(__name__)
 
 PATH = "/live/events"
-ABORT = "unstall.abort"  # the scope's extension by which our server lets a stream drop its connection
+ABORT = "unstall.abort"  # extension in the ASGI scope by which our server lets a stream drop its connection
 COME_BACK_SECONDS = (10, 30)  # Retry-After, spread
 PLAIN = b"text/plain; charset=utf-8"
 
@@ -37,12 +37,12 @@ STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store, no-transform"),  # no-transform: nothing on the way may compress it
     (b"x-accel-buffering", b"no"),
-    (b"connection", b"close"),  # once the stream is over nothing else comes on it, and a stop need not wait for it
+    (b"connection", b"close"),  # no request follows a stream, and shutdown need not wait for one
 ]
 
 
 class Streams:
-    """ASGI application over a hub."""
+    """ASGI application of /live/events, over the streams of a hub."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -61,7 +61,7 @@ class Streams:
 
 
 async def admitted(hub: Hub, scope: Scope, send: Send) -> Visitor | None:
-    """Who asks; None when that was refused already."""
+    """Returns the user of a request, or None after it sent a refusal."""
     try:
         if scope["method"] != "GET":
             await refuse(send, 405, "Streams accept GET only.", [(b"allow", b"GET")])
@@ -84,7 +84,7 @@ async def write_events(stream: Stream, send: Send) -> None:
 
 
 async def run(hub: Hub, stream: Stream, receive: Receive, send: Send, write: Write = write_events) -> None:
-    """Until the reader leaves, or the server ends it, or there is nothing more to write."""
+    """Writes a stream until the client disconnects, the server ends it, or nothing is left to write."""
     departure = asyncio.create_task(_watch(stream, receive))
     try:
         async with stream.limit:
@@ -102,14 +102,14 @@ async def chunk(stream: Stream, send: Send, body: bytes, *, more: bool = True) -
 
 
 async def _watch(stream: Stream, receive: Receive) -> None:
-    """Notice a reader that leaves, even while nothing is sent. A body, if any, is read and dropped."""
+    """Notices a client that disconnects, even while nothing is sent. A body, if any, is read and dropped."""
     while (await receive())["type"] != "http.disconnect":
         pass
     stream.depart()
 
 
 async def refuse(send: Send, status: int, why: str, headers: Headers | None = None, kind: bytes = PLAIN) -> None:
-    """A short answer, in plain text unless told otherwise."""
+    """Sends a short answer, in plain text unless `kind` says otherwise."""
     body = why.encode()
     plain = [
         (b"content-type", kind),
@@ -129,6 +129,6 @@ def cookies_of(scope: Scope) -> str:
 
 
 def cut_of(scope: Scope) -> Callable[[], None]:
-    """How to drop this connection; under a server without our extension it closes in its own time."""
+    """Returns a function that drops this connection; it does nothing under a server without our extension."""
     abort: Callable[[], None] = (scope.get("extensions") or {}).get(ABORT, lambda: None)
     return abort

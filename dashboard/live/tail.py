@@ -1,7 +1,7 @@
-"""One source as one stream reads it: first what is there, then what comes.
+"""Reads one source for one stream: first the existing lines, then new ones.
 
-In order: 1. a search of the newest lines, or of the range; after a cut none, the reader goes on from its place.
-2. Reads of its own, until it meets the feed. 3. The feed, with no task of its own any more.
+In order: 1. a search of the newest lines, or of the range; none after a reconnect, which continues from its position.
+2. Reads of its own, until it meets the shared feed. 3. The feed, with no task of its own any more.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from recovery.logs.base import Page, Source
 Answer = TypeVar("Answer")
 
 BACKLOG_LINES = 500
-# A reader costs 512 KB at most, also who takes nothing: this much waits here, for all of his sources together, and as
-# much again is on its way to the browser.
+# A stream costs 512 KB at most, even if its client reads nothing: this much waits here, for all its sources together,
+# and as much again is on its way to the browser.
 BACKLOG_BYTES = 256 * 1024
 ROOM_BYTES = 128 * 1024  # what may wait for the browser before more is read
-READ_LINES = (32, 1000)  # of one read; as many as come to some 64 KB, beginning with few
-ANSWER_SECONDS = 20.0  # for one question; sources have limits of their own, far below
-SEARCH_SECONDS = 5.0  # what has not been found by then is found by asking for older lines
-RANGE_SECONDS = 30.0  # nothing comes behind a range that would have to wait
+READ_LINES = (32, 1000)  # limits of one read, which aims at some 64 KB and begins with few
+ANSWER_SECONDS = 20.0  # for one call; sources have limits of their own, far below
+SEARCH_SECONDS = 5.0  # lines that are not found by then come when the user loads older lines
+RANGE_SECONDS = 30.0  # longer: no live lines have to wait behind a range
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An event that holds no lines."""
+    """Event without lines, such as a notice."""
 
     kind: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ Thing = Piece | Said
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search brought: the lines as bytes alone, because as lines they take many times as much."""
+    """Result of a search, with its lines as bytes only: as objects they take many times the memory."""
 
     ready: deque[tuple[Piece, str]]
     place: str  # behind them
@@ -60,7 +60,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a read came to: the place behind it, the last line of it if any, and whether there was nothing newer."""
+    """Result of a read: the position behind it, its last line if any, and whether nothing newer exists."""
 
     place: str
     last: str
@@ -68,7 +68,7 @@ class Step:
 
 
 class Tail:
-    """`rouse` is called whenever there is something to `take`."""
+    """Reader of one source for one stream; calls `rouse` whenever `take` has something to return."""
 
     def __init__(self, source: Source, wish: Wish, feeds: PersonFeeds, rouse: Callable[[], None]) -> None:
         """Raises Full."""
@@ -79,15 +79,15 @@ class Tail:
         self._query = wish.onward
         self._spot: Spot | None = wish.spots.get(source.name)
         self.head = b'event: lines\ndata: {"g":%d,"source":%s,' % (wish.g, json.dumps(source.name).encode("ascii"))
-        self.part = b""  # of the cursor, behind all that was taken; empty when it has none yet
+        self.part = b""  # its part of the cursor, behind everything taken; empty without a position
         self._move(self._spot)
         self._feed: Feed | None = feeds.claim(source, self._query) if wish.is_live else None
         self._troubles = Troubles()
-        self._trouble: Note | None = None  # as the reader knows it
+        self._trouble: Note | None = None  # as the browser knows it
         self._outbox: deque[tuple[Thing, Spot | None]] = deque()
         self._held = 0
         self._room = asyncio.Event()
-        self._next = -1  # the feed's batch that is to be read; below 0: the feed is not met yet
+        self._next = -1  # number of the feed's next batch to read; below 0: not at the feed yet
         self._skip = 0
         self._is_gap_said = False
         self._dropped, self._dropped_to = 0, ""
@@ -108,7 +108,7 @@ class Tail:
             self._feed = None
 
     def take(self) -> Thing | None:
-        """The next that is to be sent; from then on the cursor stands behind it. None: nothing for now."""
+        """Returns the next event to send, and moves the cursor behind it; None if there is none for now."""
         if not self._outbox:
             return self._from_feed() if self._next >= 0 else None
         thing, spot = self._outbox.popleft()
@@ -118,7 +118,7 @@ class Tail:
         self._move(spot)
         return thing
 
-    # What the feed calls.
+    # Called by the feed.
 
     def arrived(self, number: int, batch: Batch) -> None:
         if self._next < 0:
@@ -164,7 +164,7 @@ class Tail:
                     await self._catch_up(self._feed, place)
                 else:
                     self._put(Said("end"))
-            except Missing:  # the place of the cursor is none of this source any more
+            except Missing:  # the source does not know the position of the cursor any more
                 self._say(notes.lost_place())
                 self._spot = None
                 await asyncio.sleep(self._troubles.pause())
@@ -172,7 +172,7 @@ class Tail:
                 return
 
     async def _backlog(self) -> str:
-        """The newest lines, and the place behind them. A range that was cut goes on behind what was shown."""
+        """Sends the newest lines; returns the position behind them. A range that broke off continues where it was."""
         found = await self._newest()
         is_told = self._spot is not None and self._spot.before is None
         is_empty = not found.ready
@@ -203,7 +203,7 @@ class Tail:
         return await self._ask(lambda: self.source.search(query, before=before, limit=BACKLOG_LINES))
 
     async def _explain(self, page: Page) -> None:
-        """Why there is nothing: no such label, or not looked far enough."""
+        """Tells the browser why there are no lines: no such label, or the search did not go far enough back."""
         if not page.is_end and page.before:
             self._say(notes.unfinished(page.reached))
         query = self._wish.query
@@ -212,7 +212,7 @@ class Tail:
             self._say(notes.no_match(query, known))
 
     async def _catch_up(self, feed: Feed, place: str) -> None:
-        """Reads of its own, until the feed is met: nothing twice, nothing left out."""
+        """Reads on its own until it meets the feed, without repeating or omitting a line."""
         last = place
         while True:
             mark = await feed.mark()
@@ -232,7 +232,7 @@ class Tail:
         self._rouse()
 
     async def _read(self, place: str) -> Step:
-        """The next lines of its own query, put on their way."""
+        """Reads and sends the next lines of its own query."""
         page = await self._ask(lambda: self.source.read(self._query, after=place, limit=self._limit))
         if page.gap:
             self._say(notes.gap(page.gap))
@@ -244,23 +244,23 @@ class Tail:
         behind = (page.after or place) if is_all else kept[-1].line.id
         step = Step(behind, kept[-1].line.id if kept else "", page.is_end and not rows and not page.gap)
         ready = pieces(kept, behind)
-        del page, rows, kept  # the reader may be slow, and lines take many times what their bytes take
+        del page, rows, kept  # the browser may be slow, and lines take many times the memory of their bytes
         await self._send(ready, self._spot.before if self._spot else None)
         return step
 
     def _share(self, size: int) -> int:
-        """Of what all sources of the stream may take together."""
+        """Returns the share of one source in a limit for all sources of the stream."""
         return size // max(1, len(self._wish.sources))
 
     async def _ask(self, question: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Its answer, however long it takes; what goes wrong meanwhile is told."""
+        """Calls the source until it answers; tells the browser of failures meanwhile. Raises Missing."""
         while True:
             try:
                 async with self._feeds.turn(self.source), asyncio.timeout(ANSWER_SECONDS):
                     answer = await question()
             except Missing:
                 raise
-            except Exception as failure:  # noqa: BLE001 -- whatever it is: it is told, and it goes on
+            except Exception as failure:  # noqa: BLE001 -- any failure: the browser is told, and it retries
                 self._say(self._troubles.failed(failure))
                 await asyncio.sleep(self._troubles.pause())
             else:
@@ -268,7 +268,7 @@ class Tail:
                 return answer
 
     async def _send(self, ready: deque[tuple[Piece, str]], before: str | None) -> None:
-        """Put on their way, as fast as the browser takes them. `before` goes into the cursor until it is told."""
+        """Queues pieces as fast as the browser takes them. `before` stays in the cursor until it was sent."""
         while ready:
             while self._held > self._share(ROOM_BYTES):
                 self._room.clear()
@@ -278,7 +278,7 @@ class Tail:
             self._put(piece, Spot(place, before))
 
     def _say(self, note: Note | None) -> None:
-        """The same trouble is not told twice, whoever met it."""
+        """Queues a notice, unless the browser already knows it from this reader or the feed."""
         if note is None or note.is_as(self._trouble):
             return
         if note.kind == "recovered" and self._trouble is None:
@@ -292,7 +292,7 @@ class Tail:
         self._rouse()
 
     def _pass(self, batch: Batch) -> None:
-        if batch.place:  # none is known behind a place that was lost
+        if batch.place:  # no position is known after one was lost
             self.part = batch.part(self.source.name)
 
     def _move(self, spot: Spot | None) -> None:

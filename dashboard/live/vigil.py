@@ -1,7 +1,7 @@
-"""That nobody leads is told by who notices: a web process. It needs neither a scheduler nor, if need be, a database.
+"""Alerts from the web process if no scheduler leads. It needs no scheduler and, if need be, no database.
 
-One of several web processes tells, which is settled in the state store; while that is away, in the database; and while
-both are away each of them tells, because nobody could know of the others.
+One of several web processes sends, which the state store decides; while that is down, the database; and while both are
+down each of them sends, because none can know of the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recovery.scanners.alerting.outlets import Outlets
 log = logging.getLogger(__name__)
 
 EVERY = 5.0  # seconds
-CLAIM_MS = 20_000  # several looks; whoever claimed it may have ended
+CLAIM_MS = 20_000  # several checks; the process that claimed it may have ended
 KINDS = frozenset((AlertKind.SCHEDULER,))
 _NONE = "No scheduler is running: queues are not read, jobs are not recovered and no other alert is sent."
 _UNLED = (
@@ -36,7 +36,7 @@ _BLIND = "The state store does not answer, so it is unknown whether a scheduler 
 
 
 class Vigil:
-    """Of one web process. `look` blocks; one thread at a time."""
+    """Watch of one web process. `look` blocks; one thread at a time may call it."""
 
     def __init__(self, config: Config, image: Image) -> None:
         self._image = image
@@ -44,7 +44,7 @@ class Vigil:
         self._desk = Desk(sender_of(config), Outlets(lambda: registry().state()), lambda: not self._is_stopping)
         self._rows = Rows(KINDS)
         self._memory = Memory()
-        self._is_cut_off = False  # from the database: the book is the one in memory
+        self._is_cut_off = False  # from the database: the alerts are those in memory
         self._me = secrets.token_hex(8)
         self._key, self._since = "", 0  # what is wrong, and since when
         self._is_stopping = False
@@ -55,7 +55,7 @@ class Vigil:
             self._task = asyncio.create_task(self._run(), name="vigil")
 
     async def stop(self) -> None:
-        """A message that is on its way is not waited for here."""
+        """Stops the task without waiting for a message that is being sent."""
         self._is_stopping = True
         if self._task:
             self._task.cancel()
@@ -67,14 +67,14 @@ class Vigil:
             now = shared_clock.now()
             try:
                 await asyncio.to_thread(self.look, now, self._image.health(now))
-            except Exception:  # whatever it is, the next look goes on
+            except Exception:  # any failure: the next check continues
                 log.exception("cannot determine whether a scheduler is the leader")
 
     def look(self, now: int, health: Health) -> int:
-        """How many messages were taken."""
+        """Checks once, and sends what is due; returns how many messages were delivered."""
         try:
             found = self._found(now, health)
-            book = self._book()  # in any case: what was told is to be known when the database goes
+            book = self._book()  # in any case: sent alerts must be known if the database goes down
             return self._desk.run(book, found) if self._is_mine() else 0
         except Error as error:
             log.warning("alerts cannot be kept: the database said %s", type(error).__name__)
@@ -93,7 +93,7 @@ class Vigil:
         return Look(now, (finding,) if words else (), KINDS)
 
     def _book(self) -> Book:
-        """The database, or what was last seen there."""
+        """Returns the alerts in the database, or a copy in memory of what was last read there."""
         try:
             if self._is_cut_off:
                 self._memory.hand_over(self._rows)
@@ -105,7 +105,7 @@ class Vigil:
         return self._rows
 
     def _is_mine(self) -> bool:
-        """Nobody else tells. Whoever cannot be asked is no reason to keep silent."""
+        """Returns True if this process is to send; also if the state store cannot decide it."""
         try:
             store = registry().state()
             with faults.guarded(store):
@@ -120,7 +120,10 @@ class Vigil:
 
 
 def _trouble(health: Health) -> tuple[str, str] | None:
-    """Its key and words; what is wrong next is another alert. "" twice: somebody leads. None: nobody has looked yet."""
+    """Returns key and words of the alert; ("", "") if a scheduler leads, None if that is not known yet.
+
+    Another key is another alert.
+    """
     if health.error:
         return "state store", f"{_BLIND} {health.error}"
     if health.refuses:
