@@ -109,7 +109,7 @@ class Stream:
         self._sends = False
 
     def watch(self, now: float) -> None:
-        """Sends a heartbeat on an idle stream, and gives up one whose client reads nothing. Called every second or so."""
+        """Sends a heartbeat on an idle stream; gives up one whose client reads nothing. Called every second or so."""
         lasted = now - self._since
         if self._sends and lasted >= SEND_SECONDS and not self.limit.expired():
             self.limit.reschedule(0)

@@ -1,4 +1,4 @@
-"""Coming in, going out, and what a person sets for themselves."""
+"""Pages for login and logout, one-time links, the user's own password, and the theme."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 _THEME_AGE = timedelta(days=365)
-_PENDING = "signing_in"  # in the session: whose password was right, while the code is awaited
+_PENDING = "signing_in"  # in the session: the user whose password was right, while the code is awaited
 PENDING_SECONDS = 300
 
 
@@ -61,7 +61,7 @@ login = hashes_password(Login.as_view())
 
 class Logout(LogoutView):
     def post(self, request: HttpRequest, *args: str, **kwargs: Any) -> HttpResponse:
-        """Nobody is kept in because the audit cannot be written."""
+        """Logs the user out, even if the audit cannot be written."""
         try:
             audit.note(actors.person(request), "log out")
         except NotRecorded as error:
@@ -77,7 +77,7 @@ logout = Logout.as_view()
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "POST"])
 def welcome(request: HttpRequest, token: str) -> HttpResponse:
-    """The other end of a one-time link. Looking at it does not burn it: mail programs look at links."""
+    """Lets a user set a password by a one-time link. A GET does not use the link up: mail programs open links."""
     try:
         link = invitations.find(token)
         form = WelcomeForm(request.POST or None, user=link.user)
@@ -91,7 +91,7 @@ def welcome(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _sign_in(request: HttpRequest, user: User, to: str, how: str = "") -> HttpResponse:
-    """Logs somebody in whose password is right; who has a second factor is asked for its code first."""
+    """Logs in a user whose password was right; asks for the code first if they have a second factor."""
     if not two_factor.is_on(user):
         return _signed_in(request, user, to, how)
     request.session.cycle_key()
@@ -101,7 +101,7 @@ def _sign_in(request: HttpRequest, user: User, to: str, how: str = "") -> HttpRe
 
 
 def _signed_in(request: HttpRequest, user: User, to: str, how: str) -> HttpResponse:
-    """Both or neither: nobody comes in whom the audit does not know of."""
+    """Logs a user in and records it in the audit, in one transaction: no login is missing there."""
     with transaction.atomic():
         log_in(request, user, backend=_BACKEND)
         audit.note(actors.person(request), "log in", how)
@@ -115,7 +115,7 @@ def _signed_in(request: HttpRequest, user: User, to: str, how: str) -> HttpRespo
 @sensitive_post_parameters("code")
 @require_http_methods(["GET", "POST"])
 def code(request: HttpRequest) -> HttpResponse:
-    """The second step of a log-in: a code of the authenticator, or a recovery code."""
+    """Asks for the second step of a login: a code of the authenticator, or a recovery code."""
     user = _pending(request)
     if user is None:
         return redirect("login")
@@ -133,7 +133,7 @@ def code(request: HttpRequest) -> HttpResponse:
 
 
 def _pending(request: HttpRequest) -> User | None:
-    """Whose password was right a moment ago, and is still the same."""
+    """Returns the user whose password was right within PENDING_SECONDS and has not changed since."""
     kept = request.session.get(_PENDING)
     if not kept or time.time() - kept["at"] > PENDING_SECONDS:
         return None
@@ -145,7 +145,7 @@ def _pending(request: HttpRequest) -> User | None:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def password(request: HttpRequest) -> HttpResponse:
-    """One's own password. Every other session of this person ends with it."""
+    """Changes the user's own password, which ends all their other sessions."""
     form = OwnPasswordForm(request.user, request.POST or None)
     if _checked(request, form):
         user = form.save()
@@ -164,7 +164,7 @@ def password(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def password_again(request: HttpRequest) -> HttpResponse:
-    """The password again, before what a stolen session must not do."""
+    """Asks for the password again, before a change that a stolen session must not make."""
     form = ConfirmPasswordForm(request.user, request.POST or None)
     if _checked(request, form):
         # Checking it may have renewed its hash, as newer versions of Django make them, which would end this session.
@@ -180,7 +180,7 @@ def password_again(request: HttpRequest) -> HttpResponse:
 
 
 def _checked(request: HttpRequest, form: ConfirmPasswordForm | OwnPasswordForm) -> bool:
-    """Whether the form is right. A session with too many wrong passwords ends: it may be a stolen one.
+    """Returns True if the form is valid. Ends a session with too many wrong passwords: it may be stolen.
 
     Raises TooManyFailures.
     """
@@ -199,7 +199,7 @@ def _checked(request: HttpRequest, form: ConfirmPasswordForm | OwnPasswordForm) 
 
 
 def _place(request: HttpRequest) -> str:
-    """Where to go on: a place of this site."""
+    """Returns the URL to continue at; only URLs of this site are accepted."""
     to = request.POST.get("next") or request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(to, {request.get_host()}, require_https=request.is_secure())
     return to if is_ours else reverse(settings.LOGIN_REDIRECT_URL)
@@ -207,12 +207,12 @@ def _place(request: HttpRequest) -> str:
 
 @require_POST
 def theme(request: HttpRequest) -> HttpResponse:
-    """Without JavaScript; with it the same cookie is written in place."""
+    """Sets the theme cookie for browsers without JavaScript; otherwise a script sets the same cookie."""
     form = ThemeForm(request.POST)
     back = request.headers.get("Referer", "")
     if not url_has_allowed_host_and_scheme(back, {request.get_host()}):
         back = reverse("overview")
-    response = HttpResponseRedirect(back)  # `redirect` would take a word for the name of a page
+    response = HttpResponseRedirect(back)  # `redirect` would take a word for a URL name
     if form.is_valid():
         age = int(_THEME_AGE.total_seconds())
         response.set_cookie(

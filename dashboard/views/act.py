@@ -1,8 +1,8 @@
-"""/act: what will change, for how many and at what risk; and then, confirmed, exactly that.
+"""/act: shows what an action will change, for how many jobs and at what risk; once confirmed, performs exactly that.
 
 1. GET shows the dialog (a page without scripts) with a signed token of what it shows.
-2. POST looks again. What is not as it was shown is shown again, with what is now; nothing is done.
-3. Else the orders are performed, at once or, when they are many, by the scheduler.
+2. POST checks again. If anything differs from what was shown, it shows the current state and changes nothing.
+3. Else the action is performed, at once or, for many jobs, by the scheduler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dashboard.wishes import NotUnderstood, Wish
 from recovery import shared_clock
 
 MOVED_SHOWN = 5
-ADDRESS_LIMIT = 8_000  # characters of a dialog's address that the page for the password leads back to
+ADDRESS_LIMIT = 8_000  # characters of a dialog's URL to which the password page leads back
 REASON_LIMIT = 500  # characters, as the audit keeps them
 _NO_REASON = "Enter a reason. It is recorded in the audit log."
 
@@ -50,7 +50,7 @@ def act(request: HttpRequest) -> HttpResponse:
 
 
 def _needs_password(request: HttpRequest, proposal: Proposal) -> bool:
-    """Before many jobs are deleted, failed or stopped; what puts jobs back in line never waits for it."""
+    """Returns True before many jobs are deleted, failed or stopped; requeueing never needs the password."""
     return bool(proposal.word) and proposal.entry.tone == "danger" and not reauthentication.is_recent(request)
 
 
@@ -60,7 +60,7 @@ def _password(request: HttpRequest, wish: Wish) -> HttpResponse:
 
 
 def _confirmed(request: HttpRequest, wish: Wish, look: Callable[..., Proposal]) -> HttpResponse:
-    """What was shown is what is: then it is done."""
+    """Performs the action if the token is valid and nothing differs from what was shown; else asks again."""
     try:
         shown = confirmation.read(request.user, request.POST.get("token", ""))
     except Stale as stale:
@@ -108,14 +108,14 @@ def _ask(
         "errors": errors or {},
         "back": back(proposal.wish),
     }
-    # A dialog that says no is an answer like any other: htmx shows what comes with 200.
+    # A dialog with errors has status 200 too, because htmx shows only such responses.
     response = render(request, "act/_dialog.html" if _is_dialog(request) else "act/page.html", context)
-    response["HX-Push-Url"] = "false"  # the dialog's link is no place to come back to
+    response["HX-Push-Url"] = "false"  # the dialog's URL does not belong into the browser history
     return response
 
 
 def _told(request: HttpRequest, proposal: Proposal, outcome: outcomes.Told) -> HttpResponse:
-    """A toast when there is nothing to read, a page of its own for who has no scripts, the progress of what is many."""
+    """Shows the result: a toast if all went well, progress for many jobs, a page of its own without scripts."""
     if outcome.runs and not _is_dialog(request) and len(outcome.runs) == 1:
         return redirect("bulk", outcome.runs[0].pk)
     context: dict[str, Any] = {"outcome": outcome, "back": back(proposal.wish)}
@@ -129,7 +129,7 @@ def _told(request: HttpRequest, proposal: Proposal, outcome: outcomes.Told) -> H
 
 
 def back(wish: Wish) -> str:
-    """Where the person came from, or the nearest page about it."""
+    """Returns the URL the user came from, or that of the nearest page."""
     if wish.back:
         return wish.back
     queues = [*wish.queues, *([wish.queue] if wish.queue else [])]

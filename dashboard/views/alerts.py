@@ -1,4 +1,4 @@
-"""/alerts: what is wrong enough to be told, who was told of it and when, and whether the channels work."""
+"""/alerts: shows the firing and resolved alerts, which channels were notified, and whether the channels work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def now(request: HttpRequest) -> HttpResponse:
 @require_POST
 @needs(Role.ADMIN)
 def test(request: HttpRequest, channel: str) -> HttpResponse:
-    """Takes as long as an attempt may."""
+    """Sends a test alert to a channel; takes as long as one delivery may."""
     current = config.current()
     if current.alerting.channel(channel) is None:
         raise Http404("Unknown channel.")
@@ -50,7 +50,7 @@ def test(request: HttpRequest, channel: str) -> HttpResponse:
 
 
 def known_outlets() -> dict[str, Outlet] | None:
-    """None: the state store does not answer."""
+    """Returns the delivery state of each channel, or None if the state store does not answer."""
     try:
         return outlets.read(registry().state())
     except (StoreError, ConfigError):

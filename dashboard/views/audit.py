@@ -1,4 +1,4 @@
-"""/audit: who did what on which job, when, from where and why; what came of it; and the way back while it lasts."""
+"""/audit: shows who did what to which job, when, from where and why, with the result, and offers restore."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from recovery.reads import export, lists, verify
 from recovery.reads.audit import Detail, Filter, Line
 
 TERM_LIMIT = 1000  # characters of a name in the filter
-LOOKED_AT = 20  # jobs of an unknown outcome that are looked at on a page view
+LOOKED_AT = 20  # jobs of an unknown outcome that one page view reads
 _NAMES = ("actor", "act", "queue", "job", "outcome", "since", "until")
 
 
@@ -61,7 +61,7 @@ def _page(request: HttpRequest, report: verify.Report | None = None, status: int
 
 @require_safe
 def entry(request: HttpRequest, number: int) -> HttpResponse:
-    """One act in full: before → after of each job."""
+    """Shows one entry in full: each job before and after."""
     detail = book.entry(number)
     now = _now()
     kept = keep.counts([detail.line.number])
@@ -77,7 +77,7 @@ def entry(request: HttpRequest, number: int) -> HttpResponse:
 def _cells(request: HttpRequest, line: Line, now: int, kept: Mapping[int, int]) -> Cells:
     """Builds one row. *Restore* needs the right for so many jobs.
 
-    Addresses of people are not for viewers, nor what was typed as a name where a log-in failed: it may be a password.
+    Viewers see no IP addresses, nor the name typed at a failed login: it may be a password.
     """
     may = buttons.may(request.user, line.queue.deployment if line.queue else "")
     count = kept.get(line.number, 0)
@@ -91,7 +91,7 @@ def _cells(request: HttpRequest, line: Line, now: int, kept: Mapping[int, int]) 
 @require_POST
 @needs(Role.ADMIN)
 def check(request: HttpRequest) -> HttpResponse:
-    """The whole chain, link by link."""
+    """Verifies the whole hash chain, entry by entry."""
     return _page(request, verify.verify())
 
 
@@ -99,7 +99,7 @@ def check(request: HttpRequest) -> HttpResponse:
 @require_safe
 @needs(Role.ADMIN)
 def download(request: HttpRequest) -> HttpResponseBase:
-    """The whole chain: a part of it could not be verified elsewhere."""
+    """Exports the whole audit log: a part of it could not be verified elsewhere."""
     form = request.GET.get("format", "")
     form = form if form in export.FORMATS else export.FORMATS[0]
     pieces = export.export(form)
@@ -137,7 +137,7 @@ def _filter(told: dict[str, str]) -> Filter:
 
 
 def _queue(written: str) -> QueueRef | None:
-    """As people write queues: the base, with the deployment in front when there are several."""
+    """Parses a queue as users write it: the base, with the deployment in front if there are several."""
     if not written:
         return None
     snapshot = mirror.newest()
@@ -147,7 +147,7 @@ def _queue(written: str) -> QueueRef | None:
 
 
 def _day(written: str, days: int = 0) -> int | None:
-    """The start of a day in UTC, or of the day after it."""
+    """Returns the start of a day in UTC in ms, plus `days`; None if it is no date."""
     try:
         at = datetime.strptime(written, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
@@ -156,7 +156,7 @@ def _day(written: str, days: int = 0) -> int | None:
 
 
 def _present(detail: Detail) -> dict[str, JobRow | None]:
-    """How the jobs look now of which nobody knows what came of them; {} when the store does not say."""
+    """Returns the current rows of jobs with an unknown outcome; {} if the store does not answer."""
     ids = list(entries.unknown_ids(detail))[:LOOKED_AT]
     if not ids or detail.entry.queue is None:
         return {}

@@ -1,4 +1,4 @@
-"""What is wrong with the house as a whole: fetched anew when that changes, not with every snapshot."""
+"""Serves the banner with problems of the whole installation; pages fetch it when these change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/scanners/safety-limits/release: a person lets a brake go, after having read what it holds and why."""
+"""/scanners/safety-limits/release: an admin releases a safety limit, after a dialog says what it stops and why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def release(request: HttpRequest) -> HttpResponse:
 
 
 def _line(place: Place, kind: str, key: str) -> Line:
-    """As it is right now. Raises Missing."""
+    """Reads the current state of the safety limit. Raises Missing."""
     now = shared_clock.now()
     found = brakes.of_queue(place.ref, now)
     line = brake_cells.board(found, now).line(kind, key)

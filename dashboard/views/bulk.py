@@ -1,4 +1,4 @@
-"""/bulk/<id>: an act on many jobs on its way: how far it is, what came of each job, and the way to stop it."""
+"""/bulk/<id>: shows the progress of a bulk run and the result for each job, and lets an operator stop or resume it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def numbers(request: HttpRequest, pk: int) -> HttpResponse:
-    """Numbers alone, for the dialog that ordered it: they come while live updates wait for the dialog to be closed."""
+    """Returns the numbers only, for the dialog that started the run: live updates wait until a dialog is closed."""
     return render(request, "bulk/_numbers.html", _numbers(runs.progress(pk, _now())))
 
 
@@ -60,7 +60,7 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @needs(Role.OPERATOR)
 def go_on(request: HttpRequest, pk: int) -> HttpResponse:
-    """What deletes or fails jobs goes on after the password alone, as it began."""
+    """Resumes a stopped run; one that deletes or fails jobs needs the password again, as at its start."""
     run = runs.progress(pk, _now())
     if ENTRIES[Act(run.act)].tone == "danger" and not reauthentication.is_recent(request):
         return reauthentication.ask(request, reverse("bulk", args=[pk]))
@@ -99,7 +99,7 @@ def _numbers(run: Progress) -> dict[str, Any]:
 
 
 def _outcomes(run: Progress, chosen: str) -> list[Cells]:
-    """Those that there are; "left" are the jobs that were not tried yet."""
+    """Returns the outcomes with their counts, without empty ones; "left" are the jobs not tried yet."""
     counts = [("", "All", run.total), (_LEFT, "pending", run.total - run.settled)]
     counts += [(outcome.value, outcome.value, getattr(run, outcome.value)) for outcome in Outcome]
     return [

@@ -1,4 +1,4 @@
-"""/docs/NAME: a document of this program, as it was installed with it."""
+"""/docs/NAME: shows the documentation that is installed with this version."""
 
 from __future__ import annotations
 

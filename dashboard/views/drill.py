@@ -1,4 +1,4 @@
-"""/tuning/drill: fire drills that were made, the one under way, and the form by which an admin orders one."""
+"""/tuning/drill: shows past fire drills and the running one, and the form by which an admin starts one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def part(request: HttpRequest) -> dict[str, Any]:
-    """What `tuning/_drill.html` shows, on whatever page."""
+    """Returns the context of `tuning/_drill.html`, for any page that includes it."""
     offers = _shown.get("offers", _offers)
     lines = [drill_cells.line(one) for one in _shown.get("newest", drills.newest)]
     return {

@@ -1,4 +1,4 @@
-"""Error pages: what happened, what it means, and the nearest useful page. A fragment gets a notice instead."""
+"""Renders error pages: what happened, what it means, and the nearest useful page; for a fragment, a notice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PERHAPS_DONE = "It is not known whether the change was made. Check before you r
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What an error page says."""
+    """Contents of an error page."""
 
     status: int
     title: str
@@ -59,7 +59,7 @@ class Fault:
 
 
 def missing(request: HttpRequest, fault: Missing) -> HttpResponse:
-    """404, with the nearest thing that is still there."""
+    """Returns 404 with a link to the nearest page that still exists."""
     kwargs = request.resolver_match.kwargs if request.resolver_match else {}
     deployment, base = kwargs.get("deployment", ""), kwargs.get("base", "")
     if isinstance(fault, JobMissing) and base:
@@ -78,7 +78,7 @@ def missing(request: HttpRequest, fault: Missing) -> HttpResponse:
 
 
 def logins_paused(request: HttpRequest, fault: TooManyFailures) -> HttpResponse:
-    """429 after too many failures; the right password is refused as well until the pause is over."""
+    """Returns 429 after too many failures; until the pause is over the right password is refused too."""
     minutes = max(1, round(fault.seconds / 60))
     text = f"Too many failed logins for this user or from your IP address. Try again in {minutes} minutes."
     advice = (
@@ -91,7 +91,7 @@ def logins_paused(request: HttpRequest, fault: TooManyFailures) -> HttpResponse:
 
 
 def store_down(request: HttpRequest, fault: StoreError) -> HttpResponse:
-    """503: the target with its password hidden, the error, what to look at, and another try."""
+    """Returns 503 with the target without its password, the error, advice, and a retry for GET."""
     log.warning("%s", fault)
     facts = [("Store", fault.target), ("Error", fault.reason)]
     if fault.command:
@@ -105,19 +105,19 @@ def store_down(request: HttpRequest, fault: StoreError) -> HttpResponse:
 
 
 def is_unmigrated(fault: BaseException | None) -> bool:
-    """Whether a table or a column of ours is missing: `manage.py migrate` did not run, or not since the last update."""
+    """Returns True if a table or a column is missing: `manage.py migrate` did not run, or not since the last update."""
     if isinstance(fault, OperationalError) and str(fault).startswith(_MISSING_IN_SQLITE):
         return True
     return isinstance(fault, ProgrammingError) and getattr(fault.__cause__, "sqlstate", "") in _UNDEFINED
 
 
 def is_of_the_database(fault: BaseException | None) -> bool:
-    """Other errors that it tells are faults of ours."""
+    """Returns True if the database is down or not migrated; other errors of it are bugs of ours."""
     return isinstance(fault, (OperationalError, InterfaceError)) or is_unmigrated(fault)
 
 
 def database_down(request: HttpRequest, fault: BaseException) -> HttpResponse:
-    """503, without a frame: who asks cannot be known. What the driver says stays in the log, it may hold an address."""
+    """Returns 503 without the page frame, as the user is not known; only the log gets the driver's message."""
     log.warning("the database cannot be used: %s", fault)
     title, advice = _DATABASE_SILENT
     if is_unmigrated(fault):
@@ -164,9 +164,9 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """500. It leans on nothing that could be what broke: no database, no configuration, no frame.
+    """Returns 500 without using anything that may be broken: no database, no configuration, no page frame.
 
-    A middleware that meets a dead database (the session's) ends here too: no other place hears of it.
+    A middleware that meets a dead database (the session's) ends here too: no other handler sees that error.
     """
     fault = sys.exc_info()[1]
     if fault and is_of_the_database(fault):
@@ -177,7 +177,7 @@ def broken(request: HttpRequest) -> HttpResponse:
 
 
 def answer(request: HttpRequest, fault: Fault, *, bare: bool = False) -> HttpResponse:
-    """The page; for a fragment's request a notice above the page, whose old content stays; for a program its JSON."""
+    """Returns the error as a page; as a notice above the unchanged page for a fragment; as JSON for the API."""
     if faults.is_ours(request):
         return faults.of_site(fault.status, f"{fault.title}. {fault.text}".strip(), fault.advice)
     if request.headers.get("HX-Request"):

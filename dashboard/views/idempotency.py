@@ -1,4 +1,4 @@
-"""/idempotency: keys of work that must not run twice, who claimed them, and the release of a claim."""
+"""/idempotency: lists idempotency keys and who claimed them; operators release claims, admins forget keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from recovery.reads.shared import Shared
 
 MATCH_LIMIT = 512  # characters of a search: no key is longer
 _GONE = "This claim no longer exists: it was completed, released or claimed again."
-_SHOWN_FOR = 64  # different questions of the last second
+_SHOWN_FOR = 64  # different filters of the last second
 _shown = Shared(kept=_SHOWN_FOR)
 
 
@@ -46,7 +46,7 @@ def rows(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def key(request: HttpRequest, key: str) -> HttpResponse:
-    """One of them, with its result in whole. Raises Missing, NotApart, StoreError."""
+    """Shows one key with its whole result, masked. Raises Missing, NotApart, StoreError."""
     answer = acts.show(key)
     if answer.claim is None:
         raise Missing("This key is not claimed, or it was deleted after its retention period.")
@@ -56,7 +56,7 @@ def key(request: HttpRequest, key: str) -> HttpResponse:
 @require_POST
 @needs(Role.OPERATOR)
 def reveal(request: HttpRequest, key: str) -> HttpResponse:
-    """Its result as it is, once the audit has who asked for it. Raises Missing, NotApart, StoreError, NotRecorded."""
+    """Shows the unmasked result, after an audit entry about it. Raises Missing, NotApart, StoreError, NotRecorded."""
     answer = acts.show(key)
     if answer.claim is None or not answer.result:
         raise Missing(_GONE)
@@ -114,7 +114,7 @@ def _change(request: HttpRequest, claim: Claim, title: str) -> HttpResponse:
 
 
 def _meant(request: HttpRequest, key: str) -> Claim:
-    """The claim whose token was shown, as it is now. Raises Missing, NotApart, StoreError."""
+    """Returns the current claim if it still has the shown token. Raises Missing, NotApart, StoreError."""
     claim = acts.show(key).claim
     if claim is None or str(claim.token) != request.GET.get("token", ""):
         raise Missing(_GONE)
@@ -136,7 +136,7 @@ def _ask(request: HttpRequest, claim: Claim, title: str, wrong: dict[str, str] |
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
-    """A store that is away leaves a sentence in the place of the table."""
+    """Builds the context of the table; if the store does not answer, a sentence replaces the table."""
     wanted, here = _wanted(request)
     told = {"wanted": wanted, "here": here, "is_filtered": bool(wanted.match)}
     try:
@@ -167,7 +167,7 @@ def _look(wanted: Wanted) -> tuple[Listing, Counts, tuple[Doubt, ...]]:
 
 
 def _wanted(request: HttpRequest) -> tuple[Wanted, str]:
-    """And the same as a query, for whoever asks again."""
+    """Parses what the URL selects; the second value is the same as a query string, for refreshes."""
     state = next((one for one in IdempotencyState if one.value == request.GET.get("state")), None)
     state = None if state is IdempotencyState.FREE else state
     after = Place.parse(request.GET.get("after", ""))

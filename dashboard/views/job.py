@@ -1,4 +1,4 @@
-"""/queues/<deployment>/<base>/jobs/<id>: one job, its life on the left, everything it carries on the right."""
+"""/queues/<deployment>/<base>/jobs/<id>: shows one job, its timeline on the left, its data in tabs on the right."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One JSON field as it is shown. `size` is the whole in bytes, `is_cut` says that not all of it is here."""
+    """One JSON field as the page shows it. `size` is that of the whole in bytes; `is_cut`: not all of it was read."""
 
     tree: Tree
     size: int
@@ -54,7 +54,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of the job's hash, as it is."""
+    """One field of the job's hash, undecoded."""
 
     name: str
     text: str
@@ -67,7 +67,7 @@ RAW_FIELD_LIMIT = 4_096  # characters of one field in the table of all fields, a
 RAW_LIMIT = 65_536
 SERVER_LOGS = "server-logs"
 _REVEALED = {part.value: part for part in PayloadPart}  # tabs that hold something to reveal, by name
-_KEPT = ("whole", "from")  # of the address: what of a tab is looked at
+_KEPT = ("whole", "from")  # URL parameters: which part of a tab is shown
 _PAYLOADS: dict[str, Callable[[Job], Text]] = {
     "data": lambda job: job.data,
     "options": lambda job: job.options,
@@ -86,7 +86,7 @@ def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespo
 @require_safe
 @heavy("whole")
 def life(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
-    """The head and the timeline again, while the job lives."""
+    """Returns the head and the timeline as a fragment, which the page fetches while the job is not finished."""
     context = _life(request, *_found(request, deployment, base, id))
     return render(request, "job/_life.html", context | {"is_swap": True})
 
@@ -101,7 +101,7 @@ def tab(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespon
 @require_POST
 @needs(Role.OPERATOR)
 def reveal(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
-    """One tab as it is, once the audit has who asked for it. Raises Missing, NotRecorded."""
+    """Shows one tab unmasked, after an audit entry about it. Raises Missing, NotRecorded."""
     part = _REVEALED.get(request.GET.get("tab", ""))
     if part is None:
         raise Missing("This tab has nothing to reveal.")
@@ -114,7 +114,7 @@ def reveal(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRes
 @require_safe
 @heavy("whole")
 def log(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
-    """The lines behind the last one on a page, or the whole tab anew when that is not where it was any more."""
+    """Returns the log lines behind the last one on the page, or the whole tab if that line has moved."""
     queue, job = _found(request, deployment, base, id)
     first, after, is_over = _number(request, "first"), _number(request, "after"), job.row.state.is_finished
     if not (after or job.log_count or is_over):
@@ -195,7 +195,7 @@ def _acts(request: HttpRequest, queue: Queue, job: Job, verdict: Verdict | None)
 
 
 def _tabs(queue: Queue, job: Job) -> list[Tab]:
-    """The error first when there is one that counts; what does not exist has no tab."""
+    """Returns the tabs of a job: the error first if the job failed, and no tab for what does not exist."""
     is_table = queue.flavour.library is Library.TABLE
     tabs = [Tab("data", "Data")] if is_table else [Tab("data", "Data"), Tab("options", "Options")]
     if job.result.size:
@@ -210,7 +210,7 @@ def _tabs(queue: Queue, job: Job) -> list[Tab]:
 
 
 def _contents(request: HttpRequest, queue: Queue, job: Job, tab: Tab, see: Discretion) -> dict[str, Any]:
-    """What the tab shows. A key of the wrong type costs this tab only."""
+    """Returns what the tab shows; a Redis key of the wrong type breaks this tab only."""
     try:
         return _of_tab(request, queue, job, tab, see)
     except WrongType as fault:
@@ -251,7 +251,7 @@ def _fields(queue: Queue, job: Job, see: Discretion, *, is_whole: bool) -> Itera
 
 
 def _error(job: Job, see: Discretion) -> dict[str, Any]:
-    """The newest attempt first: it is the one that is asked about."""
+    """Returns the stack traces, newest attempt first: it is the one that matters."""
     attempts = list(enumerate(job.stack, 1))[-STACKS_SHOWN:]
     return {
         "reason": see.text(job.reason),

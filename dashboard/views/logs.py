@@ -1,4 +1,4 @@
-"""/logs: what the servers write, from every configured source, live or of a range."""
+"""/logs: shows log lines of the servers from every configured source, live or of a time range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recovery.actions import payload_reveals
 from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level, Query
 from recovery.reads import shipping
 
-PLAIN = "plain"  # of who has no scripts: the newest lines stand in the page
+PLAIN = "plain"  # for browsers without scripts: the newest lines are part of the page
 
 
 @require_safe
@@ -63,7 +63,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_POST
 @needs(Role.OPERATOR)
 def reveal(request: HttpRequest) -> JsonResponse:
-    """One line as it is, once the audit has who asked for it. Raises Missing, StoreError, NotRecorded."""
+    """Shows one line unmasked, after an audit entry about it. Raises Missing, StoreError, NotRecorded."""
     try:
         fields = Fields(request.META.get("QUERY_STRING", "").encode())
         source, id, query = fields.one("source"), place(fields, "id"), Query(labels=asking.labels(fields))
@@ -89,5 +89,5 @@ def _download(asked: Asked, sources: tuple[str, ...], now: int) -> str:
 
 
 def context(query: str, **more: Any) -> dict[str, Any]:
-    """For lines on another page: what they are is said by that page, and cannot be chosen there."""
+    """Returns the context for log lines on another page, which fixes the query; users cannot change it there."""
     return {"query": query, "sources": config.current().logs, "is_shipping": shipping.is_known(), **more}

@@ -1,4 +1,4 @@
-"""/stuck/n8n: each n8n's jobs and executions beside each other, as the scheduler found them at its last look."""
+"""/stuck/n8n: compares each n8n's jobs with its executions, as the scheduler found them at its last check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows(request: HttpRequest) -> HttpResponse:
 
 
 def is_here() -> bool:
-    """Whether there is anything to show: an n8n that is configured, or a queue that is n8n's."""
+    """Returns True if there is anything to show: a configured n8n, or a queue of n8n."""
     return bool(_installations() or _unnamed())
 
 
@@ -86,7 +86,7 @@ def _installations() -> tuple[N8n, ...]:
 
 
 def _unnamed() -> list[QueueRef]:
-    """Queues that look like n8n's and belong to none that is configured."""
+    """Returns queues that look like n8n's and belong to no configured n8n."""
     snapshot, known = mirror.newest(), _installations()
     samples = snapshot.queues if snapshot else ()
     seen = (sample.ref for sample in samples if is_n8n(sample.ref, sample.flavour))
@@ -125,7 +125,7 @@ def _back(request: HttpRequest) -> str:
 
 
 def _picks(request: HttpRequest, lines: Sequence[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """What can be done to the selected rows; () when there is no row to select."""
+    """Returns the actions on selected rows; () if no row can be selected."""
     if not any(line["pick"] for line in lines):
         return ()
     return buttons.on_selection(wishes.MATCHING_EXECUTIONS, buttons.may(request.user))
@@ -134,7 +134,7 @@ def _picks(request: HttpRequest, lines: Sequence[dict[str, Any]]) -> tuple[tuple
 def _matching_acts(
     request: HttpRequest, pairs: Sequence[tuple[Truth, Pair]], chosen: PairFilter, known: dict[str, N8n]
 ) -> tuple[Button, ...]:
-    """Where ticking the rows of this page is not enough, or a filter has said already which ones are meant."""
+    """Returns the actions on all matching rows, if they do not fit on one page or a filter is set."""
     if len(pairs) < 2 or (len(pairs) <= SIZE and not chosen):
         return ()
     return n8n_buttons.on_matching(pairs, known, chosen, request.user, back=_back(request))

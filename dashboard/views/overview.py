@@ -1,4 +1,4 @@
-"""/queues: totals, what is wrong, and the table of all queues, from the snapshot in memory."""
+"""/queues: shows totals, problems and the table of all queues, from the snapshot in memory."""
 
 from __future__ import annotations
 
@@ -57,28 +57,28 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def rows(request: HttpRequest) -> HttpResponse:
-    """One chunk of the table; with the first one comes what stands above the table."""
+    """Returns one chunk of the table; with the first one, the summary above the table too."""
     query = Query.parse(request.GET)
     snapshot, stale = _newest()
     if snapshot is None:
-        return HttpResponse(status=204)  # keep what is there
+        return HttpResponse(status=204)  # keeps what the page shows
     summary = _summary(snapshot, query, stale, is_swap=True) if query.start == 0 else ""
     return HttpResponse(_fragment(snapshot, query, stale) + summary)
 
 
 def _newest() -> tuple[Snapshot | None, str]:
-    """The snapshot, and why its numbers are old; "" while they are not."""
+    """Returns the snapshot, and why its numbers are old; "" if they are not."""
     return mirror.newest(), mirror.health().reason
 
 
 def _looked() -> int:
-    """When all active jobs were last looked at."""
+    """Returns the time of the last pass of the orphan watch, 0 if there was none."""
     inbox = stuck.newest()
     return inbox.checked_at if inbox else 0
 
 
 def _fragment(snapshot: Snapshot, query: Query, stale: str) -> SafeString:
-    """The rows as markup, made once a snapshot and query for all who look. Nothing in it depends on a role."""
+    """Renders the rows, once per snapshot and query for all users. Nothing in it depends on a role."""
     key = ("rows", snapshot.number, snapshot.taken_at, _looked(), query, bool(stale))
     return _fragments.get(
         key, lambda: render_to_string("overview/_rows.html", {**_rows(snapshot, query), "stale": stale})

@@ -1,4 +1,4 @@
-"""The palette: one box that finds queues, pages and a job by its id."""
+"""Serves the command palette: one box that finds queues, pages, and a job by its id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUERY_LIMIT = 200  # characters; a job id is shorter
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One line: where it leads, what it is called, what it is."""
+    """One result: its URL, title and kind."""
 
     url: str
     title: str
@@ -31,7 +31,7 @@ class Hit:
 
 @require_safe
 def palette(request: HttpRequest) -> HttpResponse:
-    """A fragment for the dialog; a page for who has no JavaScript."""
+    """Returns a fragment for the dialog, or a page for browsers without JavaScript."""
     query = request.GET.get("q", "").strip()[:QUERY_LIMIT]
     queues, more = _queues(query)
     context = {"query": query, "hits": (*queues, *_pages(request, query), *_job(query)), "more": more}
@@ -39,7 +39,7 @@ def palette(request: HttpRequest) -> HttpResponse:
 
 
 def _queues(query: str) -> tuple[list[Hit], int]:
-    """Queues whose name has every word of the query, names that begin with it first; and how many more there are."""
+    """Returns queues whose name has every word of the query, best matches first; and how many more there are."""
     snapshot = mirror.newest()
     words = query.lower().split()
     samples = snapshot.queues if snapshot else ()
@@ -49,7 +49,7 @@ def _queues(query: str) -> tuple[list[Hit], int]:
 
 
 def _name(sample: QueueSample) -> str:
-    """The queue's own name without its prefix: what people type first."""
+    """Returns the queue's own name without its prefix: what users type first."""
     return sample.ref.label.lower().rpartition(":")[2]
 
 

@@ -1,4 +1,4 @@
-"""/scanners/policy: what the scanners may do in one place: looked at first, and then exactly that, with a reason."""
+"""/scanners/policy: shows and edits the policy of a queue, a deployment or all; a change is previewed and confirmed."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from recovery.reads.policies import Book
 from recovery.reads.policies import written as written_at
 
 TERM_LIMIT = 200  # characters of a filter
-LIFE_SECONDS = 1800  # to think about a policy takes longer than about one job
+LIFE_SECONDS = 1800  # deciding on a policy takes longer than on one job
 _SALT = "unstall.policy"
-_DIGITS = 6  # of the row that a page begins with
+_DIGITS = 6  # of the number of the first row
 _CHANGED = "The preview is out of date. Check the changes again; nothing was changed."
 
 
 @require_safe
 def table(request: HttpRequest) -> HttpResponse:
-    """The part of /scanners that htmx replaces; who opens the address itself gets the whole page."""
+    """Returns the table of /scanners for htmx; a browser that opens the URL is redirected to the whole page."""
     if "HX-Request" not in request.headers:
         return redirect(f"{reverse('scanners')}{_link(*_asked(request))}#policies")
     return render(request, "policies/_table.html", context(request))
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """What the table needs, from the address: `?q=` and `?from=`."""
+    """Returns the context of the table, filtered and paged by `?q=` and `?from=`."""
     term, start = _asked(request)
     book = Book.open(config.current())
     found = policy_table.table(book, mirror.newest(), config.current(), _now(), term=term, start=start)
@@ -70,7 +70,7 @@ def _asked(request: HttpRequest) -> tuple[str, int]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def edit(request: HttpRequest) -> HttpResponse:
-    """GET: the form. POST: what it would change, and once that was seen, the change."""
+    """Shows the form on GET; on POST previews the change, and makes it once the preview was confirmed."""
     try:
         place = Place.of(request.GET)
     except NotUnderstood as wrong:
@@ -90,7 +90,7 @@ def edit(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What the form says, and what was found out about it; `looked` None: nobody asked yet."""
+    """Values of the form with their preview; `looked` None: not previewed yet."""
 
     written: Mapping[str, Any]
     looked: Preview | None = None
@@ -147,7 +147,7 @@ def _ask(
 
 
 def _below(place: Place) -> Resolved:
-    """What counts without what is edited here."""
+    """Returns the policy that applies without the layer that is edited here."""
     book = Book.open(config.current())
     mine = (Source.PAGE, place.deployment, place.base)
     layers = (one for one in book.layers if (one.origin.source, one.origin.deployment, one.origin.base) != mine)
@@ -155,13 +155,13 @@ def _below(place: Place) -> Resolved:
 
 
 def _scanners(place: Place) -> tuple[Scanner, ...]:
-    """All of them come by, but for a single queue of which it is known what it is."""
+    """Returns the scanners that apply: all, or for a single known queue those of its library."""
     flavour = policy_table.flavours(mirror.newest()).get(place.ref)
     return scanners_of(flavour) if flavour else tuple(Scanner)
 
 
 def _shown(request: HttpRequest) -> tuple[str, dict[str, Any]] | None:
-    """What this person was shown last; None when that is not known, or too long ago."""
+    """Returns what this user was shown, from the signed token; None if it is invalid or expired."""
     try:
         pk, digest, seen = signing.loads(request.POST.get("token", ""), salt=_SALT, max_age=LIFE_SECONDS)
     except (signing.BadSignature, ValueError, TypeError):
@@ -170,7 +170,7 @@ def _shown(request: HttpRequest) -> tuple[str, dict[str, Any]] | None:
 
 
 def _digest(draft: _Draft) -> str:
-    """ "" before it was looked at: nothing was shown then that could be confirmed."""
+    """Returns a hash of the preview; "" without one, as nothing was shown that could be confirmed."""
     if draft.looked is None:
         return ""
     told = json.dumps([draft.written, draft.looked.changes], sort_keys=True)

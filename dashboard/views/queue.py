@@ -1,4 +1,4 @@
-"""/queues/<deployment>/<base>/: one queue, its lists in tabs, its workers and its past."""
+"""/queues/<deployment>/<base>/: shows one queue, its jobs by state in tabs, its workers, policy and history."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FRAGMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One tab; `state` for those that show a list of jobs. `count` None: not known; "" has none."""
+    """One tab; `state` if it lists jobs. `count` None: not known; "": has no count."""
 
     name: str
     title: str
@@ -64,13 +64,13 @@ def page(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
 
 @require_safe
 def tab(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
-    """The tab again, and with it the head of the page."""
+    """Returns the tab as a fragment, with the head of the page."""
     return render(request, "queue/_tab.html", _context(request, deployment, base) | {"is_swap": True})
 
 
 @require_safe
 def chart(request: HttpRequest, deployment: str, base: str) -> JsonResponse:
-    """Completed and failed as a plotly figure; the same for all who look."""
+    """Returns completed and failed jobs as a plotly figure, cached for all users."""
     queue = lists.locate(QueueRef(deployment, base), mirror.newest())
     hours = _hours(request)
     series = _charts.get((queue.ref, hours), lambda: history.series(queue.ref, queue.flavour, hours))
@@ -103,7 +103,7 @@ def _context(request: HttpRequest, deployment: str, base: str) -> dict[str, Any]
 
 
 def _sweep(queue: Queue, now: int) -> Terms | None:
-    """How the rows of a job table are put back; None for a queue in Redis."""
+    """Returns how lost rows of a job table are requeued; None for a queue in Redis."""
     if queue.flavour.library is not Library.TABLE:
         return None
     current = config.current()
@@ -111,7 +111,7 @@ def _sweep(queue: Queue, now: int) -> Terms | None:
 
 
 def _old(queue: Queue) -> str:
-    """Why the numbers of this page are old; "" while they are not."""
+    """Returns why the numbers of this page are old; "" if they are not."""
     if queue.sample is None:
         return ""
     snapshot = mirror.newest()
@@ -122,7 +122,7 @@ def _old(queue: Queue) -> str:
 def _tabs(queue: Queue) -> list[Tab]:
     can, sample = queue.capabilities, queue.sample
     tabs = [Tab(state.value, _title(state), _count(queue, state), state) for state in can.states]
-    if sample and sample.is_paused:  # where its jobs wait as in any queue, an empty list would read as not paused
+    if sample and sample.is_paused:  # if its jobs are in `wait`, an empty Paused tab would read as not paused
         tabs = [tab for tab in tabs if tab.state is not State.PAUSED or tab.count != 0]
     if can.schedulers:
         tabs.append(Tab("schedulers", "Schedulers"))
@@ -134,13 +134,13 @@ def _tabs(queue: Queue) -> list[Tab]:
 
 
 def _chosen(tabs: list[Tab], name: str) -> Tab:
-    """The tab of this name; for that of a paused queue's jobs, where they are now."""
+    """Returns the tab of this name; for a missing tab Paused, the tab Waiting."""
     named = {tab.name: tab for tab in tabs}
     return named.get(name) or (named[State.WAITING.value] if name == State.PAUSED else tabs[0])
 
 
 def _back(queue: Queue, tab: str) -> str:
-    """Where a person comes back to who acted without scripts."""
+    """Returns the URL to which an action without scripts leads back."""
     return f"{reverse('queue', args=[queue.ref.deployment, queue.ref.base])}?tab={tab}"
 
 
@@ -153,7 +153,7 @@ def _count(queue: Queue, state: State) -> int | None:
 
 
 def _contents(request: HttpRequest, queue: Queue, tab: Tab, now: int) -> dict[str, Any]:
-    """What the tab shows; a store that does not answer leaves a sentence in its place and the head as it was."""
+    """Returns what the tab shows; if the store does not answer, a sentence replaces it and the head stays."""
     try:
         if tab.state is not None:
             return _jobs(request, queue, tab.state, now)
@@ -177,7 +177,7 @@ def _jobs(request: HttpRequest, queue: Queue, state: State, now: int) -> dict[st
 
 
 def _lines(request: HttpRequest, queue: Queue, state: State, found: tuple[JobRow, ...], now: int) -> list[rows.Cells]:
-    """Each row with its verdict, and the buttons that fit it."""
+    """Returns each row with its verdict and its buttons."""
     is_active = state is State.ACTIVE
     longest = stuck.longest_lock(queue.ref) if is_active else 0
     judged = stuck.of_rows(queue, found, mirror.newest(), now) if is_active else {}
@@ -215,7 +215,7 @@ def _policy(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
 
 def _history(request: HttpRequest, queue: Queue, now: int) -> dict[str, Any]:
     hours, size = _hours(request), _size(request)
-    # First what raises when the store is silent: the series would wait for it once more.
+    # The window is read first: it raises if the store is down, and the series would wait for it once more.
     window = runs.window(queue, cursor=request.GET.get("cursor", ""), size=size)
     series = _charts.get((queue.ref, hours), lambda: history.series(queue.ref, queue.flavour, hours))
     return {
@@ -245,7 +245,7 @@ def _hours(request: HttpRequest) -> int:
 
 
 def _link(request: HttpRequest, tab: Tab) -> str:
-    """The query string of this very view, to ask for it again."""
+    """Returns the query string of this view, for refreshes."""
     parts = {"tab": tab.name}
     parts |= {key: request.GET[key] for key in ("size", "cursor", "hours") if request.GET.get(key)}
     return "?" + urlencode(parts)

@@ -1,4 +1,4 @@
-"""/api: every call of the API, for people; and the same as an OpenAPI document."""
+"""/api: shows the reference of every API call, and serves the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/audit/<number>/restore: what an act took away comes back, asked for and confirmed like every other act."""
+"""/audit/<number>/restore: restores the jobs that an action removed, confirmed with a reason like every action."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ NAMED = 10  # jobs named in the dialog
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def restore(request: HttpRequest, number: int) -> HttpResponse:
-    """Nothing here can change meanwhile: what is kept is kept, and an id in use again is refused by the script."""
+    """Asks for a reason, then restores. Needs no second check: undo copies never change, and the Lua script refuses
+    an id that is in use again.
+    """
     entry = book.plain(number)
     reason = request.POST.get("reason", "").strip()[:REASON_LIMIT]
     if request.method != "POST" or not reason:

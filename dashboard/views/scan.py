@@ -1,4 +1,4 @@
-"""/scanners/<name>/order and /pause: have a scanner run now, stop it, let it go on; each with a reason, in a dialog."""
+"""/scanners/<name>/order and /pause: run a scanner now, pause it, resume it; each with a reason, in a dialog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recovery.domain.scans import Scan
 from recovery.errors import BadOrder, DeploymentMissing
 from recovery.reads import scans as seen
 
-QUEUES_LISTED = 200  # names that a field proposes; another one can be written
+QUEUES_LISTED = 200  # names that the field suggests; others can be typed
 _NO_QUEUE = "No snapshot contains this queue. Write it as DEPLOYMENT/BASE."
 _AS_IT_IS = {True: "It is already paused.", False: "It is no longer paused."}
 
@@ -30,7 +30,7 @@ _AS_IT_IS = {True: "It is already paused.", False: "It is no longer paused."}
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def order(request: HttpRequest, scanner: str) -> HttpResponse:
-    """An operator has it look; to have it act takes the role that may act in bulk."""
+    """Requests a run of a scanner: a dry run for operators; applying changes needs the role that may act in bulk."""
     scan = scanners.named(scanner)
     observes = scan.may_act and request.POST.get("how", "observe") != "act"
     told = _order_context(request, scan)
@@ -55,7 +55,7 @@ def order(request: HttpRequest, scanner: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def pause(request: HttpRequest, scanner: str) -> HttpResponse:
-    """Stops it, or lets it go on, whichever was shown."""
+    """Pauses or resumes a scanner, whichever the dialog showed."""
     scan = scanners.named(scanner)
     if request.method != "POST":
         return _ask_pause(request, scan)
@@ -113,7 +113,7 @@ def _ask_pause(
 
 
 def _queue(said: str) -> QueueRef | None:
-    """As an address has it, or as the shell does. Raises NotUnderstood."""
+    """Parses a queue as URLs or as shell commands write it. Raises NotUnderstood."""
     if not said:
         return None
     snapshot = mirror.newest()

@@ -1,4 +1,4 @@
-"""/scanners: what looks after the queues by itself, what it did, and what holds it back."""
+"""/scanners: shows the scanners, their runs and findings, and the active safety limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def finds(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def named(written: str) -> Scan:
-    """Raises Http404."""
+    """Returns the scanner of this name. Raises Http404."""
     found = next((scan for scan in Scan if scan.value == written), None)
     if found is None:
         raise Http404("Unknown scanner.")
@@ -64,12 +64,12 @@ def named(written: str) -> Scan:
 
 
 def forget() -> None:
-    """Somebody has just changed something, and wants to see it."""
+    """Clears the cached cards, so that a change is visible at once."""
     _shown.forget()
 
 
 def acting() -> Acting:
-    """In how many queues each scanner may act."""
+    """Returns in how many queues each scanner may act."""
     current = config.current()
     return policy_table.acting(Book.open(current), policy_table.flavours(mirror.newest()), current)
 

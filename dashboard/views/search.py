@@ -1,4 +1,4 @@
-"""/search: a job by its id at once; by name or data slice by slice, as long as somebody looks."""
+"""/search: finds a job by its id at once; by name or data in slices, while the page is open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATES = tuple(state for state in State if state is not State.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address asks for; what is not understood is left out, because a link must always open."""
+    """Search as the URL describes it; invalid parameters are ignored, because a link must always open."""
 
     term: str
     way: str
@@ -75,7 +75,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_safe
 @heavy("q", "id")
 def part(request: HttpRequest) -> HttpResponse:
-    """The next slice of a search by name or data: its rows, and the request for the slice after it."""
+    """Returns the next slice of a search by name or data: its rows, and the request for the slice after it."""
     asked = Asked.of(request)
     return render(
         request, "search/_slice.html", {"asked": asked, **_results(request, asked, mirror.newest()), "is_swap": True}
@@ -83,7 +83,7 @@ def part(request: HttpRequest) -> HttpResponse:
 
 
 def written(ref: QueueRef | None) -> str:
-    """A queue as the form and the address name it."""
+    """Formats a queue as the form and the URL name it."""
     return f"{ref.deployment}/{ref.slug}" if ref else ""
 
 

@@ -1,4 +1,4 @@
-"""/servers: every machine that runs workers, how busy it is, whether its gate is open, and what happened on it."""
+"""/servers: shows every server with workers: its load, its gate, its processes and its history."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from recovery.domain.servers import Server
 from recovery.domain.staff import Floor
 from recovery.errors import StoreError
 
-GONE_TOLD = 20  # servers that are not there any more; their pages show what was
+GONE_TOLD = 20  # servers that no longer report; their pages show their history
 
 
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """All of them, and the one that needs a look most. A form without scripts names another one here."""
+    """Shows all servers, and the most urgent one in detail. The form without scripts selects another with ?server=."""
     if wanted := request.GET.get("server"):
         return redirect(reverse("server", args=[wanted]) + _query(_range(request)))
     id = _worst() or _last_seen()
@@ -41,13 +41,13 @@ def server(request: HttpRequest, server: str) -> HttpResponse:
 
 @require_safe
 def now(request: HttpRequest, server: str) -> HttpResponse:
-    """The cards again, and with them what stands below the chart."""
+    """Returns the cards as a fragment, with the part below the chart."""
     return render(request, "servers/_cards.html", _present(request, server) | {"is_swap": True})
 
 
 @require_safe
 def chart(request: HttpRequest, server: str) -> JsonResponse:
-    """The same for all who look."""
+    """Returns the chart as a plotly figure, the same for all users."""
     server_known.one(server)
     return JsonResponse(machine.figure(server_past.of(server, RANGES[_range(request)], _now())))
 
@@ -97,7 +97,7 @@ def _unread() -> list[Cells]:
 
 
 def _trouble(found: Trouble) -> Cells:
-    """A server that others measure and that cannot be read; without an id it is the Prometheus."""
+    """Describes a server whose node_exporter cannot be read; without an id, the Prometheus."""
     who = gate_cells.label(found.id) if found.id else "Prometheus"
     return {"who": who, "target": found.target, "says": found.says, "advice": found.advice, "since": found.since}
 
@@ -114,7 +114,7 @@ def _staff(mine: Server | None, floor: Floor, see: Discretion) -> dict[str, Any]
 
 
 def _past(id: str, chosen: str) -> dict[str, Any]:
-    """A state store that does not answer leaves a sentence in the place of the chart."""
+    """Returns the context of the chart; if the state store does not answer, a sentence replaces it."""
     try:
         past = server_past.of(id, RANGES[chosen], _now())
     except StoreError as error:
@@ -123,7 +123,7 @@ def _past(id: str, chosen: str) -> dict[str, Any]:
 
 
 def _worst() -> str:
-    """The one whose gate is closed, else the busiest; "" when there is none."""
+    """Returns a server with a closed gate, else the busiest; "" if there is none."""
     here = sorted(mirror.servers(), key=lambda one: (not gate_cells.is_closed(one.id), -(one.cpu or 0), one.id))
     return here[0].id if here else ""
 

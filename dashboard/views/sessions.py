@@ -1,4 +1,4 @@
-"""Sessions: one's own for everybody, all of them for admins; each can be ended."""
+"""Lists sessions and ends them: users their own, admins all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_all(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def end(request: HttpRequest, pk: int) -> HttpResponse:
-    """One's own, or anybody's for an admin. Its pages stop at the next request, its streams within seconds."""
+    """Ends one session: own, or any for an admin. Its pages stop at the next request, its streams in seconds."""
     mine = alive().exclude(user=None)
     if not allows(request.user, Role.ADMIN):
         mine = mine.filter(user=request.user)
@@ -53,7 +53,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def end_others(request: HttpRequest) -> HttpResponse:
-    """All of one's own but this one."""
+    """Ends all other sessions of the user."""
     user = cast(User, request.user)
     with transaction.atomic():
         if count := people.end_sessions(user, but=request.session.session_key):

@@ -1,4 +1,4 @@
-"""/stuck: every active job that needs a look, over all queues, as the orphan-watch found them last."""
+"""/stuck: lists all stuck jobs over all queues, as the orphan watch found them at its last pass."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from recovery.reads.incidents import Recovery
 from recovery.reads.shared import Shared
 
 SIZE = 100  # lines on a page: more than a person looks through at once
-OLD_MS = 20_000  # the watch looks every 5 s: what is this old is no news of now
+OLD_MS = 20_000  # the watch runs every 5 s: an older result is shown as old
 TIMES_LIFE = 5.0  # seconds; recovery times of 24 h do not change faster than a person reads
 BULK_QUEUES = 6  # queues whose orphans can be acted on together from here
 _PICKS = (Act.REQUEUE, Act.FAIL, Act.RELEASE)
@@ -50,7 +50,7 @@ def rows(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def count(request: HttpRequest) -> HttpResponse:
-    """How many are stuck, for the navigation."""
+    """Returns the number of stuck jobs, for the navigation."""
     return render(request, "stuck/_count.html", {"stuck": StuckCount.of(stuck.newest())})
 
 
@@ -91,7 +91,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
 
 
 def _cells(lines: Sequence[Stuck], looked_at: int, may: May, back: str) -> list[Cells]:
-    """A job that something was done to since it was looked at says that, and offers nothing until the next look."""
+    """Builds the rows. A job changed since the last pass shows that change and no buttons until the next one."""
     flavours, done = _flavours(), _done(lines, looked_at)
     return [
         verdicts.line(line)
@@ -103,7 +103,7 @@ def _cells(lines: Sequence[Stuck], looked_at: int, may: May, back: str) -> list[
 
 
 def _done(lines: Sequence[Stuck], looked_at: int) -> dict[JobRef, CompletedAction]:
-    """Nothing while the database does not answer: the next look shows it too."""
+    """Returns what was done to these jobs since the last pass; {} if the database does not answer."""
     try:
         return audit.done_since(looked_at, [line.job for line in lines if line.has_job])
     except Error:
@@ -116,19 +116,19 @@ def _flavours() -> dict[QueueRef, Flavour]:
 
 
 def _matching_acts(lines: Sequence[Stuck], chosen: Filter, may: May, back: str) -> tuple[Button, ...]:
-    """Where ticking the rows of this page is not enough, or a filter has said already which ones are meant."""
+    """Returns the actions on all matching rows, if they do not fit on one page or a filter is set."""
     if len(lines) < 2 or (len(lines) <= SIZE and not chosen):
         return ()
     return buttons.on_matching(lines, _flavours(), chosen, may, back=back)
 
 
 def _jobs(lines: Sequence[Stuck]) -> list[Stuck]:
-    """What can be acted on as a job: n8n's mismatches are put right one by one."""
+    """Returns the rows that are jobs; mismatches of n8n are repaired one by one."""
     return [line for line in lines if line.verdict.kind is not Kind.N8N]
 
 
 def _acts(line: Stuck, flavours: dict[QueueRef, Flavour], may: May, back: str) -> Acts | None:
-    """None too for a queue that no snapshot has: what it is is not known, so nothing is offered."""
+    """Returns the buttons of a row; None too for a queue in no snapshot, because its library is not known."""
     if line.verdict.kind is Kind.N8N:
         return n8n_buttons.of_line(line, may, back=back)
     flavour = flavours.get(line.job.queue)
@@ -142,7 +142,7 @@ def _unread(found: Inbox | None) -> list[Tally]:
 
 
 def _tallies(found: Inbox | None) -> list[dict[str, Any]]:
-    """Every verdict that there is now, most urgent first; quarantined counted besides, for those that are listed."""
+    """Returns the counts by verdict, most urgent first; before them how many listed jobs are quarantined."""
     if found is None:
         return []
     told = [
@@ -160,8 +160,8 @@ def _recovery() -> Recovery:
 
 
 def _predicted(found: Inbox | None) -> dict[str, Any]:
-    """The worst of the queues that have something active: what their watchdogs and our scanners can do, and where
-    there is neither.
+    """Returns the slowest predicted recovery of the queues with active jobs, by stalled check or scanner, and how many
+    queues have neither.
     """
     dogs = [tally.watchdog for tally in found.queues if not tally.error] if found else []
     times = [dog.recovers_within for dog in dogs if dog.recovers_within is not None]
@@ -173,7 +173,7 @@ def _predicted(found: Inbox | None) -> dict[str, Any]:
 
 
 def _all_acts(found: Inbox, chosen: Filter, may: May, back: str) -> list[dict[str, Any]]:
-    """Of each queue with several orphans: all of them, as the scheduler finds them, listed here or not."""
+    """Returns bulk actions for queues with several orphans: on all that the scheduler finds, listed here or not."""
     if chosen.cause or chosen.server or chosen.verdict not in ("", Kind.ORPHAN.value, Kind.ABANDONED.value):
         return []
     snapshot, told = mirror.newest(), []

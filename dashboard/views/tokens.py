@@ -1,4 +1,4 @@
-"""Machine tokens, for admins: made here, shown once, revoked for good."""
+"""API tokens, for admins: creates them, shows each once, and revokes them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @needs(Role.ADMIN)
 @needs_recent_password("tokens")
 def make(request: HttpRequest) -> HttpResponse:
-    """Shows the token, once: only its hash is kept."""
+    """Creates a token and shows it once: only its hash is stored."""
     form = TokenForm(request.POST)
     if not form.is_valid():
         return _page(request, form=form, status=422)
     try:
         token, written = _make(request, form)
-    except IntegrityError:  # somebody took the name in this very moment
+    except IntegrityError:  # another request took the name at the same time
         form.add_error("name", TAKEN)
         return _page(request, form=form, status=422)
     return _page(request, made=token, written=written, status=201)
@@ -57,7 +57,7 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _make(request: HttpRequest, form: TokenForm) -> tuple[MachineToken, str]:
-    """Both the token and its entry in the audit, or neither."""
+    """Creates the token and its audit entry in one transaction."""
     allowed = frozenset(map(Scope, form.cleaned_data["scopes"]))
     maker = request.user if isinstance(request.user, User) else None
     with transaction.atomic():
@@ -77,7 +77,7 @@ def _note(request: HttpRequest, act: str, token: MachineToken) -> None:
 
 
 def _page(request: HttpRequest, *, status: int = 200, **shown: object) -> HttpResponse:
-    """What can still be used comes first."""
+    """Renders the list, with usable tokens first."""
     known = MachineToken.objects.select_related("created_by").order_by(F("revoked_at").desc(nulls_first=True), "name")
     context = {"tokens": known[:LIMIT], "scopes": list(Scope), "form": TokenForm(), **shown}
     return render(request, "tokens/tokens.html", context, status=status)

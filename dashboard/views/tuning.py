@@ -1,4 +1,4 @@
-"""/tuning: files of a deployment, and the running queues, looked at for what they do to jobs whose worker goes."""
+"""/tuning: analyzes configuration files and running queues for what happens to jobs when a worker stops."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _shown = Shared(life=5.0, kept=2)  # settings do not change from one second to t
 
 
 @heavy()
-@sensitive_post_parameters()  # whatever is pasted may hold passwords: no report of a fault of ours shows it
+@sensitive_post_parameters()  # pasted files may hold passwords: no error report shows them
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest) -> HttpResponse:
-    """Nothing is changed and nothing is kept, so whoever may look may ask."""
+    """Shows the form and the analysis. It changes and stores nothing, so every role may use it."""
     asked, running = Asked.of(request.POST), _running()
     if request.method != "POST":
         return _page(request, asked, running, 200)
@@ -73,7 +73,7 @@ def _page(
 
 
 def _running() -> Running | None:
-    """None: nothing was seen yet."""
+    """Returns the settings of the running queues; None without a snapshot."""
     snapshot = mirror.newest()
     if snapshot is None:
         return None

@@ -1,4 +1,4 @@
-"""The second factor of one's own account: on, with a QR code and recovery codes that are shown once; and off."""
+"""Turns the second factor of the user's own account on, with a QR code and recovery codes shown once; and off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dashboard.reauthentication import needs_recent_password
 from recovery import config
 from recovery.actions import audit
 
-_SEED = "two_factor_seed"  # in the session: of the code that is shown and not proved yet
+_SEED = "two_factor_seed"  # in the session: seed of the QR code, until a first code confirms it
 
 
 @sensitive_post_parameters("code")

@@ -1,4 +1,4 @@
-"""Users and their roles, for admins."""
+"""Lists users and changes their roles, for admins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def users(request: HttpRequest) -> HttpResponse:
 @needs(Role.ADMIN)
 @needs_recent_password("users")
 def add(request: HttpRequest) -> HttpResponse:
-    """Makes the person and shows their link, once: only its hash is kept."""
+    """Invites a user and shows their link once: only its hash is stored."""
     form = PersonForm(request.POST)
     if not form.is_valid():
         return _page(request, form=form, status=422)
@@ -87,7 +87,7 @@ def active(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.ADMIN)
 @needs_recent_password("users")
 def two_factor_off(request: HttpRequest, pk: int) -> HttpResponse:
-    """For somebody who has lost the authenticator and the recovery codes."""
+    """Turns off the second factor of a user who has lost the authenticator and the recovery codes."""
     person = get_object_or_404(User, pk=pk)
     with transaction.atomic():
         if two_factor.turn_off(person):
@@ -104,7 +104,7 @@ def _with_link(request: HttpRequest, person: User) -> HttpResponse:
 
 
 def _note(request: HttpRequest, act: str, person: User, **facts: object) -> None:
-    """Into the audit, in the transaction of the change: both or neither."""
+    """Records a change in the audit, in the transaction of the change."""
     audit.note(actors.person(request), act, body={"person": person.username, **facts})
 
 
