@@ -1,4 +1,4 @@
-"""Encrypts what is kept at rest and nobody else may read, with keys derived from SECRET_KEY, one for each purpose.
+"""Encrypts confidential data at rest, with keys derived from SECRET_KEY, one for each purpose.
 
 AES-256-GCM of `cryptography` (decision 28). The tag covers the content, the purpose by its key, and every value that
 the message is bound to, so a message that is copied to another row is refused there.
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from recovery import signing
 from recovery.signing import Bound
 
-_MARK = b"e1:"  # of a message; what begins otherwise was not written by this format
+_MARK = b"e1:"  # begins every message of this format
 _NONCE = 12  # bytes, random: good for far more messages under one key than are ever made
 
 

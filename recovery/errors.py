@@ -1,29 +1,29 @@
-"""The one exception tree. Raised in the engine, caught at three places: backend, scanner run, web edge.
+"""Defines the one exception tree: raised in the engine, caught at three places: backend, scanner run, web edge.
 
 UnstallError
 ├── ConfigError            the configuration cannot be used; holds every problem at once
 ├── StoreError             a store did not answer as it should; `target` never holds a password
 │   ├── Unreachable        refused, reset, no such host, hung up
-│   ├── TimedOut           accepted, and then silence
+│   ├── TimedOut           it accepted the connection and did not answer
 │   ├── AccessDenied       wrong password, or an ACL that is too small (`command` says for what)
 │   ├── TlsMismatch        TLS on one side only, or a certificate that does not fit
 │   ├── NotReady           LOADING, MASTERDOWN, CLUSTERDOWN: it will answer later
 │   ├── ReadOnlyStore      a write met a replica
-│   ├── StatementRefused   a database took a statement for wrong: no such table, a constraint; nothing was done
-│   ├── WrongType          under a queue's key is kept what no library keeps there
-│   ├── OversizedAnswer    a key of a queue holds more than is ever read
-│   └── Garbled            an answer of the wrong shape
-├── Missing                what was asked for is not there (any more)
+│   ├── StatementRefused   a database refused a statement: no such table, a constraint; nothing was done
+│   ├── WrongType          a queue's key has another Redis type than its library uses
+│   ├── OversizedAnswer    a key of a queue holds more than we read
+│   └── Garbled            an answer in an unexpected format
+├── Missing                what was requested does not exist (any more)
 │   ├── DeploymentMissing
 │   ├── QueueMissing
 │   ├── JobMissing
 │   └── ServerMissing
 ├── Unsupported            this flavour or version cannot do it; the text says why
 ├── BadOrder               an order that says too little or too much to be carried out: no reason, no job
-├── Illegible              a text that somebody gave cannot be read; `line` says where
-├── Forbidden              whoever asks has not the right
+├── Illegible              a pasted or uploaded text cannot be read; `line` says where
+├── Forbidden              the caller lacks the permission
 ├── Fenced                 another scheduler leads, or another installation acts, so nothing was done
-├── NotApart               what must not stand beside queues would, so nothing was done
+├── NotApart               the state store is a database with queues, so nothing was done
 ├── NotRecorded            the audit could not be written, so nothing was done
 └── NotDelivered           a message did not arrive, or may not have; the text says why
 """
@@ -35,12 +35,12 @@ from typing import Any
 
 
 class UnstallError(Exception):
-    """Anything we raise on purpose."""
+    """Base of all exceptions that Unstall raises on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the configuration: where, what, and what would be right."""
+    """One problem of the configuration: where it is, what it is, and what would be right."""
 
     key: str
     problem: str
@@ -57,7 +57,10 @@ class ConfigError(UnstallError):
 
 
 class StoreError(UnstallError):
-    """`target` is the address as a person may see it; `advice`, else the kind's own, says what to look at first."""
+    """A store did not answer as it should.
+
+    `target` is the address without its password; `advice`, else that of the class, says what to check first.
+    """
 
     advice = "Check the store's own log."
 
@@ -91,7 +94,7 @@ class NotReady(StoreError):
 
 
 class WritesRefused(StoreError):
-    """It answers, and what is read is true; but it takes nothing."""
+    """The store answers reads correctly, but refuses writes."""
 
     advice = "Is it full (maxmemory), or can it not write to its disk? Free space, or raise the limit."
 
@@ -119,7 +122,7 @@ class Garbled(StoreError):
 
 
 class Missing(UnstallError):
-    """What was asked for is not there (any more)."""
+    """What was requested does not exist (any more)."""
 
 
 class DeploymentMissing(Missing):
@@ -147,7 +150,7 @@ class BadOrder(UnstallError):
 
 
 class Illegible(UnstallError):
-    """A text that was pasted or uploaded cannot be taken in; `line` from 1, 0 where it is about the whole."""
+    """A pasted or uploaded text cannot be read; `line` counts from 1, 0 if it is about the whole text."""
 
     def __init__(self, name: str, reason: str, *, line: int = 0) -> None:
         self.name = name
@@ -158,15 +161,15 @@ class Illegible(UnstallError):
 
 
 class Forbidden(UnstallError):
-    """Whoever asks has not the right; the text says which right it takes."""
+    """The caller lacks the permission; the text says which one it takes."""
 
 
 class Fenced(UnstallError):
-    """A script met a later epoch than its own, or another installation that holds the queue, and wrote nothing.
+    """A script found a later epoch than its own, or another installation that acts on the queue, and wrote nothing.
 
     `met`: that epoch, or the name of that installation.
-    `results`: what came of each job of the order, one each, when scripts before that one had done their part; empty
-    when nothing was done at all.
+    `results`: the result for each job of the order, if earlier scripts had already done their part; empty if nothing
+    was done at all.
     """
 
     def __init__(self, met: int | str, results: tuple[Any, ...] = ()) -> None:
@@ -179,7 +182,7 @@ class Fenced(UnstallError):
 
 
 class NotApart(UnstallError):
-    """The state store is the database of some queues, so nothing was done; the text says of which."""
+    """The state store is also the database of queues, so nothing was done; the text names them."""
 
 
 class NotRecorded(UnstallError):
@@ -187,7 +190,10 @@ class NotRecorded(UnstallError):
 
 
 class NotDelivered(UnstallError):
-    """A message did not reach its channel. `may_have`: nobody can tell. `retry`: seconds the other side asks for."""
+    """A message did not reach its channel.
+
+    `may_have`: it is not known whether it did. `retry`: seconds that the other side asks to wait.
+    """
 
     def __init__(self, reason: str, *, may_have: bool = False, retry: float = 0.0) -> None:
         self.may_have = may_have

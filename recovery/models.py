@@ -1,4 +1,4 @@
-"""What the engine remembers in the database: audit, incidents, runs, policies, brakes, and who leads.
+"""Defines the database tables of the engine: audit, incidents, runs, policies, safety limits, and the leader lease.
 
 Names from Redis may hold any bytes, which no database takes as text: columns named `base` and `job` hold them as
 `refs.slug` writes them. Times are milliseconds since 1970, as everywhere in the engine.
@@ -18,7 +18,7 @@ _SERVER = 384  # a slug too: an id has at most 128 characters
 
 
 class AuditHead(models.Model):
-    """The end of the chain, one row: whoever appends takes it first, so that two cannot append at once."""
+    """End of the audit's hash chain, in one row that every append locks first, so that two cannot append at once."""
 
     number = models.BigIntegerField(default=0)
     hash = models.CharField(max_length=64, default="")
@@ -27,7 +27,7 @@ class AuditHead(models.Model):
 
 
 class AuditEntry(models.Model):
-    """One link of the chain. Written once, never changed. `intent` of an outcome is the number of its intent."""
+    """One entry of the audit. Written once, never changed. `intent` of an outcome is the number of its intent."""
 
     number = models.BigIntegerField(primary_key=True)
     at = models.BigIntegerField()
@@ -59,11 +59,11 @@ class AuditEntry(models.Model):
 
 
 class AuditJob(models.Model):
-    """Which jobs an intent is about, to find it from the job's page. The entries' bodies are the truth.
+    """Index of the jobs of an intent, by which the job's page finds it. The bodies of the entries are authoritative.
 
-    What is written here must follow from them: reads/audit_index.py makes the rows anew and compares.
+    Rows here must follow from them: reads/audit_index.py computes the rows again and compares.
 
-    An act on the queue itself has one row, whose job is `job_key("")`.
+    An action on the queue itself has one row, whose job is `job_key("")`.
     """
 
     entry = models.ForeignKey(AuditEntry, on_delete=models.CASCADE, related_name="jobs")
@@ -77,7 +77,7 @@ class AuditJob(models.Model):
 
 
 class Incident(models.Model):
-    """One orphan from first sight to resolution; its length is the measured time to recovery."""
+    """One orphaned job from its detection to its resolution; the time between is the measured time to recovery."""
 
     deployment = models.CharField(max_length=_NAME)
     base = models.CharField(max_length=_BASE)
@@ -88,7 +88,7 @@ class Incident(models.Model):
     evidence = models.TextField(default="")
     holder = models.CharField(max_length=300, default="")
     server = models.CharField(max_length=_SERVER, default="")  # of its holder, else its host; a slug, "": not known
-    opened_at = models.BigIntegerField()  # first seen without a lock, or with a lock that nobody holds
+    opened_at = models.BigIntegerField()  # first seen without a lock, or with the lock of a lost worker
     proven_at = models.BigIntegerField(null=True)
     closed_at = models.BigIntegerField(null=True)
     resolved_by = models.CharField(max_length=16, default="")  # stalled-check, operator, scanner, worker, removed
@@ -107,7 +107,7 @@ class Incident(models.Model):
 
 
 class BulkRun(models.Model):
-    """An act on many jobs, done by the scheduler in chunks: it survives the page, the request and a restart."""
+    """An action on many jobs, done by the scheduler in chunks: it survives the page, the request and a restart."""
 
     created_at = models.BigIntegerField()
     started_at = models.BigIntegerField(null=True)
@@ -120,23 +120,23 @@ class BulkRun(models.Model):
     actor = models.TextField()  # JSON of acting.Actor
     reason = models.TextField()
     options = models.TextField(default="{}")  # JSON of acting.Options
-    selection = models.TextField(default="{}")  # JSON: the state whose jobs are meant, up to when, and a filter
-    cursor = models.TextField(default="")  # while gathering: how far it came
-    trouble = models.TextField(default="")  # why it holds or failed
+    selection = models.TextField(default="{}")  # JSON: the state of the jobs, up to when, and a filter
+    cursor = models.TextField(default="")  # while gathering: how far it got
+    trouble = models.TextField(default="")  # why it waits or failed
     total = models.IntegerField(default=0)
     done = models.IntegerField(default=0)
     refused = models.IntegerField(default=0)
     missing = models.IntegerField(default=0)
     unchanged = models.IntegerField(default=0)
     unknown = models.IntegerField(default=0)
-    beat_at = models.BigIntegerField(null=True)  # last sign of life of whoever runs it
+    beat_at = models.BigIntegerField(null=True)  # last heartbeat of the scheduler that runs it
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["status"], name="bulk_status")]
 
 
 class BulkItem(models.Model):
-    """One job of a bulk run, as it was seen when the run was ordered, and what came of it."""
+    """One job of a bulk run, as it was when the run was requested, and its result."""
 
     run = models.ForeignKey(BulkRun, on_delete=models.CASCADE, related_name="items")
     place = models.IntegerField()
@@ -152,18 +152,18 @@ class BulkItem(models.Model):
 
 
 class Lease(models.Model):
-    """Who leads the schedulers, one row. Its times are told by the database's clock, the one that all of them share."""
+    """Leader lease of the schedulers, in one row. Its times are of the database's clock, which all of them share."""
 
     holder = models.CharField(max_length=300)  # a Holder of recovery/scheduler/holder.py, as text
     epoch = models.BigIntegerField()  # rises with each change of holder, and never falls
     since = models.BigIntegerField()
     expires_at = models.BigIntegerField()
-    # What this database is called among others whose consoles watch the same Redis; whoever leads first names it.
+    # Id of this installation among others that watch the same Redis; the first leader sets it.
     installation = models.CharField(max_length=32, db_default="")
 
 
 class PolicyLayer(models.Model):
-    """What somebody wrote about the scanners on the page: for one queue, one deployment, or all ("")."""
+    """Policy that a user wrote on the page: for one queue, one deployment, or all ("")."""
 
     deployment = models.CharField(max_length=_NAME)
     base = models.CharField(max_length=_BASE)
@@ -176,7 +176,7 @@ class PolicyLayer(models.Model):
 
 
 class BrakeState(models.Model):
-    """What a brake remembers, as its value writes itself. Whoever changes it names the version that was read."""
+    """State of a safety limit, as JSON. A change names the version that was read, so that no update is lost."""
 
     kind = models.CharField(max_length=8)  # store, budget, breaker, past, pardon
     deployment = models.CharField(max_length=_NAME)
@@ -195,14 +195,14 @@ class BrakeState(models.Model):
 
 
 class ScanRun(models.Model):
-    """One run of a scanner that is worth remembering: asked for, acting, failed, or of a scanner that runs seldom."""
+    """One recorded run of a scanner: requested, changing something, failed, or of a scanner that runs rarely."""
 
     scanner = models.CharField(max_length=32)
     status = models.CharField(max_length=10, default="waiting")  # waiting, running, ended, failed
-    observes = models.BooleanField(default=False)  # asked to look only, whatever the policies say
+    observes = models.BooleanField(default=False)  # requested as a dry run, whatever the policies say
     deployment = models.CharField(max_length=_NAME, default="")  # only there; "": everywhere
     base = models.CharField(max_length=_BASE, default="")
-    actor = models.TextField(default="")  # JSON of acting.Actor: who asked for it; "": it was due
+    actor = models.TextField(default="")  # JSON of acting.Actor: who requested it; "": scheduled
     reason = models.TextField(default="")
     epoch = models.BigIntegerField(null=True)
     wanted_at = models.BigIntegerField()
@@ -212,7 +212,7 @@ class ScanRun(models.Model):
     found = models.IntegerField(default=0)
     acted = models.IntegerField(default=0)
     refused = models.IntegerField(default=0)
-    holds = models.TextField(default="[]")  # JSON: the sentences of the brakes that held
+    holds = models.TextField(default="[]")  # JSON: the sentences of the safety limits that stopped it
     trouble = models.TextField(default="")
 
     class Meta:
@@ -224,17 +224,17 @@ class ScanRun(models.Model):
 
 
 class ScanFind(models.Model):
-    """One job that a run found, and what it did to it."""
+    """One job that a run found, and what the run did to it."""
 
     run = models.ForeignKey(ScanRun, on_delete=models.CASCADE, related_name="finds")
     deployment = models.CharField(max_length=_NAME)
     base = models.CharField(max_length=_BASE)
     job = models.CharField(max_length=_JOB)  # job_key; that of "" for the queue itself
     what = models.TextField()
-    act = models.CharField(max_length=32, default="")  # "": it was only looked at
+    act = models.CharField(max_length=32, default="")  # "": it was only checked
     outcome = models.CharField(max_length=16, default="")
     why = models.TextField(default="")
-    policy = models.TextField(default="")  # which one allowed it, or what held it
+    policy = models.TextField(default="")  # which policy allowed it, or what stopped it
     audit = models.BigIntegerField(null=True)
 
     class Meta:
@@ -242,7 +242,7 @@ class ScanFind(models.Model):
 
 
 class ScannerPause(models.Model):
-    """A scanner that somebody has stopped: it does not run until somebody lets it go on."""
+    """A paused scanner: it does not run until a user resumes it."""
 
     scanner = models.CharField(max_length=32, primary_key=True)
     by = models.CharField(max_length=200)
@@ -251,14 +251,14 @@ class ScannerPause(models.Model):
 
 
 class HookCall(models.Model):
-    """One call of a recovery hook that is due, or that failed and is tried again; done ones are deleted."""
+    """One call of a recovery hook that is due, or failed and is retried; completed ones are deleted."""
 
     hook = models.CharField(max_length=_NAME)
     event = models.CharField(max_length=16)  # lost, recovered
     deployment = models.CharField(max_length=_NAME)
     base = models.CharField(max_length=_BASE)
     job = models.CharField(max_length=_JOB)
-    told = models.TextField(default="{}")  # JSON: what the hook is told beside these
+    told = models.TextField(default="{}")  # JSON: what the hook gets besides these
     at = models.BigIntegerField()
     due_at = models.BigIntegerField()
     tries = models.IntegerField(default=0)
@@ -269,12 +269,12 @@ class HookCall(models.Model):
 
 
 class GateFlip(models.Model):
-    """A gate that closed or opened. Written by the leader, drawn on the CPU chart."""
+    """One change of a gate's state. The leader writes it; the CPU chart shows it."""
 
     server = models.CharField(max_length=_SERVER)  # as a slug
     at = models.BigIntegerField()
     state = models.CharField(max_length=10)  # open, closed, unknown
-    cpu = models.FloatField(null=True)  # what counted in that moment
+    cpu = models.FloatField(null=True)  # the CPU that decided
     why = models.TextField(default="")
 
     class Meta:
@@ -285,7 +285,7 @@ class GateFlip(models.Model):
 
 
 class Alert(models.Model):
-    """Something that somebody is to be told of, from when it began until it is over and that was told too."""
+    """One alert, from its start until it is resolved and the channels were notified of that too."""
 
     kind = models.CharField(max_length=32)
     key = models.CharField(max_length=300)  # what it is about: one alert each at a time
@@ -295,8 +295,8 @@ class Alert(models.Model):
     since = models.BigIntegerField()
     seen_at = models.BigIntegerField()
     resolved_at = models.BigIntegerField(null=True)
-    is_settled = models.BooleanField(default=False)  # over, and whoever was told of it knows
-    deliveries = models.TextField(default="{}")  # JSON: channel → what it was told last, and whether somebody is at it
+    is_settled = models.BooleanField(default=False)  # resolved, and every notified channel knows it
+    deliveries = models.TextField(default="{}")  # JSON: channel → its last notification, and whether one is being sent
 
     class Meta:
         constraints: ClassVar = [
@@ -309,7 +309,7 @@ class Alert(models.Model):
 
 
 class DrillRun(models.Model):
-    """A fire drill that somebody ordered on the page; the scheduler carries it out. The newest are kept."""
+    """A fire drill that an admin started on the page; the scheduler runs it. Only the newest are kept."""
 
     status = models.CharField(max_length=10, default="waiting")  # waiting, running, ended, failed, stopped
     wants_stop = models.BooleanField(default=False)
@@ -321,9 +321,9 @@ class DrillRun(models.Model):
     started_at = models.BigIntegerField(null=True)
     ended_at = models.BigIntegerField(null=True)
     version = models.CharField(max_length=40, default="")  # of the library that took part
-    rounds = models.TextField(default="[]")  # JSON of those that are over
-    under_way = models.TextField(default="[]")  # JSON: what happened so far in the round that is not
-    cleaned = models.IntegerField(null=True)  # keys that were taken away
+    rounds = models.TextField(default="[]")  # JSON of the completed rounds
+    under_way = models.TextField(default="[]")  # JSON: events so far of the running round
+    cleaned = models.IntegerField(null=True)  # keys that were deleted
     trouble = models.TextField(default="")
 
     class Meta:
@@ -351,7 +351,7 @@ class LostExecution(models.Model):
     unheld_at = models.BigIntegerField(null=True)
     outcome = models.CharField(max_length=10, default="at risk")
     ended_at = models.BigIntegerField(null=True)
-    claimed_at = models.BigIntegerField(null=True)  # a rescue has begun: nobody else begins one
+    claimed_at = models.BigIntegerField(null=True)  # a rescue has begun: no second one may begin
     retried_as = models.CharField(max_length=20, default="")
     audit = models.BigIntegerField(null=True)
     copy_trouble = models.TextField(default="")
@@ -367,7 +367,7 @@ class LostExecution(models.Model):
 
 
 class ExecutionCopy(models.Model):
-    """What such an execution would need to run again, encrypted; in a table of its own, so that no list reads it."""
+    """Data with which a lost execution can run again, encrypted; in its own table, so that no list reads it."""
 
     loss = models.OneToOneField(LostExecution, on_delete=models.CASCADE, related_name="copy")
     at = models.BigIntegerField()

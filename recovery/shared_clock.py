@@ -1,10 +1,10 @@
-"""The time of this process in ms since 1970: that of the state store, which all processes share, counted on by a clock
-that nobody sets.
+"""Keeps the time of this process, in ms since 1970: the state store's, which all processes share, advanced by a steady
+clock.
 
-The wall clock of a host may jump, so nothing is planned or aged by it. What the scanners prove they prove by how long
-they saw it: after a jump of an hour a job would be an hour older in a moment. So a jump of the state store's own clock
-is followed slowly (`SLEW`): whoever leads writes how far it is from the store's clock still (`state.CLOCK`), and all
-others go by that.
+The wall clock of a host may jump, so nothing is scheduled or aged by it. Scanners prove that a worker is lost by how
+long they observe a job: after a jump of an hour a job would be an hour older in a moment. So a jump of the state
+store's own clock is followed slowly (`SLEW`): the leader writes how far it still is from the store's clock
+(`state.CLOCK`), and all other processes follow that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _JITTER = 500  # ms: a slow answer is no other clock
 
 
 def steady() -> float:
-    """Seconds since the machine started, also those that it slept. Nobody sets it; the ages of processes are in it."""
+    """Returns seconds since boot, suspend included; it cannot be set, and the ages of processes are in it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class SharedClock:
-    """From any thread. Until a store was heard, the wall clock as it was at the start is the best that is known."""
+    """Shared clock for any thread. Until the state store has answered, it counts from the wall clock at the start."""
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = steady) -> None:
         self._steady = steady
@@ -33,12 +33,12 @@ class SharedClock:
         return int(self._base + self._steady() * 1000)
 
     def set(self, told: int) -> None:
-        """For a process that begins anew: nothing that it goes by has been aged by another time."""
+        """Sets the time at once, for a process that has just started and has aged nothing by another time yet."""
         self._heard_at = self._steady()
         self._base = told - self._heard_at * 1000
 
     def follow(self, told: int) -> None:
-        """The shared time, just heard. The first one is taken as it is, any other is approached."""
+        """Takes the shared time just read: sets the first one at once, and approaches any later one slowly."""
         if self._heard_at is None:
             self.set(told)
             return

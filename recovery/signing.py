@@ -1,4 +1,4 @@
-"""Signs and verifies what is kept where others may write, with keys derived from SECRET_KEY, one for each purpose.
+"""Signs and verifies data in stores where others may write, with keys derived from SECRET_KEY, one for each purpose.
 
 A signature covers the purpose, every value that it is bound to, and the content: a signed value that is copied to
 another key, queue, job or audit entry is refused there. The current key signs; SECRET_KEY_FALLBACKS verify too.
@@ -15,7 +15,7 @@ from django.conf import settings
 Bound = str | bytes | int
 
 SIZE = 32  # bytes of a signature
-_MARK = b"s1:"  # of a sealed value; what begins otherwise was not written by this format
+_MARK = b"s1:"  # begins every sealed value of this format
 _ID_DIGITS = 8
 _OVERHEAD = len(_MARK) + SIZE
 
@@ -52,7 +52,7 @@ def key(purpose: str, secret: str = "") -> bytes:
 
 
 def secrets() -> tuple[str, ...]:
-    """The current key, then those whose signatures still verify."""
+    """Returns the current key, then those whose signatures still verify."""
     return (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
 
 
@@ -76,7 +76,7 @@ def is_signed_with_id(purpose: str, signature: str, content: bytes, *bound: Boun
 
 @lru_cache(maxsize=16)
 def key_id(secret: str) -> str:
-    """Names a secret without telling anything of it."""
+    """Returns an id of a secret that reveals nothing of it."""
     return _derived(secret, "key id").hex()[:_ID_DIGITS]
 
 

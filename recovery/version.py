@@ -1,3 +1,3 @@
-"""Which version of Unstall this is, as the pages, /healthz, /metrics and `manage.py --version` say it."""
+"""Defines the version of Unstall that the pages, /healthz, /metrics and `manage.py --version` show."""
 
 VERSION = "0.1.0"  # as in pyproject.toml

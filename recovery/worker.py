@@ -1,11 +1,11 @@
-"""For workers written in Python that take their jobs from a table: one call at their start.
+"""Helps workers written in Python that take jobs from a table: one call at their start.
 
     from recovery.worker import sweep_at_start
 
     sweep_at_start("app/imports", owner="importer-1")
 
-It needs nothing of Unstall's but this package: no settings, no database of ours, no server. Rows that this worker left
-running when it died go back to wait with one attempt more, or fail when their attempts are used up.
+It needs only this package: no settings, no database and no server of Unstall. Rows that this worker left running when
+it died are requeued with one attempt more, or fail if their attempts are used up.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def sweep_at_start(
     described: Mapping[str, Any] | None = None,
     most: int = MOST,
 ) -> Swept:
-    """How many rows were requeued, and how many failed; the same is logged.
+    """Requeues or fails the rows that a dead worker left running; returns and logs how many.
 
     `table` is DATABASE/TABLE as in unstall.toml (UNSTALL_CONFIG), or, with `url`, a table of that database: then its
     columns and values are `described` with the keys of [[tables]], as in `{"state": "status", "queued": "pending"}`.
 
-    `owner` limits it to rows of this owner, and has to be given where several workers share the table. Without it all
-    rows are taken that run, but for those whose lease or heartbeat shows that somebody lives.
+    `owner` limits it to rows of this owner, and is required if several workers share the table. Without it, all running
+    rows are taken, except those whose lease or heartbeat shows a live worker.
 
-    To be called before the first row is taken. Raises ConfigError, Missing, BadOrder, Unsupported and StoreError.
+    Call it before the worker takes its first row. Raises ConfigError, Missing, BadOrder, Unsupported and StoreError.
     """
     _configure()
     config, ref = _described(url, table, described or {}) if url else _configured(table, described or {})
@@ -74,7 +74,7 @@ def _described(url: str, table: str, described: Mapping[str, Any]) -> tuple[Conf
 
 
 def _configure() -> None:
-    """Django's backends ask its settings for two things, and want it ready. Settings that are there are kept."""
+    """Configures Django for its database backends, unless settings are there already."""
     if not settings.configured and "DJANGO_SETTINGS_MODULE" not in os.environ:
         settings.configure(USE_TZ=True)
         apps.populate(())

@@ -1,1 +1,1 @@
-"""The ledger of work that must not run twice: claims with a fencing token, kept in the state store."""
+"""Keeps the ledger of work that must not run twice: claims with a fencing token, in the state store."""

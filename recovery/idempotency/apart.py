@@ -1,6 +1,6 @@
-"""Whether the state store is another place than the queues, whatever names both were given.
+"""Checks that the state store is not the database of a queue, by the run ids of the servers.
 
-Two URLs can name one server; a server's run id cannot. The ledger does not work where queues are kept.
+Two URLs can name one server; two servers never have one run id. The ledger refuses to work in a database with queues.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from recovery.connections import faults
 from recovery.connections.registry import Registry
 from recovery.errors import NotApart, StoreError
 
-KEPT_SECONDS = 30.0  # the answer changes only when somebody moves a store
+KEPT_SECONDS = 30.0  # the answer changes only if an operator moves a store
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Deployments whose queues are in the very database of the state store, and those that share its server alone;
-    `unknown`: those that did not tell.
+    """Deployments in the same database as the state store (`same`), or only on its server (`beside`); `unknown`: those
+    whose run id is not known.
     """
 
     same: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Neighbours:
 
     @property
     def trouble(self) -> str:
-        """Why the ledger does not work; "" when it may."""
+        """Sentence that says why the ledger must not be used; "" if it may."""
         if not self.same:
             return ""
         return (
@@ -39,7 +39,7 @@ class Neighbours:
 
 
 def neighbours(registry: Registry) -> Neighbours:
-    """Asks all of them. Raises ConfigError, and StoreError of the state store."""
+    """Compares the run ids of all deployments with that of the state store. Raises ConfigError and StoreError."""
     own = _own(registry.state())
     found: dict[str, list[str]] = {"same": [], "beside": [], "unknown": []}
     for deployment in registry.config.deployments:
@@ -53,7 +53,7 @@ def neighbours(registry: Registry) -> Neighbours:
 
 
 class Guard:
-    """What was found is believed for a while. Used from threads; asked twice at worst."""
+    """Check whose result is kept for KEPT_SECONDS. Threads share it; at worst two of them check at once."""
 
     def __init__(self, registry: Callable[[], Registry], clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -61,7 +61,7 @@ class Guard:
         self._found: tuple[float, Neighbours] | None = None
 
     def check(self) -> Neighbours:
-        """Raises NotApart, ConfigError, StoreError."""
+        """Returns the neighbours, checked anew if too old. Raises NotApart, ConfigError, StoreError."""
         found = self._found
         if found is None or self._clock() - found[0] > KEPT_SECONDS:
             self._found = found = (self._clock(), neighbours(self._registry()))
@@ -74,7 +74,7 @@ class Guard:
 
 
 def _own(store: redis.Redis) -> str:
-    """ "" when it does not tell."""
+    """Returns the run id of the state store; "" if it refuses to tell it."""
     try:
         with faults.guarded(store):
             return str(store.info("server").get("run_id", ""))

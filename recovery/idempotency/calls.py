@@ -1,4 +1,4 @@
-"""How the ledger's one script is called: an order and the terms into its arguments, its reply into an answer."""
+"""Turns an order and the terms into arguments of the ledger's Lua script, and its reply into an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = (
 
 
 def arguments(order: Order, terms: Terms) -> tuple[Part, ...]:
-    """Behind the digest or the text of the script: the number of keys, the keys, the arguments."""
+    """Returns what follows the digest or text of the script: the number of keys, the keys, the arguments."""
     own = (order.step.value, raw(order.key), str(order.token), order.span or terms.keep)
     bounds = (terms.linger, terms.keys, terms.bytes)
     return (len(KEYS), *KEYS, *own, *bounds, raw(order.by), raw(order.owner), order.result, order.dropped)

@@ -1,4 +1,4 @@
-"""The ledger itself, for threads and for an event loop: one round trip a step, and a step is never sent twice."""
+"""Performs the steps of the ledger, for threads and for an event loop: one round trip each, never sent twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recovery.idempotency import calls
 
 
 class Ledger:
-    """Over a client of the state store. Raises StoreError: then nobody knows whether the step was done."""
+    """Ledger on a client of the state store. After a StoreError it is not known whether the step was done."""
 
     def __init__(self, store: redis.Redis, terms: Terms) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class Ledger:
         return _answer(self._store, order, reply)
 
     def prune(self) -> int:
-        """Drops some whose time is over; how many."""
+        """Deletes some expired records; returns how many."""
         return int(self.do(calls.PRUNE).result or 0)
 
     def _run(self, *words: Any) -> Any:
@@ -38,7 +38,7 @@ class Ledger:
 
 
 class LoopLedger:
-    """The same for the event loop that `store` belongs to."""
+    """Ledger for the event loop that `store` belongs to."""
 
     def __init__(self, store: redis.asyncio.Redis, terms: Terms) -> None:
         self._store = store

@@ -1,1 +1,1 @@
-"""Running other programs as children: none outlives its parent, each ends in order, and a dead one comes back."""
+"""Runs other programs as child processes: none outlives its parent, all stop in order, and a dead one is restarted."""

@@ -1,4 +1,4 @@
-"""Where the web process listens: whether it could, and whether it does."""
+"""Parses the address that the web process listens on, and checks whether it is free and whether it answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LOOK_FOR = 1.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`host:port`, or the path of a unix socket in `host` and port 0."""
+    """Address to listen on: `host:port`, or the path of a unix socket in `host` and port 0."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, bind: str) -> Self:
-        """Raises ValueError with a sentence."""
+        """Parses UNSTALL_BIND. Raises ValueError with a sentence."""
         if bind.startswith(UNIX):
             return cls(bind.removeprefix(UNIX), 0)
         host, colon, port = bind.rpartition(":")
@@ -32,18 +32,18 @@ class Address:
 
     @property
     def near(self) -> str:
-        """The host by which this machine reaches it."""
+        """Host by which this machine reaches it."""
         return "127.0.0.1" if self.host in EVERYWHERE else self.host
 
     @property
     def url(self) -> str:
-        """As one writes it into a browser; behind a unix socket only the proxy knows that."""
+        """URL for a browser on this machine; for a unix socket a guess, as only the proxy knows it."""
         if not self.port:
             return "http://localhost"
         return f"http://[{self.near}]:{self.port}" if ":" in self.near else f"http://{self.near}:{self.port}"
 
     def taken(self) -> str:
-        """Why nobody can listen there; "" when it is free. A unix socket is looked at by the web process itself."""
+        """Returns why no process can listen there; "" if it is free. The web process checks a unix socket itself."""
         if not self.port:
             return ""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -76,5 +76,5 @@ class Address:
 
 
 def origin(public_url: str, bind: str) -> str:
-    """Where people reach the pages: as somebody configured it, else where this machine reaches the web process."""
+    """Returns the URL of the pages: UNSTALL_PUBLIC_URL, else the URL by which this machine reaches the web process."""
     return public_url or Address.parse(bind).url

@@ -1,4 +1,4 @@
-"""What an `up` that runs in this data directory was told to watch, for the commands of the shell beside it."""
+"""Passes the environment of a running `manage.py up` to shell commands that use the same data directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWNER_ONLY = 0o600
 _URLS = ("UNSTALL_REDIS_URL", "UNSTALL_STATE_URL", "UNSTALL_N8N_DATABASE_URL")
 _PATHS = ("UNSTALL_CONFIG", *(f"{name}_FILE" for name in _URLS))
 _PLAIN = (*_URLS, "UNSTALL_READ_ONLY")
-# Read before any command begins, so it cannot be taken over, only compared.
+# Django reads it before any command begins, so it cannot be adopted, only compared.
 _DATABASE = "DATABASE_URL"
 _OTHER_DATABASE = Problem(
     _DATABASE,
@@ -27,9 +27,9 @@ _OTHER_DATABASE = Problem(
 
 
 def leave(directory: Path, urls: Mapping[str, str]) -> None:
-    """Says what it watches: what its environment names, and `urls` of stores that it keeps itself.
+    """Writes what this `up` watches: variables of its environment, and `urls` of its embedded stores.
 
-    Nobody but the owner can read it.
+    Only the owner can read the file.
     """
     told = {name: os.environ[name] for name in _PLAIN if os.environ.get(name)} | {_DATABASE: _database()}
     told |= {name: str(Path(os.environ[name]).resolve()) for name in _PATHS if os.environ.get(name)}
@@ -43,7 +43,10 @@ def forget(directory: Path) -> None:
 
 
 def join(directory: Path) -> None:
-    """Takes from it what is not configured here, so that a command sees what the pages see. Raises ConfigError."""
+    """Adopts from a running `up` what is not configured here, so that a command sees what the pages see.
+
+    Raises ConfigError.
+    """
     told = _left(directory)
     here = config.current()
     if not told or (here.places and here.state):
@@ -60,13 +63,13 @@ def join(directory: Path) -> None:
 
 
 def _database() -> str:
-    """The URL, or the path of the file that holds it; "" for the SQLite of the data directory."""
+    """Returns the URL, or the path of the file that holds it; "" for the SQLite of the data directory."""
     file = os.environ.get(f"{_DATABASE}_FILE", "")
     return os.environ.get(_DATABASE, "") or (str(Path(file).resolve()) if file else "")
 
 
 def _left(directory: Path) -> Mapping[str, str]:
-    """Nothing where no `up` runs: one that was killed left its file behind."""
+    """Returns what a running `up` wrote; {} if none runs, because a killed one leaves its file behind."""
     try:
         written = json.loads((directory / NAME).read_text("utf-8"))
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Everything on one box: Valkey for the state, web, scheduler, monitor, and the demo when there is nothing to watch.
+"""Runs all processes of `manage.py up`: Valkey for the state, web, scheduler, monitor, and the demo if none is watched.
 
-Start: 1. claim the data directory, 2. Valkey, 3. what the caller prepares (migrations), 4. the processes,
-5. wait until the web answers. Stop: the processes in their order, Valkey last, so that all of them can still save.
+Start: 1. lock the data directory, 2. Valkey, 3. what the caller prepares (migrations), 4. the processes,
+5. wait until the web process answers. Stop: the processes in their order, Valkey last, so that all of them can save.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from recovery.processes.embedded import QUEUES_DB, STATE_DB, Embedded
 from recovery.processes.signals import Ending
 from recovery.processes.supervisor import Supervisor
 
-ORDER = ("web", "scheduler", "monitor", "demo")  # of the end; nobody new comes in first
-LOOK_EVERY = 0.25  # seconds between two looks at the children
-CLAIM_PATIENCE = 10.0  # seconds for the Valkey of somebody who was killed to save and end
-START_PATIENCE = 60.0  # seconds for the web to answer; a slow disk imports slowly
+ORDER = ("web", "scheduler", "monitor", "demo")  # of the shutdown; web first, so that no new request comes in
+LOOK_EVERY = 0.25  # seconds between two checks of the children
+CLAIM_PATIENCE = 10.0  # seconds for the Valkey of a killed `up` to save and end
+START_PATIENCE = 60.0  # seconds for the web process to answer; a slow disk imports slowly
 KILLED = 1
-LOGS = "logs"  # folder of what the demo's workers write
+LOGS = "logs"  # folder of the log files of the demo's workers
 
 
 class NotStarted(Exception):
-    """The text says what did not come up."""
+    """Raised if a process did not start; the text says which."""
 
 
 class Stopped(Exception):
-    """Somebody asked to end while we were still starting."""
+    """Raised if a signal asked to stop during the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What this box is for."""
+    """Options of one `manage.py up`: whether to embed a state store, and whether to run the demo."""
 
     directory: Path
     manage: Path
@@ -54,12 +54,12 @@ class Box:
         self._plan = plan
         self._supervisor = Supervisor(say)
         self._embedded: Embedded | None = None
-        self._is_open = False  # the directory is ours
+        self._is_open = False  # this process has the lock of the directory
         self.ending = Ending(self._insisted)
 
     @property
     def urls(self) -> Mapping[str, str]:
-        """What the processes must find in their environment to use our Valkey; known once it is there."""
+        """Environment variables by which the processes use the embedded Valkey; {} before it runs."""
         if self._embedded is None:
             return {}
         state = {"UNSTALL_STATE_URL": self._embedded.url(STATE_DB)} if self._plan.embeds else {}
@@ -67,7 +67,7 @@ class Box:
         return state | queues
 
     def open(self) -> None:
-        """Claims the directory and brings Valkey up."""
+        """Locks the directory and starts Valkey."""
         self.ending.listen()
         lock = claim(self._plan.directory / beside.LOCK, patience=CLAIM_PATIENCE, given_up=self.ending.wait)
         self._is_open = True
@@ -93,7 +93,7 @@ class Box:
         self._until(lambda: self._plan.address.answers("/healthz"))
 
     def tend(self) -> None:
-        """Until somebody asks to end."""
+        """Supervises the processes until a signal asks to stop."""
         while not self.ending.wait(LOOK_EVERY):
             self._supervisor.tend()
 
@@ -121,7 +121,7 @@ class Box:
         return Command(name, [sys.executable, *arguments], environ or {})
 
     def _insisted(self) -> None:
-        """A second signal: nothing is saved, nothing is left."""
+        """Kills all processes after a second signal, without saving."""
         self._supervisor.kill()
         if self._embedded:
             self._embedded.forget()
@@ -129,6 +129,6 @@ class Box:
 
 
 def _ships(logs: Path) -> Mapping[str, str]:
-    """For the monitor: it follows the demo's workers, unless somebody said what it is to follow."""
+    """Returns the monitor's environment: it ships the logs of the demo's workers, unless log sources are configured."""
     asked = any(os.environ.get(name) for name in ("UNSTALL_LOG_FILES", "UNSTALL_LOG_DOCKER", "UNSTALL_LOG_JOURNAL"))
     return {} if asked or "," in str(logs) else {"UNSTALL_LOG_FILES": f"{escape(str(logs))}/*.log"}

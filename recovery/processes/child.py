@@ -1,4 +1,4 @@
-"""One child: a command in a process group of its own; what it says on stderr comes out line by line under its name."""
+"""Runs a child process: a command in its own process group, whose stderr is passed on line by line under its name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 LEASH = Path(__file__).with_name("leash.py")
 LINE_LIMIT = 8192  # bytes of one line of output: a child that writes no newline must not fill our memory
-LAST_WORDS = 1.0  # seconds for what it said before its end; a child of its own may hold the pipe open for longer
+LAST_WORDS = 1.0  # seconds to read the rest of its output; a grandchild may hold the pipe open for longer
 
 Say = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run. `death` is the signal it gets when we die: KILL, unless it has something to save."""
+    """Command to run. `death` is the signal it gets when its parent dies: KILL, unless it has something to save."""
 
     name: str
     argv: Sequence[str]
@@ -31,7 +31,7 @@ class Command:
 
 
 class Child:
-    """A running command. Start it from the main thread only: Linux ties the leash to the thread that started it."""
+    """A running command. Start it from the main thread only: Linux sends the death signal when that thread ends."""
 
     def __init__(self, command: Command, say: Say) -> None:
         self.command = command
@@ -44,25 +44,25 @@ class Child:
         return self._process.pid
 
     def ended(self) -> int | None:
-        """The exit status, negative for a signal; None while it runs."""
+        """Returns the exit status, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def heard_out(self) -> bool:
-        """It has ended, and what it said has been passed on; what a child of its own still says is not waited for."""
+        """Returns True once it has ended and its output was passed on; does not wait for output of grandchildren."""
         if self.ended() is None:
             return False
         self._reader.join(LAST_WORDS)
         return True
 
     def send(self, number: signal.Signals) -> None:
-        """To the whole group: what the child started itself goes with it."""
+        """Sends a signal to the whole process group, with the processes that the child started itself."""
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             return
 
     def stop(self, patience: float) -> bool:
-        """TERM, then KILL when `patience` is over; False when it had to be killed."""
+        """Sends TERM, and KILL after `patience` seconds; returns False if it had to be killed."""
         self.send(signal.SIGTERM)
         try:
             self._process.wait(patience)
@@ -84,13 +84,13 @@ class Child:
 
 
 def leashed(argv: Sequence[str], death: signal.Signals, pipe: int) -> list[str]:
-    """The command line that ties `argv` to this process; `pipe` comes from `lifeline` and must be inherited."""
+    """Returns the command line that ends `argv` with this process; `pipe` is from `lifeline` and must be inherited."""
     return [sys.executable, "-ISE", str(LEASH), str(os.getpid()), str(pipe), str(int(death)), *argv]
 
 
 @cache
 def lifeline() -> int:
-    """The reading end of a pipe whose writing end only this process has, and has as long as it lives."""
+    """Returns the reading end of a pipe whose writing end only this process has, for as long as it lives."""
     reading, _writing = os.pipe()
     return reading
 
@@ -101,7 +101,7 @@ def _start(command: Command) -> subprocess.Popen[bytes]:
         leashed(command.argv, command.death, pipe),
         env={**os.environ, **command.environ},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,  # what each says when all is well, the parent says once for all
+        stdout=subprocess.DEVNULL,  # the parent reports success once for all
         stderr=subprocess.PIPE,
         pass_fds=(pipe, *command.inherits),
         start_new_session=True,

@@ -1,4 +1,4 @@
-"""A directory that one process at a time may use, and the children that it hands its claim to."""
+"""Locks a directory for one process at a time, and for the children that inherit the lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Taken(Exception):
-    """Somebody else has it; `holder` is what they wrote into the file."""
+    """Raised if another process has the lock; `holder` is the process id in the file."""
 
     def __init__(self, holder: str) -> None:
         self.holder = holder
@@ -18,9 +18,9 @@ class Taken(Exception):
 
 
 def claim(path: Path, *, patience: float, given_up: Callable[[float], bool]) -> int:
-    """The descriptor of the locked file; the claim ends when the last process that has it ends.
+    """Locks the file and returns its descriptor; the lock ends with the last process that has the descriptor.
 
-    Waits when the holder is gone: whoever was killed may have left a child that is still saving.
+    Waits if the holder is gone: a killed process may have left a child that is still saving. Raises Taken.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
@@ -39,13 +39,13 @@ def claim(path: Path, *, patience: float, given_up: Callable[[float], bool]) -> 
 
 
 def is_taken(path: Path) -> bool:
-    """Whether a process has it now."""
+    """Returns True if a process has the lock now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two who ask are no obstacle
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two such checks do not collide
     except BlockingIOError:
         return True
     finally:

@@ -1,4 +1,4 @@
-"""The Valkey that `up` keeps for itself: a private socket, no TCP, its memory saved in the data directory."""
+"""Runs the embedded Valkey of `up`: on a private socket, without TCP, with its snapshot in the data directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANSWER_WITHIN = 1.0  # seconds for one attempt to reach it
 
 
 class Embedded:
-    """Where it lives and how it is run. It takes `lock` along, so that the directory stays taken until it has saved."""
+    """Embedded Valkey: its socket and command line. It inherits `lock`: the directory stays locked until it saved."""
 
     def __init__(self, directory: Path, lock: int) -> None:
         self._directory = directory
@@ -43,7 +43,7 @@ class Embedded:
             "dir": str(self._directory),
             "dbfilename": "valkey.rdb",
             "save": SAVE,
-            "stop-writes-on-bgsave-error": "no",  # a full disk costs the history, not the present
+            "stop-writes-on-bgsave-error": "no",  # a full disk loses the snapshot on disk, not the live state
             "databases": "2",
             "maxmemory-policy": "noeviction",  # an evicted lock looks like a dead worker
             "loglevel": "warning",
@@ -58,7 +58,7 @@ class Embedded:
         return f"unix://{quote(str(self.socket))}?db={db}"
 
     def wait(self, given_up: Callable[[float], bool], seconds: float = 10.0) -> bool:
-        """True when it answers. It may load a snapshot first. `given_up` waits a moment and says whether to stop."""
+        """Waits until it answers; it may load a snapshot first. `given_up` waits a moment and says whether to stop."""
         client = redis.Redis(
             unix_socket_path=str(self.socket), socket_timeout=ANSWER_WITHIN, retry=Retry(NoBackoff(), 0)
         )
@@ -73,7 +73,7 @@ class Embedded:
         return False
 
     def forget(self) -> None:
-        """Removes the passing directory of the socket, if there was one."""
+        """Removes the socket, and its temporary directory if there is one."""
         self.socket.unlink(missing_ok=True)
         if self._passing:
             shutil.rmtree(self._passing, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""The heartbeat of a process that serves nothing: how whoever started it learns that it is not stuck.
+"""Sends the heartbeat of a process without a port, so that systemd or a container runtime notices if it hangs.
 
-To systemd as WATCHDOG=1 (the unit has WatchdogSec), and into the file that UNSTALL_HEARTBEAT_PATH names. The file has
+It goes to systemd as WATCHDOG=1 (the unit has WatchdogSec), and into the file of UNSTALL_HEARTBEAT_PATH. The file has
 the time since the machine started, because a wall clock that jumps must restart nobody.
 
     python -m recovery.processes.heartbeat
@@ -36,7 +36,7 @@ class Heartbeat:
         self._beat_at: float | None = None
 
     def beat(self) -> None:
-        """As often as one likes; the first one also says that the process has started."""
+        """Sends a heartbeat, at most every 5 s however often it is called; the first also reports READY=1."""
         now = steady()
         if self._beat_at is not None and now - self._beat_at < EVERY:
             return
@@ -52,7 +52,7 @@ class Heartbeat:
             log.warning("the heartbeat cannot be written to %s: %s", self._file, error.strerror)
 
     def end(self) -> None:
-        """It ends in order."""
+        """Reports an orderly end: STOPPING=1, and removes the file."""
         self._notify("STOPPING=1")
         if self._file:
             self._file.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ class Heartbeat:
 
 
 def trouble(file: Path) -> str:
-    """Why the process is not known to live; "" when it is."""
+    """Returns why the process cannot be shown to run; "" if its heartbeat is recent."""
     try:
         age = steady() - float(file.read_text())
     except OSError as error:

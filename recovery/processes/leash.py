@@ -1,4 +1,4 @@
-"""Runs a command that cannot outlive the process that wanted it: `leash.py PARENT FD SIGNAL COMMAND…`.
+"""Runs a command that cannot outlive the process that started it: `leash.py PARENT FD SIGNAL COMMAND…`.
 
 Started by its path, without the project, so that it costs a few milliseconds. On Linux the kernel sends the
 signal when the parent dies. Elsewhere a small watcher holds the reading end of a pipe (FD) whose other end only
@@ -14,7 +14,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-MANY = 256  # more descriptors than anybody hands to a child
+MANY = 256  # more descriptors than a child inherits
 WATCH_EVERY = 2.0  # seconds after which the watcher notices that the command ended by itself
 
 
@@ -44,7 +44,7 @@ def _watch(pipe: int, death: int) -> None:
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # meant for the command, which we outlast briefly
         signal.signal(ignored, signal.SIG_IGN)
     os.closerange(0, pipe)
-    os.closerange(pipe + 1, MANY)  # or whoever reads the command's output would wait for us
+    os.closerange(pipe + 1, MANY)  # or a reader of the command's output would wait for the watcher
     while os.getppid() == command:
         if select.select([pipe], [], [], WATCH_EVERY)[0] and not os.read(pipe, 1):
             (os.killpg if os.getpgrp() == command else os.kill)(command, death)

@@ -1,9 +1,9 @@
-"""Memory that many things held for a while goes back to the system when they are gone.
+"""Returns freed memory to the system, by malloc_trim of glibc.
 
-Python's own allocator gives back a MB when nothing at all is left in it, and something nearly always is. The C library
-gives back every free page when it is asked to. So who holds much for a while, as a web process does for its streams,
-takes the C library's from its start, with few free pieces kept aside for each thread; what that costs is in
-docs/performance.md.
+Python's own allocator returns a MB only when nothing at all is left in it, and something nearly always is. The C
+library returns every free page when it is asked to. So a process that holds much for a while, as a web process does for its
+streams, uses the C library's allocator from its start, with few free chunks cached for each thread; what that costs is
+in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
 
 
 def choose() -> None:
-    """Begins this process anew, under its own number, with the C library's allocator.
+    """Restarts this process, with the same pid, with the C library's allocator.
 
-    Whoever has chosen one keeps it.
+    A PYTHONMALLOC that is already set is kept.
     """
     if _TRIM and "PYTHONMALLOC" not in os.environ:
         os.environ |= ENVIRON | os.environ
@@ -28,7 +28,7 @@ def choose() -> None:
 
 
 def give_back() -> bool:
-    """Some ms of work. False where the C library is none that can."""
+    """Collects garbage and trims the heap, which takes some ms; returns False if the C library has no malloc_trim."""
     gc.collect()
     if not _TRIM:
         return False

@@ -1,4 +1,4 @@
-"""Keeps files of this console from other users: databases and their journals hold sessions and payloads."""
+"""Keeps files of this installation from other users: databases and their journals hold sessions and payloads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from stat import S_IRWXO, S_ISLNK, S_ISSOCK
 
-_PRIVATE = 0o077  # what is taken from the rights of a new file
-_MOST = 1_000  # files of a directory that are looked at
+_PRIVATE = 0o077  # permissions removed from new files
+_MOST = 1_000  # files of a directory that are checked
 
 
 def make_new_files_private() -> None:

@@ -1,4 +1,4 @@
-"""How a process learns that it should end: the first signal asks, the second one insists."""
+"""Handles signals to stop: the first one asks the process to end, the second one ends it at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Ending:
-    """Asked for by the first SIGINT, SIGTERM or SIGHUP; a second one calls `insisted`, whatever runs just then.
+    """Stop request, made by the first SIGINT, SIGTERM or SIGHUP; a second one calls `insisted` at once.
 
     A pipe and no threading.Event: the handler runs inside the thread that waits, and must not meet its own lock.
     """
@@ -27,7 +27,7 @@ class Ending:
             signal.signal(number, self._receive)
 
     def wait(self, seconds: float) -> bool:
-        """True as soon as somebody asked; False when the time is over."""
+        """Waits; returns True as soon as a signal asks to stop, False when the time is over."""
         return bool(select.select([self._reading], [], [], seconds)[0])
 
     def _receive(self, _number: int, _frame: FrameType | None) -> None:

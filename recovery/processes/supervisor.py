@@ -1,7 +1,7 @@
-"""Keeps a set of children alive, and ends them in order.
+"""Keeps a set of child processes running, and stops them in order.
 
 A child that ends is started again after 1, 2, 4 … 30 s; one that stayed up for a minute starts from 1 s again.
-One that says it was called wrongly is not: the same call would end the same way.
+One that reports a wrong call (status 2) is not: the same call would end the same way.
 Everything happens in the caller's thread, which must be the main one.
 """
 
@@ -16,14 +16,14 @@ from recovery.processes.child import Child, Command, Say
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-STEADY_AFTER = 60.0  # seconds up, after which an end is news and not part of a series
+STEADY_AFTER = 60.0  # seconds up, after which an exit begins a new series of restarts
 WRONG_CALL = 2  # the status of a process that cannot work as it was configured
-PATIENCE = 10.0  # seconds between TERM and KILL: what every process promises to need at most
+PATIENCE = 10.0  # seconds between TERM and KILL: what every process needs at most
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where one child belongs; it holds the running one or the time of the next start."""
+    """One supervised child: the running process, or the time of the next start."""
 
     command: Command
     child: Child | None
@@ -33,7 +33,7 @@ class _Place:
 
 
 class WronglyCalled(Exception):
-    """A child cannot work as it was configured, and has said why; the text is its name."""
+    """Raised if a child cannot work as configured; it has written why, and the text is its name."""
 
 
 class Supervisor:
@@ -52,7 +52,7 @@ class Supervisor:
         return {place.command.name: place.child.pid for place in self._places if place.child}
 
     def tend(self) -> None:
-        """One look at every child: note who ended, start who is due."""
+        """Checks every child: records those that ended, starts those that are due."""
         now = self._clock()
         for place in self._places:
             if place.child is not None:
@@ -61,7 +61,7 @@ class Supervisor:
                 place.child, place.started_at = Child(place.command, self._say), now
 
     def stop(self, order: Sequence[str]) -> None:
-        """Ends those named, one after the other; who is not named is left for a later call."""
+        """Stops the named children, one after the other; others are left for a later call."""
         for name in order:
             for place in [place for place in self._places if place.command.name == name]:
                 self._places.remove(place)
@@ -69,7 +69,7 @@ class Supervisor:
                     self._say(name, f"did not end within {PATIENCE:g} s and was killed")
 
     def kill(self) -> None:
-        """All of them at once, and without waiting: this may run inside a signal handler."""
+        """Kills all children at once, without waiting: this may run inside a signal handler."""
         for place in self._places:
             if place.child:
                 place.child.send(signal.SIGKILL)
