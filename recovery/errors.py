@@ -40,7 +40,7 @@ class UnstallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of the configuration: where it is, what it is, and what would be right."""
+    """Problem of the configuration: where it is, what it is, and what would be right."""
 
     key: str
     problem: str
@@ -122,7 +122,7 @@ class Garbled(StoreError):
 
 
 class Missing(UnstallError):
-    """What was requested does not exist (any more)."""
+    """The requested object does not exist (any more)."""
 
 
 class DeploymentMissing(Missing):

@@ -27,7 +27,7 @@ class AuditHead(models.Model):
 
 
 class AuditEntry(models.Model):
-    """One entry of the audit. Written once, never changed. `intent` of an outcome is the number of its intent."""
+    """Entry of the audit. Written once, never changed. `intent` of an outcome is the number of its intent."""
 
     number = models.BigIntegerField(primary_key=True)
     at = models.BigIntegerField()
@@ -77,7 +77,7 @@ class AuditJob(models.Model):
 
 
 class Incident(models.Model):
-    """One orphaned job from its detection to its resolution; the time between is the measured time to recovery."""
+    """Orphaned job from its detection to its resolution; the time between is the measured time to recovery."""
 
     deployment = models.CharField(max_length=_NAME)
     base = models.CharField(max_length=_BASE)
@@ -136,7 +136,7 @@ class BulkRun(models.Model):
 
 
 class BulkItem(models.Model):
-    """One job of a bulk run, as it was when the run was requested, and its result."""
+    """Job of a bulk run, as it was when the run was requested, and its result."""
 
     run = models.ForeignKey(BulkRun, on_delete=models.CASCADE, related_name="items")
     place = models.IntegerField()
@@ -195,7 +195,7 @@ class BrakeState(models.Model):
 
 
 class ScanRun(models.Model):
-    """One recorded run of a scanner: requested, changing something, failed, or of a scanner that runs rarely."""
+    """Recorded run of a scanner: requested, changing something, failed, or of a scanner that runs rarely."""
 
     scanner = models.CharField(max_length=32)
     status = models.CharField(max_length=10, default="waiting")  # waiting, running, ended, failed
@@ -224,7 +224,7 @@ class ScanRun(models.Model):
 
 
 class ScanFind(models.Model):
-    """One job that a run found, and what the run did to it."""
+    """Job that a run found, and what the run did to it."""
 
     run = models.ForeignKey(ScanRun, on_delete=models.CASCADE, related_name="finds")
     deployment = models.CharField(max_length=_NAME)
@@ -251,7 +251,7 @@ class ScannerPause(models.Model):
 
 
 class HookCall(models.Model):
-    """One call of a recovery hook that is due, or failed and is retried; completed ones are deleted."""
+    """Call of a recovery hook that is due, or failed and is retried; completed ones are deleted."""
 
     hook = models.CharField(max_length=_NAME)
     event = models.CharField(max_length=16)  # lost, recovered
@@ -269,7 +269,7 @@ class HookCall(models.Model):
 
 
 class GateFlip(models.Model):
-    """One change of a gate's state. The leader writes it; the CPU chart shows it."""
+    """Change of a gate's state. The leader writes it; the CPU chart shows it."""
 
     server = models.CharField(max_length=_SERVER)  # as a slug
     at = models.BigIntegerField()
@@ -285,7 +285,7 @@ class GateFlip(models.Model):
 
 
 class Alert(models.Model):
-    """One alert, from its start until it is resolved and the channels were notified of that too."""
+    """Alert, from its start until it is resolved and the channels were notified of that too."""
 
     kind = models.CharField(max_length=32)
     key = models.CharField(max_length=300)  # what it is about: one alert each at a time

@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """One recorded decision. Refusals of one caller within a second are recorded as one."""
+    """Recorded decision. Refusals of one caller within a second are recorded as one."""
 
     server: str
     caller: str

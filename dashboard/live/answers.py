@@ -67,7 +67,7 @@ class Answers:
 
 
 class AnswerSearch:
-    """One JSON request of one user."""
+    """JSON request of one user, with their feeds."""
 
     def __init__(self, feeds: PersonFeeds) -> None:
         self._feeds = feeds

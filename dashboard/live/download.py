@@ -31,7 +31,7 @@ _WHY = {
 
 
 class Download(hub.Stream):
-    """One download in progress."""
+    """Download in progress."""
 
     __slots__ = ("_feeds", "_query", "_search", "_sources")
 

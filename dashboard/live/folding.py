@@ -13,7 +13,7 @@ from recovery.reads import gates
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One server as the state store returned it; the TTLs are in ms, negative if the key does not exist."""
+    """Server as the state store returned it; the TTLs are in ms, negative if the key does not exist."""
 
     server: Server
     ttl: int  # of its sample

@@ -48,7 +48,7 @@ class Full(Exception):
 
 
 class Stream:
-    """One open stream: a slot for the newest event, and an asyncio.Event that wakes its writer."""
+    """Open stream: a slot for the newest event, and an asyncio.Event that wakes its writer."""
 
     __slots__ = (
         "_beats",
@@ -119,7 +119,7 @@ class Stream:
 
 
 class Hub:
-    """All streams of this process. Only its event loop uses it."""
+    """Registry of the open streams of this process. Only its event loop uses it."""
 
     def __init__(self) -> None:
         self._streams: set[Stream] = set()

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 2.0  # a lost message delays a page by no more than this
 ANSWER_SECONDS = 1.0  # the store is near; a longer wait is a failure
 PAUSE_SECONDS = (0.2, 0.8)  # before the next attempt; with the answer's limit it stays below two seconds
-CACHE_SECONDS = 1.0  # without a mirror: the store is read at most this often
+CACHE_SECONDS = 1.0  # without the task: the store is read at most this often
 
 
 def newest() -> Snapshot | None:
@@ -76,7 +76,7 @@ def unread() -> tuple[Trouble, ...]:
 
 
 def pulses() -> Mapping[Scan, Pulse] | None:
-    """Returns the last runs of the scanners, from memory; None if no mirror runs, or it cannot read the store."""
+    """Returns the last runs of the scanners, from memory; None without a state cache task, or if it cannot read."""
     source = _source
     if source is None or source.image.health(_now_ms()).error:
         return None
@@ -84,18 +84,18 @@ def pulses() -> Mapping[Scan, Pulse] | None:
 
 
 def picture() -> Image | None:
-    """Returns the whole cached state without waiting; None if no mirror runs."""
+    """Returns the whole cached state without waiting; None without a state cache task."""
     source = _source
     return source.image if source else None
 
 
 def _image() -> Image:
-    source = _source  # read once: another thread may stop the mirror meanwhile
+    source = _source  # read once: another thread may stop the task meanwhile
     return source.image if source else _on_demand.look()
 
 
 def forget() -> None:
-    """Drops the state that was read on demand, after the configuration has changed; a running mirror keeps its own."""
+    """Drops the state that was read on demand, after the configuration has changed; the task keeps its own."""
     _on_demand.forget()
 
 
@@ -111,7 +111,7 @@ class Mirror:
 
     async def start(self) -> None:
         """Starts, and waits for the first answer of the store or its failure, so that no page is served blank."""
-        global _source  # noqa: PLW0603 -- one mirror a process, read from every thread
+        global _source  # noqa: PLW0603 -- one state cache a process, read from every thread
         self._task = asyncio.create_task(self._run(), name="mirror")
         await self._looked.wait()
         _source = self
@@ -173,7 +173,7 @@ class Mirror:
 
 
 class _OnDemand:
-    """State for processes without a mirror: reads the store on demand, and keeps the answer for a moment."""
+    """State for processes without the task: reads the store on demand, and keeps the answer for a moment."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -22,7 +22,7 @@ LABELS_SHOWN = 50  # label names, and values of each, in the notice that none ma
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One notice. `kind`: gap, dropped, trouble, recovered, no-match, limit, caught-up or searching."""
+    """Notice of a log stream. `kind`: gap, dropped, trouble, recovered, no-match, limit, caught-up or searching."""
 
     kind: str
     text: str

@@ -24,7 +24,7 @@ SHARED = 32  # filters whose piece of a batch is cached; for further ones it is 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One encoded line; the number of its label set goes between `head` and `rest`."""
+    """Encoded line; the number of its label set goes between `head` and `rest`."""
 
     line: Line
     head: bytes

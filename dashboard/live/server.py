@@ -57,7 +57,7 @@ class TooManyRequests(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """One HTTP connection, with limits on its head; streams can drop it, and unix socket peers get UNIX_PEER."""
+    """HTTP connection, with limits on its head; streams can drop it, and unix socket peers get UNIX_PEER."""
 
     url = b""  # URL of the request that is being read
     _is_head = False  # True from the connection, or the first byte of a request, to the end of its headers

@@ -102,7 +102,7 @@ class _Names(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One queue with all its values for this scrape."""
+    """Queue with all its values for this scrape."""
 
     sample: QueueSample
     names: _Names

@@ -31,7 +31,7 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric family.
+    """Metric family.
 
     `kind`: gauge, counter, histogram, unknown. The unit ends the name; the lines of a counter end in _total.
     """

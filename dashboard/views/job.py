@@ -45,7 +45,7 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One JSON field as the page shows it. `size` is that of the whole in bytes; `is_cut`: not all of it was read."""
+    """JSON field as the page shows it. `size` is that of the whole in bytes; `is_cut`: not all of it was read."""
 
     tree: Tree
     size: int
@@ -54,7 +54,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of the job's hash, undecoded."""
+    """Field of the job's hash, undecoded."""
 
     name: str
     text: str

@@ -21,7 +21,7 @@ QUERY_LIMIT = 200  # characters; a job id is shorter
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result: its URL, title and kind."""
+    """Result: its URL, title and kind."""
 
     url: str
     title: str

@@ -41,7 +41,7 @@ _FRAGMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One tab; `state` if it lists jobs. `count` None: not known; "": has no count."""
+    """Tab of the page; `state` if it lists jobs. `count` None: not known; "": has no count."""
 
     name: str
     title: str

@@ -1,9 +1,9 @@
 """Returns freed memory to the system, by malloc_trim of glibc.
 
 Python's own allocator returns a MB only when nothing at all is left in it, and something nearly always is. The C
-library returns every free page when it is asked to. So a process that holds much for a while, as a web process does for its
-streams, uses the C library's allocator from its start, with few free chunks cached for each thread; what that costs is
-in docs/performance.md.
+library returns every free page when it is asked to. So a process that holds much for a while, as a web process does for
+its streams, uses the C library's allocator from its start, with few free chunks cached for each thread; what that costs
+is in docs/performance.md.
 """
 
 from __future__ import annotations

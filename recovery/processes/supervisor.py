@@ -23,7 +23,7 @@ PATIENCE = 10.0  # seconds between TERM and KILL: what every process needs at mo
 
 @dataclass(slots=True)
 class _Place:
-    """One supervised child: the running process, or the time of the next start."""
+    """Supervised child: the running process, or the time of the next start."""
 
     command: Command
     child: Child | None
