@@ -24,7 +24,7 @@ class Reason(StrEnum):
     NO_FRESH_SAMPLE = "no_fresh_sample"
     TOO_FEW_SAMPLES = "too_few_samples"  # its samples have only just begun
     PASSED = "passed_without_sample"  # the configuration says so
-    NOT_CONFIRMED = "not_confirmed"  # other web processes may let somebody in too, and cannot be asked
+    NOT_CONFIRMED = "not_confirmed"  # other web processes may admit a caller too, and the state store cannot arbitrate
 
 
 @dataclass(frozen=True, slots=True)

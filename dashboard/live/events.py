@@ -14,7 +14,7 @@ from typing import Any
 from dashboard.live.image import Image
 from recovery.domain.counts import Snapshot
 
-RETRY_MS = (1000, 4000)  # a hundred tabs must not come back in the same instant
+RETRY_MS = (1000, 4000)  # a hundred tabs must not reconnect in the same instant
 BEAT = b": beat\n\n"  # keeps proxies from closing an idle stream, and detects clients that are gone
 
 

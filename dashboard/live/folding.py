@@ -17,7 +17,7 @@ class Seen:
 
     server: Server
     ttl: int  # of its sample
-    settling: int  # of the mark that a heavy job was let in
+    settling: int  # of the key that records an admission
 
     def sample(self, now: int) -> Sample:
         return Sample.of(self.server, gates.seen_at(self.server.sampled_at, self.server.poll, self.ttl, now))

@@ -120,7 +120,7 @@ class Image:
         for name in (state.GATES, state.NODES, state.IDEMPOTENCY_COUNTS):
             state_limits.ask_hash(pipeline, name)
         pipeline.hlen(state.IDEMPOTENCY_RECORDS)
-        pipeline.execute_command("PUBSUB", "NUMSUB", state.SNAPSHOT_CHANNEL)  # each mirror listens there
+        pipeline.execute_command("PUBSUB", "NUMSUB", state.SNAPSHOT_CHANNEL)  # each web process subscribes to it
         server_hashes.prepare(pipeline)
         for server in self._asked:
             server_hashes.ask(pipeline, server)

@@ -1,4 +1,4 @@
-"""Runs all processes of `manage.py up`: Valkey for the state, web, scheduler, monitor, and the demo if none is watched.
+"""Runs all processes of `manage.py up`: Valkey for the state, web, scheduler, monitor, the demo if no queue is set.
 
 Start: 1. lock the data directory, 2. Valkey, 3. what the caller prepares (migrations), 4. the processes,
 5. wait until the web process answers. Stop: the processes in their order, Valkey last, so that all of them can save.
