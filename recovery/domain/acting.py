@@ -1,4 +1,4 @@
-"""What an operator or a scanner can do to a queue: the acts, what was seen beforehand, and what came of it.
+"""Defines actions on jobs and queues: what an operator or a scanner can do, what was seen beforehand, and the result.
 
 `Seen` is the fence of every act on a job: the script does nothing unless the job still is as it was shown.
 """
@@ -18,7 +18,7 @@ Rival = int | str
 
 
 class Act(StrEnum):
-    """One word per thing that can be done; the same in code, URLs, shell, audit and API."""
+    """Name of each action; the same in code, URLs, shell, audit and API."""
 
     REQUEUE = "requeue"
     FAIL = "fail"
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job as it was when somebody decided. The script compares each of these before its first write."""
+    """A job as it was when an operator or a scanner decided. Scripts compare each of these before the first write."""
 
     id: str
     state: State
@@ -63,7 +63,7 @@ class Seen:
         return cls(row.id, row.state, token, row.processed_at, row.attempts, row.starts, row.stalls)
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields by name: `Seen(**…)` reads them, but for the state, which is its value."""
+        """Returns the fields by name. `Seen(**…)` reads them, except for the state, which is written as its value."""
         return {
             "id": self.id,
             "state": self.state,
@@ -77,7 +77,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to do it. What an act does not know it ignores."""
+    """Options of an action. An action ignores those that it does not know."""
 
     force: bool = False  # in spite of quarantined jobs, or of a holder that is still connected
     consent: bool = False  # n8n: the workflow may run a second time from its start
@@ -103,7 +103,7 @@ class Options:
 
 
 class RelativeChange(StrEnum):
-    """What an act on one job does to another one of its family."""
+    """Effect of an action on one job upon another job of its family."""
 
     REMOVED = "removed"
     FAILED = "failed"
@@ -112,7 +112,7 @@ class RelativeChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """A job that changes because of an act on another job."""
+    """A job that changes because of an action on another job."""
 
     job: JobRef
     change: RelativeChange
@@ -123,7 +123,7 @@ class Affected:
 
 @dataclass(frozen=True, slots=True)
 class ActionEffects:
-    """What an act on one job does to others. `staying`: children that are left alone, as they are in other queues."""
+    """Effects of an action on one job upon others. `staying`: children left alone, as they are in other queues."""
 
     affected: tuple[Affected, ...] = ()
     staying: int = 0
@@ -137,7 +137,7 @@ AFFECTED_LISTED = 20  # in a dialog, an answer and an entry of the audit, for ea
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A job that was taken away, so that it can be put back: every key of its own as Redis dumps it, and its place."""
+    """Undo copy of a removed job: every key of its own as Redis dumps it, and its position."""
 
     id: str
     state: State
@@ -150,7 +150,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a script did to one job."""
+    """Result of a script for one job."""
 
     id: str
     outcome: Outcome
@@ -164,7 +164,7 @@ class Done:
 
 
 class Right(StrEnum):
-    """What it takes to do something. Who may act in bulk may do all of it."""
+    """Permission that an action needs. Actors who may act in bulk have all of them."""
 
     ACT = "act"  # on single jobs
     MANY = "many"  # on many jobs at once, where none is deleted
@@ -186,7 +186,7 @@ _RIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts: a person, a machine token, the shell, or a scanner (whose `name` is the scanner's)."""
+    """Actor of an action: a person, a machine token, the shell, or a scanner (whose `name` is the scanner's)."""
 
     kind: str  # person, token, shell, scanner
     name: str
@@ -204,7 +204,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One act on some jobs of one queue, or on the queue itself when `jobs` is empty."""
+    """One action on some jobs of one queue, or on the queue itself when `jobs` is empty."""
 
     act: Act
     queue: QueueRef
@@ -218,7 +218,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether the act may be done to this job, judged before it is tried; `risk` in plain words."""
+    """Result of checking beforehand whether an action may be done to a job; `risk` is a sentence for people."""
 
     id: str
     is_allowed: bool
@@ -232,7 +232,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """One line of an answer: `{"job", "outcome", "why", "audit"}`."""
+    """Result of an action for one job, as the API returns it: `{"job", "outcome", "why", "audit"}`."""
 
     job: str
     outcome: Outcome
@@ -248,14 +248,14 @@ class JobResult:
 
 
 def affected_json(affected: Sequence[Affected]) -> dict[str, Any]:
-    """The first of them, and how many there are; nothing where there are none."""
+    """Returns the first AFFECTED_LISTED affected jobs and their total; an empty dictionary if there are none."""
     listed = [one.as_json() for one in affected[:AFFECTED_LISTED]]
     return {"affected": listed, "affected_total": len(affected)} if listed else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """One bounded step of a clean or a drain."""
+    """Result of one bounded step of a clean or a drain."""
 
     jobs: tuple[Kept, ...] = field(default=())
     removed: int = 0

@@ -1,4 +1,4 @@
-"""How long something took or has lasted, in as few words as a tired person needs."""
+"""Formats how long something took or has lasted, in few words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DAY = 24 * HOUR
 
 
 def age(ms: int) -> str:
-    """How long ago, at one glance: `4 s`, `18 min`, `3 h 20 min`, `4 d 3 h`. A clock that runs ahead reads 0 s."""
+    """Formats an age in ms for a quick look: `4 s`, `18 min`, `3 h 20 min`, `4 d 3 h`. A negative one reads 0 s."""
     ms = max(0, ms)
     if ms < MINUTE:
         return f"{ms // SECOND} s"
@@ -21,7 +21,7 @@ def age(ms: int) -> str:
 
 
 def took(ms: int) -> str:
-    """How long a run took: as `age`, but fine where runs are short: `320 ms`, `3.2 s`."""
+    """Formats how long a run took: like `age`, but finer for short runs: `320 ms`, `3.2 s`."""
     ms = max(0, ms)
     if ms < SECOND:
         return f"{ms} ms"

@@ -1,6 +1,6 @@
-"""What somebody is to be told of: each trouble from when it began until it is over, and what each channel heard of it.
+"""Keeps the state of each alert from begin to end, and what each notification channel was sent about it.
 
-Pure: what a look found comes in, the alerts as they are after it come out, and what of it is news to whom.
+Pure: the findings of a check come in; the alerts after it come out, and which event each channel has to be sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GIVE_UP = DAY  # ms after its end: whoever has not heard of it by then need not
 
 
 class AlertKind(StrEnum):
-    """What may be told."""
+    """Kinds of problems that can be sent as an alert."""
 
     ABANDONED = "abandoned"  # jobs that nothing will rescue
     QUARANTINE = "quarantine"  # jobs that only a person touches
@@ -40,7 +40,7 @@ class AlertKind(StrEnum):
 
 
 class Event(StrEnum):
-    """What a message says of an alert."""
+    """Event of an alert that a message reports."""
 
     FIRING = "firing"
     WORSE = "worse"
@@ -51,7 +51,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Milliseconds. `again` None: nobody is reminded. `most`: messages of one channel in any minute."""
+    """Settings of alerts, in milliseconds. `again` None: no reminders. `most`: messages per channel in any minute."""
 
     kinds: frozenset[AlertKind] = frozenset(AlertKind)
     after: int = 30 * SECOND
@@ -61,7 +61,9 @@ class Terms:
     most: int = 10
 
     def after_of(self, kind: AlertKind) -> int:
-        """How long it has to last. A lease that changes hands takes some seconds, and is no news."""
+        """Returns how long a problem has to last before it is sent. A lease that changes hands takes seconds, and is no
+        news.
+        """
         if kind is AlertKind.GATE:
             return self.gate_after
         return max(self.after, 30 * SECOND) if kind is AlertKind.SCHEDULER else self.after
@@ -69,7 +71,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One trouble as a look saw it. `key`: what it is about; a deployment comes first. `link`: a page of ours."""
+    """One problem as a check saw it. `key`: its subject, which begins with a deployment. `link`: a page of ours."""
 
     kind: AlertKind
     key: str
@@ -81,8 +83,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`known`: kinds that could be looked at. Of `silent` deployments, `unseen` gates and the mismatches of n8n in
-    `uncompared` nothing is known right now.
+    """Result of one check. `known`: kinds that could be checked. `silent` deployments, `unseen` gates and n8n
+    mismatches in `uncompared` are unknown right now.
 
     What is not known is neither new nor over.
     """
@@ -104,7 +106,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What one channel was told last. `trying`: since when somebody is at telling it the next thing."""
+    """Last message that one channel was sent. `trying`: since when a process has been sending it the next one."""
 
     event: Event | None = None
     at: int = 0
@@ -114,13 +116,13 @@ class Heard:
 
     @property
     def may_know(self) -> bool:
-        """An attempt whose end nobody knows may have arrived."""
+        """Returns True if the channel may have received a message: an attempt whose end is unknown may have arrived."""
         return self.trying is not None or self.event not in (None, Event.RESOLVED)
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One trouble. `number`: its row; None while it has none."""
+    """One alert. `number`: its row in the database; None while it has none."""
 
     kind: AlertKind
     key: str
@@ -134,7 +136,7 @@ class Alert:
     number: int | None = None
 
     def is_ripe(self, terms: Terms) -> bool:
-        """It was seen for long enough to be told."""
+        """Returns True if the problem has lasted for long enough to be sent."""
         return self.seen_at - self.since >= terms.after_of(self.kind)
 
     def by(self, channel: str) -> Heard:
@@ -147,27 +149,29 @@ class Alert:
         return self.with_heard(channel, Heard(event, at, self.size, self.by(channel).count + 1))
 
     def name(self, channel: str) -> str:
-        """Of the next message about it. The same for one that is sent once more, so that a receiver can tell."""
+        """Returns the id of the next message about this alert; the same on a repeated attempt, so that receivers can
+        tell.
+        """
         digest = sha256(raw(f"{self.kind} {self.key}")).hexdigest()[:12]
         return f"{digest}.{self.since}.{self.by(channel).count + 1}"
 
 
 def short(key: str) -> str:
-    """Fit for the database, whatever names are in it."""
+    """Returns the key as it is stored in the database: printable, and a long one cut and followed by its digest."""
     said = shown(key)
     return said if len(said) <= KEY_LIMIT else f"{said[:KEY_LIMIT]}~{sha256(raw(key)).hexdigest()[:32]}"
 
 
 def plain(words: str) -> str:
-    """Without secrets, in one line, and of bounded length."""
+    """Returns the text without secrets, in one line, and of bounded length."""
     said = shown(redact.text(" ".join(words.split())))
     return said if len(said) <= WORDS_LIMIT else f"{said[: WORDS_LIMIT - 1]}…"
 
 
 def after_look(standing: Iterable[Alert], look: Look, terms: Terms, began: int) -> Iterator[Alert]:
-    """All alerts that are there after a look. `began`: since when whoever looks has been looking.
+    """Yields all alerts as they are after a check. `began`: since when the process has been checking.
 
-    One is over when it was not seen for a while, and somebody has looked all the while.
+    An alert is resolved when its problem was not seen for a while, and checks ran all the while.
     """
     found = {(one.kind, short(one.key)): one for one in look.findings if one.kind in terms.kinds}
     for alert in standing:
@@ -179,7 +183,7 @@ def after_look(standing: Iterable[Alert], look: Look, terms: Terms, began: int) 
 
 
 def news(alert: Alert, channel: str, terms: Terms, at: int) -> Event | None:
-    """What this channel has to be told now."""
+    """Returns the event that this channel has to be sent now, or None."""
     heard = alert.by(channel)
     if alert.resolved_at is not None:
         return Event.RESOLVED if heard.may_know and at - alert.resolved_at < GIVE_UP else None
@@ -193,7 +197,7 @@ def news(alert: Alert, channel: str, terms: Terms, at: int) -> Event | None:
 
 
 def is_free(heard: Heard, at: int) -> bool:
-    """Nobody is at telling this channel."""
+    """Returns True if no process is sending to this channel."""
     return heard.trying is None or abs(at - heard.trying) >= TRYING_FOR
 
 

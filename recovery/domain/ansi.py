@@ -1,4 +1,4 @@
-"""Terminal codes in a line: colours become looks, everything else of theirs goes.
+"""Parses terminal codes in a line: keeps colours and styles, and removes all other codes.
 
 A look is some of LOOKS, with a blank between them. Sixteen colours are told apart, as themes have them: finer ones
 become the nearest, and a background stands for its text, so that everything stays legible on either theme.
@@ -33,7 +33,7 @@ Run = tuple[str, str]  # a text and its look
 
 
 def may_have(text: str) -> bool:
-    """Cheap, and True for all that `parsed` would change."""
+    """Returns True for every text that `parsed` would change. It is cheap, and may be True for others."""
     return "\x1b" in text or ("\\" in text and ("1b[" in text or "1B[" in text or "033[" in text))
 
 
@@ -42,17 +42,17 @@ def bytes_may_have(raw: bytes) -> bool:
 
 
 def plain(text: str) -> str:
-    """The text without the codes."""
+    """Removes all terminal codes from the text."""
     return _CODE.sub("", text)
 
 
 def parsed(text: str) -> tuple[Run, ...]:
-    """The text without the codes, in parts of one look each."""
+    """Splits the text, without its codes, into runs of one look each."""
     return tuple(joined(_runs(text)))
 
 
 def joined(runs: Iterable[Run]) -> Iterator[Run]:
-    """Neighbours of the same look made one; too many changes end in a part without."""
+    """Merges neighbours of the same look; what follows after RUNS_LIMIT changes becomes one run without a look."""
     whole = (("".join(text for text, _ in group), look) for look, group in groupby(runs, key=lambda run: run[1]))
     kept = ((text, look) for text, look in whole if text)
     for _, run in zip(range(RUNS_LIMIT), kept, strict=False):
@@ -74,7 +74,7 @@ def _runs(text: str) -> Iterator[Run]:
 
 
 class _Pen:
-    """What a terminal would write with now."""
+    """State of the terminal's pen: colours and styles of the text that follows."""
 
     def __init__(self) -> None:
         self._manners: set[str] = set()
@@ -118,7 +118,7 @@ def _of_sixteen(number: int, base: int) -> str:
 
 
 def _finer(following: Iterator[int]) -> str:
-    """The colour after 38 or 48: `5;n` of 256, `2;r;g;b` of all."""
+    """Reads the colour after 38 or 48: `5;n` of 256, `2;r;g;b` of all."""
     kind = next(following, 0)
     if kind == 5:
         number = next(following, 0)
@@ -133,7 +133,9 @@ def _finer(following: Iterator[int]) -> str:
 
 
 def _nearest(red: int, green: int, blue: int) -> str:
-    """By which of the three are strong, and how bright the strongest is."""
+    """Returns the nearest of the sixteen colours, by which of the three parts are strong and how bright the strongest
+    is.
+    """
     strongest, weakest = max(red, green, blue), min(red, green, blue)
     if strongest - weakest < 48:
         greys = ("black", "bright-black", "white", "bright-white")

@@ -1,4 +1,4 @@
-"""Where the heads of the audit's chain are sent, so that somebody else keeps them than who can write the database."""
+"""Configures where heads of the audit chain are sent: out of reach of anyone who can write the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recovery.domain.channels import Webhook
 
 
 class AuditHeadTarget(StrEnum):
-    """A kind of place."""
+    """Kind of place that heads are sent to."""
 
     FILE = "file"
     SYSLOG = "syslog"
@@ -19,7 +19,7 @@ class AuditHeadTarget(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditHeadTargets:
-    """`every`: ms between two heads. `syslog`: a path, or udp://HOST:PORT or tcp://HOST:PORT."""
+    """Targets of audit heads. `every`: ms between heads. `syslog`: a path, or udp://HOST:PORT or tcp://HOST:PORT."""
 
     every: int = 10 * MINUTE
     file: str = ""
@@ -36,7 +36,7 @@ class AuditHeadTargets:
         return tuple(place for place, where in told.items() if where)
 
     def target(self, place: AuditHeadTarget) -> str:
-        """As much of the address as anybody may see."""
+        """Returns the part of the address that may be shown."""
         if place is AuditHeadTarget.WEBHOOK:
             return self.webhook.target if self.webhook else ""
         return self.file if place is AuditHeadTarget.FILE else self.syslog

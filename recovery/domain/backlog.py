@@ -1,4 +1,4 @@
-"""The cells of a server that are not written yet: kept while the store is away, an hour of them and no more."""
+"""Keeps measurements of a server that are not written yet, while the state store is away: at most one hour of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEPT = HOUR // FINE.unit  # cells: about 200 KB; what is older is lost when the
 
 
 class Backlog:
-    """Cells by their period. The minute that is under way is kept beyond its writing: its mean is not final yet."""
+    """Unwritten cells by their period. The current minute is kept after it was written: its mean is not final yet."""
 
     def __init__(self) -> None:
         self._fresh: set[int] = set()  # periods that are not written yet
@@ -21,8 +21,8 @@ class Backlog:
         return not self._fresh
 
     def add(self, cell: Cell, since: int | None = None) -> None:
-        """One sample. `since`: when the one before was taken, if this one is true for all the time between: a look
-        that came late leaves no hole.
+        """Adds one sample. `since`: when the sample before was taken, if this one holds for all the time between: a
+        late one then leaves no gap.
         """
         last = FINE.period(cell.at)
         first = last if since is None else min(last, FINE.period(since) + 1)
@@ -35,14 +35,14 @@ class Backlog:
             self._fresh.discard(oldest)
 
     def pieces(self) -> Iterator[tuple[Ring, int, bytes]]:
-        """What to write: into which ring, from which byte on. Minutes are written again with each of their cells."""
+        """Yields the ring, byte offset and bytes to write. Minutes are written again with each of their cells."""
         fresh = {period: self._cells[period] for period in self._fresh}
         for ring, cells in ((FINE, fresh), (COARSE, self._minutes())):
             for offset, piece in ring.pieces(cells):
                 yield ring, offset, piece
 
     def written(self) -> None:
-        """All pieces are in the store: only the newest minute is kept."""
+        """Forgets all pieces, which are in the store now, except for the newest minute."""
         newest = COARSE.period(self._cells[max(self._fresh)].at) if self._fresh else None
         self._fresh.clear()
         self._cells = {

@@ -1,4 +1,4 @@
-"""How long to wait before the next try, and how many tries there are: by the name of the job."""
+"""Computes the pause before the next auto-retry and how many there are, by the name of the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _SCALE = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`attempts` relaunches of one job, the first one `first` ms after it failed, each later one `factor` times later.
+    """Allows `attempts` auto-retries of one job: the first `first` ms after it failed, each later pause `factor` times
+    longer.
 
     Jitter only ever adds to a pause, and never beyond `longest`.
     """
@@ -44,8 +45,8 @@ class Backoff:
             raise ValueError("the jitter is 0 to 1")
 
     def pause(self, made: int, key: str) -> int:
-        """ms to wait before the relaunch that follows `made` others. The same for a job whenever it is asked: a new
-        throw of the dice at each look would let the shortest pause win.
+        """Returns the ms to wait before the auto-retry that follows `made` others. It is the same for a job at every
+        call: a new random number at each check would let the shortest pause win.
         """
         # At the longest pause too there has to be room for the jitter, or all would come at once again.
         low = max(float(self.first), min(self._grown(made), self.longest / (1.0 + self.jitter)))
@@ -73,7 +74,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Backoffs:
-    """A queue's table. A name that ends in `*` stands for all that begin so; the longest that fits counts."""
+    """Backoff table of a queue. A name that ends in `*` is a prefix; the longest that matches counts."""
 
     default: Backoff = Backoff()
     by_name: Mapping[str, Backoff] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Backoffs:
         return self.by_name.get(self.entry(name), self.default)
 
     def entry(self, name: str) -> str:
-        """The name in the table that counts for a job's name; `*` is the default."""
+        """Returns the table's entry that counts for a job's name; `*` is the default."""
         if name in self.by_name:
             return name
         fitting = [known for known in self.by_name if known.endswith(ANY) and name.startswith(known[:-1])]
@@ -95,6 +96,6 @@ class Backoffs:
 
 
 def chance(key: str, number: int) -> float:
-    """0 up to 1, spread evenly over keys, and always the same for one."""
+    """Returns a number from 0 up to 1, spread evenly over keys, and always the same for one key and number."""
     digest = blake2b(raw(key) + b"\0" + str(number).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / _SCALE

@@ -1,8 +1,8 @@
-"""What keeps a scanner that its policy enables from changing anything for now.
+"""Lists what keeps a scanner from changing anything although its policy enables it.
 
-The scanner asks right before it acts, and whoever predicts what it will do asks the same: so nothing is promised in the
-name of one that is blocked. A further blocker is one line in `Blocker`, and one in `recovery/reads/blockers.py` that
-tells when it applies.
+The scanner checks this right before it acts, and so does the forecast of what it will do: so nothing is promised for a
+blocked scanner. A further blocker is one line in `Blocker`, and one in `recovery/reads/blockers.py` that tells when it
+applies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from recovery.domain.refs import shown
 
 
 class Blocker(StrEnum):
-    """The value goes on after "Orphan-watch is enabled, but ". The first that applies is told."""
+    """Reasons why a scanner is blocked; each continues "Orphan-watch is enabled, but ". Only the first that applies is
+    shown.
+    """
 
     READ_ONLY = "{deployment} is configured to be read only"
     STATE = "the leader is unknown"
@@ -29,7 +31,7 @@ class Blocker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """By what, and `why`: a sentence for whoever reads what a run came to. `ends`: when it goes by itself (ms)."""
+    """A blocker that applies. `why`: a sentence for readers of a run's result. `ends`: when it ends by itself (ms)."""
 
     by: Blocker
     deployment: str

@@ -1,4 +1,4 @@
-"""Reads JSON that strangers wrote: as objects it may take thirty times the memory of its text."""
+"""Reads JSON of unknown origin within bounds: as objects it may take thirty times the memory of its text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TooManyValues(ValueError):
 
 
 def loads(text: str) -> Any:
-    """As json.loads. Raises ValueError, RecursionError."""
+    """Parses JSON like json.loads. Raises ValueError, RecursionError."""
     if len(text) > VALUES_LIMIT and sum(map(text.count, ",[{")) > VALUES_LIMIT:
         raise TooManyValues(f"more than {VALUES_LIMIT:,} values")
     return json.loads(text)

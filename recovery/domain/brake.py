@@ -1,4 +1,5 @@
-"""The Redis brake: holds every scanner of a deployment while its store, and not its workers, may be what is wrong.
+"""Implements the Redis pause: it holds all scanners of a deployment while Redis itself, and not a worker, may be at
+fault.
 
 Two things engage it. Many jobs lose their locks in one look: a store that came back empty or failed over has lost the
 locks of jobs whose workers run on. Or the store's run id or role changed, it has just started, or it was silent for so
@@ -38,7 +39,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a deployment. None and "" are: not known.
+    """One observation of a deployment. None and "" mean: not known.
 
     `lost` of the active jobs had a lock at the look before and have none now; of `gone` of these the holder's
     connection is gone too, so that no store has to be blamed for them. `bare` have none now, and were not known to be
@@ -64,7 +65,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why the brake holds. `until` is when it goes by itself, None: a person has to release it."""
+    """One reason why the Redis pause is active. `until`: when it ends by itself; None: a person has to release it."""
 
     why: Why
     since: int
@@ -74,7 +75,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Brake:
-    """What is remembered of a deployment between two looks. `watched`: the run id at the last look at its jobs."""
+    """State of a deployment kept between two observations. `watched`: the run id when its jobs were last observed."""
 
     run_id: str = ""
     watched: str = ""
@@ -86,13 +87,14 @@ class Brake:
 
     @classmethod
     def doubtful(cls, now: int) -> Self:
-        """For one that was kept and cannot be read: whatever it knew, it holds."""
+        """Returns an active pause, for a stored state that cannot be read."""
         return cls(holds=(Hold(Why.UNREAD, now, now + PATIENCE, "The recorded state of the store cannot be read."),))
 
     def seen(self, look: Look, *, patience: int | None = PATIENCE) -> Brake:
-        """After one more look. `patience` None: lost locks wait for a person, however long it takes.
+        """Returns the state after one more observation. `patience` None: lost locks wait for a person, however long it
+        takes.
 
-        A store that did not answer is no look: then there is nothing to act on either.
+        A failed read is no observation: then there is nothing to act on either.
         """
         length = look.lock_length or self.lock_length
         holds = {hold.why: _lengthened(hold, length) for hold in self.holding(look.at)}
@@ -110,15 +112,15 @@ class Brake:
         )
 
     def holding(self, now: int) -> tuple[Hold, ...]:
-        """Why it holds now; empty: the scanners may act."""
+        """Returns the reasons why the pause is active now; empty: scanners may act."""
         return tuple(hold for hold in self.holds if hold.until is None or now < hold.until)
 
     def released(self, now: int, by: str) -> Brake:
-        """By a person. What engages it later counts again; what was known then does not."""
+        """Returns the state after a person released it. What engages it later counts again; what was known does not."""
         return replace(self, holds=(), released_at=now, released_by=by)
 
     def words(self, now: int) -> tuple[str, ...]:
-        """One sentence for each hold, with when it ends."""
+        """Returns one sentence for each reason, with when it ends."""
         holding = self.holding(now)
         if holding:
             return tuple(f"{hold.evidence} {_end_words(hold, now)}" for hold in holding)
@@ -139,7 +141,7 @@ class Brake:
 
     @classmethod
     def from_json(cls, written: Any) -> Self:
-        """Raises ValueError on what `as_json` cannot have made."""
+        """Parses the output of `as_json`. Raises ValueError on anything else."""
         run_id, watched, role, lock_length, holds, released_at, released_by = stored.fields(written, *_FIELDS)
         return cls(
             stored.text(run_id),
@@ -171,11 +173,13 @@ class Brake:
         yield from self._silent(look, length)
 
     def _silent(self, look: Look, length: int) -> Iterator[Hold]:
-        """A worker renews at half of its lock's length: after so long some locks may have run out, their workers alive.
+        """Yields a hold if Redis was silent for half a lock length, in which workers renew: some locks may have expired
+        since.
 
-        The same where nobody asked: whether the store would have answered then cannot be told afterwards. That it was
-        up says nothing of the way to it, and neither do connections, which outlast a way that is cut, nor jobs that
-        still have a lock, of which a short silence leaves some. Two lock lengths without an act are little beside that.
+        The same if no process tried to reach it: whether Redis would have answered then cannot be told afterwards. Its
+        uptime says nothing of the network in between, and neither do connections, which outlast a network cut, nor jobs
+        that still have a lock, of which a short silence leaves some. Two lock lengths without an action cost little
+        beside that.
         """
         at = look.at - look.back
         was_known = self.released_at is not None and at <= self.released_at
@@ -184,7 +188,7 @@ class Brake:
             yield Hold(Why.SILENT, at, at + LOCK_LENGTHS * length, said)
 
     def _changed(self, look: Look, length: int) -> Iterator[Hold]:
-        """A value that is not known is no change; the next that is known is compared with the last one."""
+        """Yields holds for a changed run id or role. An unknown value is no change; the next known one is compared."""
         until = look.at + LOCK_LENGTHS * length
         if self.run_id and look.run_id and self.run_id != look.run_id:
             said = "The store restarted or was replaced: its run id changed."
@@ -194,8 +198,9 @@ class Brake:
             yield Hold(Why.ROLE, look.at, until, said)
 
     def _started(self, look: Look, length: int) -> Iterator[Hold]:
-        """Also where nothing is remembered: a database that was lost together with the queues says nothing. A job that
-        was taken later has a lock of this life of the store: where there is no other, its start is no reason.
+        """Yields a hold if Redis was started lately. It needs no earlier state, which may be lost together with the
+        queues. Jobs that were taken later have a lock from after the start: if there are no others, the start is no
+        reason.
         """
         was_looked_at = look.active is None and bool(look.run_id) and look.run_id == self.watched
         if look.uptime is None or look.older == 0 or was_looked_at:
@@ -212,14 +217,14 @@ _FIELDS = ("run_id", "watched", "role", "lock_length", "holds", "released_at", "
 
 
 def _lengthened(hold: Hold, length: int) -> Hold:
-    """Longer locks than were known when it began: their workers have longer to renew."""
+    """Extends a hold when locks turn out to be longer than known when it began: workers then have longer to renew."""
     if hold.until is None or hold.why in _ASKED:
         return hold
     return replace(hold, until=max(hold.until, hold.since + LOCK_LENGTHS * length))
 
 
 def _joined(old: Hold | None, new: Hold) -> Hold:
-    """The same trouble again: since when it was first seen, until the later end."""
+    """Merges two holds of the same reason: since the earlier begin, until the later end."""
     if old is None:
         return new
     until = None if old.until is None or new.until is None else max(old.until, new.until)

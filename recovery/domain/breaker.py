@@ -1,10 +1,10 @@
-"""Stops relaunching what fails again: one breaker for each queue and error signature.
+"""Stops auto-retries of jobs that fail again: one circuit breaker for each queue and error signature.
 
-Closed, it counts how the last relaunches ended. When more than half of at least twenty failed again it opens, and
-nothing goes. After a pause it is half-open: one job goes as a probe. When the probe succeeds the breaker closes and
-counts anew; when it fails, the next pause is longer.
+Closed, it counts how the last auto-retries ended. When more than half of at least twenty failed again it opens, and no
+job is retried. After a pause it is half-open: one job is retried as a probe. When the probe succeeds the breaker closes
+and counts anew; when it fails, the next pause is longer.
 
-Until twenty have ended, no more than twenty are out at once: else thousands could go before the first has failed.
+Until twenty have ended, no more than twenty run at once: else thousands could be retried before the first has failed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stage(StrEnum):
 
 
 class Ended(StrEnum):
-    """How a relaunch ended."""
+    """Result of an auto-retry."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # again, with whatever error
@@ -42,9 +42,7 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """A job that was relaunched and has not ended yet. `failed_at` tells the failure that it was relaunched after from
-    a later one; 0: not known.
-    """
+    """An auto-retried job that is still pending. `failed_at`: when it failed before the retry; 0: not known."""
 
     id: str
     at: int
@@ -59,8 +57,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """While it is open `results` stand still: they are why it opened. `error` is what a relaunched job said last; it is
-    to be redacted like every error before anybody reads it.
+    """State of one circuit breaker. While it is open `results` stand still: they are why it opened. `error` is the last
+    error of a retried job; it has to be redacted like every error before it is shown.
     """
 
     signature: str = ""
@@ -74,7 +72,7 @@ class Breaker:
 
     @classmethod
     def doubtful(cls, signature: str, now: int) -> Breaker:
-        """For one that was kept and cannot be read: open, and after a pause one job finds out."""
+        """Returns an open breaker, for a stored state that cannot be read; after a pause one job is the probe."""
         return cls(signature, opened_at=now)._pausing(now)
 
     def stage(self, now: int) -> Stage:
@@ -83,7 +81,7 @@ class Breaker:
         return Stage.HALF_OPEN if self._is_probed(now) or now >= self.retry_at else Stage.OPEN
 
     def room(self, now: int) -> int:
-        """How many jobs may be relaunched now, as far as the breaker goes."""
+        """Returns how many jobs the breaker lets be auto-retried now."""
         match self.stage(now):
             case Stage.OPEN:
                 return 0
@@ -93,7 +91,7 @@ class Breaker:
         return max(0, most - len(self._out(now)))
 
     def relaunched(self, id: str, now: int, failed_at: int = 0) -> Breaker:
-        """To be kept before the job goes. One that is out already has to be settled first: its failure counts too."""
+        """Records an auto-retry, before the job is retried. Settle an earlier one first: its failure counts too."""
         probes = self.stage(now) is Stage.HALF_OPEN and not self._is_probed(now)
         others = tuple(out for out in self._out(now) if out.id != id)
         # The probe is always followed; of the others those that went first, so that one of them will be heard of.
@@ -102,7 +100,7 @@ class Breaker:
         return replace(self, out=out, probe=id if probes else self.probe)
 
     def settled(self, id: str, ended: Ended, now: int, error: str = "") -> Breaker:
-        """One that is not out changes nothing, so that what is told twice counts once."""
+        """Records how an auto-retry ended. A job that is not pending changes nothing, so a repeat counts once."""
         if id not in {out.id for out in self._out(now)}:
             return self
         left = replace(self, out=tuple(out for out in self._out(now) if out.id != id))
@@ -113,19 +111,19 @@ class Breaker:
         return left if ended is Ended.UNKNOWN else left._counting(Result(now, ended is Ended.FAILED))
 
     def released(self) -> Breaker:
-        """By a person: closed, and counting anew. What is out stays followed."""
+        """Returns the breaker after a person closed it: it counts anew. Pending retries stay followed."""
         return Breaker(self.signature, out=self.out, error=self.error)
 
     def followed(self, now: int) -> tuple[Out, ...]:
-        """What is out, as long as it is waited for."""
+        """Returns the pending auto-retries that have not timed out."""
         return self._out(now)
 
     def is_idle(self, now: int) -> bool:
-        """It says nothing and stops nothing, so it need not be kept."""
+        """Returns True if the breaker holds no information and stops nothing, so it need not be stored."""
         return self.opened_at is None and not self._counted(now) and not self._out(now)
 
     def tally(self, now: int) -> tuple[int, int]:
-        """How many auto-retries failed again, and of how many."""
+        """Returns how many auto-retries failed again, and of how many."""
         counted = self.results if self.opened_at is not None else self._counted(now)
         return sum(result.has_failed for result in counted), len(counted)
 
@@ -155,7 +153,7 @@ class Breaker:
 
     @classmethod
     def from_json(cls, written: Any) -> Self:
-        """Raises ValueError on what `as_json` cannot have made."""
+        """Parses the output of `as_json`. Raises ValueError on anything else."""
         signature, results, out, opened_at, retry_at, trips, probe, error = stored.fields(written, *_FIELDS)
         return cls(
             stored.text(signature),

@@ -1,12 +1,12 @@
-"""How many jobs of a queue may be relaunched: in any minute at most ten, or a tenth of what the queue completes.
+"""Limits how many jobs of a queue are auto-retried: in any minute at most ten, or a tenth of what the queue completes.
 
-The minute slides. A bucket that refills would let two minutes' worth through around its refill; here every relaunch of
-the last 60 s counts, in slots of one second that leave when their *end* is a minute old. So the budget is never
+The minute slides. A bucket that refills would let two minutes' worth through around its refill; here every auto-retry
+of the last 60 s counts, in slots of one second that leave when their *end* is a minute old. So the budget is never
 exceeded, and at most a sixtieth of it is left unused.
 
-The state is a value. Whoever spends reads it, takes, and writes it back (also when nothing was granted) only if nobody
-else did meanwhile; only then it relaunches. `now` is the clock of the store that keeps it, so that two spenders have
-one clock.
+The state is a value. A spender reads it, takes, and writes it back (also when nothing was granted) by compare-and-set,
+and retries jobs only after that succeeded. `now` is the clock of the store that keeps it, so that two spenders have one
+clock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PER_HOUR = 60  # minutes
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Relaunches in any minute. `completed` in the last hour; None: not known, so the floor counts."""
+    """Auto-retries allowed in any minute. `completed` in the last hour; None: not known, so the floor counts."""
 
     per_minute: int
     completed: int | None = None
@@ -40,7 +40,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What was spent in one second. `at` is its start."""
+    """Auto-retries spent in one second. `at` is its start."""
 
     at: int
     count: int
@@ -48,7 +48,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """So many may go, counted at that moment."""
+    """Permission for `count` auto-retries, counted at that moment."""
 
     count: int
     at: int
@@ -56,7 +56,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """For the page. `free_at` is when the next one may go, None: now."""
+    """Use of a budget, for the page. `free_at` is when the next auto-retry is possible, None: now."""
 
     spent: int
     limit: Limit
@@ -66,13 +66,13 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a queue's budget has spent lately."""
+    """Auto-retries that a queue has spent in the last minute."""
 
     slots: tuple[Slot, ...] = ()
 
     @classmethod
     def used_up(cls, now: int, limit: Limit) -> Self:
-        """For a state that was lost: what was spent is not known, so all of it counts as spent, for a minute."""
+        """Returns a budget that is fully spent for a minute, for a state that was lost: its spending is unknown."""
         return cls((Slot(_slot(now), limit.per_minute),))
 
     def spent(self, now: int) -> int:
@@ -82,13 +82,13 @@ class Budget:
         return max(0, limit.per_minute - self.spent(now))
 
     def take(self, now: int, wanted: int, limit: Limit) -> tuple[Grant, Budget]:
-        """As many of the wanted as there is room for, and what is to be kept before the first of them goes."""
+        """Grants as many of the wanted as there is room for, and returns the state to store before any is retried."""
         count = min(max(0, wanted), self.room(now, limit))
         return Grant(count, now), Budget(_merged((*self._lately(now), Slot(_slot(now), count))))
 
     def give_back(self, grant: Grant, unused: int, now: int | None = None) -> Budget:
-        """What was granted and was surely not done. What may have happened stays spent: from `now` on, when the last of
-        it went, or else from when it was granted.
+        """Returns the budget without the part of a grant that was surely not used. What may have happened stays spent:
+        from `now` on, when the last job was retried, or else from when it was granted.
         """
         at, left = _slot(grant.at), max(0, min(unused, grant.count))
         if now is None:
@@ -97,7 +97,7 @@ class Budget:
         return Budget(_merged((*others, Slot(max(at, _slot(now)), grant.count - left))))
 
     def free_at(self, now: int, limit: Limit, wanted: int = 1) -> int | None:
-        """When there is room for so many, at the earliest; None: never, the limit is smaller."""
+        """Returns when there is room for `wanted`, at the earliest; None: never, the limit is smaller."""
         if wanted > limit.per_minute:
             return None
         over = self.spent(now) + wanted - limit.per_minute
@@ -118,20 +118,20 @@ class Budget:
 
     @classmethod
     def from_json(cls, written: Any) -> Self:
-        """Raises ValueError on what `as_json` cannot have made."""
+        """Parses the output of `as_json`. Raises ValueError on anything else."""
         found = (Slot(stored.whole(at), stored.count(number)) for at, number in stored.rows(written, 2))
         return cls(_merged(tuple(found)))
 
     def _lately(self, now: int) -> tuple[Slot, ...]:
-        """Those that count, oldest first. One from the future was written before the clock was set back: it counts as
-        if it were of now, which keeps it for longer than it has to be, but not until that future comes.
+        """Returns the slots that count, oldest first. One from the future was written before the clock was set back: it
+        counts as if it were of now, which keeps it for longer than it has to be, but not until that future comes.
         """
         this = _slot(now)
         return _merged(tuple(Slot(min(slot.at, this), slot.count) for slot in self.slots if _left_at(slot) > now))
 
 
 def limit(completed: int | None, *, floor: int = FLOOR, share: int = SHARE) -> Limit:
-    """Of a queue that completed so many jobs in the last hour."""
+    """Returns the limit of a queue that completed so many jobs in the last hour."""
     return Limit(max(floor, (completed or 0) * share // (100 * _PER_HOUR)), completed)
 
 
@@ -151,5 +151,5 @@ def _slot(at: int) -> int:
 
 
 def _left_at(slot: Slot) -> int:
-    """When the last moment of the slot is a minute old."""
+    """Returns when the last moment of the slot is a minute old."""
     return slot.at + SECOND + MINUTE

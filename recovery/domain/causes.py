@@ -1,9 +1,9 @@
-"""Why a job lost its worker: a hint, with the evidence it rests on.
+"""Determines why a job lost its worker: a hint, with the evidence it rests on.
 
-Several endings look the same for a while, and some for ever. So a cause is named only when what was seen leaves no
-other: until then it is unknown, and the sentence says what was seen. Two facts decide most of it. A worker that is
-connected again within half a lock's length renews its locks: a job that lost its lock nevertheless had another
-process. And the workers of a deployment are there, connected, soon after the old ones went; of a crash nobody is.
+Several causes look the same for a while, and some for ever. So a cause is named only when the evidence leaves no other:
+until then it is unknown, and the sentence says what was seen. Two facts decide most of it. A worker that reconnects
+within half a lock's length renews its locks: a job that lost its lock nevertheless had another process. And the workers
+of a deployment are connected soon after the old ones left; after a crash none is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Found = tuple[Cause, str]
 
 
 def cause(row: JobRow, around: Surroundings, since: int) -> Found:
-    """`since`: when it was first seen without its holder. An unknown cause may have evidence, too."""
+    """Returns the cause and its evidence, which an unknown one may have too. `since`: first seen without its holder."""
     gone = _gone(row, around, since)
     return (
         _restarted(row, around, since)
@@ -44,7 +44,7 @@ def cause(row: JobRow, around: Surroundings, since: int) -> Found:
 
 
 def _restarted(row: JobRow, around: Surroundings, since: int) -> Found | None:
-    """It ran before the restart, and its lock did not outlive it."""
+    """Returns RESTARTED if the job ran before Redis restarted, and its lock did not outlive that."""
     at = around.restarted_at
     if at is None or not at <= since <= at + _lock(around) + _SLACK:
         return None
@@ -55,7 +55,9 @@ def _restarted(row: JobRow, around: Surroundings, since: int) -> Found | None:
 
 
 def _coincided(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found | None:
-    """It left about when the job started, and others are connected: a departure is noticed some seconds after it."""
+    """Returns UNKNOWN if a worker left about when the job started while others are connected: it may have been
+    another's. A departure is noticed some seconds after it.
+    """
     started = row.processed_at
     if started is None or not around.workers or any(change.at - started > _SLACK for change in gone):
         return None
@@ -65,7 +67,7 @@ def _coincided(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Fou
 
 
 def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Found:
-    """Its worker went, or one that may have been its worker: what came after tells why."""
+    """Returns the cause if its worker left, or one that may have been its worker: what came after tells why."""
     turnover = _turnover(around, gone[-1])
     left, came = len(turnover.left), len(turnover.came)
     if left >= MANY and 2 * came > left and turnover.has_new_processes(_lock(around) * RECONNECTS_FROM):
@@ -88,7 +90,7 @@ def _departed(row: JobRow, around: Surroundings, gone: Sequence[Change]) -> Foun
 
 
 def _ended(last: Change, said: str, *, is_alone: bool) -> Found | None:
-    """What its own log or n8n's registry tells of how it ended. One that others replaced may have been stopped."""
+    """Returns the cause if its log or n8n's registry tells how it ended. A replaced one may have been stopped."""
     if last.gave_up_after is not None:
         return Cause.TIMED_OUT, f"{said}: it did not end within its {last.gave_up_after} s after SIGTERM, says its log."
     if last.ending == Ending.DIED and is_alone:
@@ -97,7 +99,7 @@ def _ended(last: Change, said: str, *, is_alone: bool) -> Found | None:
 
 
 def _missing(row: JobRow, around: Surroundings) -> Found | None:
-    """Nobody saw it go."""
+    """Returns UNKNOWN with what is known if the holder is gone and its departure was not seen."""
     if holder(row, around) is not Holder.GONE:
         return None
     if around.nobody_is_here:
@@ -109,7 +111,7 @@ def _missing(row: JobRow, around: Surroundings) -> Found | None:
 
 
 def _unresponsive(row: JobRow, around: Surroundings, since: int) -> Found | None:
-    """Nobody has gone, so its worker is there and does not renew: starved, stopped, or cut off without a word."""
+    """Returns the cause if no worker has left: the holder does not renew, as it is starved, stopped or cut off."""
     if not around.workers:
         return None
     if holder(row, around) is Holder.HERE:
@@ -130,15 +132,15 @@ def _unresponsive(row: JobRow, around: Surroundings, since: int) -> Found | None
 
 
 def who(change: Change, row: JobRow) -> str:
-    """The worker that left, by the name in the job, or by n8n's registry of its processes."""
+    """Returns the name of the worker that left: by the job's `pb` field, or by n8n's registry of its processes."""
     if change.name and change.name == row.worker:
         return f"worker {shown(row.worker)}"
     return f"worker {shown(change.instance)}" if change.instance else "a worker"
 
 
 def lost_instance(row: JobRow, around: Surroundings, since: int) -> str:
-    """The process of n8n that had this job, where only one that left can have had it; "" otherwise. Who left before the
-    lock was renewed last was not it.
+    """Returns the n8n process that had this job if only one that left can have had it, else "". A process that left
+    before the lock was last renewed did not have it.
     """
     last = renewed_at(row, around)
     gone = (change for change in _gone(row, around, since) if last is None or change.at >= last)
@@ -148,13 +150,13 @@ def lost_instance(row: JobRow, around: Surroundings, since: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Turnover:
-    """Workers that went at about the same time, and those that are connected in their place; oldest first."""
+    """Workers that left at about the same time, and those that are connected in their place; oldest first."""
 
     left: tuple[Change, ...]
     came: tuple[Change, ...]
 
     def has_new_processes(self, reconnects_from: float) -> bool:
-        """They are not the old ones, connected again: other names, other hosts, or there too soon for that."""
+        """Returns True if they are not the old ones, reconnected: new names, new hosts, or there too soon."""
         before = set(map(_identity, self.left))
         if any(_identity(one) not in before for one in self.came):
             return True
@@ -163,8 +165,9 @@ class _Turnover:
 
 
 def _turnover(around: Surroundings, last: Change) -> _Turnover:
-    """Replacements come after the old ones went, or overlap them by a lock's length at most, and are still there. Who
-    came and went meanwhile was neither: Bull, when it is closed, connects once more for a moment.
+    """Pairs workers that left with their replacements, which come after them, or overlap them by a lock's length at
+    most, and are still connected. Connections that came and went meanwhile were neither: Bull, when it is closed,
+    connects once more for a moment.
     """
     lock = _lock(around)
     span = SETTLED_AFTER * lock
@@ -178,21 +181,21 @@ def _turnover(around: Surroundings, last: Change) -> _Turnover:
 
 
 def _identity(change: Change) -> tuple[str, str]:
-    """Name and host, as its connection tells: which server that is a monitor tells only some seconds later."""
+    """Returns name and host, as its connection tells: a monitor tells only some seconds later which server that is."""
     return change.name, host_of(change.connection.partition(" ")[0])
 
 
 def _gone(row: JobRow, around: Surroundings, since: int) -> tuple[Change, ...]:
-    """Workers that went while this job's lock was running out: by its name, else any without one."""
+    """Returns workers that left while this job's lock was expiring: by its name, else any without one."""
     known = departures(row.worker, around) if row.worker and not around.unnamed else around.left
     near = (change for change in known if _is_near(change, around, since))
     return tuple(change for change in near if _may_have_had(row, change, around, since))
 
 
 def _may_have_had(row: JobRow, change: Change, around: Surroundings, since: int) -> bool:
-    """Not a worker that was gone before the job began, nor one that went when the lock had been left to end already:
-    what a worker has renewed until it goes lasts for a while after it. Nor one that shut down to its end: it waits for
-    its jobs.
+    """Returns False for workers that cannot have had the job: one that left before the job began; one that left when
+    the lock had been left to expire already, as a lock lasts for a while after its worker; and one that shut down
+    cleanly, as it waits for its jobs.
     """
     if change.ending == Ending.STOPPED or (row.processed_at is not None and change.at < row.processed_at):
         return False

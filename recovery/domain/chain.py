@@ -1,4 +1,4 @@
-"""The audit's chain: what of an entry is hashed, and how. Whoever changes one entry breaks every one behind it."""
+"""Defines the audit's hash chain: what of an entry is hashed, and how. A changed entry breaks every one behind it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY_LIMIT = 1000  # characters of a job's name in the index: PostgreSQL's index 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Everything that the hash of an entry covers, in the order in which it is hashed."""
+    """The fields that the hash of an entry covers, in the order in which they are hashed."""
 
     number: int
     at: int
@@ -41,12 +41,12 @@ FIELDS = tuple(field.name for field in fields(Link))
 
 
 def canonical(value: Any) -> str:
-    """One way to write a value as JSON: sorted keys, no spaces, ASCII only, so that any byte of a name survives."""
+    """Returns the one JSON text of a value: sorted keys, no spaces, ASCII only, so that any byte of a name survives."""
     return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def job_key(id: str) -> str:
-    """A job's id as the index holds it. A very long one is cut, and told apart by its digest."""
+    """Returns a job's id as the index holds it. A very long one is cut, and told apart by its digest."""
     written = slug(id)
     if len(written) <= KEY_LIMIT:
         return written

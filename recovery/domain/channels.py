@@ -1,4 +1,4 @@
-"""Where messages go: a webhook, or e-mail. What of their addresses and secrets may be shown is said here."""
+"""Configures where alerts are sent: webhooks and e-mail. It decides what of addresses and secrets may be shown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ EMAIL = "email"  # the name of the channel that is e-mail
 
 
 class Format(StrEnum):
-    """What a webhook understands."""
+    """Message format that a webhook expects."""
 
     JSON = "json"
     SLACK = "slack"
 
 
 class Encryption(StrEnum):
-    """How mail is sent."""
+    """Transport encryption of e-mail."""
 
     STARTTLS = "starttls"
     TLS = "tls"
@@ -28,7 +28,7 @@ class Encryption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """`secret` "": messages are not signed. `ca`: the file of authorities to trust; "": those of the system."""
+    """A webhook. `secret` "": messages are not signed. `ca`: file of trusted authorities; "": those of the system."""
 
     name: str
     url: str = field(repr=False)  # of some receivers the path is the secret
@@ -40,7 +40,7 @@ class Webhook:
 
     @property
     def target(self) -> str:
-        """As much of the address as anybody may see."""
+        """Returns the part of the address that may be shown."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -51,7 +51,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """The one mail server, and who gets mail from it."""
+    """The mail server, and the recipients of alerts."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ Channel = Webhook | Mail
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """What is told, and where to."""
+    """Settings of alerts, and the channels that they are sent to."""
 
     terms: Terms = field(default_factory=Terms)
     channels: tuple[Channel, ...] = ()

@@ -1,9 +1,9 @@
-"""What is wrong right now, in up to three sentences.
+"""Finds what is wrong right now, and says it in up to three sentences.
 
 Rules of truth: a sentence is said only when every fact in it is known. A queue that could not be read, or whose
-deployment does not answer, says nothing of itself. "No worker" needs two witnesses, because a worker may hide
-its name: none is listed, and nobody has run the stalled check lately. That a deployment is silent is told by the
-frame around every page, not here.
+deployment does not answer, says nothing of itself. "No worker" needs two witnesses, because a worker may hide its name:
+none is listed, and nobody has run the stalled check lately. That a deployment is silent is told by the frame around
+every page, not here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RATE_ALARM = 0.5
 
 
 class Kind(IntEnum):
-    """What kind of trouble, gravest first; also the order of the sentences."""
+    """Kinds of problems, gravest first; also the order of the sentences."""
 
     ABANDONED = 1  # active jobs, and nobody to run or rescue them
     UNATTENDED = 2  # jobs wait, and nobody takes them
@@ -38,7 +38,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """One sentence: `lead` names what, `name` where, `rest` what it means. `others`: queues of the same kind."""
+    """A problem as one sentence: `lead` names what, `name` where, `rest` its meaning. `others`: queues sharing it."""
 
     kind: Kind
     lead: str
@@ -57,9 +57,9 @@ class Concern:
 def concerns(
     snapshot: Snapshot, *, deployment: str = "", limit: int = CONCERN_LIMIT, inbox: Inbox | None = None
 ) -> tuple[Concern, ...]:
-    """The gravest sentences about all deployments or one: one a kind, the largest case of it told.
+    """Returns the gravest problems of all deployments or one: one of each kind, that of the largest case.
 
-    `inbox` is what the last look at active jobs has proven.
+    `inbox` is what the last check of active jobs has proven.
     """
     kinds: dict[Kind, list[Concern]] = {}
     for concern in _of_queues(snapshot, deployment, tallies(inbox)):
@@ -68,24 +68,24 @@ def concerns(
 
 
 def kind_of(sample: QueueSample, now: int, tally: Tally | None = None) -> Kind | None:
-    """The gravest kind of trouble of one readable queue."""
+    """Returns the gravest kind of problem of one readable queue, or None."""
     return next((kind for kind, _ in _kinds(sample, now, tally)), None)
 
 
 def tallies(inbox: Inbox | None) -> Mapping[QueueRef, Tally]:
-    """What is known now of each queue that was looked at."""
+    """Returns the counts of stuck jobs of each queue that could be checked."""
     return {tally.queue: tally for tally in inbox.queues if not tally.error} if inbox else {}
 
 
 def ready(counts: Counts) -> int | None:
-    """Jobs that a worker could take now. A state that this library does not have counts as empty."""
+    """Returns how many jobs a worker could take now. A state that this library does not have counts as empty."""
     if counts.waiting is None:
         return None
     return counts.waiting + (counts.prioritized or 0) + (counts.paused or 0)
 
 
 def failure_rate(sample: QueueSample) -> float | None:
-    """The part of the last hour's finished jobs that failed; None when unknown or when nothing finished."""
+    """Returns the share of the last hour's finished jobs that failed; None when unknown or when none finished."""
     completed, failed = _finished(sample)
     if completed is None or failed is None or not completed + failed:
         return None
@@ -129,7 +129,7 @@ def _kinds(sample: QueueSample, now: int, tally: Tally | None) -> Iterator[tuple
 
 
 def _unproven(sample: QueueSample, active: int, backlog: int, tally: Tally | None, now: int) -> Concern:
-    """Their locks may still be there. Whether they recover is unknown until they are read."""
+    """Builds the problem for active jobs without a worker that are not proven lost: they may still have locks."""
     more = f" {backlog:,} more {_verb(backlog, 'wait')}." if backlog else ""
     is_rescued = tally is not None and not tally.people and tally.outlook.until is not None
     rescue = f"whether {'it recovers' if active == 1 else 'they recover'} is not known yet"
@@ -188,7 +188,7 @@ def _finished(sample: QueueSample) -> tuple[int | None, int | None]:
 
 
 def _sum(minutes: tuple[int | None, ...]) -> int | None:
-    """The sum over the window, of the minutes that are known; None when none is."""
+    """Returns the sum over the window, of the minutes that are known; None when none is."""
     known = [count for count in minutes[:RATE_WINDOW] if count is not None]
     return sum(known) if known else None
 

@@ -1,6 +1,6 @@
-"""Consoles that watch the same Redis, each with a database of its own: of those that lead, one acts.
+"""Describes consoles that watch the same Redis, each with its own database: of those that lead, only one acts.
 
-It is the one that was there first, for as long as it keeps saying so; a restart within `LIFE` loses nothing.
+It is the one that was there first, as long as it keeps announcing itself; a restart within `LIFE` loses nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LIFE = 16_000  # ms without a word after which a console is gone: several words,
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """One installation whose scheduler leads. `acts`: it holds this deployment, and all others stand by."""
+    """One installation whose scheduler leads. `acts`: it acts on this deployment, and all others are on standby."""
 
     deployment: str
     installation: str
@@ -26,7 +26,7 @@ class Console:
 
     @property
     def words(self) -> str:
-        """Without an age, which would be news at each look."""
+        """Returns a sentence without an age, as an age would make it a new one at each check."""
         since = datetime.fromtimestamp(self.since / 1000, UTC)
         who = f"{shown(self.host)} (process {self.pid}, installation {self.installation[:8]})"
         what = "acts on" if self.acts else "watches"

@@ -1,7 +1,7 @@
-"""How busy a machine was between two looks at the counters of its cores, whoever keeps them.
+"""Computes how busy a machine was between two readings of its per-core CPU counters.
 
-Counters of a machine that started anew begin at zero again, a core that was plugged in brings what it counted before,
-and some hypervisors let a counter jump by years. What cannot be true is left out, core by core.
+Counters of a restarted machine begin at zero again, an added core brings what it counted before, and some hypervisors
+let a counter jump by years. Impossible values are left out, core by core.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _SLACK = 1.0  # seconds
 
 
 def percent(before: Cores, after: Cores, elapsed: float | None = None) -> float | None:
-    """Busy share of all cores together, 0 to 100; None when no core can be believed.
+    """Returns the busy share of all cores together, 0 to 100; None when no core has plausible counters.
 
-    A core that was not there before counts from the next look on. A single counter that falls a little (Linux lets
+    A core that was not there before counts from the next reading on. A single counter that falls a little (Linux lets
     `iowait` do so) did not move.
     """
     busy = idle = 0.0

@@ -1,4 +1,4 @@
-"""What all queues look like at one moment. None is always: unknown. It is never 0."""
+"""Defines the snapshot: all queues, workers and deployments at one moment. None always means unknown, never 0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recovery.domain.refs import QueueRef
 
 
 class Counts(NamedTuple):
-    """How many jobs are in each state. A tuple, because a snapshot makes a thousand of them."""
+    """Number of jobs in each state. A tuple, because a snapshot makes a thousand of them."""
 
     waiting: int | None = None
     active: int | None = None
@@ -23,7 +23,7 @@ class Counts(NamedTuple):
 
     @property
     def backlog(self) -> int | None:
-        """Jobs that a worker could take now, or could if the queue were not paused."""
+        """Returns the number of jobs that a worker could take now, or could if the queue were not paused."""
         parts = (self.waiting, self.prioritized, self.paused)
         return None if None in parts else sum(part or 0 for part in parts)
 
@@ -38,10 +38,10 @@ class Library(StrEnum):
 
 
 class Flavour(NamedTuple):
-    """Which library keeps this queue, as far as Redis shows it.
+    """Library and version of a queue, as far as Redis shows it.
 
-    `major` is that of the workers (they decide what the scripts do); `version` is what a producer wrote.
-    `evidence` lists what was seen, for the queue page. `read_only` holds the reason when actions are off.
+    `major` is that of the workers (they decide what the scripts do); `version` is what a producer wrote. `evidence`
+    lists what was seen, for the queue page. `read_only` holds the reason when actions are off.
     """
 
     library: Library = Library.UNKNOWN
@@ -112,7 +112,7 @@ class Worker:
 
     @property
     def link(self) -> str:
-        """This connection and no other: ids repeat in a cluster, and a unix socket has no address."""
+        """Returns a name of this connection alone: ids repeat in a cluster, and a unix socket has no address."""
         return f"{self.address} {self.connection}"
 
 

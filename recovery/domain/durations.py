@@ -1,4 +1,4 @@
-"""How long jobs ran and waited: the middle and the slow end of those that finished lately."""
+"""Computes how long jobs ran and waited: median and 95th percentile of those that finished lately."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recovery.domain.jobs import JobRow
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Milliseconds, by nearest rank: half of the jobs took at most `p50`, all but one in twenty at most `p95`."""
+    """Percentiles in ms, by nearest rank: half of the jobs took at most `p50`, all but one in twenty at most `p95`."""
 
     p50: int
     p95: int
@@ -19,7 +19,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """None: no job says. `jobs` is how many were looked at."""
+    """Run and wait times of finished jobs; None: no job has one. `jobs` is how many were looked at."""
 
     jobs: int
     ran: Spread | None
@@ -27,7 +27,7 @@ class Durations:
 
 
 def durations(rows: Iterable[JobRow]) -> Durations:
-    """Of finished jobs. Both are about a job's last start; a delay that was asked for is not waiting."""
+    """Computes the percentiles of finished jobs, from each job's last start; a requested delay is no waiting."""
     finished = [row for row in rows if row.finished_at is not None]
     return Durations(len(finished), _spread(map(_ran, finished)), _spread(map(_waited, finished)))
 
@@ -37,14 +37,14 @@ def _ran(row: JobRow) -> int | None:
 
 
 def _waited(row: JobRow) -> int | None:
-    """Unknown for a job that was started more than once: only its last start is written down."""
+    """Returns the wait time; None for a job that was started more than once, as only its last start is recorded."""
     if row.added_at is None or row.attempts > 1 or (row.starts or 0) > 1 or row.stalls:
         return None
     return _between(row.added_at + row.delay, row.processed_at)
 
 
 def _between(start: int | None, end: int | None) -> int | None:
-    """Clocks of two machines may differ: what ended before it began is not known."""
+    """Returns end minus start; None if it ended before it began, as clocks of two machines may differ."""
     return None if start is None or end is None or end < start else end - start
 
 

@@ -14,13 +14,13 @@ FALL = 45.0  # and of a fall: nine polls, so that the pause between two jobs doe
 
 @dataclass(frozen=True, slots=True)
 class Ewma:
-    """The average at one moment (seconds on any steady clock)."""
+    """Value of the average at one moment (seconds on any steady clock)."""
 
     value: float
     at: float
 
     def fed(self, sample: float, at: float, *, rise: float = RISE, fall: float = FALL) -> Ewma:
-        """The average after one more sample. It always lies between the old average and the sample."""
+        """Returns the average after one more sample. It always lies between the old average and the sample."""
         elapsed = max(0.0, at - self.at)
         share = -math.expm1(-elapsed / (rise if sample > self.value else fall))
         # Written as a mix of both, and bounded: the float of `old + share × difference` may step outside.
@@ -30,5 +30,5 @@ class Ewma:
 
 
 def fed(average: Ewma | None, sample: float, at: float) -> Ewma:
-    """The same from nothing: the first sample is the average."""
+    """Returns the average after one more sample; without an average the sample is the first one."""
     return Ewma(sample, at) if average is None else average.fed(sample, at)

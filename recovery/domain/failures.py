@@ -1,7 +1,7 @@
-"""What a failure says of itself: whether trying again can help at all.
+"""Classifies how a job failed: whether a retry can help at all.
 
 The libraries write the message of an error into the job, and its class only into the stack of the attempt. So both are
-asked; a job of which only the message was read can be taken for recoverable, never the other way round.
+checked; a job of which only the message was read can be taken for recoverable, never the other way round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*(?::|$)")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a job failed last. `error` is the stack of its last attempt, "" when it has none or was not read."""
+    """Last failure of a job. `error` is the stack of its last attempt, "" when it has none or was not read."""
 
     name: str = ""
     reason: str = ""
@@ -50,8 +50,8 @@ class Failure:
 
     @property
     def is_stall(self) -> bool:
-        """The library gave it up because its workers died, not because of what it does. BullMQ ≥ 5.53 throws that as an
-        UnrecoverableError, which it is not: nothing of the job itself has failed.
+        """Returns True if the library failed the job because its workers died, not because of its own error. BullMQ ≥
+        5.53 throws that as an UnrecoverableError, which it is not: nothing of the job itself has failed.
         """
         return self.reason.strip().startswith(STALLED)
 
@@ -70,15 +70,15 @@ class Failure:
 
     @property
     def ended_early(self) -> bool:
-        """It failed for good although attempts were left: it was told not to try again, a child of it failed, or a
-        person failed it.
+        """Returns True if it failed for good although attempts were left: its code stopped further attempts, a child of
+        it failed, or a person failed it.
         """
         return not self.is_stall and self.attempts < self.attempts_limit
 
 
 def _thrown(stack: str) -> str:
-    """The line of a stack that names what was thrown: the first one, or the last one where Python wrote it. What Python
-    caught on the way stands above, and says nothing: a timeout there begins as a cancellation.
+    """Returns the line of a stack that names what was thrown: the first one, or the last one where Python wrote it.
+    Exceptions that Python caught on the way stand above, and say nothing: a timeout there begins as a cancellation.
     """
     lines = stack.strip().splitlines()
     if not lines:

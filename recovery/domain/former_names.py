@@ -1,4 +1,4 @@
-"""Names that entries of the audit were written with by earlier versions. The entries are hashed and stay as they are;
+"""Maps names in audit entries of earlier versions to the present ones. The entries are hashed and stay as they are;
 pages, API and shell show the present name, and find both by it.
 """
 
@@ -18,10 +18,10 @@ SCANNERS: Mapping[str, str] = {"relaunch-failed": "auto-retry"}
 
 
 def present(written: str, names: Mapping[str, str]) -> str:
-    """The name that is used now."""
+    """Returns the present name."""
     return names.get(written, written)
 
 
 def spellings(name: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """All names under which entries may be found."""
+    """Returns all names under which entries may be found."""
     return name, *(former for former, now in names.items() if now == name)

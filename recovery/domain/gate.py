@@ -33,24 +33,24 @@ class GateState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """When a gate closes and opens (percent of CPU), and for how many polls it settles."""
+    """CPU percentages at which a gate closes and opens, and the number of polls that it settles for."""
 
     close_at: float = 80.0
     open_at: float = 70.0
     settle: int = 2
 
     def threshold(self, state: GateState) -> float:
-        """What the CPU is compared with: a closed gate waits for the lower one."""
+        """Returns the value that the CPU is compared with: a closed gate waits for the lower one."""
         return self.close_at if state in (GateState.OPEN, GateState.SETTLING) else self.open_at
 
     def settling(self, poll: int) -> int:
-        """How long, in ms."""
+        """Returns the settling time in ms."""
         return self.settle * poll
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What of a server's sample counts here. `seen_at`: when it was published; `sampled_at` is by another clock."""
+    """Values of a server's sample for its gate. `seen_at`: when it was published; `sampled_at`: by another clock."""
 
     sampled_at: int
     seen_at: int
@@ -69,13 +69,13 @@ class Sample:
         return max((value for value in (self.raw, self.ema) if value is not None), default=None)
 
     def is_fresh(self, now: int) -> bool:
-        """Not after a clock that stepped back either, until the next one comes."""
+        """Returns True for a recent sample; False after a clock that stepped back, until the next sample comes."""
         return 0 <= now - self.seen_at <= FRESH_POLLS * self.poll
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """As the samples so far left it. `state` is never SETTLING here: `state_at` knows of it."""
+    """State of a gate after the samples so far. `state` is never SETTLING here: `state_at` computes that."""
 
     server: str
     state: GateState
@@ -86,7 +86,7 @@ class Gate:
     admitted_at: int | None = None  # when a heavy job was last let in, as far as it is known and matters still
 
     def state_at(self, now: int, terms: Terms) -> GateState:
-        """What is true now, also when nobody has folded for a while."""
+        """Returns the state now, also when no sample was folded for a while."""
         if self.sample is None or not self.sample.is_fresh(now):
             return GateState.UNKNOWN
         if self.state is GateState.OPEN and self.settles(now, terms):
@@ -94,14 +94,14 @@ class Gate:
         return self.state
 
     def settles(self, now: int, terms: Terms) -> bool:
-        """The CPU had no time yet to show the job that was let in: not all polls are over, or no sample began since."""
+        """Returns True while the CPU cannot show the admitted job yet: polls are left, or no sample began since."""
         if self.admitted_at is None or self.sample is None:
             return False
         poll = self.sample.poll
         return now - self.admitted_at < terms.settling(poll) or self.sample.seen_at - poll < self.admitted_at
 
     def admitting(self, at: int | None) -> Gate:
-        """The same with the newest admission that is known of."""
+        """Returns the gate with the newest admission that is known."""
         known = [moment for moment in (self.admitted_at, at) if moment is not None]
         return replace(self, admitted_at=max(known, default=None))
 
@@ -110,7 +110,7 @@ class Gate:
 
     @classmethod
     def decode(cls, packed: object) -> Gate | None:
-        """None for nothing, and for what another version wrote."""
+        """Parses a stored gate. Returns None for nothing, and for what another version wrote."""
         try:
             return _gate(json.loads(packed)) if isinstance(packed, bytes | str) else None
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -118,7 +118,7 @@ class Gate:
 
 
 def fold(gate: Gate | None, server: str, sample: Sample | None, terms: Terms, now: int) -> Gate:
-    """The gate after this look. The same sample twice counts once."""
+    """Returns the gate after one poll. The same sample twice counts once."""
     gate = gate or Gate(server, GateState.UNKNOWN, now, "No sample received yet.")
     is_same = sample is not None and gate.sample is not None and sample.sampled_at == gate.sample.sampled_at
     if sample and gate.sample and is_same:
@@ -131,7 +131,7 @@ def fold(gate: Gate | None, server: str, sample: Sample | None, terms: Terms, no
 
 
 def seeded(gate: Gate | None, stored: Gate | None, sample: Sample | None) -> Gate | None:
-    """What to go on from: what another watcher stored, when it saw more of the server than this one did."""
+    """Returns the gate to go on from: the stored one, if its writer saw more of the server than this process did."""
     if stored is None or stored.sample is None or sample is None:
         return gate
     if stored.sample.sampled_at > sample.sampled_at:
@@ -186,6 +186,6 @@ def _sample(written: dict[str, Any]) -> Sample:
 
 
 def share(told: Any) -> float | None:
-    """A percentage that can be compared; raises ValueError for what is no number."""
+    """Returns a percentage that can be compared, or None if not finite; raises ValueError for what is no number."""
     number = math.nan if told is None else float(told)
     return number if math.isfinite(number) else None

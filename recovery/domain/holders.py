@@ -1,8 +1,8 @@
-"""Whether a job's holder is still there, as far as connections and locks tell.
+"""Determines whether a job's lock holder is still there, as far as connections and locks tell.
 
 No key links a lock to a connection. A named worker writes its name into the job and into its connection; but the name
-is never taken out of the job again, so beside unnamed workers it says nothing. A worker whose name Redis cannot take
-(a space, a character that is not plain) is connected without one.
+is never taken out of the job again, so beside unnamed workers it says nothing. A worker whose name Redis cannot take (a
+space, a character that is not plain) is connected without one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Holder(Enum):
 
 
 def holder(row: JobRow, around: Surroundings) -> Holder:
-    """Of a job with a lock or without: the last one that had it."""
+    """Returns whether the holder of a job's lock, or its last one, is still connected."""
     is_empty = around.nobody_is_here
     if is_empty is None:
         return Holder.UNKNOWN
@@ -40,7 +40,7 @@ def holder(row: JobRow, around: Surroundings) -> Holder:
 
 
 def server(row: JobRow, around: Surroundings) -> str:
-    """Where its holder is connected from, or was when it was last seen: a server, else a host; "" when nobody knows."""
+    """Returns the server that its holder is or was last connected from, else the host; "" when it is unknown."""
     is_named = bool(row.worker) and not around.unnamed
     gone = departures(row.worker, around) if is_named else ()
     if is_named and (host := around.hosts.get(row.worker) or (gone[-1].host if gone else "")):
@@ -50,9 +50,9 @@ def server(row: JobRow, around: Surroundings) -> str:
 
 
 def placed(row: JobRow, around: Surroundings, sighting: Sighting) -> Surroundings:
-    """The same around this job alone: with the server of its holder, and how busy that was at the first sight of it.
+    """Returns the context with the server of this job's holder, and its CPU when the job was first seen lost.
 
-    How busy it is now tells nothing of a job that was lost long ago.
+    The CPU now tells nothing of a job that was lost long ago.
     """
     found = server(row, around)
     if around.server or not found:
@@ -63,7 +63,7 @@ def placed(row: JobRow, around: Surroundings, sighting: Sighting) -> Surrounding
 
 
 def _possible(row: JobRow, around: Surroundings) -> set[str]:
-    """Every place its holder may be at. Of a job without a lock whose start we did not see, it may be any."""
+    """Returns every place its holder may be at. For a job without a lock whose start was not seen, it may be any."""
     left = {change.host for change in around.left}
     if around.nobody_is_here:
         return left
@@ -78,7 +78,7 @@ def departures(name: str, around: Surroundings) -> tuple[Change, ...]:
 
 
 def gone_for(row: JobRow, around: Surroundings) -> int | None:
-    """How long its named worker has been gone when connections were listed last; None: nobody can tell."""
+    """Returns how long its named worker had been gone when connections were listed last; None: not known."""
     if not row.worker or around.unnamed or row.worker in around.names:
         return None
     gone = departures(row.worker, around)
@@ -87,18 +87,18 @@ def gone_for(row: JobRow, around: Surroundings) -> int | None:
 
 
 def renewed_at(row: JobRow, around: Surroundings) -> int | None:
-    """When its lock was last renewed, at the latest; None when it has none, or its length is not known."""
+    """Returns when its lock was last renewed, at the latest; None when it has none, or its length is not known."""
     if row.lock is None or row.lock.ttl is None or not around.lock_length:
         return None
     return around.now - max(0, around.lock_length - row.lock.ttl)
 
 
 def _is_renewed(row: JobRow, around: Surroundings, last: tuple[Change, ...]) -> bool:
-    """Somebody renewed the lock after the holder had gone: so it has not."""
+    """Returns True if the lock was renewed after the holder seemed to leave: so it has not left."""
     at = renewed_at(row, around)
     return at is not None and any(at > change.at + _SLACK for change in last)
 
 
 def _is_sayable(name: str) -> bool:
-    """What CLIENT SETNAME takes."""
+    """Returns True if CLIENT SETNAME accepts the name."""
     return all("!" <= character <= "~" for character in name)

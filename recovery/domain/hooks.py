@@ -1,4 +1,4 @@
-"""Recovery hooks: what an application hears when a job was lost or recovered, and how its own row follows."""
+"""Defines recovery hooks: what an application is told when a job was lost or recovered, and how its own row follows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The stage that a row gets whose column is as this says. `equals` None: it only has to be set, or not to be."""
+    """Stage for a row whose column matches. `equals` None: it only has to be set, or (`is_set` False) not to be."""
 
     column: str
     to: str
@@ -32,7 +32,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The row of the application that follows its job: an UPDATE of rows in an active stage, and of no others."""
+    """UPDATE of the application's row that follows its job: of rows in an active stage, and of no others."""
 
     database: str
     table: str
@@ -47,7 +47,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """`deployment` "" is any. Either a function, `module:name`, is called, or a row follows."""
+    """A recovery hook: it calls a function, `module:name`, or updates a row. `deployment` "" is any."""
 
     name: str
     deployment: str
@@ -62,7 +62,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a function of the application is told. `state` "" and `data` None: the job is gone, or has none."""
+    """Argument of a call to the application's function. `state` "" and `data` None: the job is gone, or has none."""
 
     event: str
     deployment: str
@@ -76,7 +76,7 @@ class Told:
 
 
 def stage_for(follow: Follow, row: JobRow | None, act: str) -> str:
-    """Which stage the row of this job gets, where no choice says otherwise; "" when it is to be left alone.
+    """Returns the stage for the row of this job, where no choice says otherwise; "" when the row is to be left alone.
 
     A job that runs again, or has come to its end, has a worker that knows better.
     """
@@ -92,7 +92,7 @@ def stage_for(follow: Follow, row: JobRow | None, act: str) -> str:
 
 
 def row_id(follow: Follow, job: str, data: bytes | None) -> str | int | None:
-    """Of the application's row; None when the data does not tell."""
+    """Returns the id of the application's row; None when the job's data has none."""
     if not follow.path:
         return job
     found = parsed(data)
@@ -104,7 +104,7 @@ def row_id(follow: Follow, job: str, data: bytes | None) -> str | int | None:
 
 
 def parsed(data: bytes | None) -> Any:
-    """None for what is no JSON."""
+    """Parses the job's data as JSON; returns None for what is no JSON."""
     try:
         return json.loads(data.decode("utf-8", "replace")) if data else None
     except (ValueError, RecursionError):

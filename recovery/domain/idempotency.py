@@ -1,4 +1,4 @@
-"""Work that must not run twice: a claim of it by a key, who has it, and what is kept once it is done."""
+"""Defines claims on work that must not run twice: a claim by key, its owner, and what is kept once the work is done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = 2**63  # of a time, a token or a size
 
 
 class IdempotencyState(StrEnum):
-    """Where a key is in its life."""
+    """State of an idempotency key."""
 
     FREE = "free"  # nobody has claimed it, or it was released, or its time is over
     CLAIMED = "claimed"
@@ -37,7 +37,7 @@ class Step(StrEnum):
 
 
 class Word(StrEnum):
-    """What came of a step."""
+    """Result of a step."""
 
     WON = "won"
     RENEWED = "renewed"
@@ -60,7 +60,8 @@ REFUSALS = frozenset({Word.CLAIMED, Word.COMPLETED, Word.LATE, Word.FREE, Word.F
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`until`: when it expires, or when it was completed; `ends`: when it is deleted. All in ms, by the store's clock.
+    """A claim. `until`: when it expires, or when it was completed; `ends`: when it is deleted. All in ms, by the
+    store's clock.
 
     `dropped`: bytes of a result that was not kept; `by`: the name of the machine token, `owner` what the caller said.
     """
@@ -81,7 +82,7 @@ class Claim:
 
     @classmethod
     def decode(cls, key: str, packed: bytes, now: int) -> Claim:
-        """Raises ValueError on what this version did not write."""
+        """Parses a stored claim. Raises ValueError on what this version did not write."""
         state, token, since, until, ends, dropped, by, owner = text(packed).split("\t", _FIELDS - 1)
         kept = IdempotencyState(state)
         expired = kept is IdempotencyState.CLAIMED and _number(until) <= now
@@ -91,7 +92,7 @@ class Claim:
 
 
 def _number(written: str) -> int:
-    """Raises ValueError, also for what is no time, token or size of ours."""
+    """Parses a time, a token or a size. Raises ValueError, also for numbers that cannot be one."""
     number = int(written)
     if abs(number) >= _LARGEST:
         raise ValueError("a number is too large")
@@ -100,7 +101,7 @@ def _number(written: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One step that somebody wants. `span`: how long it is claimed, or kept, in ms; `result`: JSON, b"" for none."""
+    """One requested step. `span`: how long it is claimed, or kept, in ms; `result`: JSON, b"" for none."""
 
     step: Step
     key: str
@@ -114,7 +115,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`claim` None: the key is free. `now`: the store's clock."""
+    """Reply to a step. `claim` None: the key is free. `now`: the store's clock."""
 
     word: Word
     now: int
@@ -132,7 +133,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the configuration says: milliseconds, keys, bytes."""
+    """Limits from the configuration: milliseconds, keys, bytes."""
 
     keep: int = 7 * DAY
     linger: int = 7 * DAY

@@ -1,4 +1,4 @@
-"""What one look at all active jobs found: every job that wants an eye, and how each queue is watched."""
+"""Result of one check of all active jobs: every stuck job, and the state of each queue's stalled check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROW_LIMIT = 1_000  # rows of an inbox: what a person can still look through; all
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """A queue's own stalled check, as far as its key tells. `recovers_within` None: neither it nor a scanner ever will,
-    or nobody knows.
+    """State of a queue's own stalled check, as far as its key tells. `recovers_within` None: neither it nor a scanner
+    ever recovers a job, or that is not known.
     """
 
     seen_at: int | None = None  # when its key was last there
@@ -27,7 +27,7 @@ class Watchdog:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One queue with active jobs. `error`: why it, or its deployment, could not be looked at; then all else is old."""
+    """Counts of one queue with active jobs. `error`: why it or its deployment could not be checked; the rest is old."""
 
     queue: QueueRef
     kinds: Mapping[Kind, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Tally:
 
     @property
     def orphans(self) -> int:
-        """The abandoned ones too."""
+        """Returns the number of orphaned jobs, with the abandoned ones."""
         return sum(count for kind, count in self.kinds.items() if kind.is_orphaned)
 
     @property
@@ -56,7 +56,7 @@ class Tally:
 
     @property
     def unpromised(self) -> Tally:
-        """As it is while no scanner puts anything right. What the library does is counted as it was."""
+        """Returns the counts as they are while no scanner recovers jobs. Recoveries by the library still count."""
         is_alone = self.watchdog.is_dead or self.outlook.by is Scanner.STARTUP_SWEEP
         people = self.people + (self.outlook.promised if is_alone else 0)
         dog = replace(self.watchdog, recovers_within=None) if is_alone else self.watchdog
@@ -65,7 +65,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """`rows` most urgent first, at most ROW_LIMIT; `queues` are those that had something active."""
+    """Stuck jobs of all queues: `rows` most urgent first, at most ROW_LIMIT; `queues` are those with active jobs."""
 
     checked_at: int
     rows: tuple[Stuck, ...] = ()
@@ -82,7 +82,7 @@ class Inbox:
 
     @property
     def shown(self) -> int:
-        """Those that a page lists. A job of an older library has no lock for a moment: only the list knows how long."""
+        """Returns how many jobs a page lists. Jobs without a lock for a moment only count if `rows` has them."""
         moments = self.counts.get(Kind.UNLOCKED, 0) - sum(row.verdict.kind is Kind.UNLOCKED for row in self.rows)
         return self.stuck - moments
 
@@ -99,7 +99,7 @@ class Inbox:
         return found
 
     def unpromised(self, why: str) -> Inbox:
-        """No scanner puts anything right, because of that clause."""
+        """Returns the stuck jobs as they are while no scanner recovers anything; `why` is the clause that says so."""
         dogs = {tally.queue: tally.watchdog for tally in self.queues}
         rows = tuple(unpromised(row, dogs.get(row.job.queue), why) for row in self.rows)
         return replace(self, rows=rows, queues=tuple(tally.unpromised for tally in self.queues))
@@ -109,7 +109,7 @@ class Inbox:
 
 
 def unpromised(row: Stuck, watchdog: Watchdog | None, why: str) -> Stuck:
-    """As it is while no scanner puts it right. The stalled check of a worker comes as it would have come."""
+    """Returns the row as it is while no scanner recovers it. The stalled check of a worker comes as before."""
     told, scanner = row.verdict, row.verdict.rescuer
     if scanner is None:
         return row
@@ -124,5 +124,5 @@ def unpromised(row: Stuck, watchdog: Watchdog | None, why: str) -> Stuck:
 
 
 def ordered(rows: list[Stuck]) -> list[Stuck]:
-    """Most urgent first; of equal ones, the longest stuck."""
+    """Sorts rows, most urgent first; of equal ones, the longest stuck."""
     return sorted(rows, key=lambda stuck: (-stuck.verdict.urgency, stuck.since, stuck.job))

@@ -1,4 +1,4 @@
-"""What a job is, in the words of every flavour: states, locks, a row of a list, the whole job.
+"""Defines a job for all libraries: states, locks, a row of a list, the whole job.
 
 Times are milliseconds since 1970, as the libraries write them. None means: not there, or not known.
 """
@@ -12,7 +12,7 @@ from recovery.domain.refs import JobRef, QueueRef
 
 
 class State(StrEnum):
-    """Where a job is. It follows from the list or set that holds its id, never from its fields."""
+    """State of a job. It follows from the list or set that holds its id, never from its fields."""
 
     ACTIVE = "active"
     WAITING = "waiting"
@@ -31,20 +31,20 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The holder's lock. `ttl` None: it never expires, which no library does by itself."""
+    """Lock of the worker that holds a job. `ttl` None: it never expires, which no library does by itself."""
 
     token: str
     ttl: int | None
 
     @property
     def holder(self) -> str:
-        """What groups jobs by worker: a BullMQ token is `<worker>:<n>`, a Bull token is the process's own."""
+        """Returns what groups jobs by worker: a BullMQ token is `<worker>:<n>`, a Bull token is the process's own."""
         return self.token.rpartition(":")[0] or self.token
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One line of a list: named fields only, no payload."""
+    """One row of a job list: named fields only, no payload."""
 
     ref: JobRef
     state: State

@@ -1,4 +1,4 @@
-"""The verdict: what was seen of a job, and what is known around it, to what we say of it.
+"""Decides the verdict of an active job from what was seen of it and what is known around it.
 
 Rules of truth: nothing is said without its evidence, and what is not known stays unknown. A job is *held* only by a
 lock that was seen. A job is an *orphan* only when it was proven: BullMQ ≥ 5 takes and locks in one step, so one atomic
@@ -34,10 +34,11 @@ def verdict(
     orphaned: int = 0,
     breaks: str = "",
 ) -> Verdict:
-    """Of an active job. `sighting` is how long it has been seen without a lock; None: this is the first look.
+    """Returns the verdict of an active job. `sighting`: how long it has been seen without a lock; None: this is the
+    first check.
 
     `orphaned` counts its earlier incidents within QUARANTINE_WINDOW. `breaks` says how its data breaks the schema of
-    its queue, and holds no value of it; "": it does not, or nobody knows.
+    its queue, and holds no value of it; "": it does not, or that is not known.
     """
     sighting = sighting or Sighting(around.now)
     kind = kind_of(row, around, sighting, parent)
@@ -62,7 +63,7 @@ def verdict(
 
 
 def stray(row: JobRow, parent: Parent) -> Verdict | None:
-    """Of a job that still waits: None while its parent has not failed and is not gone."""
+    """Returns the verdict of a waiting job whose parent failed or is gone; None for any other."""
     if parent not in (Parent.FAILED, Parent.GONE):
         return None
     fate = "It will run in vain: no parent waits for its result."
@@ -70,12 +71,12 @@ def stray(row: JobRow, parent: Parent) -> Verdict | None:
 
 
 def malformed(breaks: str) -> Verdict:
-    """Of a job that is not active and whose data breaks the schema of its queue."""
+    """Returns the verdict of a job that is not active and whose data breaks the schema of its queue."""
     return Verdict(Kind.MALFORMED, (breaks,), fate="Nothing happens: it is not running.")
 
 
 def is_proven(sighting: Sighting, around: Surroundings) -> bool:
-    """That it is active and nobody holds it."""
+    """Returns True if it is proven that the job is active and no worker holds it."""
     if not around.has_window:
         return sighting.is_atomic or sighting.looks >= 2
     return sighting.looks >= 2 and around.now - sighting.since >= _proof_takes(around, sighting)
@@ -86,14 +87,14 @@ def _proof_takes(around: Surroundings, sighting: Sighting) -> int:
 
 
 def is_late(ttl: int | None, around: Surroundings) -> bool:
-    """Whether a lock with so much left has missed a renewal."""
+    """Returns True if a lock with so much left has missed a renewal."""
     if ttl is None or not around.lock_length:
         return False
     return 0 <= ttl < around.lock_length * around.renewed_above
 
 
 def kind_of(row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent = Parent.NONE) -> Kind:
-    """The verdict's kind alone: for counting, where the words would cost more than the judging."""
+    """Returns the verdict's kind alone: for counting, where the sentences would cost more than the rules."""
     if not row.lock_known:
         return Kind.UNKNOWN
     if row.missing:
@@ -104,7 +105,7 @@ def kind_of(row: JobRow, around: Surroundings, sighting: Sighting, parent: Paren
 
 
 def _locked(row: JobRow, around: Surroundings, sighting: Sighting, parent: Parent) -> Kind:
-    """What may soon be lost comes before what merely takes long."""
+    """Returns the kind of a locked job: what may soon be lost comes before what merely takes long."""
     if _is_worker_lost(row, around, sighting):
         return Kind.WORKER_LOST
     if row.lock is not None and is_late(row.lock.ttl, around):
@@ -138,7 +139,7 @@ def _is_overdue(row: JobRow, around: Surroundings) -> bool:
 
 
 def quarantined(found: Verdict) -> Verdict:
-    """This time counts too."""
+    """Marks the verdict as quarantined if the job was orphaned often enough, this time included."""
     if found.orphaned + 1 < QUARANTINE_AFTER:
         return found
     said = f"It was orphaned {found.orphaned:,} times before, within 72 h: it may crash its workers."
@@ -147,7 +148,7 @@ def quarantined(found: Verdict) -> Verdict:
 
 
 def malformed_too(found: Verdict, breaks: str) -> Verdict:
-    """It wins over what the lock says, whose words stay: running it again would help nobody."""
+    """Turns the verdict into MALFORMED and keeps its sentences: running the job again would not help."""
     who = "The next worker" if found.kind.is_lost else "Its handler"
     return replace(
         found,

@@ -1,4 +1,4 @@
-"""How grave a line is, by what it says of itself. A line without a word for it has no level: nothing is guessed."""
+"""Detects the level of a log line by its text. A line without a word for it has no level: nothing is guessed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _THROWN = re.compile(
 
 
 def found(text: str) -> Level | None:
-    """What the line says of itself first."""
+    """Returns the first level that the line's text names."""
     if text.startswith("{"):
         return _keyed(text[:_REACH_IN_JSON])
     head = text[:REACH]
@@ -55,7 +55,7 @@ def found(text: str) -> Level | None:
 
 
 def sieve(levels: Set[Level]) -> Callable[[bytes], bool]:
-    """A quick test on plain letters, of one line or of many, that never says no to what may be of such a level."""
+    """Returns a quick test on bytes, of one line or of many, that is never False for a line of one of these levels."""
     words = [word for level in levels for word in _WORDS_OF[level]]
     words += ["exception", "traceback"] if Level.ERROR in levels else []
     cores = [word for word in words if not any(core != word and core in word for core in words)]
@@ -74,12 +74,12 @@ def sieve(levels: Set[Level]) -> Callable[[bytes], bool]:
 
 
 def of_priority(number: int) -> Level | None:
-    """Of syslog and journald, where 0 is the gravest."""
+    """Returns the level of a priority of syslog or journald, where 0 is the gravest."""
     return _OF_PRIORITY[number] if 0 <= number < len(_OF_PRIORITY) else None
 
 
 def of_word(word: str) -> Level | None:
-    """Of a label's value, as shippers write it."""
+    """Returns the level of a label's value, as log shippers write it."""
     return _OF_WORD.get(word.lower())
 
 
@@ -95,7 +95,7 @@ def _keyed(head: str) -> Level | None:
 
 
 def _is_whole(before: str) -> bool:
-    """`isolation_level` is none."""
+    """Returns True if a key may begin here. `isolation_level` is none."""
     return (not before[-1:].isalnum() and before[-1:] != "_") or before.endswith(("log", "log_"))
 
 
@@ -107,7 +107,7 @@ def _of_number(number: int) -> Level | None:
 
 
 def _placed(head: str) -> Level | None:
-    """The first of those in capitals, in brackets, and at the beginning."""
+    """Returns the first level of those in capitals, in brackets, and at the beginning."""
     if leading := _LEADING.match(head):
         return of_word(leading[1])
     bracketed = _BRACKETED.search(head)

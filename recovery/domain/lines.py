@@ -1,4 +1,4 @@
-"""Lines of logs: what they are once they are safe to show, and what a reader asks for."""
+"""Defines log lines: what they are once they are safe to show, and the query of a reader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a line's text in one look: words from a fixed list ("bold", "red", "bright-green"), or none."""
+    """Part of a line's text in one look: words from a fixed list ("bold", "red", "bright-green"), or none."""
 
     text: str
     look: str = ""
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, cut, redacted, without control characters. `at` in nanoseconds: no number for JavaScript."""
+    """One log line, cut, redacted, without control characters. `at` in nanoseconds: no number for JavaScript."""
 
     id: str  # its own place (logs/base.py): a link names it, and going on after it brings the next line
     at: int
@@ -42,8 +42,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Labels: each named one must have one of its values. Texts are literal, in either case, of the line or of the
-    value of any of its labels. Moments in ns.
+    """Query for log lines. Each named label must have one of its values. Texts are literal, in either case, of the line
+    or of the value of any of its labels. Moments in ns.
     """
 
     labels: tuple[tuple[str, frozenset[str]], ...] = ()
@@ -58,12 +58,12 @@ class Query:
         return all(labels.get(name, "") in values for name, values in self.labels)
 
     def beside(self, labels: Mapping[str, str]) -> Query:
-        """What is left to be found in the text of a line that has these labels."""
+        """Returns the query without the texts that stand in these labels: the rest has to be found in the line."""
         left = tuple(term for term in self.include if not _stands_in(term, labels))
         return self if len(left) == len(self.include) else replace(self, include=left)
 
     def matches(self, line: Line) -> bool:
-        """On what is shown: a text that stands in something hidden must not be found by asking for it."""
+        """Matches the query with what is shown: a search must not find a text that is hidden."""
         if self.start is not None and line.at < self.start:
             return False
         if self.end is not None and line.at >= self.end:

@@ -1,4 +1,4 @@
-"""A lock that was followed until it ran out: proof that a job of Bull has lost its worker.
+"""Follows a lock until it expires: proof that a job of Bull has lost its worker.
 
 Bull leaves a job active and without a lock between taking and locking it, so having none proves nothing by itself. A
 job that had its lock before, and was active at every look since, is past that moment. What is left to rule out is a job
@@ -27,9 +27,7 @@ Counters = tuple[int | None, ...]
 
 
 class LockObservation(NamedTuple):
-    """What one look tells of a job. `ttl` None: it has no lock. `counters` None: they were not read, or have moved
-    while they were.
-    """
+    """One observation of a job. `ttl` None: it has no lock. `counters` None: not read, or changed meanwhile."""
 
     now: int
     ttl: int | None
@@ -40,7 +38,7 @@ class LockObservation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LockExpiry:
-    """`locked_at` is the last look that found the lock, `seen_at` the last that found the job."""
+    """A lock that is followed. `locked_at`: when the lock was last seen; `seen_at`: when the job was last seen."""
 
     counters: Counters
     ends_at: int
@@ -53,12 +51,12 @@ class LockExpiry:
         return self.seen_at > self.locked_at
 
     def is_end(self, now: int, ttl: int) -> bool:
-        """Whether a lock with so much left is still the same, not renewed."""
+        """Returns True if a lock with so much left is still the same, not renewed."""
         return abs(now + ttl - self.ends_at) <= _SLACK
 
 
 def follow(before: LockExpiry | None, seen: LockObservation) -> LockExpiry | None:
-    """With one look more. None: nothing is proven by what was seen so far."""
+    """Returns the followed lock after one more observation. None: the observations so far prove nothing."""
     held = before if before and _goes_on(before, seen) else None
     if seen.ttl is None:
         is_its_end = held is not None and (held.has_ended or seen.now >= held.ends_at - _SLACK)

@@ -1,4 +1,4 @@
-"""The right to change things: one scheduler has it at a time, for one epoch."""
+"""Defines the leader token: the right of one scheduler at a time, for one epoch, to change things."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ May = Callable[[], bool]
 
 
 def always() -> bool:
-    """For whoever was called by a person, and leads nobody."""
+    """Always returns True: for actions that a person calls, which need no leader."""
     return True
 
 
 def nobody(_deployment: str) -> str:
-    """No other console acts anywhere."""
+    """Always returns "": no other console acts anywhere."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Mandate:
-    """`epoch` of `installation` fences what is done under it. `holds` is asked right before each step that changes
-    something, and `rival` too: deployment → why another console acts there and we do not, "" when we do.
+    """Right to change things as the leader. `epoch` of `installation` fences what is done under it. `holds` is called
+    right before each step that changes something, and so is `rival`: deployment → why another console acts there and
+    this one does not, "" when this one does.
 
-    It belongs to its epoch: when the same process leads again under a later one, this mandate still holds no more.
+    It belongs to its epoch: when the same process leads again under a later one, this mandate still does not hold.
     """
 
     epoch: int

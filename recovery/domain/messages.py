@@ -1,4 +1,4 @@
-"""What a channel is sent: one alert, or many in a digest; as JSON, as Slack takes it, and as mail."""
+"""Builds the messages for channels: one alert, or many in a digest; as JSON, as Slack takes it, and as mail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REPEATED = "This may be a duplicate: an earlier attempt did not finish."
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is said of one alert."""
+    """One alert in a message, with its event."""
 
     event: Event
     alert: Alert
@@ -49,7 +49,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`id` is the same when it is sent once more. `site`: where people reach the pages, "" when nobody said."""
+    """A message. `id` is the same on a repeated attempt. `site`: base URL of the pages, "" if not configured."""
 
     id: str
     at: int
@@ -73,7 +73,7 @@ class Message:
 
     @property
     def title(self) -> str:
-        """One line. What it is about is in the first words: a lock screen shows no more."""
+        """Returns the title in one line. Its first words name the subject: a lock screen shows no more."""
         where = f"[{self.environment}] " if self.environment else ""
         return f"{where}{self._headline}"
 
@@ -85,7 +85,7 @@ class Message:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The sentences below the title."""
+        """Returns the sentences below the title."""
         if self.is_test:
             return ("This is a test, sent from the Alerts page. Nothing is wrong.",)
         listed = [f"– {_cut(item.sentence)}" for item in self.items[:LISTED]] if self.is_digest else []
@@ -118,12 +118,12 @@ def body(told: Message, webhook: Webhook) -> bytes:
 
 
 def signature(secret: str, body: bytes) -> str:
-    """What the receiver works out as well, over the bytes of the body."""
+    """Returns the HMAC over the bytes of the body, which the receiver computes as well."""
     return f"sha256={hmac.new(secret.encode(), body, sha256).hexdigest()}"
 
 
 def text(told: Message) -> str:
-    """Of a mail."""
+    """Returns the text of a mail."""
     lines = (told.title, "", *told.lines, *(["", told.link] if told.link else []), "", f"Sent {_exactly(told.at)}.")
     return "\n".join(lines) + "\n"
 
@@ -158,7 +158,7 @@ def _item(item: Item, site: str) -> dict[str, Any]:
 
 
 def _as_slack(told: Message) -> dict[str, Any]:
-    """Text alone is what every receiver of this kind takes; blocks are Slack's own."""
+    """Returns the Slack payload. Every receiver of this kind takes plain text; blocks are Slack's own."""
     link = [f"<{told.link}|Open>"] if told.link else []
     return {"text": "\n".join([*map(_escaped, (f"{_MARKS[told.event]} {told.title}", *told.lines)), *link])}
 
@@ -175,7 +175,7 @@ _MARKS = {
 
 
 def _escaped(line: str) -> str:
-    """As Slack asks for it; so no name of a queue can call everybody in the channel."""
+    """Escapes a line as Slack requires; so no name of a queue can mention everyone in the channel."""
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -1,4 +1,4 @@
-"""What a server measured over time: cells of five seconds and of a minute, and the points of a chart made of them.
+"""Stores what a server measured over time: cells of five seconds and of a minute, and the points of a chart.
 
 Percentages are of the whole server. None is always: not known. It is never 0.
 """
@@ -27,7 +27,7 @@ _FULL = 100.0
 
 
 class Cell(NamedTuple):
-    """What was measured in one stretch of time; `at` is where it starts, in ms."""
+    """Measurements of one stretch of time; `at` is where it starts, in ms."""
 
     at: int
     cpu_raw: float | None = None
@@ -42,14 +42,14 @@ class Cell(NamedTuple):
 
 
 def measured(server: Server) -> Cell:
-    """The newest sample as a cell of its history."""
+    """Returns the newest sample as a cell of its history."""
     is_known = server.mem_used is not None and server.mem_total
     memory = _FULL * (server.mem_used or 0) / (server.mem_total or 1) if is_known else None
     return Cell(server.sampled_at, server.cpu_raw, server.cpu_ema, server.cpu_raw, memory, server.load1)
 
 
 def folded(at: int, cells: Iterable[Cell]) -> Cell:
-    """Many as one: the mean of each, and the highest peak. Of what is known, however little: a mean stays true."""
+    """Merges cells: the mean of each value, and the highest peak. Unknown values are left out: a mean stays true."""
     raw, ema, peak, memory, load = zip(*(cell[1:] for cell in cells), strict=True)
     highest = max((value for value in peak if value is not None), default=None)
     return Cell(at, _mean(raw), _mean(ema), highest, _mean(memory), _mean(load))
@@ -62,7 +62,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A circle of cells, one for each period of `unit` ms."""
+    """Ring buffer of cells, one for each period of `unit` ms."""
 
     name: str
     unit: int
@@ -76,15 +76,15 @@ class Ring:
         return at // self.unit
 
     def spans(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
+        """Returns the byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
         return self.circle.spans(first, last)
 
     def read(self, raw: bytes, first: int, last: int) -> dict[int, Cell]:
-        """The cells in these bytes that belong to the periods first to last."""
+        """Returns the cells in these bytes that belong to the periods first to last."""
         return {period: _cell(period * self.unit, row) for period, row in self.circle.read(raw, first, last)}
 
     def pieces(self, cells: Mapping[int, Cell]) -> Iterator[tuple[int, bytes]]:
-        """Where to write the cells of these periods, and what; those in a row go together."""
+        """Yields where to write the cells of these periods, and the bytes; adjacent ones go together."""
         for run in _runs(sorted(cells)):
             yield from self.circle.pieces(run[0], [_row(cells[period]) for period in run])
 
@@ -127,7 +127,7 @@ def _part(written: int, unknown: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The points of a chart, oldest first, one every `step` ms; a gap is a point of which nothing is known."""
+    """Points of a chart, oldest first, one every `step` ms; a gap is a point of which nothing is known."""
 
     points: tuple[Cell, ...]
     step: int
@@ -136,7 +136,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The closed points of a chart, in ms: they start at multiples of the step."""
+    """Closed points of a chart, in ms: they start at multiples of the step."""
 
     start: int
     step: int
@@ -152,21 +152,21 @@ class Window:
 
     @property
     def end(self) -> int:
-        """The first moment that is no longer in it."""
+        """Returns the first moment that is no longer in it."""
         return self.start + self.size * self.step
 
     @property
     def ring(self) -> Ring:
-        """Which one has all of it, as fine as it is drawn."""
+        """Returns the ring that holds all of the window, as fine as it is drawn."""
         return FINE if self.step < MINUTE else COARSE
 
     @property
     def periods(self) -> tuple[int, int]:
-        """The first and the last one of its ring."""
+        """Returns the first and the last period in its ring."""
         return self.ring.period(self.start), self.ring.period(self.end) - 1
 
     def series(self, cells: Iterable[Cell], note: str = "") -> Series:
-        """These cells as points; those outside of the window are left out."""
+        """Returns these cells as points; those outside of the window are left out."""
         buckets: dict[int, list[Cell]] = {}
         for cell in cells:
             buckets.setdefault((cell.at - self.start) // self.step, []).append(cell)

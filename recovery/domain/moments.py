@@ -1,4 +1,4 @@
-"""When a line was written: by its own timestamp when it begins with one, else when it was read."""
+"""Determines when a line was written: by its own timestamp when it begins with one, else when it was read."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _NAMED = re.compile(rb'"(?:time|ts|timestamp|@timestamp)"\s*:\s*(?:"' + _ISO + r
 
 @dataclass(slots=True)
 class Clock:
-    """Of one file. Time never goes back in it; a line without a timestamp belongs to the one with it before it, as the
-    lines of a stack trace do.
+    """Clock of one file. Time never goes back in it; a line without a timestamp gets that of the last line with one, as
+    lines of a stack trace belong to it.
     """
 
     last: int = 0  # the moment of the line before, in ns
     plain: int = TRACE  # lines without a timestamp since the last one with it
 
     def read(self, line: bytes, now: int) -> int:
-        """`now` is when it was read, in ns."""
+        """Returns the moment of a line in ns. `now` is when it was read, in ns."""
         at = own(line)
         if at is not None and at <= now + AHEAD:
             self.plain = 0
@@ -37,13 +37,13 @@ class Clock:
         return self.last
 
     def told(self, at: int | None, now: int) -> int:
-        """A moment that stands beside the line, if one does."""
+        """Returns a moment that stands beside the line; `now` if none does, or if it is too far in the future."""
         self.last = max(self.last, now if at is None or at > now + AHEAD else at)
         return self.last
 
 
 def own(line: bytes) -> int | None:
-    """The line's own timestamp in ns."""
+    """Returns the line's own timestamp in ns, or None."""
     first = line[:1]
     if first == b"{":
         found = _NAMED.search(line, 0, _LOOKED_AT)
@@ -65,7 +65,7 @@ def _written(minute: bytes, second: bytes, fraction: bytes | None, zone: bytes |
 
 @lru_cache(maxsize=256)
 def _minute(written: bytes, zone: bytes) -> int | None:
-    """The start of a minute in ns; many lines share one. Without a zone it is the server's own."""
+    """Returns the start of a minute in ns; many lines share one. Without a zone it is the server's own."""
     try:
         at = datetime.fromisoformat(written.decode())
         return int(at.replace(tzinfo=_zone(zone)).timestamp()) * _SECOND
@@ -84,7 +84,7 @@ def _zone(written: bytes) -> timezone | None:
 
 
 def _counted(whole: bytes, fraction: bytes | None) -> int | None:
-    """Since 1970, in seconds, ms, µs or ns: by the number of digits."""
+    """Returns ns from a time since 1970 in seconds, ms, µs or ns: the number of digits tells the unit."""
     unit = {10: 9, 13: 6, 16: 3, 19: 0}.get(len(whole))
     if unit is None:
         return None

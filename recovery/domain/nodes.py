@@ -1,4 +1,4 @@
-"""A server as a node_exporter tells of it: counters of its cores and gauges, and what two looks say of its CPU."""
+"""Reads the metrics of a node_exporter: CPU counters and gauges, and the CPU usage between two readings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sample = tuple[str, Labels, float]  # name, labels, value
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What is as it is now. Bytes; None: not told."""
+    """Current values of a node. Bytes; None: not exported."""
 
     host: str = ""
     load1: float | None = None
@@ -37,7 +37,7 @@ class Gauges:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at a node. `cores`: core → what it did → seconds since the machine started."""
+    """One reading of a node. `cores`: core → mode → seconds since the machine started."""
 
     gauges: Gauges
     cores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a node, or with an id of "" the Prometheus, cannot be read; as it is told on its card."""
+    """Reason why a node, or with an id of "" the Prometheus, cannot be read; shown on its card."""
 
     id: str
     target: str
@@ -55,7 +55,7 @@ class Trouble:
 
 
 def reading(samples: Iterable[Sample], disk: str) -> Reading:
-    """`disk` is where it is mounted."""
+    """Builds a reading from samples. `disk` is a mount point."""
     gauges: dict[str, float] = {}
     cores: dict[str, dict[str, float]] = {}
     host = ""
@@ -72,7 +72,7 @@ def reading(samples: Iterable[Sample], disk: str) -> Reading:
 
 
 def gauged(found: Mapping[str, float], host: str = "") -> Gauges:
-    """From values by the names of their families."""
+    """Builds gauges from values by the names of their metric families."""
     load1, load5, load15 = (found.get(name) for name in LOADS)
     return Gauges(
         host[:_HOST_LIMIT],
@@ -87,7 +87,7 @@ def gauged(found: Mapping[str, float], host: str = "") -> Gauges:
 
 
 def percent(before: Reading, after: Reading, elapsed: float | None = None) -> float | None:
-    """How busy all cores were between two looks, so many seconds apart; None when that cannot be told."""
+    """Returns how busy all cores were between two readings, so many seconds apart; None when that is not known."""
     return cores.percent(before.cores, after.cores, elapsed)
 
 
@@ -96,7 +96,7 @@ def encode(troubles: Iterable[Trouble]) -> bytes:
 
 
 def decode(packed: object) -> tuple[Trouble, ...]:
-    """Empty for nothing, and for what another version wrote."""
+    """Parses stored problems. Returns an empty tuple for nothing, and for what another version wrote."""
     try:
         return tuple(Trouble(**row) for row in json.loads(packed)) if isinstance(packed, bytes) else ()
     except (ValueError, TypeError, RecursionError):

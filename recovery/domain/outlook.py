@@ -1,11 +1,12 @@
-"""What becomes of a lost job without intervention: who puts it right, how, and when at the latest; or that nobody does.
+"""Predicts what happens to a lost job without intervention: what recovers it, how, and when at the latest; or that
+nothing does.
 
-Rows of job tables have no library that puts them right, so theirs is a short one (`of_row`); what n8n makes of a job
-is said behind it (`domain/n8n/fates.py`).
+Rows of job tables have no library that recovers them, so theirs is short (`of_row`); what n8n does with a job is in
+`domain/n8n/fates.py`.
 
-The one place that says so. The library's own stalled check counts while a worker runs it, a scanner while its policy
-lets it act and nothing blocks it (`Rescuers`, `domain/blockers.py`). Scanners are promised nothing of what they leave
-to a person: quarantined, bad data, n8n. One that is armed and blocked is named with what blocks it.
+Nothing else predicts this. The library's own stalled check counts while a worker runs it, a scanner while its policy
+lets it act and nothing blocks it (`Rescuers`, `domain/blockers.py`). No recovery by a scanner is promised for what it
+leaves to a person: quarantined jobs, bad data, n8n. An enabled scanner that is blocked is named with its blocker.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ FOR_NOW, FOR_NOW_THEN = "Not recovered for now", "it is not recovered for now"
 
 @dataclass(frozen=True, slots=True)
 class RecoveryEstimate:
-    """`at`: when it is done at the latest (ms). `held`: why it is not done as things are; "": nothing is in the way.
-    `ends`: when that goes by itself.
+    """Recovery by one scanner. `at`: when it is done at the latest (ms). `held`: what blocks it; "": nothing does.
+    `ends`: when the blocker ends by itself.
     """
 
     scanner: Scanner
@@ -44,8 +45,8 @@ class RecoveryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Of one job. `at`: when at the latest, None: never, or nobody knows. `first`: the scanner that is sooner than the
-    library, None: there is none. `held`: those that would and are blocked.
+    """Outlook of one job. `at`: when it is recovered at the latest, None: never, or not known. `first`: the scanner
+    that is sooner than the library, None: there is none. `held`: those that would recover it and are blocked.
     """
 
     at: int | None = None
@@ -54,7 +55,7 @@ class Outlook:
 
     @property
     def is_for_now(self) -> bool:
-        """Nobody puts it right as things are; but what blocks a scanner goes by itself."""
+        """Returns True if nothing recovers it now, but what blocks a scanner ends by itself."""
         return self.at is None and any(one.ends is not None for one in self.held)
 
     @property
@@ -64,8 +65,8 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class QueueOutlook:
-    """Of the lost jobs of one queue. `promised`: those that a scanner puts right, the last of them by `by` at `until`
-    (ms); `rescued`: the abandoned among them.
+    """Outlook of the lost jobs of one queue. `promised`: those that a scanner recovers, the last of them by `by` at
+    `until` (ms); `rescued`: the abandoned among them.
     """
 
     rescued: int = 0
@@ -75,7 +76,7 @@ class QueueOutlook:
     is_for_now: bool = False  # what blocks a scanner goes by itself
 
     def words(self, count: int, now: int) -> str:
-        """Of so many abandoned jobs, those first that nothing will rescue."""
+        """Returns the clause for so many abandoned jobs; first that for those that nothing will recover."""
         left = count - self.rescued
         if left > 0:
             those = "it" if count == 1 else "them" if not self.rescued else f"{left:,} of them"
@@ -87,7 +88,7 @@ class QueueOutlook:
 
 
 def together(outlooks: Iterable[tuple[Kind, Outlook]]) -> QueueOutlook:
-    """Of all lost jobs of a queue."""
+    """Combines the outlooks of all lost jobs of a queue."""
     rescued, promised, last, is_for_now = 0, 0, None, False
     for kind, one in outlooks:
         is_for_now |= one.is_for_now
@@ -103,7 +104,7 @@ def together(outlooks: Iterable[tuple[Kind, Outlook]]) -> QueueOutlook:
 def outlook(
     kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting, *, orphaned: int = 0, is_malformed: bool = False
 ) -> Outlook:
-    """`kind`: as its lock tells. Sightings and earlier incidents as for a verdict."""
+    """Returns the outlook of one job. `kind`: as its lock tells. Sightings and earlier incidents as for a verdict."""
     by_library = _by_library(kind, row, around)
     if is_malformed or (orphaned + 1 >= QUARANTINE_AFTER and kind is not Kind.MISSING_DATA):
         return Outlook(by_library)
@@ -116,9 +117,10 @@ def outlook(
 
 
 def of_row(sweep: Armed | None, lost_at: int, now: int, *, crowd: int = 0, orphaned: int = 0) -> Outlook:
-    """Of a row of a job table that nobody holds since `lost_at`: it has no library, so it is the sweep or nobody.
+    """Returns the outlook of a job table's row without a holder since `lost_at`: only the sweep can recover it, as
+    there is no library.
 
-    None of either for what the sweep leaves to a person.
+    An empty one for rows that the sweep leaves to a person.
     """
     if sweep is None or orphaned + 1 >= QUARANTINE_AFTER:
         return Outlook()
@@ -128,8 +130,8 @@ def of_row(sweep: Armed | None, lost_at: int, now: int, *, crowd: int = 0, orpha
 
 
 def recovers_within(around: Surroundings) -> int | None:
-    """From a holder's death until its job runs again, at worst; None: never, or nobody knows. Of n8n 2 and later: until
-    its execution is an error.
+    """Returns the ms from a holder's death until its job runs again, at worst; None: never, or not known. For n8n 2 and
+    later: until its execution is an error.
 
     The library's part is the worst that `domain/tuning/prediction.py` reckons with: the first check may come as late as
     the lock's end or two intervals after the death, and the one that takes the job two intervals later.
@@ -146,7 +148,7 @@ def recovers_within(around: Surroundings) -> int | None:
 
 
 def _n8n_takes(around: Surroundings) -> int:
-    """From the failure of a job by n8n's stalled check until its execution is an error, at most."""
+    """Returns the ms from the failure of a job by n8n's stalled check until its execution is an error, at most."""
     if not around.is_n8n or (around.n8n_version is None and around.fails_stalled is False):
         return 0
     after = error_after(around.n8n_version)
@@ -164,21 +166,21 @@ def _all(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) -> I
 
 
 def _of_missing_data(row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
-    """With a watchdog alive the library moves the id first, and what becomes of it then is nobody's promise."""
+    """Yields the stale check's recovery. If a stalled check runs, it moves the id first: the rest is unknown."""
     stale = around.rescuers.stale
     if stale and row.lock is None and around.watchdog_is_dead:
         yield _promise(stale, REMOVES, sighting.since + stale.after, around)
 
 
 def _of_endless(row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
-    """Nothing but the stale check touches such a lock, and only of a worker that is known to be gone."""
+    """Yields a recovery by the stale check, which alone touches such a lock, and only of a worker that is gone."""
     stale = around.rescuers.stale
     if stale and stale.release and row.worker and holder(row, around) is Holder.GONE:
         yield _promise(stale, RELEASES, sighting.since + stale.after, around)
 
 
 def _of_lost(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) -> Iterator[RecoveryEstimate]:
-    """Without a lock, or with one that ends by itself."""
+    """Yields recoveries of a job without a lock, or with one that expires by itself."""
     watch, stale = around.rescuers.watch, around.rescuers.stale
     bare_at = sighting.since if row.lock is None else around.now + (row.lock.ttl or 0)
     proof = _proof_takes(around, sighting if row.lock is None else None)
@@ -193,7 +195,8 @@ def _of_lost(kind: Kind, row: JobRow, around: Surroundings, sighting: Sighting) 
 
 
 def _proof_takes(around: Surroundings, bare: Sighting | None = None) -> int:
-    """From the first look without a lock until it is proven that nobody has the job; None: from the lock's end.
+    """Returns the ms from the first check without a lock until it is proven that no worker has the job; `bare` None:
+    from the lock's end.
 
     A lock is followed to its end when at least one look falls between its missed renewal and its end.
     """
@@ -212,7 +215,7 @@ def _promise(armed: Armed, does: str, ready_at: int, around: Surroundings) -> Re
 
 
 def _by_library(kind: Kind, row: JobRow, around: Surroundings) -> int | None:
-    """When the stalled check of a worker takes it."""
+    """Returns when a worker's stalled check recovers the job, or None."""
     if around.watchdog_is_dead:
         return None
     if kind in (Kind.LATE, Kind.WORKER_LOST):
@@ -225,7 +228,7 @@ def _by_library(kind: Kind, row: JobRow, around: Surroundings) -> int | None:
 
 
 def words(kind: Kind, row: JobRow, around: Surroundings, ahead: Outlook = Outlook()) -> str:
-    """In one sentence, or one more for each scanner that is blocked where nobody else comes."""
+    """Returns one sentence, and one more for each blocked scanner where nothing else recovers the job."""
     if ahead.first is not None:
         return _rescue(kind, row, around, ahead.first)
     alone = _alone(kind, row, around)
@@ -237,17 +240,17 @@ def words(kind: Kind, row: JobRow, around: Surroundings, ahead: Outlook = Outloo
 
 
 def held_words(ahead: Outlook, now: int) -> str:
-    """Behind a sentence: each scanner that would put it right, and what blocks it."""
+    """Returns a sentence for each scanner that would recover the job and is blocked, with its blocker."""
     return "".join(f" {blocked(one.scanner, one.held, one.ends, now)}" for one in ahead.held)
 
 
 def of_release(fate: str, *, fails_stalled: bool | None) -> str:
-    """The same sentence when it is known which n8n it is."""
+    """Returns the same sentence for a known version of n8n."""
     return fate.replace(_N8N_THEN[None], _N8N_THEN[fails_stalled])
 
 
 def blocked(scanner: Scanner, why: str, ends: int | None = None, now: int = 0) -> str:
-    """A sentence. `ends`: when that goes by itself."""
+    """Returns a sentence about a blocked scanner. `ends`: when the blocker ends by itself."""
     for_now = "" if ends is None else f" for {age(ends - now)} more"
     return f"{scanner.value.capitalize()} is enabled, but {why}{for_now}."
 
@@ -264,7 +267,7 @@ def _rescue(kind: Kind, row: JobRow, around: Surroundings, first: RecoveryEstima
 
 
 def _waits(around: Surroundings) -> str:
-    """What hinders it from being run then."""
+    """Returns the clause for what keeps the job from running after its recovery."""
     if around.is_paused:
         return "; it waits then, because the queue is paused"
     return "; it waits then, because no worker is connected" if around.nobody_is_here else ""
@@ -297,7 +300,7 @@ _SAID = {
 
 
 def dead_words(around: Surroundings) -> str:
-    """A sentence: that no watchdog is alive."""
+    """Returns the sentence that no worker runs the stalled check."""
     said = _why_dead(around)
     return f"{said[0].upper()}{said[1:]}."
 
@@ -330,7 +333,7 @@ def _watched(row: JobRow, around: Surroundings) -> str:
 
 
 def _then(row: JobRow, around: Surroundings) -> str:
-    """What the library does with it. How many stalls its workers allow is in no key; one is the default."""
+    """Returns what the library does with it. How many stalls its workers allow is in no key; one is the default."""
     if row.stalls:
         return f"; it has stalled {_times(row.stalls)} before, so it fails unless maxStalledCount allows more"
     if around.is_n8n:

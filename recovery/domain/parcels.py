@@ -1,8 +1,8 @@
-"""Lines on their way from a server to the state store: many in one entry of a stream, small and quick to make.
+"""Packs log lines on their way from a server to the state store: many in one stream entry, small and quick to make.
 
 An entry has the fields `labels` (JSON, one set for all of its lines), `count`, `first` and `last` (ns, the moments of
-its oldest and newest line) and `body`: the lines, each behind its moment, packed together. A line of which the rest
-was left out has the number of missing bytes behind its moment: `1700000000000000000+4096`.
+its oldest and newest line) and `body`: the lines, each behind its moment, compressed together. A line that was cut has
+the number of missing bytes behind its moment: `1700000000000000000+4096`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIGITS = 19  # of a moment in ns, until the year 2262
 
 
 class Cut(bytes):
-    """The beginning of a line; `left_out` bytes followed."""
+    """Beginning of a line; `left_out` bytes followed."""
 
     left_out: int = 0
 
@@ -43,7 +43,7 @@ class Parcel:
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def encode(self) -> dict[str, str | int | bytes]:
-        """The fields of the entry. A line never holds a line feed: it was split at them."""
+        """Returns the fields of the entry. A line never holds a line feed: it was split at them."""
         moments = [at for at, _ in self.lines]
         body = b"\n".join([b"%b\t%b" % (_moment(at, line), line.replace(b"\n", b" ")) for at, line in self.lines])
         return {
@@ -56,12 +56,12 @@ class Parcel:
 
 
 def lines(body: bytes) -> Iterable[Raw]:
-    """What a body holds; raises ValueError when it is none."""
+    """Parses the lines of a body; raises ValueError when it is none."""
     return (line(row) for row in unfolded(body).split(b"\n"))
 
 
 def unfolded(body: bytes) -> bytes:
-    """All rows, with line feeds between them; raises ValueError when it is no body, or not all of one."""
+    """Decompresses all rows, with line feeds between them; raises ValueError when it is no body, or not all of one."""
     try:
         unfolding = zlib.decompressobj()
         rows = zlib.decompress(body) if len(body) < SURE else unfolding.decompress(body, LARGEST)
@@ -82,7 +82,7 @@ def _folded(rows: bytes) -> bytes:
 
 
 def line(row: bytes) -> Raw:
-    """One row of a body; raises ValueError when it has no moment."""
+    """Parses one row of a body; raises ValueError when it has no moment."""
     moment, _, written = row.partition(b"\t")
     at, _, left_out = moment.partition(b"+")
     if max(len(at), len(left_out)) > _DIGITS:

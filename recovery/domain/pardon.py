@@ -1,4 +1,4 @@
-"""A job that a person let out of quarantine: what it did before does not count any more."""
+"""Records that a person released a job from quarantine: its earlier incidents do not count any more."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from recovery.domain import stored
 
 @dataclass(frozen=True, slots=True)
 class Pardon:
-    """Incidents that were proven until then are forgiven. `at` 0: none is."""
+    """Release of a job. Incidents that were proven until `at` do not count. `at` 0: all count."""
 
     at: int = 0
     by: str = ""
 
     @classmethod
     def unread(cls, _at: int) -> Self:
-        """In doubt nothing is forgiven."""
+        """Returns no release, for a stored one that cannot be read: in doubt all incidents count."""
         return cls()
 
     def as_json(self) -> dict[str, Any]:
@@ -25,6 +25,6 @@ class Pardon:
 
     @classmethod
     def from_json(cls, written: Any) -> Self:
-        """Raises ValueError on what `as_json` cannot have made."""
+        """Parses the output of `as_json`. Raises ValueError on anything else."""
         at, by = stored.fields(written, "at", "by")
         return cls(stored.whole(at), stored.text(by))

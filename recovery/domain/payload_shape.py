@@ -1,4 +1,4 @@
-"""The shape of a payload: its keys, types, sizes and counts; of its values only what the configuration shows.
+"""Describes the shape of a payload: its keys, types, sizes and counts; of its values only what the configuration shows.
 
 A list of secrets can never be complete, so nothing here asks whether a value is one. Everything is bounded, and nothing
 raises: what cannot be read is told by its size.
@@ -28,20 +28,20 @@ _KEY = re.compile(r"[^\W\d][\w.:/$-]*")
 
 @dataclass(frozen=True, slots=True)
 class ShownValues:
-    """One entry of the list of values that are shown: patterns of queues, and paths of keys below a part of the job."""
+    """One entry of the list of shown values: patterns of queues, and paths of keys below a part of the job."""
 
     queues: tuple[str, ...]
     paths: tuple[tuple[str, ...], ...]
 
     def of(self, queue: QueueRef | None) -> tuple[tuple[str, ...], ...]:
-        """The paths that count for this queue."""
+        """Returns the paths that count for this queue."""
         names = (queue.base, str(queue)) if queue else ("",)
         is_meant = any(fnmatchcase(name, pattern) for name in names for pattern in self.queues)
         return self.paths if is_meant else ()
 
 
 def shape(given: str, part: str, paths: Iterable[tuple[str, ...]] = ()) -> str:
-    """JSON of the same form with a description in the place of each value, or one description. "" for nothing.
+    """Returns JSON of the same form with a description for each value, or one description. "" for nothing.
 
     `part` is the first step of each path: data, options, result, progress, or the name of a field.
     """
@@ -57,7 +57,7 @@ def shape(given: str, part: str, paths: Iterable[tuple[str, ...]] = ()) -> str:
 
 
 class _Shape:
-    """One walk through one payload, counting what it describes."""
+    """Walk through one payload that counts what it describes."""
 
     def __init__(self) -> None:
         self._left = NODE_LIMIT
@@ -94,13 +94,13 @@ class _Shape:
 
 
 def _unread(given: str) -> str:
-    """A text that is no JSON, or of which only the beginning is here."""
+    """Describes a text that is no JSON, or of which only the beginning is here."""
     kind = {"{": "object", "[": "list"}.get(given.lstrip()[:1], "")
     return f"<{kind} that cannot be read or was cut>" if kind else f"<not JSON, {len(given):,} characters>"
 
 
 def _scalar(value: Any) -> Any:
-    """`null`, {} and [] have a type and nothing else."""
+    """Describes a value by its type; `null`, {} and [] stay."""
     if isinstance(value, bool):
         return "<true or false>"
     if isinstance(value, int | float):
@@ -111,18 +111,18 @@ def _scalar(value: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """The configuration shows it; what in it is known as a secret stays hidden all the same."""
+    """Returns a value that the configuration shows; what in it is known as a secret stays hidden all the same."""
     return redact.value(value)
 
 
 def key_shown(key: str, number: int) -> str:
-    """The key where it looks like a name. `number` tells the others apart."""
+    """Returns the key where it looks like a name, else a description. `number` tells the others apart."""
     is_name = len(key) <= _KEY_LIMIT and _KEY.fullmatch(key) and sum(map(str.isdigit, key)) <= _DIGITS_LIMIT
     return key if is_name and redact.text(key) == key else f"<key {number + 1} of {len(key):,} characters>"
 
 
 def _below(paths: Sequence[tuple[str, ...]], key: str) -> tuple[tuple[str, ...], ...]:
-    """What is left of the paths behind this key."""
+    """Returns what is left of the paths behind this key."""
     found: dict[tuple[str, ...], None] = {}
     for path in paths:
         if not path:
@@ -140,5 +140,5 @@ def _matches(paths: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _json(given: Any) -> str:
-    """Half of a surrogate pair is legal in JSON and nowhere else."""
+    """Writes JSON. Half of a surrogate pair is legal in JSON and nowhere else."""
     return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()

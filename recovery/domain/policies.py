@@ -1,8 +1,8 @@
-"""Which policy a queue has, and where each value of it comes from.
+"""Resolves which policy a queue has, and where each value of it comes from.
 
-Values are laid over each other: the defaults, then what the file says for all queues, then what was edited for all on
-the page; after that the same for the queue alone. So the page wins over the file, and one queue over all. Only what
-must never be relaunched adds up: what the file forbids, no edit allows. An entry of the backoff table is one value.
+Values are laid over each other: the defaults, then the file's values for all queues, then the edits for all queues on
+the page; after that the same for the queue alone. So the page wins over the file, and one queue over all. Only the
+never-list adds up: what the file forbids, no edit allows. An entry of the backoff table is one value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BACKOFF, NEVER, NAMES, SIGNATURES, NOTE = "backoff", "never", "names", "signatur
 
 
 class Source(IntEnum):
-    """Later ones win."""
+    """Source of a policy value; later ones win."""
 
     DEFAULT = 0
     FILE = 1
@@ -33,7 +33,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from. `deployment` "" is any, `base` "" all queues; `by` and `at` of an edit."""
+    """Origin of a value. `deployment` "" is any, `base` "" all queues; `by` and `at` belong to an edit."""
 
     source: Source = Source.DEFAULT
     deployment: str = ""
@@ -57,13 +57,13 @@ class Origin:
 
     @property
     def rank(self) -> tuple[bool, bool, Source]:
-        """One queue before all of a deployment before all; in between, the page before the file."""
+        """Returns the rank: one queue before all of a deployment before all; in between, the page before the file."""
         return bool(self.base), bool(self.deployment), self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one place says; what it leaves out is as it is below."""
+    """Values that one origin sets; the others are inherited."""
 
     origin: Origin
     values: Mapping[Path, Any] = field(default_factory=dict)
@@ -71,9 +71,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A queue's policy, with the origin of each value that is not the default. `withheld`: why nothing acts,
-    whatever the modes say.
-    """
+    """Policy of a queue, with origins of values that are no default. `withheld`: why nothing acts in any mode."""
 
     policy: Policy = field(default_factory=Policy)
     origins: Mapping[Path, Origin] = field(default_factory=dict)
@@ -83,7 +81,7 @@ class Resolved:
         return self.origins.get(path, Origin())
 
     def sentence(self, scanner: Scanner, now: int) -> str:
-        """What a scanner may do here and who said so, for the audit and the list of what it found."""
+        """Returns what a scanner may do here and who set that, for the audit and the list of its findings."""
         if self.withheld:
             return " ".join(self.withheld)
         said = self.policy.words(scanner)[0].rstrip(".")
@@ -91,7 +89,7 @@ class Resolved:
 
 
 def resolved(layers: Iterable[Layer], queue: QueueRef) -> Resolved:
-    """Of two layers of one rank the later one wins."""
+    """Resolves the policy of a queue. Of two layers of one rank the later one wins."""
     values: dict[Path, Any] = {}
     origins: dict[Path, Origin] = {}
     for layer in sorted((layer for layer in layers if layer.origin.is_for(queue)), key=lambda one: one.origin.rank):
@@ -103,7 +101,7 @@ def resolved(layers: Iterable[Layer], queue: QueueRef) -> Resolved:
 
 
 def withheld(found: Resolved, origin: Origin, why: str) -> Resolved:
-    """The same, but every scanner observes: what cannot be read may be what forbids."""
+    """Returns the policy with every scanner in dry run: a part that cannot be read may forbid actions."""
     policy, origins = found.policy, dict(found.origins)
     duties: dict[str, Any] = {one.field: replace(policy.duty(one), mode=Mode.OBSERVE, release=False) for one in Scanner}
     for scanner in Scanner:
@@ -112,7 +110,7 @@ def withheld(found: Resolved, origin: Origin, why: str) -> Resolved:
 
 
 def changes(before: Policy, after: Policy) -> tuple[str, ...]:
-    """What an edit changed, one sentence each, for the audit."""
+    """Returns what an edit changed, one sentence each, for the audit."""
     old, new = _said(before), _said(after)
     return tuple(
         f"{what}: {old.get(what, 'nothing')} → {new.get(what, 'nothing')}"

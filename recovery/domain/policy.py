@@ -1,7 +1,7 @@
-"""What the scanners may do to a queue: observe or act, after how long, how many in one run, what never.
+"""Defines what scanners may do to a queue: dry run or enabled, after how long, how many jobs per run, what never.
 
-The defaults are safe without a word of configuration: the orphan-watch and the relaunching only observe; the stale
-check acts, because 15 minutes without a lock is beyond anything a library itself would wait.
+The defaults are safe without any configuration: the orphan-watch and auto-retry only do dry runs; the stale check acts,
+because 15 minutes without a lock is beyond anything a library itself would wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from recovery.domain.retry import Never
 
 
 class Scanner(StrEnum):
-    """The scanners that a policy rules; the others change nothing."""
+    """Scanners that a policy rules; the others change nothing."""
 
     ORPHAN_WATCH = "orphan-watch"
     STALE_CHECK = "stale-check"
@@ -41,7 +41,7 @@ NO_NOTE = "It is enabled, but the idempotency note is not set, so it only does a
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """What one scanner may do. `after` counts from when the job was first seen as it is, in ms."""
+    """Permissions of one scanner. `after` counts from when the job was first seen as it is, in ms."""
 
     mode: Mode = Mode.OBSERVE
     after: int = 0
@@ -59,7 +59,7 @@ class Duty:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Of one queue, merged. `idempotency` is a person's note: why a job of this queue may run twice."""
+    """Resolved policy of one queue. `idempotency` is a person's note why a job of this queue may run twice."""
 
     orphan_watch: Duty = Duty(most=500)  # each few seconds; five scripts
     stale_check: Duty = Duty(Mode.ACT, 15 * MINUTE, 500)
@@ -74,11 +74,11 @@ class Policy:
         return duty
 
     def may_act(self, scanner: Scanner) -> bool:
-        """Armed, and with the note where one is needed."""
+        """Returns True if the scanner is enabled, and has the note where one is needed."""
         return self.duty(scanner).mode is Mode.ACT and not self.lacks_note(scanner)
 
     def lacks_note(self, scanner: Scanner) -> bool:
-        """It is armed, and observes nevertheless."""
+        """Returns True if the scanner is enabled, but only does dry runs, as the idempotency note is missing."""
         armed = self.duty(scanner).mode is Mode.ACT
         return armed and scanner in NEEDS_NOTE and not self.idempotency.strip()
 

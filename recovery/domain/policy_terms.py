@@ -1,4 +1,4 @@
-"""A policy for whoever looks at it: each term in words with its origin, and all of it as it would be written."""
+"""Describes a policy for readers: each term in words with its origin, and all of it as it is written in TOML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHERS = "the rest"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One line. `origin` in words; `is_set`: somebody said so, it is no default."""
+    """One line. `origin` in words; `is_set`: the value is set, and not a default."""
 
     name: str
     value: str
@@ -27,12 +27,12 @@ class Term:
 
 
 def terms(found: Resolved, now: int) -> tuple[Term, ...]:
-    """What scanners may do first, then what holds for relaunching."""
+    """Returns the terms of a policy: first what scanners may do, then the rules of auto-retry."""
     return (*(_duty(found, scanner, now) for scanner in Scanner), *_relaunching(found, now))
 
 
 def written(policy: Policy) -> dict[str, Any]:
-    """In the words that policy_text reads, nothing left out."""
+    """Returns all settings of a policy, under the keys that policy_text reads."""
     table = {ANY: policy.backoffs.default, **policy.backoffs.by_name}
     return {
         **{scanner.field: _written_duty(policy, scanner) for scanner in Scanner},
@@ -46,7 +46,7 @@ def written(policy: Policy) -> dict[str, Any]:
 
 
 def origins(found: Resolved) -> list[dict[str, Any]]:
-    """Of each value that is not the default, for programs."""
+    """Returns the origin of each value that is not the default, as JSON."""
     return [{"path": list(path), **as_json(origin)} for path, origin in sorted(found.origins.items())]
 
 
@@ -61,7 +61,7 @@ def as_json(origin: Origin) -> dict[str, Any]:
 
 
 def _duty(found: Resolved, scanner: Scanner, now: int) -> Term:
-    """The values of a duty have often one origin; where they differ each is named."""
+    """Returns the term of one scanner. Its values often have one origin; where they differ each is named."""
     value = found.policy.duty(scanner).words
     if found.policy.lacks_note(scanner):
         value = f"{value} {NO_NOTE}"
@@ -119,5 +119,5 @@ def _written_backoff(backoff: Backoff) -> dict[str, Any]:
 
 
 def _seconds(ms: int) -> float | int:
-    """Whole where it is."""
+    """Converts ms to seconds; a whole number where possible."""
     return ms // SECOND if ms % SECOND == 0 else ms / SECOND

@@ -1,17 +1,8 @@
-"""A policy as it is written, in TOML and in what the page edits: read with every problem at once.
+"""Parses a policy as written in TOML and as edited on the page; reports all problems at once.
 
-idempotency = "sending twice is refused by the provider"
-[orphan_watch]
-release = true       # take the lock of a job whose holder's connection is gone; of the stale_check too
-[auto_retry]
-mode = "act"         # or "observe"
-after = 60           # seconds
-most = 50
-[backoff."mail*"]    # `*` alone is the default of the queue
-attempts = 3
-first = 5            # seconds
-[never]
-names = ["charge"]
+idempotency = "sending twice is refused by the provider" [orphan_watch] release = true # take the lock of a job whose
+holder's connection is gone; of the stale_check too [auto_retry] mode = "act" # or "observe" after = 60 # seconds most =
+50 [backoff."mail*"] # `*` alone is the default of the queue attempts = 3 first = 5 # seconds [never] names = ["charge"]
 signatures = ["card declined"]
 """
 
@@ -41,8 +32,8 @@ Report = Callable[[str, str, str], None]
 
 
 def read(written: Mapping[str, Any], where: str = "") -> tuple[Values, tuple[Problem, ...]]:
-    """The values of one layer, and what is wrong; what is wrong is left out, so a layer with
-    problems is for showing only: an entry of a never-list may be missing. `where` stands before each key.
+    """Returns the values of one layer, and its problems. Invalid entries are left out, so a layer with problems is for
+    showing only: an entry of a never-list may be missing. `where` stands before each key.
     """
     problems: list[Problem] = []
     values: Values = {}
@@ -80,7 +71,7 @@ def _backoff(written: Any, name: str, report: Report) -> Values:
 
 
 def _one_backoff(written: Any, where: str, report: Report) -> Backoff | None:
-    """What it leaves out is as in the default of all queues, but `longest`, which is never less than `first`."""
+    """Parses one backoff. Missing values are the defaults, but for `longest`, which is never less than `first`."""
     readers = {
         "attempts": _number(0, ATTEMPTS_LIMIT, whole=True),
         "first": _seconds(PAUSE_LIMIT),
@@ -176,7 +167,7 @@ def _texts(written: Any, where: str, report: Report) -> tuple[str, ...] | None:
 
 
 def _signatures(written: Any, where: str, report: Report) -> tuple[str, ...] | None:
-    """As they are compared: without what differs from job to job. What is nothing but that would fit every error."""
+    """Parses signatures as they are compared: without what varies between jobs; a rest is required."""
     entries = _texts(written, where, report)
     bare = [entry for entry in entries or () if not signature(entry).replace("#", "").strip()]
     for entry in bare:
@@ -194,7 +185,7 @@ def _is_name(name: str, where: str, report: Report) -> bool:
 
 
 def _sayable(text: str) -> str:
-    """JSON can hold halves of characters, which no name of a job is made of and nothing could show."""
+    """Replaces halves of characters, which JSON can hold, but no job name is made of and nothing could show."""
     try:
         raw(text)
     except UnicodeEncodeError:
@@ -219,7 +210,7 @@ def _choices(readers: Mapping[str, object]) -> str:
 
 
 def _refuse(report: Report, where: str, written: Any, wanted: str) -> dict[Any, Any]:
-    """The value is said only where it cannot be a secret in the wrong place."""
+    """Reports an unexpected value. The value itself is only shown where it cannot be a misplaced secret."""
     is_plain = isinstance(written, int | float)
     report(where, f"is {written!r}." if is_plain else "has an unexpected value.", f"Write {wanted}.")
     return {}

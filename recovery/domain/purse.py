@@ -1,4 +1,4 @@
-"""A queue's budget as it is kept: what was spent lately, and the limit that counted when somebody last took from it."""
+"""Defines the stored state of a queue's budget: recent spending, and the limit that counted at the last use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recovery.domain.budget import FLOOR, Budget, Grant, Limit
 
 @dataclass(frozen=True, slots=True)
 class Purse:
-    """`is_lost`: what was spent is not known, so all of it counts as spent."""
+    """Stored state of a budget. `is_lost`: what was spent is not known, so all of it counts as spent."""
 
     budget: Budget = field(default_factory=Budget)
     limit: Limit = field(default_factory=lambda: Limit(FLOOR))
@@ -22,7 +22,7 @@ class Purse:
         return cls(is_lost=True)
 
     def found(self, now: int, limit: Limit) -> Purse:
-        """With the limit that counts now."""
+        """Returns the state with the limit that counts now."""
         return Purse(Budget.used_up(now, limit) if self.is_lost else self.budget, limit)
 
     def take(self, now: int, wanted: int, limit: Limit) -> tuple[Grant, Purse]:
@@ -38,7 +38,7 @@ class Purse:
 
     @classmethod
     def from_json(cls, written: Any) -> Self:
-        """Raises ValueError on what `as_json` cannot have made."""
+        """Parses the output of `as_json`. Raises ValueError on anything else."""
         slots, limit = stored.fields(written, "slots", "limit")
         ((per_minute, completed),) = stored.rows([limit], 2)
         known = None if completed is None else stored.count(completed)

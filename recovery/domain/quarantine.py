@@ -1,6 +1,6 @@
-"""How often a job counts as orphaned: what lies within 72 hours, but one that was quarantined once stays it.
+"""Counts how often a job was orphaned: within 72 hours, but a job that was quarantined once stays quarantined.
 
-It may be what kills its workers, and time does not change that: a person forgives it, or it waits for ever.
+It may be what crashes its workers, and time does not change that: it waits until a person releases it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from recovery.domain.surroundings import QUARANTINE_AFTER, QUARANTINE_WINDOW
 
 
 def times(proven: Sequence[int], at: int) -> int:
-    """As it counts at that moment. `proven`: when it was proven to be orphaned, without what was forgiven."""
+    """Returns the count at that moment. `proven`: when it was proven to be orphaned, without what a release covers."""
     known = sorted(proven)
     most = max((last + 1 - bisect_left(known, one - QUARANTINE_WINDOW) for last, one in enumerate(known)), default=0)
     lately = len(known) - bisect_left(known, at - QUARANTINE_WINDOW)

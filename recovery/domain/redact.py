@@ -1,4 +1,4 @@
-"""Secrets taken out of what is shown: by the name of their key, and by what they look like.
+"""Removes secrets from what is shown: by the name of their key, and by what they look like.
 
 Values go through `value`, texts of any kind (error messages, log lines, JSON that was cut) through `text`. Colours and
 other terminal codes are taken out first: they may stand between the name of a secret and the secret, or within one.
@@ -32,12 +32,12 @@ _rules = [RedactionPatterns()]  # of this process: what the configuration adds a
 
 
 def use(rules: RedactionPatterns) -> None:
-    """Redaction goes by these patterns of the operator from now on, beside its own."""
+    """Sets the operator's patterns, which redaction applies beside its own from now on."""
     _rules[0] = rules
 
 
 def value(given: Any) -> Any:
-    """The same value with its secrets replaced. Plain JSON types in, plain JSON types out."""
+    """Returns the same value with its secrets replaced. Plain JSON types in, plain JSON types out."""
     try:
         return _Walk().value(given, 0)
     except Exception:  # noqa: BLE001 -- a payload may be anything; when in doubt it stays hidden
@@ -45,7 +45,7 @@ def value(given: Any) -> Any:
 
 
 def text(given: str) -> str:
-    """The same text with its secrets replaced; JSON inside it is understood, also when it is cut or escaped."""
+    """Returns the same text with its secrets replaced; JSON inside it is understood, also when it is cut or escaped."""
     try:
         return _text(given)
     except Exception:  # noqa: BLE001 -- as above
@@ -53,7 +53,7 @@ def text(given: str) -> str:
 
 
 def payload(given: str) -> str:
-    """A JSON text by its structure where it is whole, by its looks where not."""
+    """Redacts a JSON text: by its structure where it is whole, by what secrets look like where not."""
     try:
         parsed = bounded_json.loads(given) if given.lstrip().startswith(_JSON_STARTS) else None
     except (ValueError, RecursionError):
@@ -64,12 +64,12 @@ def payload(given: str) -> str:
 
 
 def member(name: str, given: str) -> str:
-    """What stands under a name: hidden whole where the name says that it is a secret."""
+    """Redacts the value under a name: hides all of it where the name stands for a secret."""
     return MARK if secrets.is_secret_key(name) else payload(given)
 
 
 class _Walk:
-    """One pass over one value, counting what it looked at."""
+    """Pass over one value that counts what it looked at."""
 
     def __init__(self) -> None:
         self._left = NODE_LIMIT
@@ -93,7 +93,7 @@ class _Walk:
         return given if given is None or isinstance(given, bool) else MARK
 
     def _items(self, given: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
-        """Also the shape ["password", "…"] that headers come in."""
+        """Redacts items; of the shape ["password", "…"], in which headers come, the second is hidden."""
         if len(given) == 2 and isinstance(given[0], str) and _is_name(given[0]) and secrets.is_secret_key(given[0]):
             return [_text(given[0]), MARK]
         return [self.value(item, depth + 1) for item in given]
@@ -109,7 +109,7 @@ class _Walk:
         return _text(str(key))
 
     def _string(self, given: str, depth: int) -> str:
-        """A string that is JSON itself is opened: payloads are often wrapped twice."""
+        """Redacts a string. One that is JSON itself is parsed: payloads are often wrapped twice."""
         if given.lstrip().startswith(_JSON_STARTS[:2]):
             try:
                 inner = bounded_json.loads(given)
@@ -147,12 +147,12 @@ def _masked(given: str) -> str:
 
 
 def _json(given: Any) -> str:
-    """Half of a surrogate pair is legal in JSON and nowhere else."""
+    """Writes JSON. Half of a surrogate pair is legal in JSON and nowhere else."""
     return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
 
 
 def _is_name(given: str) -> bool:
-    """A text with blanks, or with a value of its own behind a sign, is no name of the text that follows it."""
+    """Returns False for a text with blanks, or with a value of its own behind a sign: it names no other text."""
     return len(given) <= _NAME_LIMIT and not _VALUED.search(given)
 
 

@@ -1,7 +1,8 @@
-"""Patterns that the operator adds to redaction: what they may be, so that none of them can take long.
+"""Checks patterns that the operator adds to redaction, so that none of them can take long.
 
-Python's `re` goes back and tries again, so a pattern like `(a+)+$` can take hours on one line. Refused is what could
-cost more than so many steps at one place of the text: repeats without an end, and repeats within repeats.
+Python's `re` goes back and tries again, so a pattern like `(a+)+$` can take hours on one line. Refused are repeats
+without an end, and patterns that could be tried in more than STEPS_LIMIT ways at one place of the text, as repeats
+within repeats can.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PLAIN = "Write letters, classes like [a-z0-9], groups, a|b, and repeats with an
 
 
 class BadPattern(ValueError):
-    """Why a pattern is not taken; `remedy` says what would be."""
+    """The pattern is not accepted; `remedy` says what would be."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -29,8 +30,8 @@ class BadPattern(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RedactionPatterns:
-    """`hide`: what they match is a secret (their group `secret` alone, where they have one). `keep`: what they match is
-    none, whatever it looks like.
+    """Patterns of the operator. `hide`: what they match is a secret (their group `secret` alone, where they have one).
+    `keep`: what they match is none, whatever it looks like.
     """
 
     hide: tuple[re.Pattern[str], ...] = ()
@@ -38,7 +39,7 @@ class RedactionPatterns:
 
 
 def compile_pattern(written: str) -> re.Pattern[str]:
-    """Raises BadPattern."""
+    """Compiles a pattern of the operator. Raises BadPattern."""
     if len(written) > PATTERN_LIMIT:
         raise BadPattern(f"has {len(written)} characters.", f"Write at most {PATTERN_LIMIT}, in several patterns.")
     try:
@@ -58,7 +59,7 @@ def compile_pattern(written: str) -> re.Pattern[str]:
 
 
 def _cost(parsed: Any) -> tuple[int, int]:
-    """The ways to try a sequence at one place, and the characters that it can match."""
+    """Returns in how many ways a sequence can be tried at one place, and how many characters it can match."""
     steps, length = 1, 0
     for name, argument in parsed:
         ways, size = _cost_of(str(name), argument)

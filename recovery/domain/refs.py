@@ -1,7 +1,7 @@
-"""Names of things: how a queue and a job are called in Redis, in a URL and on the screen.
+"""Names queues and jobs: in Redis, in a URL and on the screen.
 
-Redis keys are any bytes. Inside the program they are str decoded with `surrogateescape`, so that every
-byte survives the round trip; `shown` makes them fit for a screen, `slug` makes them fit for one URL segment.
+Redis keys are any bytes. Inside the program they are str decoded with `surrogateescape`, so that every byte survives
+the round trip; `shown` makes them fit for a screen, `slug` makes them fit for one URL segment.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _MARKED = _CONTROL | dict.fromkeys(_HIDDEN, 0xFFFD)
 
 
 def text(raw: bytes) -> str:
-    """Bytes of a key or an id as str, losing nothing."""
+    """Decodes the bytes of a key or an id as str, losing nothing."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def raw(name: str) -> bytes:
-    """The inverse of `text`."""
+    """Encodes a name; the inverse of `text`."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def shown(name: str) -> str:
-    """A name as a person may see it: undecodable bytes replaced, control characters made visible."""
+    """Returns a name as a person may see it: undecodable bytes replaced, control characters made visible."""
     return visible(raw(name).decode("utf-8", "replace"))
 
 
@@ -55,7 +55,7 @@ def visible(text: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A name as one URL segment: plain characters stay readable, every other byte becomes ~HH."""
+    """Returns a name as one URL segment: plain characters stay readable, every other byte becomes ~HH."""
     if _ALL_PLAIN.fullmatch(name) and name.strip("."):
         return name
     data = raw(name)
@@ -67,7 +67,7 @@ def slug(name: str) -> str:
 
 
 def unslug(segment: str) -> str:
-    """The inverse of `slug`; raises ValueError on a segment that `slug` cannot have made."""
+    """Decodes a slug; raises ValueError on a segment that `slug` cannot have made."""
     if segment == _EMPTY:
         return ""
     data = bytearray()
@@ -104,7 +104,7 @@ class QueueRef:
 
     @classmethod
     def parse(cls, written: str, *, default: str = "main") -> QueueRef:
-        """`[DEPLOYMENT/]BASE` as it is written on the command line."""
+        """Parses `[DEPLOYMENT/]BASE` as it is written on the command line."""
         deployment, slash, base = written.partition("/")
         return cls(deployment, base) if slash else cls(default, written)
 

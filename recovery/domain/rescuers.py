@@ -1,4 +1,4 @@
-"""The scanners that put lost jobs of one queue right by themselves, as its policy lets them."""
+"""Describes the enabled scanners that recover lost jobs of one queue by themselves, as its policy lets them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LATE = 1.05  # a run is planned up to so much later than its interval, so that n
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """One that acts. In ms. `held`: what keeps it from acting, "" for nothing; `ends`: when that goes by itself."""
+    """An enabled scanner, in ms. `held`: what keeps it from acting, "" if nothing; `ends`: when that ends by itself."""
 
     scanner: Scanner
     every: int
@@ -23,7 +23,7 @@ class Armed:
     ends: int | None = None
 
     def run_after(self, ready_at: int, now: int, *, crowd: int = 0) -> int:
-        """When a job that may be touched from `ready_at` on is done at the latest; `crowd`: lost together with it."""
+        """Returns when a job that is ready from `ready_at` on is done at the latest; `crowd`: jobs lost with it."""
         step, ready_at = round(self.every * LATE), max(ready_at, now)
         first = ready_at + step
         if self.next_at is not None:
@@ -34,7 +34,7 @@ class Armed:
 
 @dataclass(frozen=True, slots=True)
 class Rescuers:
-    """None: it only observes there, or nobody knows."""
+    """Enabled scanners of a queue. None: it only does dry runs there, or that is not known."""
 
     watch: Armed | None = None
     stale: Armed | None = None

@@ -1,6 +1,6 @@
-"""Whether a failed job may be relaunched, when, and why not.
+"""Decides whether a failed job may be auto-retried, when, and why not.
 
-What was relaunched is counted here and not in the job: a retry may reset the job's own counters.
+Auto-retries are counted here and not in the job: a retry may reset the job's own counters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEPT = 10  # times of relaunches that are remembered; the cap looks at the last
 
 
 class Rule(StrEnum):
-    """What decided."""
+    """Rule that decided."""
 
     DUE = "due"
     WAITS = "waits"  # its pause is not over
@@ -39,13 +39,13 @@ class Rule(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """No time will change it: a person decides."""
+        """Returns True if time does not change the decision: a person has to decide."""
         return self not in (Rule.DUE, Rule.WAITS, Rule.CAPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """`at` is when it may go at the earliest, None: never by itself."""
+    """Decision about an auto-retry. `at`: when it is possible at the earliest, None: never."""
 
     rule: Rule
     why: str
@@ -58,13 +58,13 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """What a policy never relaunches. A signature counts wherever it stands in that of an error, in any case."""
+    """Never-list of a policy. A signature matches anywhere in that of an error, in any case."""
 
     names: frozenset[str] = frozenset()
     signatures: frozenset[str] = frozenset()
 
     def name(self, name: str) -> str | None:
-        """The entry that forbids it; `*` at its end stands for any end."""
+        """Returns the entry that forbids the name, or None; a `*` at an entry's end matches any end."""
         fits = (entry for entry in sorted(self.names) if _fits(entry, name))
         return next(fits, None)
 
@@ -85,35 +85,35 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The relaunches of one job: `made` in all, `at` the last of them, oldest first."""
+    """Auto-retries of one job: `made` in all, `at` the last of them, oldest first."""
 
     made: int = 0
     at: tuple[int, ...] = ()
 
     def relaunched(self, now: int) -> Past:
-        """To be kept before the relaunch is tried: what may have happened counts."""
+        """Records an auto-retry; to be stored before it is tried, as what may have happened counts."""
         return Past(self.made + 1, (*self.at, now)[-_KEPT:])
 
     @classmethod
     def used_up(cls, at: int) -> Self:
-        """For one that was kept at that time and cannot be read: as much as may have happened by then."""
+        """Returns a history at its cap, for one that was stored then and cannot be read: so much may have happened."""
         return cls(RELAUNCH_CAP, (at,) * RELAUNCH_CAP)
 
     def of_life(self, born: int) -> Past:
-        """As it counts for a job that was added then: an id may be used again, and only the cap remembers the last one
-        that had it. 0: when it was added is not known.
+        """Returns the history that counts for a job that was added then: an id may be used again, and only the cap
+        counts retries of the earlier job. 0: when it was added is not known.
         """
         return Past(0, self.at) if born and self.at and self.at[-1] < born else self
 
     def withdrawn(self) -> Past:
-        """Without the last one, which surely did not happen."""
+        """Returns the history without the last auto-retry, which surely did not happen."""
         return Past(max(0, self.made - 1), self.at[:-1])
 
     def is_capped(self, now: int) -> bool:
         return len(self.lately(now)) >= RELAUNCH_CAP
 
     def free_at(self) -> int:
-        """When it is not at its cap any more."""
+        """Returns when the job is below its cap again."""
         return self.at[-RELAUNCH_CAP] + CAP_WINDOW if len(self.at) >= RELAUNCH_CAP else 0
 
     def lately(self, now: int) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ class Past:
 
     @classmethod
     def from_json(cls, written: Any) -> Self:
-        """Raises ValueError on what `as_json` cannot have made."""
+        """Parses the output of `as_json`. Raises ValueError on anything else."""
         made, at = stored.fields(written, "made", "at")
         if not isinstance(at, list):
             raise ValueError("not a list of times")  # noqa: TRY004 - as in stored
@@ -133,7 +133,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One failed job, and what is known of it beside its failure."""
+    """A failed job, and what else is known of it."""
 
     ref: JobRef
     failure: Failure
@@ -144,7 +144,7 @@ class Case:
 
 
 def ruling(case: Case, backoffs: Backoffs, never: Never, now: int) -> Ruling:
-    """What no time can change comes first, then the number of relaunches, then the pause."""
+    """Decides: first by what no time can change, then by the number of auto-retries, then by the pause."""
     refused = next(_refusals(case, never), None)
     return refused or _timed(case, backoffs.of(case.failure.name), now)
 
@@ -205,6 +205,6 @@ def _fits(entry: str, name: str) -> bool:
 
 
 def _found(entry: str, said: str) -> bool:
-    """Numbers and ids in what a person wrote stand for any, as they do in the signature."""
+    """Returns True if the entry occurs in the signature. Numbers and ids in an entry match any, as in a signature."""
     wanted = signature(entry).casefold()
     return bool(wanted) and wanted in said

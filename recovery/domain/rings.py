@@ -1,4 +1,4 @@
-"""A string in Redis used as a circle of cells of one size, each with the number of its period in front.
+"""Stores cells of one size in a Redis string used as a ring buffer, each with the number of its period in front.
 
 A cell that is left over from an earlier round is recognised by its number and ignored, so nothing ever has to be
 cleared, and a string that is too short (nothing was written there yet) is read like one full of zeros.
@@ -14,22 +14,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """`layout`: what a cell holds; its first number is the period, an unsigned one of 4 bytes."""
+    """A ring buffer. `layout`: what a cell holds; its first number is the period, an unsigned one of 4 bytes."""
 
     cells: int
     layout: Struct
 
     @property
     def size(self) -> int:
-        """Of the whole string, in bytes."""
+        """Returns the size of the whole string, in bytes."""
         return self.cells * self.layout.size
 
     def offset(self, period: int) -> int:
-        """Where the cell of a period lies, in bytes."""
+        """Returns the position of a period's cell, in bytes."""
         return period % self.cells * self.layout.size
 
     def spans(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
+        """Returns the byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
         if last - first + 1 >= self.cells:
             return [(0, self.size - 1)]
         start, stop = self.offset(first), self.offset(last) + self.layout.size - 1
@@ -38,7 +38,7 @@ class Circle:
         return [(start, self.size - 1), (0, stop)]
 
     def read(self, raw: bytes, first: int, last: int) -> Iterator[tuple[int, list[Any]]]:
-        """Period and numbers of the cells in these bytes that belong to the periods first to last.
+        """Yields period and numbers of the cells in these bytes that belong to the periods first to last.
 
         A torn last cell is left out.
         """
@@ -48,7 +48,7 @@ class Circle:
                 yield period, numbers
 
     def pieces(self, first: int, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[int, bytes]]:
-        """Where to write these cells in a row, and what: in two pieces when they go over the end."""
+        """Yields where to write these consecutive cells, and the bytes: two pieces when they go over the end."""
         packed = [self.layout.pack(period, *row) for period, row in enumerate(rows, first)][-self.cells :]
         start = self.offset(first + len(rows) - len(packed))
         until_end = self.cells - start // self.layout.size

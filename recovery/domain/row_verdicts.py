@@ -1,8 +1,8 @@
-"""The verdict on a running row of a job table: what of it says that somebody works on it, to what we say of it.
+"""Decides the verdict of a running row of a job table by what shows that a worker runs it.
 
 A row is *held* by a lease or a heartbeat that was seen and counts still. It is an *orphan* when its lease is over, its
 heartbeat is old or, where it has neither, its age is beyond the limit; *abandoned* when no scanner sweeps its table.
-Where nothing tells, it is *unknown*: then only a worker that starts knows that its rows are nobody's.
+Where nothing tells, it is *unknown*: then only a starting worker knows that its rows are not being run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recovery.domain.verdicts import Cause, Kind, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What counts for the rows of a table, in ms. `sweep` None: no scanner puts them back; it may also be held."""
+    """Limits for the rows of a table, in ms. `sweep` None: no scanner recovers them; it may also be blocked."""
 
     now: int
     lease_grace: int = 0
@@ -35,12 +35,12 @@ class Terms:
 
     @property
     def swept_within(self) -> int | None:
-        """From a row's loss until it is put back, at worst; None: never."""
+        """Returns the ms from a row's loss until it is recovered, at worst; None: never."""
         return None if self.sweep is None or self.sweep.held else self.sweep.after + self.sweep.every
 
 
 def verdict(row: JobRow, terms: Terms, *, owned: Sequence[JobRow] = (), orphaned: int = 0, breaks: str = "") -> Verdict:
-    """`owned`: all running rows of the same owner. `orphaned`, `breaks`: as for a job in Redis."""
+    """Returns the verdict of a row. `owned`: all running rows of its owner. `orphaned`, `breaks`: as for Redis jobs."""
     kind = kind_of(row, terms)
     ahead = ahead_of(row, terms, orphaned=orphaned, breaks=breaks)
     fate = _fate(kind, row, terms, ahead)
@@ -53,7 +53,7 @@ def verdict(row: JobRow, terms: Terms, *, owned: Sequence[JobRow] = (), orphaned
 
 
 def ahead_of(row: JobRow, terms: Terms, *, orphaned: int = 0, breaks: str = "") -> Outlook:
-    """What the sweep does with a row that nobody holds. One whose data is bad it leaves to a person."""
+    """Returns the sweep's outlook for a row without a holder. A row whose data is bad it leaves to a person."""
     if breaks or not kind_of(row, terms).is_orphaned:
         return Outlook()
     lost_at = since(row, terms)
@@ -73,7 +73,7 @@ def kind_of(row: JobRow, terms: Terms) -> Kind:
 
 
 def since(row: JobRow, terms: Terms) -> int | None:
-    """Since when nothing says any more that somebody works on it; None while something does."""
+    """Returns since when no lease, heartbeat or age shows that a worker runs it; None while one does."""
     if row.lock is not None or not row.lock_known:
         return None
     if row.lease_until is not None:
@@ -90,7 +90,7 @@ def _is_overdue(row: JobRow, terms: Terms) -> bool:
 
 
 def _is_late(row: JobRow, terms: Terms) -> bool:
-    """Its lease is over, and only the grace is left."""
+    """Returns True if its lease is over, and only the grace is left."""
     if row.lock is None or row.lock.ttl is None or row.lease_until is None:
         return False
     return row.lock.ttl < terms.lease_grace
@@ -166,7 +166,7 @@ def _then(row: JobRow, terms: Terms) -> str:
 
 
 def _cause(row: JobRow, owned: Sequence[JobRow]) -> tuple[Cause, str]:
-    """What the owner's other rows tell. One row alone tells nothing."""
+    """Returns the cause that the owner's other rows show. A single row shows nothing."""
     others = [one for one in owned if one.ref != row.ref]
     if not row.worker or not others:
         return Cause.UNKNOWN, ""

@@ -1,4 +1,4 @@
-"""What one run of a scanner came to: what it looked at, what it found, what was done, and what held it."""
+"""Defines the scanners that are shown, and the report of one run: what was checked, found, done and blocked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recovery.domain.refs import JobRef
 
 
 class Scan(StrEnum):
-    """All scanners that are shown, in the order of the page. The first three run every few seconds."""
+    """Scanners that are shown, in the order of the page. Collect, discover and orphan-watch run every few seconds."""
 
     COLLECT = "collect"
     DISCOVER = "discover"
@@ -22,42 +22,42 @@ class Scan(StrEnum):
 
     @property
     def may_act(self) -> bool:
-        """Whether there is anything in it to arm."""
+        """Returns True if the scanner can be enabled to change jobs."""
         return self in _ACTING
 
     @property
     def can_pause(self) -> bool:
-        """Without a snapshot and the list of queues no page tells the truth."""
+        """Returns False for scanners whose snapshot and list of queues all pages need."""
         return not self.feeds_pages
 
     @property
     def looks_on(self) -> bool:
-        """Paused, it still looks, for the pages live on that; it only does nothing any more."""
+        """Returns True if a pause only stops its actions: it still checks, as pages need its results."""
         return self is Scan.ORPHAN_WATCH
 
     @property
     def can_be_ordered(self) -> bool:
-        """Collecting and discovering go on all the time anyway."""
+        """Returns True if a run can be requested. Collecting and discovering go on all the time anyway."""
         return not self.feeds_pages
 
     @property
     def feeds_pages(self) -> bool:
-        """It must not wait for the database: its runs have no rows, and its last one tells what went wrong."""
+        """Returns True if it must not wait for the database: its runs have no rows, and the last one shows errors."""
         return self in (Scan.COLLECT, Scan.DISCOVER)
 
     @property
     def is_frequent(self) -> bool:
-        """So often that only runs with news are worth a row."""
+        """Returns True if it runs so often that only runs with news are worth a row."""
         return self in _FREQUENT
 
     @property
     def purpose(self) -> str:
-        """What it looks for, and does about it, in one sentence."""
+        """Returns one sentence: what it looks for, and does about it."""
         return _PURPOSE[self]
 
 
 class ScanStatus(StrEnum):
-    """Of a run that is kept."""
+    """State of a stored run."""
 
     WAITING = "waiting"  # somebody asked for it; the scheduler starts it within a second
     RUNNING = "running"
@@ -82,9 +82,9 @@ _PURPOSE = {
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """One job that a scanner stopped at. `outcome` None: nothing was tried, and `policy` says why not.
+    """One job that a scanner found. `outcome` None: nothing was tried, and `policy` says why not.
 
-    `job.id` "" is the queue itself. `policy`: what allowed it, or what held it, in one sentence.
+    `job.id` "" is the queue itself. `policy`: what allowed or blocked it, in one sentence.
     """
 
     job: JobRef
@@ -98,11 +98,12 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`holds`: sentences of the brakes that held something back. `faults`: what could not be looked at or done.
+    """Report of one run. `holds`: sentences of the safety limits that blocked something. `faults`: what could not be
+    checked or done.
 
-    `count`: how many it found, where not each of them is among `finds`. `reached`: how many of the places where it was
-    to look could be looked at, where it may be that none of them holds anything. `is_refused`: the store does not let
-    its user do what was to be done.
+    `count`: how many it found, where not each of them is among `finds`. `reached`: how many of the places to check
+    could be checked, where it may be that none of them holds anything. `is_refused`: the store does not let its user do
+    what was to be done.
     """
 
     looked: int = 0
@@ -115,7 +116,7 @@ class Report:
 
     @property
     def has_looked(self) -> bool:
-        """Anywhere, or there was nothing that could not be looked at. One place that is away does not make it fail."""
+        """Returns True if any place was checked, or no check failed. One place that is away is no failed run."""
         return bool(self.looked or self.reached or not self.faults)
 
     @property

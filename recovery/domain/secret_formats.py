@@ -1,4 +1,4 @@
-"""Secrets that are known by their own form: what vendors put before their keys, keys in files, URLs that are secrets.
+"""Finds secrets that are known by their own form: prefixes of vendors' keys, keys in files, URLs that are secrets.
 
 Formats are those that the vendors document. Each pattern begins with letters of its own, is tried where a word begins,
 and never goes back: so all of them together are linear in the text.
@@ -174,7 +174,9 @@ _IBAN_SIZES = {country: size for size, countries in _IBAN_COUNTRIES.items() for 
 
 
 def found(text: str, lowered: str, raw: bytes, words: list[bytes]) -> list[Span]:
-    """The places of all of them, in no order. The same text in small letters, in bytes, and in words of small ASCII."""
+    """Returns the places of all of them, in no order. `lowered`, `raw`, `words`: the text in small letters, in bytes,
+    and split into words of small ASCII.
+    """
     places: list[Span] = []
     if _LONG_RUN in raw.translate(_PLAIN_RUN):
         places += _runs(text)
@@ -196,7 +198,7 @@ def found(text: str, lowered: str, raw: bytes, words: list[bytes]) -> list[Span]
 
 
 def _runs(text: str) -> Iterator[Span]:
-    """Words that are long enough, by their first two letters."""
+    """Yields tokens among words that are long enough, by their first two letters."""
     for run in _RUN.finditer(text):
         for pattern in _BY_START.get(run[0][:2], ()):
             if match := pattern.match(text, run.start()):
@@ -208,7 +210,7 @@ def _runs(text: str) -> Iterator[Span]:
 
 
 def _in_urls(text: str) -> Iterator[Span]:
-    """Who may come in: `://name:password@`, `://token@`."""
+    """Yields credentials in URLs: `://name:password@`, `://token@`."""
     if "thin:" in text or "sqlplus " in text:
         yield from (match.span(1) for match in _ORACLE.finditer(text))
     yield from (match.span(1) for match in _LOGIN.finditer(text) if _is_made(match[1]))
@@ -231,7 +233,7 @@ def _is_made(word: str) -> bool:
 
 
 def _end_of_user(text: str, match: re.Match[str]) -> int:
-    """Where the password of a URL ends: before its last @. 0 where what follows the colon is a port."""
+    """Returns where the password of a URL ends: before its last @. 0 where what follows the colon is a port."""
     written = match[2]
     for stop in (",", ";"):  # several in one list
         head, _, rest = written.partition(stop)
@@ -255,7 +257,7 @@ def _schemes(text: str, lowered: str) -> Iterator[Span]:
 
 
 def _is_basic(written: str) -> bool:
-    """A name and a password with a colon between, in base64. Where digits say that it was made, that is enough."""
+    """Returns True for a name, a colon and a password in base64, and for what looks like generated base64."""
     if any(map(str.isdigit, written)) and any(map(str.isupper, written[1:])) and any(map(str.islower, written)):
         return True
     try:
@@ -273,7 +275,7 @@ def _numbers(text: str) -> Iterator[Span]:
 
 
 def is_card(written: str) -> bool:
-    """A payment card's number: a length and a first digit that cards have, and Luhn's sum."""
+    """Returns True for a payment card's number: a length and a first digit that cards have, and Luhn's sum."""
     digits = written.replace(" ", "").replace("-", "")
     if not digits.isascii() or not digits.isdigit() or not 13 <= len(digits) <= 19 or digits[0] not in "23456":
         return False
@@ -284,7 +286,7 @@ def is_card(written: str) -> bool:
 
 
 def _iban_end(text: str, start: int, size: int) -> int:
-    """Where an IBAN of this many signs ends; 0 when it is none."""
+    """Returns where an IBAN of this many characters ends; 0 when it is none."""
     plain, position = "", start
     while len(plain) < size and position < len(text):
         sign = text[position]

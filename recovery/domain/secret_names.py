@@ -1,4 +1,4 @@
-"""Whether a name stands for a secret, and whether what stands behind it can be one.
+"""Decides whether a name stands for a secret, and whether the value behind it can be one.
 
 `token: null`, `card: declined` and `sessionTimeout=30` are no secrets: the last word of a name may say that it is about
 something else, and a value may be a word of a status. Where a name is certain (`password=`), nearly any value counts.
@@ -16,7 +16,7 @@ WORD_LETTERS = 9  # a plain word of so many letters may stand behind `token:` wi
 
 
 class NameKind(IntEnum):
-    """How certain a name is, from not at all."""
+    """Certainty that a name stands for a secret, from none upwards."""
 
     NONE = 0
     WEAK = 1  # card, session, auth: only what looks made by a generator
@@ -27,7 +27,7 @@ class NameKind(IntEnum):
 
 
 class Separator(IntEnum):
-    """What stands between a name and its value."""
+    """Separator between a name and its value."""
 
     EQUALS = 0  # =, :=, =>, a tag, a flag: the next word belongs to the name
     COLON = 1  # `name: value` may be a sentence
@@ -146,7 +146,7 @@ _TRIM = "\"'`,;:.!?()[]{}<>“”«»„"
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> NameKind:  # noqa: PLR0911 -- from certain to weak
-    """What stands behind this name."""
+    """Returns the kind of secret that this name stands for."""
     words = _split(name)
     joined = "".join(words)
     if not name.isascii() and any(part in name.lower() for part in FOREIGN):
@@ -174,18 +174,18 @@ def kind_of(name: str) -> NameKind:  # noqa: PLR0911 -- from certain to weak
 
 
 def is_secret_key(name: str) -> bool:
-    """Whether what stands under this name is hidden in data, whatever it looks like."""
+    """Returns True if the value under this name is hidden in data, whatever it looks like."""
     return kind_of(name) is not NameKind.NONE
 
 
 def is_counted(name: str) -> bool:
-    """`max_tokens` and its kind hold a number that is no secret."""
+    """Returns True for `max_tokens` and its kind, which hold a number that is no secret."""
     words = _split(name)
     return words[-1:] == ["tokens"] or not _COUNTS.isdisjoint(words)
 
 
 def is_secret_value(kind: NameKind, written: str, sign: Separator) -> bool:  # noqa: PLR0911 -- one rule each
-    """Whether what stands behind a name of this kind can be a secret. Longer than VALUE_LIMIT: it is one."""
+    """Returns True if the value behind a name of this kind can be a secret. One longer than VALUE_LIMIT is one."""
     if len(written) > VALUE_LIMIT:
         return True
     value = written.strip().strip(_TRIM).strip()
@@ -208,12 +208,12 @@ def is_secret_value(kind: NameKind, written: str, sign: Separator) -> bool:  # n
 
 
 def is_passphrase_word(word: str) -> bool:
-    """Whether a word that follows one of a passphrase can be the next one."""
+    """Returns True if a word that follows one of a passphrase can be the next one."""
     return word.islower() and word not in _PROSE and word not in _STATUS
 
 
 def looks_made(value: str) -> bool:
-    """Letters and digits in one word, or more signs than a word has."""
+    """Returns True for letters and digits in one word, or for a long word in camel case."""
     if len(value) < 6 or " " in value:
         return False
     has_digit = any(map(str.isdigit, value))

@@ -1,7 +1,7 @@
-"""Where the secrets of a text are: behind names that stand for one, and by their own form.
+"""Finds the places of secrets in a text: behind names that stand for one, and by their own form.
 
-Every pattern is linear in the text, because the text is a stranger's: repeats have an end or never go back, and after
-something was found the search goes on behind it.
+Every pattern is linear in the text, because the text is of unknown origin: repeats have an end or never go back, and
+after a match the search goes on behind it.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ _DECODED_TIMES = 2  # what is encoded thrice no program writes into a log
 
 
 def spans(text: str) -> list[Span]:
-    """The places of all secrets, in order, none of which touches another."""
+    """Returns the places of all secrets, in order, none of which touches another."""
     found = _found(text)
     if "%" in text or "&" in text or "\\" in text:
         found += _in_encoded(text, _DECODED_TIMES)
@@ -155,7 +155,7 @@ def spans(text: str) -> list[Span]:
 
 
 def joined(found: Iterable[Span]) -> list[Span]:
-    """The same places, those that touch made one."""
+    """Merges places that touch each other."""
     whole: list[Span] = []
     for start, end in sorted(found):
         if whole and start <= whole[-1][1]:
@@ -166,7 +166,7 @@ def joined(found: Iterable[Span]) -> list[Span]:
 
 
 def _found(text: str) -> list[Span]:
-    """In no order, and perhaps one within another."""
+    """Returns places in no order, and perhaps one within another."""
     lowered = text.lower()
     if len(lowered) != len(text):  # a letter that is two in small ones
         lowered = "".join(small if len(small := sign.lower()) == 1 else sign for sign in text)
@@ -181,13 +181,13 @@ def _found(text: str) -> list[Span]:
 
 
 def may_name(text: str) -> bool:
-    """Whether the text may have the name of a secret. Wrong only in one way: what it refuses has none."""
+    """Returns False only if the text has no name of a secret; True may be wrong."""
     raw = text.encode("latin-1", "replace")
     return not _EXACT.isdisjoint(raw.translate(_AS_WORDS).split()) or _may_name(text, text.lower(), raw)
 
 
 def _may_name(text: str, lowered: str, raw: bytes) -> bool:
-    """A quick look for names that are no words of their own."""
+    """Looks quickly for names that are no words of their own."""
     if not text.isascii():  # the sign of Kelvin is a k in small letters
         raw = lowered.encode("latin-1", "replace")
     squeezed = raw.translate(_LOWER, _OTHERS).decode("ascii")
@@ -207,7 +207,7 @@ def _has_one(parts: tuple[str, ...], squeezed: str, lowered: str) -> bool:
 
 
 def _places(text: str, words: Iterable[str]) -> Iterator[int]:
-    """Where each of the words begins, word by word."""
+    """Yields where each of the words begins, word by word."""
     for word in words:
         place = text.find(word)
         while place >= 0:
@@ -216,7 +216,7 @@ def _places(text: str, words: Iterable[str]) -> Iterator[int]:
 
 
 def behind_names(text: str, lowered: str) -> Iterator[Span]:
-    """What stands behind the name of a secret, in each way to write that."""
+    """Yields the places of values behind names of secrets, in each way to write that."""
     yield from _behind_quoted(text)
     yield from _behind_plain(text)
     yield from _behind_flags(text)
@@ -277,7 +277,7 @@ def _behind_quoted(text: str) -> Iterator[Span]:
 
 
 def _is_hidden(text: str, kind: NameKind, start: int, end: int, sign: Separator) -> bool:
-    """What is no text is judged by what it holds: {} and [null] hold no secret."""
+    """Returns True if a value is hidden. What is no text is judged by what it holds: {} and [null] hold no secret."""
     if end - start > VALUE_LIMIT:
         return True
     value = text[start:end].strip()
@@ -340,7 +340,7 @@ def _behind_flags(text: str) -> Iterator[Span]:
 
 
 def _judged(text: str, kind: NameKind, start: int, sign: Separator) -> Iterator[Span]:
-    """The value that begins here, if it can be a secret."""
+    """Yields the place of the value that begins here, if it can be a secret."""
     if kind is NameKind.NONE or start >= len(text):
         return
     block = _BLOCK.match(text, start)
@@ -353,7 +353,7 @@ def _judged(text: str, kind: NameKind, start: int, sign: Separator) -> Iterator[
 
 
 def _bare(value: str) -> str:
-    """Without the scheme before it, and without what wraps it: `Secret("x")` is a value, `config.get("x")` is code."""
+    """Removes the scheme before a value, and what wraps it: `Secret("x")` is a value, `config.get("x")` is code."""
     scheme = _SCHEME.match(value)
     value = value[scheme.end() :] if scheme else value
     wrapped = _WRAPPED.match(value)
@@ -363,7 +363,7 @@ def _bare(value: str) -> str:
 
 
 def _with_words(text: str, start: int, end: int, kind: NameKind) -> int:
-    """A passphrase is several words: those that follow a word, up to one that a sentence would have."""
+    """Extends a passphrase of several words: by those that follow a word, up to one that a sentence would have."""
     if kind is not NameKind.PASSWORD or not text[start:end].isalpha():
         return end
     for _ in range(30):
@@ -435,7 +435,7 @@ def _in_prose(text: str, lowered: str) -> Iterator[Span]:
 
 
 def _said(text: str, name: str, match: re.Match[str]) -> Iterator[Span]:
-    """`password 'x'`, `the token is x`."""
+    """Yields the value in prose: `password 'x'`, `the token is x`."""
     start = match.end()
     end = _value_end(text, start)
     value = text[start:end].strip("\"'`.,;:!?„“”")
@@ -467,7 +467,7 @@ def _of_commands(text: str, lowered: str) -> Iterator[Span]:
 
 
 def _end(text: str, start: int, escape: str) -> int:
-    """Where a JSON-like value ends: a string, a bracket with all it holds, a bare word; or the text, if it was cut."""
+    """Returns where a JSON-like value ends: a string, a bracket with its contents, a bare word; or the text, if cut."""
     depth, position = 0, start
     while position < len(text):
         quote = _quote_at(text, position, escape)
@@ -488,7 +488,7 @@ def _end(text: str, start: int, escape: str) -> int:
 
 
 def _value_end(text: str, start: int) -> int:
-    """Where a plain value ends: at its closing quote, or where something else begins."""
+    """Returns where a plain value ends: at its closing quote, or where something else begins."""
     scheme = _SCHEME.match(text, start)
     position = scheme.end() if scheme else start
     while text.startswith(MARK, position):
@@ -523,7 +523,7 @@ def _quote_at(text: str, position: int, escape: str) -> str:
 
 
 def _after_string(text: str, position: int, quote: str) -> int:
-    """Past the closing quote. JSON wrapped n times puts 2ⁿ − 1 backslashes before it; inner ones have more."""
+    """Returns the place past the closing quote. JSON wrapped n times has 2ⁿ − 1 backslashes before it; more inside."""
     step = len(quote)
     start = position
     while (found := text.find(quote, position)) != -1:
@@ -537,7 +537,7 @@ def _after_string(text: str, position: int, quote: str) -> int:
 
 
 def _in_encoded(text: str, times: int) -> Iterator[Span]:
-    """What is secret in lines once their percent signs, entities and escapes are read, in the text's own places."""
+    """Yields secrets in lines whose percent signs, entities and escapes are decoded, at their places in the text."""
     position = 0
     for sign in _ENCODED_SIGN.finditer(text):
         if sign.start() < position:
@@ -553,7 +553,7 @@ def _in_encoded(text: str, times: int) -> Iterator[Span]:
 
 
 def _decoded(written: str, offset: int) -> tuple[str, list[int]]:
-    """The text that was meant, and where each of its characters stood."""
+    """Returns the decoded text, and where each of its characters stood."""
     parts: list[str] = []
     places: list[int] = []
     position = 0

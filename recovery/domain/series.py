@@ -1,6 +1,6 @@
-"""Finished jobs over time: minutes from the libraries' own metrics, rings of recorded cells, buckets of a chart.
+"""Stores finished jobs over time: minutes from the libraries' own metrics, rings of recorded cells, buckets of a chart.
 
-A minute is a number here: milliseconds since 1970 divided by 60,000. None is always: not known. It is never 0.
+A minute is a number here: milliseconds since 1970 divided by 60,000. None always means unknown, never 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NONE = 0xFFFFFFFF
 
 
 class Tally(NamedTuple):
-    """What finished in one stretch of time. `left`: jobs that went away, finished and removed or removed by hand."""
+    """Jobs finished in one stretch of time. `left`: jobs that went away, finished and removed or removed by hand."""
 
     completed: int | None = None
     failed: int | None = None
@@ -35,15 +35,15 @@ class Tally(NamedTuple):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is known to have happened."""
+        """Returns True if nothing is known to have happened."""
         return not (self.completed or self.failed or self.left)
 
     def or_else(self, other: Tally) -> Tally:
-        """Gaps of this one filled from the other."""
+        """Returns this tally, with gaps filled from the other."""
         return Tally(*(theirs if ours is None else ours for ours, theirs in zip(self, other, strict=True)))
 
     def at_least(self, other: Tally) -> Tally:
-        """The larger of both where both are known: for sources that may miss something and never invent."""
+        """Returns the larger value where both are known: for sources that may miss something and never invent."""
         pairs = zip(self, other, strict=True)
         return Tally(*(max((value for value in pair if value is not None), default=None) for pair in pairs))
 
@@ -63,7 +63,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`source`: "library", "recorded", "kept" (counted from the finished jobs still there), or "" for nothing."""
+    """Points of a chart. `source`: "library", "recorded", "kept" (counted from finished jobs still there), or ""."""
 
     points: tuple[Point, ...]
     step_ms: int
@@ -73,7 +73,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The closed buckets of a chart: they start at multiples of the step, so that they stay put while time goes on."""
+    """Closed buckets of a chart: they start at multiples of the step, so that they stay put while time goes on."""
 
     start: int  # minute
     step: int  # minutes
@@ -88,11 +88,11 @@ class Window:
 
     @property
     def end(self) -> int:
-        """The first minute that is no longer in it."""
+        """Returns the first minute that is no longer in it."""
         return self.start + self.size * self.step
 
     def span(self, index: int) -> tuple[int, int]:
-        """A bucket in milliseconds, the end not included."""
+        """Returns a bucket in milliseconds, the end not included."""
         start = (self.start + index * self.step) * MINUTE
         return start, start + self.step * MINUTE
 
@@ -100,14 +100,14 @@ class Window:
         return tuple(Point((self.start + i * self.step) * MINUTE, *tally) for i, tally in enumerate(tallies))
 
     def fold(self, cells: Mapping[int, Tally], unit: int = 1) -> list[Tally]:
-        """Cells of `unit` minutes, by the number of their period, summed to one tally a bucket."""
+        """Sums cells of `unit` minutes, by the number of their period, to one tally a bucket."""
         first, width = self.start // unit, self.step // unit
         rows = ([cells.get(first + bucket * width + i, UNKNOWN) for i in range(width)] for bucket in range(self.size))
         return [total(row) for row in rows]
 
 
 def total(parts: Sequence[Tally]) -> Tally:
-    """The sum of what is known; unknown when less than half of it is, because a sum of little looks like a slump."""
+    """Returns the sum of known values; unknown when less than half are, because a sum of few looks like a slump."""
     return Tally(*(_sum(column) for column in zip(*parts, strict=True)))
 
 
@@ -119,11 +119,12 @@ def _sum(values: Sequence[int | None]) -> int | None:
 def library_minutes(
     points: Sequence[int], *, count: int, prev_ts: int, prev_count: int, now: int, minutes: int
 ) -> tuple[int | None, ...]:
-    """Bull's and BullMQ's metrics list as one value a minute, newest first; index 0 is the newest closed minute.
+    """Returns Bull's and BullMQ's metrics list as one value a minute, newest first; index 0 is the newest closed
+    minute.
 
     The list starts with the minute before that of `prev_ts`. The minute of `prev_ts` itself is still open in Redis
-    (`count - prev_count`), and everything after it was idle: the libraries write only when a job finishes.
-    What lies beyond the end of the list is unknown: it was trimmed, or nobody measured yet.
+    (`count - prev_count`), and everything after it was idle: the libraries write only when a job finishes. What lies
+    beyond the end of the list is unknown: it was trimmed, or nobody measured yet.
     """
     newest = now // MINUTE - 1
     opened = prev_ts // MINUTE
@@ -142,7 +143,7 @@ def _library_minute(minute: int, opened: int, points: Sequence[int], latest: int
 def by_minute(
     now: int, completed: Sequence[int | None], failed: Sequence[int | None], left: Sequence[int | None] = ()
 ) -> dict[int, Tally]:
-    """Columns that run from the newest closed minute backwards, as tallies by minute."""
+    """Converts columns that run from the newest closed minute backwards to tallies by minute."""
     newest = now // MINUTE - 1
     size = max(len(completed), len(failed), len(left))
     columns = [(*column, *(None,) * (size - len(column))) for column in (completed, failed, left)]
@@ -151,7 +152,7 @@ def by_minute(
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A circle of tallies, one for each period of so many minutes."""
+    """Ring buffer of tallies, one for each period of so many minutes."""
 
     unit: int  # minutes a cell
     cells: int
@@ -168,22 +169,22 @@ class Ring:
         return minute // self.unit
 
     def offset(self, period: int) -> int:
-        """Where the cell of a period lies, in bytes."""
+        """Returns the position of a period's cell, in bytes."""
         return self._circle.offset(period)
 
     def spans(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
+        """Returns the byte ranges (both ends included, as GETRANGE wants them) that hold the periods first to last."""
         return self._circle.spans(first, last)
 
     def read(self, raw: bytes, first: int, last: int) -> dict[int, Tally]:
-        """The cells in these bytes that belong to the periods first to last."""
+        """Returns the cells in these bytes that belong to the periods first to last."""
         return {
             period: Tally(*(None if value == _NONE else value for value in values))
             for period, values in self._circle.read(raw, first, last)
         }
 
     def pieces(self, first: int, tallies: Sequence[Tally]) -> Iterator[tuple[int, bytes]]:
-        """Where to write these cells in a row, and what."""
+        """Yields where to write these consecutive cells, and the bytes."""
         rows = [[_NONE if value is None else min(value, _NONE - 1) for value in tally] for tally in tallies]
         return self._circle.pieces(first, rows)
 
@@ -195,13 +196,13 @@ TENS = Ring(unit=10, cells=7 * DAY // 10 + 6)
 
 
 def newest_first(cells: Mapping[int, Tally], now: int, minutes: int = SPARK) -> Iterator[Tally]:
-    """The last closed minutes, newest first, gaps as unknown."""
+    """Yields the last closed minutes, newest first, gaps as unknown."""
     newest = now // MINUTE - 1
     return (cells.get(newest - back, UNKNOWN) for back in range(minutes))
 
 
 def trimmed(values: Iterable[int | None]) -> tuple[int | None, ...]:
-    """Without the unknown end: nothing known is no column at all."""
+    """Returns the column without its unknown end: a column without known values becomes empty."""
     column = list(values)
     while column and column[-1] is None:
         column.pop()

@@ -1,6 +1,7 @@
-"""A server as its monitor told of it last: CPU, memory, load, disk, its worker processes, and what dead ones left.
+"""Defines a server's latest sample as its monitor sent it: CPU, memory, load, disk, worker processes, and leftover
+children.
 
-Percentages are of the whole server (0 to 100) but for a process's CPU, which is of one core. None is: not known.
+Percentages are of the whole server (0 to 100) but for a process's CPU, which is of one core. None means: not known.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FORMAT = "2"  # of the fields; a reader that knows another number shows nothing 
 
 
 class Origin(StrEnum):
-    """Who measured."""
+    """Source of a measurement."""
 
     MONITOR = "worker-monitor"
     EXPORTER = "node-exporter"
@@ -44,7 +45,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A child of a worker process that outlived it."""
+    """Child process that outlived its worker process."""
 
     pid: int
     name: str
@@ -59,7 +60,7 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The newest sample of one server."""
+    """Newest sample of one server."""
 
     id: str
     host: str
@@ -86,12 +87,12 @@ class Server:
 
     @property
     def cpu(self) -> float | None:
-        """What counts: the higher of now and the average."""
+        """Returns the CPU that counts: the higher of now and the average."""
         known = [value for value in (self.cpu_raw, self.cpu_ema) if value is not None]
         return max(known, default=None)
 
     def encode(self) -> dict[str, str]:
-        """The fields of its hash; unknown ones are left out."""
+        """Returns the fields of its hash; unknown ones are left out."""
         told = {name: getattr(self, name) for name in _PLAIN}
         written = {name: str(value) for name, value in told.items() if value is not None}
         lists = {name: json.dumps([astuple(one) for one in getattr(self, name)]) for name in ("processes", "strays")}
@@ -102,7 +103,7 @@ _Row = TypeVar("_Row", Process, Stray)
 
 
 def decode(id: str, hashed: Mapping[bytes, bytes]) -> Server | None:
-    """None for nothing, for what another version wrote, and for what a server wrote under another's name."""
+    """Parses the hash. Returns None for nothing, for another version's, and for one written under another's name."""
     said = {text(name): text(value) for name, value in hashed.items()}
     if said.pop("format", "") != FORMAT or said.pop("id", None) != slug(id):
         return None
@@ -120,14 +121,14 @@ def decode(id: str, hashed: Mapping[bytes, bytes]) -> Server | None:
 
 
 def _rows(kind: type[_Row], written: str) -> tuple[_Row, ...]:
-    """Raises what `decode` catches. Of more rows than a monitor tells of the first are read."""
+    """Parses rows; raises what `decode` catches. Only the first ROWS_LIMIT are read, more than a monitor sends."""
     readers = [_READERS[str(field.type)] for field in fields(kind)]
     listed = json.loads(written)[:ROWS_LIMIT]
     return tuple(kind(*[read(value) for read, value in zip(readers, row, strict=True)]) for row in listed)
 
 
 def _whole(value: Any) -> int:
-    """A count or a moment, also as text."""
+    """Parses a count or a moment, also from text."""
     number = int(value) if isinstance(value, str) else value
     if type(number) is not int or not 0 <= number < _LARGEST:
         raise ValueError(f"{type(value).__name__} is no count")
@@ -135,7 +136,7 @@ def _whole(value: Any) -> int:
 
 
 def _share(value: Any) -> float:
-    """A percentage, a load or a number of cores, also as text; one that can be compared and drawn."""
+    """Parses a percentage, a load or a number of cores, also from text; one that can be compared and drawn."""
     number = float(value) if isinstance(value, str) else value
     if type(number) not in (int, float) or not abs(number) < _LARGEST_SHARE:
         raise ValueError(f"{type(value).__name__} is no share")

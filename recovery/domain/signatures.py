@@ -1,4 +1,4 @@
-"""What many failures have in common: the first line of the error without what differs from job to job."""
+"""Computes an error's signature: its first line without what varies between jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VARYING = re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b(?=[0-9a-f]*\d)[0-9a-f]{
 
 
 def signature(reason: str) -> str:
-    """`connect ECONNREFUSED 10.0.0.7:5432` and the same of another host are one error."""
+    """Returns the signature: `connect ECONNREFUSED 10.0.0.7:5432` and the same of another host are one error."""
     line = reason.strip().partition("\n")[0]
     return " ".join(_VARYING.sub("#", line).split())[:LIMIT]
 

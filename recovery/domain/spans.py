@@ -1,4 +1,4 @@
-"""Spans of time as people write them: `30s`, `500ms`, `1.5min`, `2h`; a number alone is seconds."""
+"""Parses durations as people write them: `30s`, `500ms`, `1.5min`, `2h`; a number alone is seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNITS = {"ms": 1, "s": SECOND, "sec": SECOND, "m": MINUTE, "min": MINUTE, "h": 
 
 
 def span(written: str) -> int:
-    """In milliseconds; raises ValueError."""
+    """Parses a duration into milliseconds; raises ValueError."""
     found = _WRITTEN.fullmatch(written.strip().lower())
     if found is None:
         raise ValueError("Write a time as 500ms, 30s, 2min or 1h.")
@@ -20,7 +20,7 @@ def span(written: str) -> int:
 
 
 def written(ms: int) -> str:
-    """The inverse, in the largest unit that leaves it whole."""
+    """Writes a duration, the inverse of `span`, in the largest unit that leaves it whole."""
     for unit in ("h", "min", "s"):
         if ms and ms % _UNITS[unit] == 0:
             return f"{ms // _UNITS[unit]}{unit}"

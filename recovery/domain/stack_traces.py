@@ -1,4 +1,4 @@
-"""Lines that belong to the one before them, as those of a stack trace do, and so have its level."""
+"""Finds lines that belong to the one before them, as those of a stack trace do, and so have its level."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _GRAVE = frozenset({Level.WARN, Level.ERROR, Level.FATAL})
 
 
 def is_body(raw: bytes) -> bool:
-    """Whether a line by its own look may belong to the one before it. What Python was raising is not known by that."""
+    """Returns True if a line by itself may belong to the one before. The last line of a Python traceback does not."""
     return _BODY.match(raw) is not None
 
 
 def inherited(rows: Sequence[bytes]) -> Iterator[Level | None]:
-    """For lines of one origin in their order: the level of the line that each belongs to; None for one of its own."""
+    """Yields, for lines of one source in order, the level of the line that each belongs to; None for one of its own."""
     head: bytes | None = None
     level: Level | None = None
     count, is_python, before = 0, False, b""

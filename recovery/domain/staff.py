@@ -1,4 +1,4 @@
-"""Who works on one server: its processes joined with the connections that take jobs, and how many jobs each runs.
+"""Joins the processes of one server with the worker connections that take jobs, and counts the jobs that each runs.
 
 A process and a connection are one worker when the process has the socket that the connection comes from. Where no
 process has it, the connection stands alone. How many jobs a worker runs is told only as far as it can be known: by its
@@ -22,7 +22,7 @@ _NOBODYS = (Kind.ORPHAN, Kind.ABANDONED, Kind.UNLOCKED, Kind.WORKER_LOST, Kind.M
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker process. Without a process its connection alone is known; without a connection it takes no jobs."""
+    """One worker process. Without a process only its connection is known; without a connection it takes no jobs."""
 
     process: Process | None = None
     workers: tuple[Worker, ...] = ()
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Staff:
-    """`active`: jobs on this server, `is_least` when there may be more: of some queues that cannot be told."""
+    """Workers of one server. `active`: jobs on it, `is_least` when there may be more, as some queues are unknown."""
 
     members: tuple[Member, ...] = ()
     active: int | None = None
@@ -43,13 +43,13 @@ class Staff:
 
     @property
     def workers(self) -> int:
-        """Connections that take jobs."""
+        """Returns the number of connections that take jobs."""
         return sum(len(member.workers) for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """All workers of all queues at one moment, each at its server."""
+    """Workers of all queues at one moment, each at its server."""
 
     workers: Mapping[str, tuple[Worker, ...]] = field(default_factory=dict)  # by server; "" where nobody knows
     queues: Mapping[QueueRef, Crowd] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Floor:
         return Member(process if isinstance(process, Process) else None, workers, active)
 
     def _counts(self, workers: Iterable[Worker]) -> Iterable[int | None]:
-        """Jobs that these run, queue by queue."""
+        """Returns the number of jobs that these workers run, queue by queue."""
         groups: dict[QueueRef, list[Worker]] = {}
         for worker in workers:
             groups.setdefault(worker.queue, []).append(worker)
@@ -96,14 +96,14 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """All workers of one queue. `active` is of the snapshot, the tally of the last look at its jobs."""
+    """Workers of one queue. `active` is of the snapshot, the tally of the last check of its jobs."""
 
     workers: tuple[Worker, ...]
     active: int | None
     tally: Tally | None = None
 
     def running(self, group: Collection[Worker]) -> int | None:
-        """How many jobs these workers run; None when that cannot be told."""
+        """Returns how many jobs these workers run; None when that is not known."""
         if self.active is None or self.active == 0:
             return self.active
         if len(group) == len(self.workers):
@@ -116,5 +116,5 @@ class Crowd:
 
     @property
     def _nobodys(self) -> int:
-        """Active jobs that no worker holds any more."""
+        """Returns the number of active jobs that no worker holds any more."""
         return sum(self.tally.kinds.get(kind, 0) for kind in _NOBODYS) if self.tally else 0

@@ -1,4 +1,4 @@
-"""Values read back from a store: each is of the kind it was written as, or the whole counts as unreadable."""
+"""Reads values back from a store: each has the type it was written with, or all of the record counts as unreadable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def whole(written: Any) -> int:
-    """An int; raises ValueError. True and 1.0 are none: nothing of ours writes them where a number stands."""
+    """Returns an int; raises ValueError. True and 1.0 are none: we write neither where a number belongs."""
     if type(written) is not int:
         raise ValueError("not a whole number")
     return written
@@ -17,7 +17,7 @@ def whole_or_none(written: Any) -> int | None:
 
 
 def count(written: Any) -> int:
-    """An int that is not negative; raises ValueError."""
+    """Returns an int that is not negative; raises ValueError."""
     if whole(written) < 0:
         raise ValueError("a negative count")
     return whole(written)
@@ -36,14 +36,14 @@ def flag(written: Any) -> bool:
 
 
 def fields(written: Any, *names: str) -> list[Any]:
-    """The values of a table that has at least these; raises ValueError."""
+    """Returns the values of a table that has at least these fields; raises ValueError."""
     if not isinstance(written, dict) or not written.keys() >= set(names):
         raise ValueError("not a table with " + ", ".join(names))
     return [written[name] for name in names]
 
 
 def rows(written: Any, width: int) -> list[list[Any]]:
-    """A list of lists of one width; raises ValueError."""
+    """Returns a list of lists of one width; raises ValueError."""
     if not isinstance(written, list) or any(not isinstance(row, list) or len(row) != width for row in written):
         raise ValueError("not a list of rows")
     return written

@@ -1,5 +1,5 @@
-"""What is known around an active job when it is judged: its workers, its watchdog, its queue's limits, and how often
-it was seen as it is. All of it is frozen; None means that nobody knows.
+"""Defines what is known around an active job for its verdict: its workers, the stalled check, the queue's limits, and
+earlier observations. All of it is frozen; None means not known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHANGES_KEPT_FOR = 3_600_000  # ms: an older one explains nothing that is found 
 
 
 def renewed_above(every: int, length: int) -> float:
-    """The share of a lock's length that is left of every lock that has missed no renewal.
+    """Returns the share of a lock's length that is left of every lock that has missed no renewal.
 
     A lock that is renewed every 10 s of its 60 s has missed one when 45 s are left: a rule made for libraries that
     renew at half of the length would say so 21 s later.
@@ -31,7 +31,7 @@ def renewed_above(every: int, length: int) -> float:
 
 
 class Parent(StrEnum):
-    """How the parent of a job is."""
+    """State of a job's parent."""
 
     NONE = ""
     ALIVE = "alive"
@@ -42,7 +42,7 @@ class Parent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A worker's connection came or went. `name` is "" when the application gave none."""
+    """Arrival or departure of a worker's connection. `name` is "" when the application gave none."""
 
     name: str
     at: int
@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """How long a job has been seen active and without a lock, nothing else of it having changed meanwhile."""
+    """Time for which a job has been seen active and without a lock while nothing else of it changed."""
 
     since: int  # ms: the first look that saw it so
     looks: int = 1
@@ -69,7 +69,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """One queue at one moment."""
+    """Context of one queue at one moment."""
 
     now: int
     has_window: bool = True  # Bull, BullMQ ≤ 4: a job is active for a moment before it is locked
@@ -108,8 +108,8 @@ class Surroundings:
 
     @property
     def nobody_is_here(self) -> bool | None:
-        """Whether no worker is connected. A worker may hide its name, so an empty list needs a second witness: we saw
-        its workers go, or nobody has run the stalled check lately.
+        """Returns True if no worker is connected, None if that is not known. A worker may hide its name, so an empty
+        list needs a second witness: its workers were seen to leave, or no worker has run the stalled check lately.
         """
         if self.workers is None:
             return None
@@ -120,17 +120,17 @@ class Surroundings:
         return True if self.left and not self._was_checked_after(self.left[-1].at) else None
 
     def was_watched_since(self, moment: int | None) -> bool:
-        """We looked before that, so a worker that went since was noticed."""
+        """Returns True if the scheduler watched since before that, so that each departure since was noticed."""
         return moment is not None and self.watched_since is not None and self.watched_since <= moment
 
     def knows_all_since(self, moment: int | None) -> bool:
-        """Every worker that was here since then is here now, or among those that left."""
+        """Returns True if every worker since then is known: connected now, or among those that left."""
         is_kept = moment is not None and self.now - moment < CHANGES_KEPT_FOR and len(self.left) < CHANGES_KEPT
         return is_kept and self.was_watched_since(moment)
 
     @property
     def watchdog_silent_for(self) -> int | None:
-        """How long nobody has run the stalled check, as far as we watched; None while its key is there."""
+        """Returns how long no worker has run the stalled check, as far as watched; None while its key is there."""
         known = [at for at in (self.watchdog_seen_at, self.watched_since) if at is not None]
         if self.stalled_check_ttl is not None or not known:
             return None
@@ -138,7 +138,7 @@ class Surroundings:
 
     @property
     def watchdog_is_dead(self) -> bool:
-        """Nobody will run the stalled check: there is no worker, or those that are there leave it out."""
+        """Returns True if no worker will run the stalled check: none is connected, or those that are leave it out."""
         if self.nobody_is_here:
             return True
         silent = self.watchdog_silent_for
@@ -147,11 +147,13 @@ class Surroundings:
 
     @property
     def rescued_within(self) -> int:
-        """How long until the watchdog's next pass, at most."""
+        """Returns the ms until the next stalled check, at most."""
         return self.stalled_interval if self.stalled_check_ttl is None else self.stalled_check_ttl
 
     def _was_checked_after(self, moment: int) -> bool:
-        """The key lives for one interval: with more left than that leaves, it was written later."""
+        """Returns True if the stalled check ran after that moment: its key lives for one interval, and more time is
+        left on it than an earlier one would have.
+        """
         left = self.stalled_interval - (self.now - moment)
         return self.stalled_check_ttl is not None and self.stalled_check_ttl > left + _SLACK
 

@@ -1,4 +1,4 @@
-"""Numbers from the database for whoever scrapes us: how long incidents took, what was done, what the brakes say."""
+"""Counts from the database for metrics: how long incidents took, which actions were done, and the safety limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOUNDS = (1, 5, 10, 30, 60, 120, 300, 900, 3_600, 14_400, 43_200, 86_400)
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How many took as long as each bucket at most, the last one without an end, and all of them together in ms."""
+    """Histogram: how many fall into each bucket, the last one without an upper end, and their total in ms."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
     total_ms: int = 0
@@ -25,7 +25,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """A queue's budget of relaunches, by the minute."""
+    """Auto-retry budget of a queue, per minute."""
 
     queue: QueueRef
     spent: int
@@ -34,7 +34,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Breakers:
-    """How many breakers of a queue are in each stage."""
+    """Number of a queue's breakers in each stage."""
 
     queue: QueueRef
     closed: int = 0
@@ -47,10 +47,10 @@ ActKey = tuple[str, str, str]  # the act, its outcome, and what kind of actor di
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """As counted at that moment. `durations` (by who resolved the incident) and `acts` only ever grow.
+    """Counts at that moment. `durations` (by who resolved the incident) and `acts` only ever grow.
 
-    `until` and `audited` are how far these two have been counted: the time of the last closed incident that will not
-    be looked at again, and the number of the last entry of the audit. `settled` are the durations up to `until`.
+    `until` and `audited` are how far these two have been counted: the time of the last closed incident that will not be
+    looked at again, and the number of the last entry of the audit. `settled` are the durations up to `until`.
     """
 
     at: int

@@ -1,4 +1,4 @@
-"""What is known of a job's life, in order: read from its fields and its lock, nothing guessed."""
+"""Builds the timeline of a job: read from its fields and its lock, nothing guessed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recovery.domain.jobs import Job, JobRow, State
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step. `at` None: it happened (or will), and nobody wrote down when."""
+    """One step. `at` None: it happened (or will), and its time is not recorded."""
 
     what: str
     at: int | None = None
@@ -20,7 +20,7 @@ class Event:
 
 
 def timeline(job: Job, now: int, *, reason: str, of_row: bool = False) -> tuple[Event, ...]:
-    """The steps oldest first; what lies ahead comes last. `reason` is the error as the reader may see it.
+    """Returns the steps, oldest first; what lies ahead comes last. `reason` is the error as the reader may see it.
 
     `of_row`: of a job table, which has no locks.
     """
@@ -86,7 +86,7 @@ def _finished(row: JobRow, reason: str) -> Event:
 
 
 def _back(row: JobRow) -> tuple[str, None, str]:
-    """It ran before and is in line again: an attempt failed, it stalled, or somebody sent it back."""
+    """Returns the step of a job that ran before and waits again: an attempt failed, it stalled, or it was sent back."""
     left = max(0, row.attempts_limit - row.attempts)
     return "Requeued", None, f"to {row.state.value}; {left:,} of {row.attempts_limit:,} attempts left"
 
@@ -98,7 +98,7 @@ def _now(row: JobRow, now: int, held: str) -> Event:
 
 
 def sign_words(row: JobRow) -> str:
-    """Of a row of a job table: whether anything in it says that somebody works on it."""
+    """Returns what in a job table's row shows whether a worker runs it."""
     if not row.lock_known:
         return "whether a worker runs it is unknown"
     if row.lock is None or row.lock.ttl is None:
@@ -107,7 +107,7 @@ def sign_words(row: JobRow) -> str:
 
 
 def lock_words(row: JobRow) -> str:
-    """The lock in words, for rows and the timeline alike."""
+    """Returns the lock in words, for rows and the timeline."""
     if not row.lock_known:
         return "lock unknown: no permission to read it"
     if row.lock is None:

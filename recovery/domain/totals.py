@@ -1,4 +1,4 @@
-"""How many jobs of a queue were ever seen to complete, to fail and to go away: sums of minutes, which never fall."""
+"""Counts jobs of a queue that were ever seen to complete, fail and go away: sums of minutes, which never fall."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNKNOWN = "-"
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Up to and with this minute. None: no minute has told of it yet."""
+    """Totals up to and with this minute. None: no minute with a known value yet."""
 
     minute: int
     completed: int | None = None
@@ -21,7 +21,7 @@ class Total:
     left: int | None = None
 
     def after(self, minute: int, tallies: Iterable[Tally]) -> Total:
-        """With these minutes. What nobody knows of a minute is not in the sum, and never will be."""
+        """Returns the totals with these minutes added. Unknown values are not in the sum, and never will be."""
         sums = [self.completed, self.failed, self.left]
         for tally in tallies:
             sums = [_sum(before, value) for before, value in zip(sums, tally, strict=True)]
@@ -33,7 +33,7 @@ class Total:
 
     @classmethod
     def decode(cls, packed: bytes) -> Self | None:
-        """None for what this version did not write."""
+        """Parses stored totals. Returns None for what this version did not write."""
         try:
             minute, *told = packed.decode("ascii").split(" ")
             return cls(int(minute), *(None if word == _UNKNOWN else int(word) for word in told))

@@ -1,4 +1,5 @@
-"""What we say of one active job: the verdict, why, what happens if nobody acts, and what we suggest.
+"""Defines the verdict of one active job: its kind, its cause, what happens without intervention, and the suggested
+action.
 
 Pure: what was seen and when comes in, a verdict comes out.
 """
@@ -15,7 +16,7 @@ from recovery.domain.refs import JobRef
 
 
 class Kind(StrEnum):
-    """The verdicts, in the words of every page; `urgency` orders the inbox."""
+    """Kinds of verdicts, as every page names them; `urgency` orders the list of stuck jobs."""
 
     RUNNING = "running"
     LATE = "late"
@@ -36,12 +37,12 @@ class Kind(StrEnum):
 
     @property
     def is_lost(self) -> bool:
-        """Its holder is gone, or so it seems: what an incident is about."""
+        """Returns True if its holder is gone, or seems to be: what an incident is about."""
         return self in (Kind.ABANDONED, Kind.ORPHAN, Kind.WORKER_LOST, Kind.UNLOCKED)
 
     @property
     def urgency(self) -> int:
-        """Larger is more urgent; 0 is nothing that anybody has to look at."""
+        """Returns the urgency, larger is more urgent; 0 needs no look."""
         return _URGENCY.get(self, 0)
 
 
@@ -72,7 +73,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`until` is when what is foretold happens at the latest (ms), None: never, or nobody knows."""
+    """Verdict of a job. `until`: when the predicted recovery happens at the latest (ms), None: never, or not known."""
 
     kind: Kind
     evidence: tuple[str, ...] = ()
@@ -92,23 +93,23 @@ class Verdict:
 
     @property
     def of_lock(self) -> Kind:
-        """What its lock says, whatever its data is like: proof for acts, and what an incident is about."""
+        """Returns the kind by its lock, whatever its data is like: proof for actions, and what an incident is about."""
         return self.behind or self.kind
 
     @property
     def urgency(self) -> int:
-        """Bad data makes no orphan less urgent."""
+        """Returns the urgency. Bad data makes no orphan less urgent."""
         urgency = max(self.kind.urgency, self.of_lock.urgency)
         return max(urgency, _QUARANTINE_URGENCY) if self.is_quarantined else urgency
 
     @property
     def needs_a_person(self) -> bool:
-        """Nothing will put it right by itself."""
+        """Returns True if nothing recovers it without a person."""
         return needs_a_person(self.kind, self.until, self.rescuer, is_quarantined=self.is_quarantined)
 
 
 def needs_a_person(kind: Kind, until: int | None, rescuer: Scanner | None, *, is_quarantined: bool) -> bool:
-    """Whether nothing will put a job right by itself. The outlook says what would: `until` when, and which scanner."""
+    """Returns True if nothing recovers a job without a person; `until` and `rescuer` are those of its outlook."""
     if rescuer is not None:
         return False
     if kind in (Kind.ORPHAN, Kind.WORKER_LOST):
@@ -118,7 +119,7 @@ def needs_a_person(kind: Kind, until: int | None, rescuer: Scanner | None, *, is
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """One line of the inbox."""
+    """One row of the list of stuck jobs."""
 
     job: JobRef
     name: str

@@ -1,6 +1,6 @@
-"""Which server a connection comes from, and how busy that server is.
+"""Maps a connection to its server, and tells how busy that server is.
 
-A monitor tells the sockets of the worker processes it can name, and the addresses of its machine. A socket is the
+A monitor sends the sockets of the worker processes it can name, and the addresses of its machine. A socket is the
 proof; an address counts only when one server alone has it: containers and loopback are the same everywhere.
 """
 
@@ -18,7 +18,7 @@ _MAPPED = "::ffff:"  # an IPv4 address as a socket of both kinds writes it
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Of all servers that tell of themselves."""
+    """Sockets, addresses and CPU loads of all servers that report."""
 
     sockets: Mapping[str, str] = field(default_factory=dict)  # end of a connection → server
     addresses: Mapping[str, str] = field(default_factory=dict)  # address of a machine → server
@@ -34,16 +34,16 @@ class Whereabouts:
         )
 
     def server(self, address: str) -> str:
-        """The server of a connection, by its address in CLIENT LIST; "" when nobody knows."""
+        """Returns the server of a connection, by its address in CLIENT LIST; "" when it is not known."""
         return self.sockets.get(plain(address)) or self.addresses.get(plain(host_of(address)), "")
 
     def host(self, address: str) -> str:
-        """The same, or else the host that the address names; "" for a unix socket."""
+        """Returns the server of a connection, or else the host that the address names; "" for a unix socket."""
         return self.server(address) or host_of(address)
 
 
 def host_of(address: str) -> str:
-    """Of an address as CLIENT LIST writes it; "" for a unix socket."""
+    """Returns the host of an address as CLIENT LIST writes it; "" for a unix socket."""
     host, _, port = address.rpartition(":")
     return host.strip("[]") if port.isdigit() and port != "0" else ""
 
@@ -53,7 +53,7 @@ def is_fresh(server: Server, now: int) -> bool:
 
 
 def _owned(claims: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What two servers claim is nobody's."""
+    """Maps each claimed name to its server; names that two servers claim are mapped to ""."""
     found: dict[str, str] = {}
     for claimed, server in claims:
         name = plain(claimed)
@@ -62,7 +62,7 @@ def _owned(claims: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def plain(address: str) -> str:
-    """As it is written when both sides speak IPv4."""
+    """Returns the address in its IPv4 form if it is an IPv4 address mapped to IPv6."""
     return address.replace(_MAPPED, "", 1).replace("[", "").replace("]", "") if _MAPPED in address else address
 
 

@@ -1,8 +1,8 @@
-"""A line as somebody wrote it, made safe to show: any bytes in, plain text without secrets out.
+"""Makes a log line safe to show: any bytes in, plain text without secrets out.
 
-A secret may be cut in two by what a terminal understands, by other characters that nobody sees, or by the end of what
-is shown. So codes go first, more is judged than is shown, and what shows itself only without the unseen characters
-hides the whole line.
+A secret may be cut in two by terminal codes, by other invisible characters, or by the end of what is shown. So codes
+are removed first, more is judged than is shown, and a secret that shows only without the invisible characters hides the
+whole line.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def written(
     more: int = 0,
     is_revealed: bool = False,
 ) -> Line:
-    """The line. `id` and `at` are its source's; without a level it is looked for in the text. `more`: bytes that the
-    source did not even hand over. `is_revealed`: its secrets are left in it."""
+    """Builds the line that is shown. `id` and `at` are its source's; without a level it is looked for in the text.
+    `more`: bytes that the source did not even hand over. `is_revealed`: its secrets are left in it.
+    """
     raw = raw.rstrip(b"\r\n")
     text = raw[:JUDGED].decode("utf-8", "replace")
     left_out = more + max(0, len(raw) - LIMIT)
@@ -59,9 +60,9 @@ def written(
 
 
 def sieve(query: Query) -> Callable[[bytes], bool]:
-    """A quick test on bytes, of one line or of many, that never says no to what may match by its text and its level.
+    """Returns a quick test on bytes, of one line or of many, that is never False for a match by text and level.
 
-    Of lines whose labels hold a text that is looked for: ask for what is left of the query (`Query.beside`).
+    For lines whose labels hold a searched text, pass the rest of the query (`Query.beside`).
     """
     terms = [term for term in map(str.casefold, query.include) if not _may_be_ours(term)]
     in_bytes = [term.encode("utf-8", "replace") for term in terms]
@@ -84,7 +85,7 @@ def sieve(query: Query) -> Callable[[bytes], bool]:
 
 
 def _may_be_ours(term: str) -> bool:
-    """Whether a text may match what stands in the line for something else."""
+    """Returns True if a text may match a stand-in of ours in the line."""
     size = len(MARK)
     return (
         term in MARK
@@ -95,7 +96,7 @@ def _may_be_ours(term: str) -> bool:
 
 
 def _dressed(text: str, tail: bytes) -> tuple[str, tuple[Span, ...]]:
-    """For what is more than plain letters: the text, and its looks. `tail`: the end of it, judged and not shown."""
+    """Redacts a line with more than plain letters; returns text and looks. `tail`: its end, judged and not shown."""
     runs = [
         (_CONTROLS.sub(_stand_in, part), look)
         for part, look in (ansi.parsed(text) if ansi.may_have(text) else ((text, ""),))
@@ -120,7 +121,7 @@ def _hidden(text: str) -> str:
 
 
 def _sewn(text: str) -> str:
-    """Judged as it is, and as it would be read."""
+    """Redacts the text as it is, and as it would be read without invisible characters."""
     shown = _hidden(text)
     closed = _SEAMS.sub("", text)
     if closed != text:
@@ -131,7 +132,7 @@ def _sewn(text: str) -> str:
 
 
 def _without(size: int, whole: str, shown: str) -> str:
-    """Cut before the tail; where something in the tail was hidden, behind that: it may have begun before."""
+    """Cuts the text before the tail; where something in the tail was hidden, behind that: it may have begun before."""
     same = 0
     while same < min(size, len(shown)) and shown[-1 - same] == whole[-1 - same]:
         same += 1
@@ -139,7 +140,7 @@ def _without(size: int, whole: str, shown: str) -> str:
 
 
 def _aligned(runs: list[ansi.Run], shown: str) -> Iterator[Span]:
-    """The looks of what was not hidden. Parts between two marks are looked for in their order."""
+    """Yields the looks of what was not hidden. Parts between two marks are looked for in their order."""
     whole = "".join(part for part, _ in runs)
     looks = _Looks(runs)
     position, found = 0, []
@@ -154,7 +155,7 @@ def _aligned(runs: list[ansi.Run], shown: str) -> Iterator[Span]:
 
 
 class _Looks:
-    """Parts of a text in their order → their looks, in one walk."""
+    """Looks of parts of a text, found in one walk while parts come in order."""
 
     def __init__(self, runs: list[ansi.Run]) -> None:
         self._runs = iter(runs)
