@@ -13,7 +13,7 @@ from typing import Any
 from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import JobRef, QueueRef
 
-# Who stood in the way of a script: the later epoch of another scheduler of ours, or the name of another installation.
+# Why a fence refused a script: the later epoch of another scheduler of ours, or another installation's name.
 Rival = int | str
 
 
@@ -40,8 +40,8 @@ class Act(StrEnum):
 class Outcome(StrEnum):
     DONE = "done"
     REFUSED = "refused"  # `why` says what stood against it, and how the job is now
-    MISSING = "missing"  # there is no such job (any more)
-    UNCHANGED = "unchanged"  # it already is as it was to become
+    MISSING = "missing"  # the job does not exist (any more)
+    UNCHANGED = "unchanged"  # the job is in the wanted state already
     UNKNOWN = "unknown"  # the store went away in the middle: it may or may not have happened
 
 
@@ -79,7 +79,7 @@ class Seen:
 class Options:
     """Options of an action. An action ignores those that it does not know."""
 
-    force: bool = False  # in spite of quarantined jobs, or of a holder that is still connected
+    force: bool = False  # despite quarantined jobs, or a holder that is still connected
     consent: bool = False  # n8n: the workflow may run a second time from its start
     reset_stalls: bool = False  # requeue, retry: forget stalls and a deferred failure, so that it is not failed at once
     counts_as_stall: bool = True  # requeue: as the library's own recovery counts
@@ -88,7 +88,7 @@ class Options:
     reset_attempts: bool = False  # retry
     rerun_completed: bool = False  # retry: a job that has completed, too; it does its work a second time
     children: bool = False  # remove: with its children that name it as their parent
-    other_queues: bool = False  # what an act changes in other queues, too: children and parents
+    other_queues: bool = False  # also change other queues: children and parents
     affected: frozenset[str] | None = None  # names of the jobs that may change with it, set by the runner; None: any
     directly: bool = False  # fail: even if a live worker's stalled check would do it
     is_late: bool = False  # fail, requeue: two sightings proved it (Bull, BullMQ ≤ 4), set by the runner
@@ -96,7 +96,7 @@ class Options:
     older_than: int = 0  # clean: ms since it finished, or was added
     limit: int = 0  # clean: at most so many; 0: all
     delayed: bool = False  # drain: delayed jobs too
-    mark: bool = False  # relaunch: what counts as going is marked as crashed before; n8n retries nothing that is new
+    mark: bool = False  # relaunch: mark a running execution as crashed first; n8n does not retry a new one
     latest: bool = False  # relaunch: with the currently saved workflow, not as it was then
     cursor: str = ""  # clean, drain: where the step before ended (`Removed.next`); "" begins anew
     message: str = ""  # fail: the reason that is written into the job
@@ -132,7 +132,7 @@ class ActionEffects:
 
 NO_EFFECTS = ActionEffects()
 _ID_LISTED = 300  # characters
-AFFECTED_LISTED = 20  # in a dialog, an answer and an entry of the audit, for each job; of more their number is told
+AFFECTED_LISTED = 20  # in a dialog, an answer and an entry of the audit, for each job; of more only the number is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class Done:
     why: str = ""
     state: State | None = None  # where the job is now, as far as the script knows
     kept: Kept | None = None
-    fenced: Rival | None = None  # whom its script met, so that it was refused
-    heard: int | None = None  # fail: how many were told of it; None: nobody has counted
+    fenced: Rival | None = None  # the fence that refused its script
+    heard: int | None = None  # fail: how many subscribers received its event; None: not counted
     affected: tuple[Affected, ...] = ()  # other jobs that were changed with it
     is_untried: bool = False  # refused because the store failed before its script was sent
 
@@ -240,7 +240,7 @@ class JobResult:
     audit: int | None = None  # number of the entry that holds the outcome
     can_restore: bool = False
     is_untried: bool = False  # as Done has it
-    affected: tuple[Affected, ...] = ()  # as Done has them; foretold when nothing was done
+    affected: tuple[Affected, ...] = ()  # as Done has them; predicted when nothing was done
 
     def as_json(self) -> dict[str, Any]:
         told = {"job": self.job, "outcome": self.outcome.value, "why": self.why, "audit": self.audit}
@@ -262,4 +262,4 @@ class Removed:
     skipped: int = 0
     is_finished: bool = False
     next: str = ""  # to be handed on in `Options.cursor`, so that what was passed over is not looked at again
-    fenced: Rival | None = None  # whom a script met: the step ends there
+    fenced: Rival | None = None  # the fence that refused a script: the step ends there

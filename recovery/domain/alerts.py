@@ -15,12 +15,12 @@ from recovery.domain.ages import DAY, MINUTE, SECOND
 from recovery.domain.refs import raw, shown
 
 WORDS_LIMIT = 500  # characters: what fits on a phone's lock screen is far less
-KEY_LIMIT = 200  # characters of what an alert is about; a longer one is told by its digest
-WORSE = 2  # times as many jobs as were told of: so many messages at most as their number has binary digits
+KEY_LIMIT = 200  # characters of what an alert is about; a longer one is cut and ends in its digest
+WORSE = 2  # times as many jobs as in the last message: so at most log2(jobs) messages
 WORSE_AFTER = MINUTE
-# An attempt ends within five seconds. Whoever began one this long ago has died over it, and nobody knows how it ended.
+# An attempt ends within five seconds. The process that began one this long ago has died, and its result is unknown.
 TRYING_FOR = 15 * SECOND
-GIVE_UP = DAY  # ms after its end: whoever has not heard of it by then need not
+GIVE_UP = DAY  # ms after its end: a channel that could not be reached until then is not notified
 
 
 class AlertKind(StrEnum):
@@ -33,10 +33,10 @@ class AlertKind(StrEnum):
     GATE = "gate"  # closed for long
     N8N = "n8n"  # jobs and executions that contradict each other, or cannot be compared
     UNREADABLE = "unreadable"  # a deployment, or queues of it
-    SCANNER = "scanner"  # one that is to act, and that its store does not let
-    CONSOLE = "console"  # another one leads on the same Redis
-    AUDIT = "audit"  # heads of its chain cannot be sent where they are to be kept
-    SCHEDULER = "scheduler"  # nobody leads: told by the web processes
+    SCANNER = "scanner"  # an enabled one whose store denies it write permission
+    CONSOLE = "console"  # another console leads on the same Redis
+    AUDIT = "audit"  # heads of its chain cannot be sent to their targets
+    SCHEDULER = "scheduler"  # no scheduler leads; sent by the web processes
 
 
 class Event(StrEnum):
@@ -78,7 +78,7 @@ class Finding:
     words: str
     link: str
     size: int = 1
-    since: int | None = None  # None: nobody knows, so since this look
+    since: int | None = None  # None: not known, so since this check
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from recovery.domain.backoff import Backoff
 from recovery.domain.refs import shown
 from recovery.domain.signatures import LIMIT
 
-ENOUGH = 20  # relaunches that have to have ended before anything is said of them; so many of the last are counted
-COUNTED_FOR = 72 * HOUR  # how a relaunch ended says nothing of the upstream of a week later
-OUT_LIMIT = 1_000  # relaunches that are followed at once: the state has to stay small
-OUT_FOR = DAY  # a relaunch of which nothing was heard for so long is not waited for any more
+ENOUGH = 20  # auto-retries that have to have ended before the breaker may open; only the last so many count
+COUNTED_FOR = 72 * HOUR  # an old result says nothing about the upstream now
+OUT_LIMIT = 1_000  # auto-retries that are followed at once: the state has to stay small
+OUT_FOR = DAY  # an auto-retry without a result for so long is not waited for any more
 PAUSE = Backoff(first=5 * MINUTE, factor=2.0, longest=6 * HOUR, jitter=0.2)
 
 
@@ -36,8 +36,8 @@ class Ended(StrEnum):
     """Result of an auto-retry."""
 
     SUCCEEDED = "succeeded"
-    FAILED = "failed"  # again, with whatever error
-    UNKNOWN = "unknown"  # it was removed, or never went: it says nothing
+    FAILED = "failed"  # again, with any error
+    UNKNOWN = "unknown"  # it was removed, or was not retried: no evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Breaker:
         """Records an auto-retry, before the job is retried. Settle an earlier one first: its failure counts too."""
         probes = self.stage(now) is Stage.HALF_OPEN and not self._is_probed(now)
         others = tuple(out for out in self._out(now) if out.id != id)
-        # The probe is always followed; of the others those that went first, so that one of them will be heard of.
+        # The probe is always followed; of the others those that were retried first, so that one of them will end.
         kept = others[: OUT_LIMIT - 1] if probes else others
         out = (*kept, Out(id, now, failed_at))[:OUT_LIMIT]
         return replace(self, out=out, probe=id if probes else self.probe)

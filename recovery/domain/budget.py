@@ -18,7 +18,7 @@ from recovery.domain import stored
 from recovery.domain.ages import MINUTE, SECOND
 
 FLOOR = 10  # a minute, in any queue
-SHARE = 10  # relaunches for each hundred jobs that completed: the queue does its own work first
+SHARE = 10  # auto-retries for each hundred jobs that completed: the queue does its own work first
 _PER_HOUR = 60  # minutes
 
 

@@ -21,9 +21,9 @@ from recovery.domain.verdicts import Cause
 from recovery.domain.whereabouts import host_of
 
 LOCK_ASSUMED = 30_000  # ms; what both libraries use, where no lock has been seen
-SETTLED_AFTER = 2  # lock lengths without a worker: who is replaced by a deployment has been replaced by then
-RECONNECTS_FROM = 1 / 3  # of a lock's length: who is away for less loses no lock; half, less the time between looks
-MANY = 2  # workers: one that goes and one that comes may be a supervisor's restart, and a crash takes one
+SETTLED_AFTER = 2  # lock lengths without a worker: a deployment has started the replacements by then
+RECONNECTS_FROM = 1 / 3  # of a lock's length: a worker away for less loses no lock; half, less the time between checks
+MANY = 2  # workers: one departure and one arrival may be a supervisor's restart, and a crash takes one
 BUSY_CPU = 80.0
 _SLACK = 10_000  # ms: two looks
 

@@ -29,8 +29,8 @@ RATE_ALARM = 0.5
 class Kind(IntEnum):
     """Kinds of problems, gravest first; also the order of the sentences."""
 
-    ABANDONED = 1  # active jobs, and nobody to run or rescue them
-    UNATTENDED = 2  # jobs wait, and nobody takes them
+    ABANDONED = 1  # active jobs, and no worker to run or recover them
+    UNATTENDED = 2  # jobs wait, and no worker takes them
     FAILING = 3
     PAUSED = 4
     LATE = 5
@@ -45,9 +45,9 @@ class Concern:
     name: str
     rest: str
     queue: QueueRef
-    size: int  # how many jobs (or ms) it is about; the largest of a kind is told
+    size: int  # how many jobs (or ms) it is about; the largest of a kind is shown
     others: int = 0
-    is_rescued: bool = False  # a scanner puts it right, so nobody has to
+    is_rescued: bool = False  # a scanner recovers it, so no person has to
 
     @property
     def tone(self) -> str:

@@ -89,8 +89,8 @@ class QueueSample(NamedTuple):
     oldest_waiting_at: int | None = None
     oldest_active_at: int | None = None
     next_delayed_at: int | None = None
-    stalled_check_ttl: int | None = None  # ms left on `stalled-check`; None: nobody has checked lately
-    workers: int | None = None  # None: we may not look
+    stalled_check_ttl: int | None = None  # ms left on `stalled-check`; None: no worker has checked lately
+    workers: int | None = None  # None: no permission to list them
     rates: Rates = Rates()
     added: int | None = None  # the queue's own id counter: jobs ever added
     error: str = ""  # why this queue could not be read

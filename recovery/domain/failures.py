@@ -15,7 +15,7 @@ from recovery.domain.signatures import safe_signature
 
 STALLED = "job stalled more than allowable limit"  # the libraries' own words
 _UNRECOVERABLE = re.compile(r"(?:[\w$]+\.)*UnrecoverableError\b")
-# `AbortError` is also what a request that timed out may throw. Then a person decides: a job that somebody
+# `AbortError` is also what a request that timed out may throw. Then a person decides: a job that was
 # cancelled must never come back by itself.
 _CANCEL_CLASS = re.compile(
     r"(?:[\w$]+\.)*(?:AbortError|Cancell?ed(?:Error|Exception)?|Cancellation(?:Error|Exception))\b"

@@ -153,7 +153,7 @@ def _next(gate: Gate, cpu: float, terms: Terms) -> Gate:
     if gate.lows == CALM:
         return _turned(gate, GateState.OPEN, at, f"The CPU stays below {terms.open_at:g} %.")
     if gate.state is GateState.UNKNOWN and not lows:
-        # Which of the two it was before nobody knows: the careful one.
+        # It is unknown which of the two it was before: the careful one is used.
         return _turned(gate, GateState.CLOSED, at, f"The CPU is at {cpu:.0f} %, not below {terms.open_at:g} %.")
     return gate
 

@@ -17,7 +17,7 @@ ID_LIMIT = 500  # characters of a row's id
 
 class Event(StrEnum):
     LOST = "lost"  # a job is proven to have no holder
-    RECOVERED = "recovered"  # it was put back to work, or ended, by its library or by an act
+    RECOVERED = "recovered"  # it was requeued, or ended, by its library or by an action
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Told:
     queue: str
     job: str
     at: int
-    act: str = ""  # what was done to it here; "": its library did it
+    act: str = ""  # the action on it; "": its library did it
     state: str = ""
     name: str = ""
     data: Any = None

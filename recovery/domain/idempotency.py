@@ -11,7 +11,7 @@ from recovery.domain.refs import text
 KEY_LIMIT = 512  # bytes: a name, not a payload
 OWNER_LIMIT = 200  # characters
 RESULT_LIMIT = 65_536  # bytes of JSON; what is larger belongs into a store of its own, and its address here
-TTL = (SECOND, 7 * DAY)  # shorter than a second a garbage collection loses it; for a week nobody waits
+TTL = (SECOND, 7 * DAY)  # shorter than a second a garbage collection loses it; longer than a week no client waits
 KEEP = (MINUTE, 365 * DAY)
 _FIELDS = 8
 _LARGEST = 2**63  # of a time, a token or a size
@@ -20,9 +20,9 @@ _LARGEST = 2**63  # of a time, a token or a size
 class IdempotencyState(StrEnum):
     """State of an idempotency key."""
 
-    FREE = "free"  # nobody has claimed it, or it was released, or its time is over
+    FREE = "free"  # not claimed, or released, or its time is over
     CLAIMED = "claimed"
-    EXPIRED = "expired"  # its time to live ended, and nobody completed it
+    EXPIRED = "expired"  # its time to live ended before it was completed
     COMPLETED = "completed"
 
 
@@ -42,7 +42,7 @@ class Word(StrEnum):
     WON = "won"
     RENEWED = "renewed"
     DONE = "done"
-    AGAIN = "again"  # completed before with the same token: an answer that was lost
+    AGAIN = "again"  # completed before with the same token: the answer was lost
     RELEASED = "released"
     FORGOTTEN = "forgotten"
     SHOWN = "shown"

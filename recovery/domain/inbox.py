@@ -21,7 +21,7 @@ class Watchdog:
 
     seen_at: int | None = None  # when its key was last there
     interval: int = 0  # ms between two passes
-    is_dead: bool = False  # nobody runs it
+    is_dead: bool = False  # no worker runs it
     recovers_within: int | None = None  # ms from a holder's death until its job runs again, at worst
 
 
@@ -31,7 +31,7 @@ class Tally:
 
     queue: QueueRef
     kinds: Mapping[Kind, int] = field(default_factory=dict)
-    people: int = 0  # jobs that nothing but a person will put right
+    people: int = 0  # jobs that only a person can recover
     looked: int = 0
     left_out: int = 0  # active jobs beyond the limit of a look
     checked_at: int = 0

@@ -18,7 +18,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 POINTS = 720  # of one chart: more than that no screen can tell apart
 HOURS = (0.25, 1, 6, 24, 168)  # the ranges a chart offers
-# How long a point may be: each divides a day, so that points stay put while time goes on.
+# Lengths that a point may have: each divides a day, so that points stay put while time goes on.
 _STEPS = (*(s * SECOND for s in (5, 10, 15, 20, 30)), *(m * MINUTE for m in (1, 2, 3, 5, 10, 15, 20, 30, 60)))
 _CELL = Struct(">IHHHHI")  # 16 bytes: period, three CPUs and memory in hundredths of a percent, load in hundredths
 _NO_SHARE, _NO_LOAD = 0xFFFF, 0xFFFFFFFF

@@ -24,7 +24,7 @@ from recovery.domain.rescuers import LATE, Armed
 from recovery.domain.surroundings import QUARANTINE_AFTER, Parent, Sighting, Surroundings
 from recovery.domain.verdicts import Kind
 
-LOOKS_EVERY = 5_000  # ms: the orphan-watch, where it does not act and so does not say
+LOOKS_EVERY = 5_000  # ms: interval of the orphan-watch, where it is not enabled and so not known
 REQUEUES, RELEASES, REMOVES = "requeues it", "releases its lock and requeues it", "removes its id"
 NEVER, NEVER_THEN = "Never recovered", "it is never recovered"
 FOR_NOW, FOR_NOW_THEN = "Not recovered for now", "it is not recovered for now"
@@ -73,7 +73,7 @@ class QueueOutlook:
     promised: int = 0
     until: int | None = None
     by: Scanner | None = None
-    is_for_now: bool = False  # what blocks a scanner goes by itself
+    is_for_now: bool = False  # what blocks a scanner ends by itself
 
     def words(self, count: int, now: int) -> str:
         """Returns the clause for so many abandoned jobs; first that for those that nothing will recover."""

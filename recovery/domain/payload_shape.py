@@ -16,12 +16,12 @@ from typing import Any
 from recovery.domain import bounded_json, redact
 from recovery.domain.refs import QueueRef
 
-DEPTH_LIMIT = 12  # levels: deeper ones are told by their count
+DEPTH_LIMIT = 12  # levels: of deeper ones only the count is shown
 MEMBERS_LIMIT = 100  # of one object
-ITEMS_LIMIT = 20  # of one list; the others are alike, or a page of them tells nothing more
+ITEMS_LIMIT = 20  # of one list; the others are alike, or would show nothing more
 NODE_LIMIT = 2_000  # of one payload: what the page's tree draws
 ANY, ANY_DEPTH = "*", "**"
-# A key that is data itself (an address, a token, a person's name) is told by its length, like a value.
+# A key that is data itself (an address, a token, a person's name) is described by its length, like a value.
 _KEY_LIMIT, _DIGITS_LIMIT = 48, 4
 _KEY = re.compile(r"[^\W\d][\w.:/$-]*")
 

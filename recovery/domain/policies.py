@@ -95,7 +95,7 @@ def resolved(layers: Iterable[Layer], queue: QueueRef) -> Resolved:
     for layer in sorted((layer for layer in layers if layer.origin.is_for(queue)), key=lambda one: one.origin.rank):
         for path, value in layer.values.items():
             if path[0] == NEVER and path in values:
-                continue  # whoever forbade it first keeps it forbidden
+                continue  # the first layer that forbids it counts
             values[path], origins[path] = value, layer.origin
     return Resolved(_built(values), origins)
 

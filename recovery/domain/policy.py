@@ -61,10 +61,10 @@ class Duty:
 class Policy:
     """Resolved policy of one queue. `idempotency` is a person's note why a job of this queue may run twice."""
 
-    orphan_watch: Duty = Duty(most=500)  # each few seconds; five scripts
+    orphan_watch: Duty = Duty(most=500)  # every few seconds; five scripts
     stale_check: Duty = Duty(Mode.ACT, 15 * MINUTE, 500)
-    auto_retry: Duty = Duty()  # the budget is the narrower one, in most queues
-    startup_sweep: Duty = Duty(Mode.ACT, most=10_000)  # only of tables that somebody declared: rows of a dead process
+    auto_retry: Duty = Duty()  # the budget is the tighter limit, in most queues
+    startup_sweep: Duty = Duty(Mode.ACT, most=10_000)  # only of configured tables: rows of a dead process
     backoffs: Backoffs = field(default_factory=Backoffs)
     never: Never = field(default_factory=Never)
     idempotency: str = ""

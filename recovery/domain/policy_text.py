@@ -1,8 +1,17 @@
 """Parses a policy as written in TOML and as edited on the page; reports all problems at once.
 
-idempotency = "sending twice is refused by the provider" [orphan_watch] release = true # take the lock of a job whose
-holder's connection is gone; of the stale_check too [auto_retry] mode = "act" # or "observe" after = 60 # seconds most =
-50 [backoff."mail*"] # `*` alone is the default of the queue attempts = 3 first = 5 # seconds [never] names = ["charge"]
+idempotency = "sending twice is refused by the provider"
+[orphan_watch]
+release = true       # take the lock of a job whose holder's connection is gone; of the stale_check too
+[auto_retry]
+mode = "act"         # or "observe"
+after = 60           # seconds
+most = 50
+[backoff."mail*"]    # `*` alone is the default of the queue
+attempts = 3
+first = 5            # seconds
+[never]
+names = ["charge"]
 signatures = ["card declined"]
 """
 
@@ -21,10 +30,10 @@ from recovery.domain.refs import raw
 from recovery.domain.signatures import signature
 from recovery.errors import Problem
 
-AFTER_LIMIT = 30 * DAY  # nothing that waits for longer is looked after
+AFTER_LIMIT = 30 * DAY  # no scanner waits for longer
 MOST_LIMIT = 10_000  # jobs in one run: more is a bulk run, which can be watched and stopped
 NOTE_LIMIT = 2_000  # characters
-ENTRIES_LIMIT = 500  # of each list: every failed job is held against each of them
+ENTRIES_LIMIT = 500  # of each list: every failed job is compared with each of them
 NAME_LIMIT = 500  # characters
 
 Values = dict[Path, Any]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recovery.domain.policy import Scanner
 
-LATE = 1.05  # a run is planned up to so much later than its interval, so that not everything begins together
+LATE = 1.05  # jitter: a run is planned up to so much later, so that scanners do not begin together
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Armed:
     after: int = 0
     most: int = 1  # jobs in one run
     release: bool = False
-    next_at: int | None = None  # when its next run is due; None: nobody says, so a whole interval may pass
+    next_at: int | None = None  # when its next run is due; None: not known, so a whole interval may pass
     held: str = ""
     ends: int | None = None
 

@@ -17,9 +17,9 @@ from recovery.domain.failures import Failure
 from recovery.domain.refs import JobRef, shown
 from recovery.domain.signatures import signature
 
-RELAUNCH_CAP = 3  # relaunches of one job within CAP_WINDOW, whatever its policy says
+RELAUNCH_CAP = 3  # auto-retries of one job within CAP_WINDOW, whatever its policy says
 CAP_WINDOW = 72 * HOUR
-_KEPT = 10  # times of relaunches that are remembered; the cap looks at the last three
+_KEPT = 10  # times of auto-retries that are kept; the cap needs the last three
 
 
 class Rule(StrEnum):
@@ -27,15 +27,15 @@ class Rule(StrEnum):
 
     DUE = "due"
     WAITS = "waits"  # its pause is not over
-    CAPPED = "capped"  # relaunched too often lately
+    CAPPED = "capped"  # auto-retried too often lately
     EXHAUSTED = "exhausted"  # as often as its policy allows
     QUARANTINE = "quarantine"
     MALFORMED = "malformed"
     UNRECOVERABLE = "unrecoverable"
     CANCELLED = "cancelled"
-    NAME = "name"  # the policy never relaunches jobs of this name
+    NAME = "name"  # the policy never auto-retries jobs of this name
     SIGNATURE = "signature"  # nor after this error
-    UNKNOWN = "unknown"  # what has to be known is not
+    UNKNOWN = "unknown"  # a required value is not known
 
     @property
     def is_final(self) -> bool:
@@ -140,7 +140,7 @@ class Case:
     past: Past = Past()
     is_quarantined: bool = False
     is_malformed: bool = False
-    was_cancelled: bool = False  # somebody asked for it, as the audit knows
+    was_cancelled: bool = False  # its cancellation is in the audit
 
 
 def ruling(case: Case, backoffs: Backoffs, never: Never, now: int) -> Ruling:

@@ -59,7 +59,7 @@ class Scan(StrEnum):
 class ScanStatus(StrEnum):
     """State of a stored run."""
 
-    WAITING = "waiting"  # somebody asked for it; the scheduler starts it within a second
+    WAITING = "waiting"  # requested; the scheduler starts it within a second
     RUNNING = "running"
     ENDED = "ended"
     FAILED = "failed"

@@ -42,7 +42,7 @@ _CERTAIN = (
     *("iban", "connectionstring", "webhookurl", "formdata", "identifiedby", "passcode", "passwort", "kennwort"),
 )
 _KEYS = tuple(sorted(part for part in PARTS if part.endswith("key")))
-# Less certain ones are asked for by what they have in common, and only then one by one.
+# Less certain ones are looked for by what they have in common, and only then one by one.
 _UNCERTAIN = (
     ("pass", ("requirepass", "dbpass", "smtppass")),
     ("auth", ("authorization", "masterauth")),

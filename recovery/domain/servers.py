@@ -70,7 +70,7 @@ class Server:
     started_at: int | None = None  # of the monitor
     cpu_raw: float | None = None  # of what it may use: its quota when it has one, else all cores
     cpu_ema: float | None = None
-    cpu_host: float | None = None  # of all cores, whoever uses them
+    cpu_host: float | None = None  # of all cores, by any process
     cores: float | None = None  # that it may use
     quota: float | None = None  # cores, when a cgroup limits them
     load1: float | None = None

@@ -38,7 +38,7 @@ def inherited(rows: Sequence[bytes]) -> Iterator[Level | None]:
             count += 1
         if is_traceback:
             is_python = True
-            if level not in _GRAVE:  # nobody logged it: it stands for itself
+            if level not in _GRAVE:  # it was not logged with a level: it has its own
                 level, count = Level.ERROR, 0
         elif not is_body(raw) and not is_raised:
             head, level, count, is_python = raw, None, 0, False

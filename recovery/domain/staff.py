@@ -51,7 +51,7 @@ class Staff:
 class Floor:
     """Workers of all queues at one moment, each at its server."""
 
-    workers: Mapping[str, tuple[Worker, ...]] = field(default_factory=dict)  # by server; "" where nobody knows
+    workers: Mapping[str, tuple[Worker, ...]] = field(default_factory=dict)  # by server; "" where it is not known
     queues: Mapping[QueueRef, Crowd] = field(default_factory=dict)
     is_known: bool = True  # the workers of every deployment could be listed
 

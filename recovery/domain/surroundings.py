@@ -11,7 +11,7 @@ from enum import StrEnum
 from recovery.domain.rescuers import NOBODY, Rescuers
 from recovery.domain.tuning.versions import Version
 
-STALLED_INTERVAL = 30_000  # ms; what both libraries use when nobody says otherwise
+STALLED_INTERVAL = 30_000  # ms; what both libraries use by default
 RENEWED_ABOVE = 0.4  # the libraries renew at half of a lock's length; a busy event loop may be a tenth late
 _RENEWED_ABOVE_AT_MOST = 0.75  # of a lock that is renewed far more often than it has to be
 _MISSED_AFTER = 1.5  # renewal intervals: an event loop that is busy for half of one has missed nothing
@@ -51,7 +51,7 @@ class Change:
     connection: str = ""  # as `Worker.link` has it
     since: int | None = None  # when it was made
     instance: str = ""  # the process of n8n that it was, as n8n's registry names it
-    ending: str = ""  # of that process (domain/n8n/instances.py); "": nobody knows yet
+    ending: str = ""  # of that process (domain/n8n/instances.py); "": not known yet
     gave_up_after: int | None = None  # seconds that it waited for its jobs after SIGTERM, as its log says
 
 
@@ -104,7 +104,7 @@ class Surroundings:
     # Whether the stalled check of this n8n fails a lost job, or requeues it; None: its version is not known.
     fails_stalled: bool | None = None
     n8n_version: Version | None = None  # of its mains; None: not n8n's, or not known
-    rescuers: Rescuers = NOBODY  # scanners that put its lost jobs right
+    rescuers: Rescuers = NOBODY  # scanners that recover its lost jobs
 
     @property
     def nobody_is_here(self) -> bool | None:

@@ -42,7 +42,7 @@ class Breakers:
     half_open: int = 0
 
 
-ActKey = tuple[str, str, str]  # the act, its outcome, and what kind of actor did it
+ActKey = tuple[str, str, str]  # the action, its outcome, and the kind of actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Tallies:
     durations: Mapping[str, Durations] = field(default_factory=dict)
     acts: Mapping[ActKey, int] = field(default_factory=dict)
     open: Mapping[str, int] = field(default_factory=dict)  # incidents, by deployment
-    held: tuple[str, ...] = ()  # deployments whose brake holds
+    held: tuple[str, ...] = ()  # deployments with an active Redis pause
     spending: tuple[Spending, ...] = ()
     breakers: tuple[Breakers, ...] = ()
     quarantined: Mapping[QueueRef, int] = field(default_factory=dict)  # jobs that wait for a person

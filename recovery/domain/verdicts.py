@@ -79,13 +79,13 @@ class Verdict:
     evidence: tuple[str, ...] = ()
     cause: Cause = Cause.UNKNOWN
     cause_evidence: str = ""
-    fate: str = ""  # one sentence: what happens if nobody acts
+    fate: str = ""  # one sentence: what happens without intervention
     until: int | None = None
     suggests: Act | None = None
     orphaned: int = 0  # how often this job was orphaned before, within 72 h
     is_quarantined: bool = False
-    behind: Kind | None = None  # malformed: what the job would be called for its lock alone
-    rescuer: Scanner | None = None  # puts it right by itself, until then at the latest
+    behind: Kind | None = None  # malformed: the kind by its lock alone
+    rescuer: Scanner | None = None  # recovers it by itself, until then at the latest
 
     @property
     def why(self) -> str:
