@@ -204,7 +204,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One action on some jobs of one queue, or on the queue itself when `jobs` is empty."""
+    """Action on some jobs of one queue, or on the queue itself when `jobs` is empty."""
 
     act: Act
     queue: QueueRef

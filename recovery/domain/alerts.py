@@ -71,7 +71,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem as a check saw it. `key`: its subject, which begins with a deployment. `link`: a page of ours."""
+    """Problem as a check saw it. `key`: its subject, which begins with a deployment. `link`: a page of ours."""
 
     kind: AlertKind
     key: str
@@ -122,7 +122,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert. `number`: its row in the database; None while it has none."""
+    """An alert. `number`: its row in the database; None while it has none."""
 
     kind: AlertKind
     key: str

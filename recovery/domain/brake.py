@@ -1,12 +1,13 @@
 """Implements the Redis pause: it holds all scanners of a deployment while Redis itself, and not a worker, may be at
 fault.
 
-Two things engage it. Many jobs lose their locks in one look: a store that came back empty or failed over has lost the
-locks of jobs whose workers run on. Or the store's run id or role changed, it has just started, or it was silent for so
-long that locks ran out: until every worker had time to renew its lock, or to end its job, a missing one proves nothing.
+Two things start it. Many jobs lose their locks between two checks: a Redis that came back empty or failed over has lost
+the locks of jobs whose workers run on. Or its run id or role changed, it was started lately, or it was silent for so
+long that locks expired: until every worker had time to renew its lock, or to end its job, a missing lock proves
+nothing.
 
-The second goes by itself after two lock lengths. The first asks a person, and goes by itself when nothing of the kind
-was seen for a while: who still has no lock then is not being worked on, or its library has long since run it again.
+The second ends by itself after two lock lengths. The first needs a person, or ends by itself when it was not seen again
+for a while: a job that still has no lock then is not being worked on, or its library has long since run it again.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One observation of a deployment. None and "" mean: not known.
+    """Observation of a deployment. None and "" mean: not known.
 
-    `lost` of the active jobs had a lock at the look before and have none now; of `gone` of these the holder's
-    connection is gone too, so that no store has to be blamed for them. `bare` have none now, and were not known to be
-    without one: all that can be said after a restart that nobody watched. `older` were taken before the store was
-    started. `silent`: for how long it gave nobody an answer, until `back` ago.
+    `lost`: active jobs that had a lock at the observation before and have none now; `gone`: those of them whose
+    holder's connection is gone too, so that Redis is not the cause. `bare`: active jobs without a lock that were not
+    known to be without one: all that can be said after a restart that was not observed. `older`: active jobs that were
+    taken before Redis was started. `silent`: for how long it did not answer, until `back` ago.
 
-    `active` None: only the store itself was asked, and not its jobs.
+    `active` None: only the server was asked, and not its jobs.
     """
 
     at: int
@@ -65,7 +66,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One reason why the Redis pause is active. `until`: when it ends by itself; None: a person has to release it."""
+    """Reason why the Redis pause is active. `until`: when it ends by itself; None: a person has to release it."""
 
     why: Why
     since: int
@@ -116,7 +117,7 @@ class Brake:
         return tuple(hold for hold in self.holds if hold.until is None or now < hold.until)
 
     def released(self, now: int, by: str) -> Brake:
-        """Returns the state after a person released it. What engages it later counts again; what was known does not."""
+        """Returns the state after a person released it. What starts it later counts again; what was known does not."""
         return replace(self, holds=(), released_at=now, released_by=by)
 
     def words(self, now: int) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ KEY_LIMIT = 1000  # characters of a job's name in the index: PostgreSQL's index 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The fields that the hash of an entry covers, in the order in which they are hashed."""
+    """Fields that the hash of an entry covers, in the order in which they are hashed."""
 
     number: int
     at: int

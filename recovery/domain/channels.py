@@ -51,7 +51,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """The mail server, and the recipients of alerts."""
+    """Mail server, and the recipients of alerts."""
 
     host: str
     port: int

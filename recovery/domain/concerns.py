@@ -2,8 +2,8 @@
 
 Rules of truth: a sentence is said only when every fact in it is known. A queue that could not be read, or whose
 deployment does not answer, says nothing of itself. "No worker" needs two witnesses, because a worker may hide its name:
-none is listed, and nobody has run the stalled check lately. That a deployment is silent is told by the frame around
-every page, not here.
+none is listed, and no worker has run the stalled check lately. That a deployment does not answer is shown by the frame
+around every page, not here.
 """
 
 from __future__ import annotations

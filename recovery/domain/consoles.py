@@ -15,7 +15,7 @@ LIFE = 16_000  # ms without a word after which a console is gone: several words,
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """One installation whose scheduler leads. `acts`: it acts on this deployment, and all others are on standby."""
+    """Installation whose scheduler leads. `acts`: it acts on this deployment, and all others are on standby."""
 
     deployment: str
     installation: str

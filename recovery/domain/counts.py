@@ -76,7 +76,7 @@ class Rates(NamedTuple):
 
 
 class QueueSample(NamedTuple):
-    """One queue at one moment."""
+    """State of one queue at one moment."""
 
     ref: QueueRef
     flavour: Flavour = Flavour()
@@ -118,7 +118,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentSample:
-    """One deployment at one moment: how it answered, and what it is."""
+    """State of one deployment at one moment: how it answered, and what it is."""
 
     name: str
     target: str  # password hidden
@@ -135,7 +135,7 @@ class DeploymentSample:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All counts of all queues at one moment. A queue of a dead deployment keeps its last good sample."""
+    """Counts of all queues at one moment. A queue of a dead deployment keeps its last good sample."""
 
     number: int
     taken_at: int

@@ -5,7 +5,7 @@ it. It opens when CALM samples in a row were below `open_at`: a dip of one does 
 noise of that size around either of them changes nothing: below the one it never gets above the other.
 
 After one heavy job was let in, the next is held until the CPU had the time to show the first (settling). Without a
-fresh sample nothing is known. Times are ms on the clock of whoever folds.
+fresh sample nothing is known. Times are ms on the clock of the folding process.
 """
 
 from __future__ import annotations

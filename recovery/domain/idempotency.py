@@ -101,7 +101,7 @@ def _number(written: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One requested step. `span`: how long it is claimed, or kept, in ms; `result`: JSON, b"" for none."""
+    """Requested step. `span`: how long it is claimed, or kept, in ms; `result`: JSON, b"" for none."""
 
     step: Step
     key: str

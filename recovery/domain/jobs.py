@@ -44,7 +44,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One row of a job list: named fields only, no payload."""
+    """Row of a job list: named fields only, no payload."""
 
     ref: JobRef
     state: State
@@ -92,7 +92,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job in full. `fields` holds every field of its hash by name, each cut on its own."""
+    """A job in full. `fields` holds every field of its hash by name, each cut on its own."""
 
     row: JobRow
     data: Text
@@ -162,7 +162,7 @@ class SchedulerRow:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One slice of a search: what it found, how far it came, and the cursor to go on ("" at the end)."""
+    """Slice of a search: what it found, how far it came, and the cursor to go on ("" at the end)."""
 
     rows: tuple[JobRow, ...] = field(default=())
     examined: int = 0

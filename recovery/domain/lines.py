@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One log line, cut, redacted, without control characters. `at` in nanoseconds: no number for JavaScript."""
+    """A log line, cut, redacted, without control characters. `at` in nanoseconds: no number for JavaScript."""
 
     id: str  # its own place (logs/base.py): a link names it, and going on after it brings the next line
     at: int

@@ -1,15 +1,15 @@
 """Follows a lock until it expires: proof that a job of Bull has lost its worker.
 
 Bull leaves a job active and without a lock between taking and locking it, so having none proves nothing by itself. A
-job that had its lock before, and was active at every look since, is past that moment. What is left to rule out is a job
-that went and was taken anew between two looks. Every look therefore has to find:
+job that had its lock before, and was active at every check since, is past that moment. What is left to rule out is a
+job that ended or stalled and was taken again between two checks. Every check therefore has to find:
 
 1. while there is a lock: it has missed a renewal, which a healthy worker does not, and its end has not moved;
 2. the job's counters as they were around that lock: Bull changes one with whatever it does to an active job. BullMQ 3
    and 4 do not when they retry it, so their locks are not followed;
-3. no lock before its time: who ends a run deletes the lock, and only a lock that nobody renewed lasts until its end;
-4. no more jobs before it in the list than before: one that is taken anew stands behind all others;
-5. the look before not long ago.
+3. a missing lock only after its end: a worker that ends a run deletes the lock, and only one not renewed lasts so long;
+4. no more jobs before it in the list than before: one that is taken again stands behind all others;
+5. that the check before was not long ago.
 
 Anything else breaks the chain, and the job waits for two sightings a stalled interval apart.
 """
@@ -27,7 +27,7 @@ Counters = tuple[int | None, ...]
 
 
 class LockObservation(NamedTuple):
-    """One observation of a job. `ttl` None: it has no lock. `counters` None: not read, or changed meanwhile."""
+    """Observation of a job. `ttl` None: it has no lock. `counters` None: not read, or changed meanwhile."""
 
     now: int
     ttl: int | None

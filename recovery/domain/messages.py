@@ -25,7 +25,7 @@ _REPEATED = "This may be a duplicate: an earlier attempt did not finish."
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One alert in a message, with its event."""
+    """An alert in a message, with its event."""
 
     event: Event
     alert: Alert

@@ -37,7 +37,7 @@ class Gauges:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading of a node. `cores`: core → mode → seconds since the machine started."""
+    """Reading of a node. `cores`: core → mode → seconds since the machine started."""
 
     gauges: Gauges
     cores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

@@ -28,7 +28,7 @@ _KEY = re.compile(r"[^\W\d][\w.:/$-]*")
 
 @dataclass(frozen=True, slots=True)
 class ShownValues:
-    """One entry of the list of shown values: patterns of queues, and paths of keys below a part of the job."""
+    """Entry of the list of shown values: patterns of queues, and paths of keys below a part of the job."""
 
     queues: tuple[str, ...]
     paths: tuple[tuple[str, ...], ...]

@@ -18,7 +18,7 @@ _OTHERS = "the rest"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One line. `origin` in words; `is_set`: the value is set, and not a default."""
+    """A line. `origin` in words; `is_set`: the value is set, and not a default."""
 
     name: str
     value: str

@@ -86,7 +86,7 @@ def unslug(segment: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRef:
-    """One queue: its deployment and its base, the key prefix with the queue's name (`bull:jobs`)."""
+    """A queue: its deployment and its base, the key prefix with the queue's name (`bull:jobs`)."""
 
     deployment: str
     base: str
@@ -114,7 +114,7 @@ class QueueRef:
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobRef:
-    """One job of one queue."""
+    """A job of a queue."""
 
     queue: QueueRef
     id: str

@@ -82,7 +82,7 @@ _PURPOSE = {
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """One job that a scanner found. `outcome` None: nothing was tried, and `policy` says why not.
+    """A job that a scanner found. `outcome` None: nothing was tried, and `policy` says why not.
 
     `job.id` "" is the queue itself. `policy`: what allowed or blocked it, in one sentence.
     """

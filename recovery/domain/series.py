@@ -53,7 +53,7 @@ UNKNOWN = Tally()
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One bucket of a chart; `at_ms` is where it starts."""
+    """Bucket of a chart; `at_ms` is where it starts."""
 
     at_ms: int
     completed: int | None

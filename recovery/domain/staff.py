@@ -22,7 +22,7 @@ _NOBODYS = (Kind.ORPHAN, Kind.ABANDONED, Kind.UNLOCKED, Kind.WORKER_LOST, Kind.M
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker process. Without a process only its connection is known; without a connection it takes no jobs."""
+    """A worker process. Without a process only its connection is known; without a connection it takes no jobs."""
 
     process: Process | None = None
     workers: tuple[Worker, ...] = ()

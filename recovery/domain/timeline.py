@@ -10,7 +10,7 @@ from recovery.domain.jobs import Job, JobRow, State
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step. `at` None: it happened (or will), and its time is not recorded."""
+    """A step. `at` None: it happened (or will), and its time is not recorded."""
 
     what: str
     at: int | None = None

@@ -119,7 +119,7 @@ def needs_a_person(kind: Kind, until: int | None, rescuer: Scanner | None, *, is
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """One row of the list of stuck jobs."""
+    """Row of the list of stuck jobs."""
 
     job: JobRef
     name: str
