@@ -1,4 +1,4 @@
-"""n8n in queue mode: how its queues are known, and how its jobs and its executions stand to each other."""
+"""Tells n8n's queues from other Bull queues, and knows how often n8n renews the locks of its jobs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _POOL = "jobs-"  # worker pools have one queue each
 
 
 def is_n8n(ref: QueueRef, flavour: Flavour) -> bool:
-    """By its name alone: n8n leaves nothing else in Redis when it has nothing to do."""
+    """Returns True if this is a queue of n8n, by its name alone: n8n leaves nothing else in Redis while it is idle."""
     name = ref.base.rpartition(":")[2]
     return flavour.library is Library.BULL and (name == _QUEUE or name.startswith(_POOL))
 
 
 def renews_every(lock_length: int) -> int:
-    """How often a worker of n8n renews a lock of this length unless it is configured otherwise (ms)."""
+    """Returns how often a worker of n8n renews a lock of this length unless it is configured otherwise (ms)."""
     return _RENEWS_EVERY if lock_length >= LONG_LOCK else _RENEWED_EVERY

@@ -1,4 +1,4 @@
-"""What is known around n8n's jobs and executions when they are compared."""
+"""Context in which n8n's jobs and executions are compared: workers, paused queues, n8n's version, ages of workers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from recovery.domain.n8n.worker_ages import WorkerAges
 from recovery.domain.refs import QueueRef
 from recovery.domain.surroundings import Surroundings
 
-# So long n8n itself waits for an execution that seems lost to end well after all; and the two stores are never read in
-# one moment. What has contradicted itself for less is no news.
+# n8n itself waits this long for an execution that seems lost to succeed after all, and the two stores are never read
+# in one moment: a contradiction that is younger is not reported.
 GRACE = 30 * SECOND
-# Looks come that often too, and the second one may come a moment early: it is the one that tells.
+# Comparisons run at the same interval, and the second one, which reports the contradiction, may run a moment early.
 TOLD_AFTER = GRACE - SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """`workers`: how many a queue has, None when nobody may look."""
+    """Context of one comparison. `workers`: how many each queue has, None when an ACL forbids to count them."""
 
     now: int
     grace: int = TOLD_AFTER
     release: Release = Release.UNKNOWN
     paused: frozenset[QueueRef] = frozenset()
     workers: Mapping[QueueRef, int | None] = field(default_factory=dict)
-    watched: Mapping[QueueRef, Surroundings] = field(default_factory=dict)  # as the orphan-watch knows them
-    oldest_worker: int | None = None  # ms since 1970, when the one that is up longest connected; None: none is
+    watched: Mapping[QueueRef, Surroundings] = field(default_factory=dict)  # as the orphan watch has them
+    oldest_worker: int | None = None  # ms since 1970, when the longest connected worker connected; None: no worker
     worker_ages: WorkerAges = field(default_factory=WorkerAges)
 
     @property
@@ -36,7 +36,7 @@ class Around:
         return bool(self.workers) and None not in self.workers.values()
 
     def near(self, queue: QueueRef) -> Surroundings:
-        """What is known around the jobs of this queue: who puts a lost one right, and within what time."""
+        """Returns the verdict context of this queue's jobs: what recovers a lost one, and within what time."""
         known = self.watched.get(queue) or Surroundings(
             self.now, workers=self.workers.get(queue), is_paused=queue in self.paused, is_n8n=True
         )

@@ -1,4 +1,4 @@
-"""A job of n8n's queue: which execution it is for, where it is, and who holds it."""
+"""A job of n8n's queue: its execution, its state, its lock, and the worker that runs it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from recovery.domain.jobs import Lock, State
 from recovery.domain.refs import JobRef
 
 LIVE = frozenset({State.ACTIVE, State.WAITING, State.PRIORITIZED, State.PAUSED, State.DELAYED})
-UNLOOKED = frozenset({State.PAUSED, State.DELAYED})  # n8n's recovery look asks for active and waiting jobs only
+UNLOOKED = frozenset({State.PAUSED, State.DELAYED})  # n8n's recovery check asks for active and waiting jobs only
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`execution` is "" when its data does not say: then it is no job of n8n's, or a damaged one."""
+    """A job of n8n's queue. `execution` is "" when its data names none: it is not n8n's job, or its data is damaged."""
 
     job: JobRef
     state: State
@@ -24,12 +24,12 @@ class Claim:
     added_at: int | None = None
     processed_at: int | None = None
     finished_at: int | None = None
-    holder: str = ""  # the worker that has it, as far as it is known
+    holder: str = ""  # the worker that runs it, as far as it is known
     is_aborting: bool = False  # n8n has asked its worker to abort it
 
     @property
     def is_live(self) -> bool:
-        """A worker has it or will have it; the others are kept for the record."""
+        """Returns True if a worker runs the job or will run it; jobs in other states are kept for the record."""
         return self.state in LIVE
 
     @property
@@ -38,7 +38,7 @@ class Claim:
 
     @property
     def is_locked(self) -> bool:
-        """A lock that cannot be seen counts as one: nothing is said of a job that may well be held."""
+        """Returns True if a worker holds the lock, and also if the lock cannot be read: the job may well be held."""
         return self.is_active and (self.lock is not None or not self.lock_known)
 
     @property

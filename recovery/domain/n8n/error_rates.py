@@ -1,4 +1,4 @@
-"""How many executions of each workflow failed lately, as n8n's database has them."""
+"""Error rate of each workflow within the last hour, counted from n8n's database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LISTED = 20  # workflows, those with most failures
 
 @dataclass(frozen=True, slots=True)
 class ErrorRate:
-    """One workflow. `ended`: its executions that succeeded or failed; canceled and manual ones are not counted."""
+    """Error rate of one workflow. `ended`: executions that succeeded or failed, without canceled and manual ones."""
 
     workflow: str
     title: str

@@ -1,4 +1,4 @@
-"""An execution as n8n's database has it: never its data, only how it stands and since when."""
+"""An execution as a row of n8n's database: its status, mode and times, never its data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from enum import StrEnum
 
 
 class ExecutionStatus(StrEnum):
-    """In n8n's own words, from 1.0 to 2.x. STRANGE: a word that a newer n8n made up, of which nothing is said."""
+    """Status of an execution in n8n's own words, from 1.0 to 2.x. STRANGE: a word of a newer n8n; nothing is concluded
+    from it.
+    """
 
     NEW = "new"
     RUNNING = "running"
@@ -23,12 +25,12 @@ class ExecutionStatus(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """It has not ended."""
+        """Returns True if the execution has not ended."""
         return self in OPEN
 
     @property
     def is_going(self) -> bool:
-        """It has not ended, and is not parked either: somebody has to run it."""
+        """Returns True if the execution has not ended and is not parked either: some process has to run it."""
         return self in GOING
 
     @property
@@ -40,15 +42,15 @@ OPEN = (ExecutionStatus.NEW, ExecutionStatus.RUNNING, ExecutionStatus.WAITING, E
 GOING = (ExecutionStatus.NEW, ExecutionStatus.RUNNING, ExecutionStatus.UNKNOWN)
 # Ends that n8n, or its recovery, writes for an execution whose worker was lost. One that a person canceled is none.
 LOST_ENDS = (ExecutionStatus.ERROR, ExecutionStatus.CRASHED, ExecutionStatus.FAILED)
-# What main hands over to workers. Others run where they are begun: `manual` in main (unless it is told to hand these
-# over too), `integrated` beside their parent, `cli` in a process of their own.
+# Modes that main hands over to workers. Others run where they are started: `manual` in main (unless it is configured
+# to hand these over too), `integrated` in their parent's process, `cli` in a process of their own.
 QUEUED_MODES = frozenset({"webhook", "trigger", "retry", "error", "evaluation", "chat"})
 SUB_WORKFLOW = "integrated"
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Times are ms since 1970. `id` is a number, written as jobs write it."""
+    """An execution of n8n. `id` is a number, written as jobs write it. Times are ms since 1970."""
 
     id: str
     workflow: str
@@ -67,12 +69,14 @@ class Execution:
 
     @property
     def began_at(self) -> int | None:
-        """Since when it is as good as running."""
+        """Time from which the execution counts as running."""
         return self.started_at if self.started_at is not None else self.created_at
 
     @property
     def has_begun(self) -> bool:
-        """A worker writes `running` and the time before it runs the first step. Before 1.64 every row has a time."""
+        """Returns True if a worker has begun to run the execution: it writes `running` and the time before the first
+        step. Before 1.64 every row has a time.
+        """
         return self.status is not ExecutionStatus.NEW or self.created_at is None or self.started_at is not None
 
     @property
@@ -81,12 +85,12 @@ class Execution:
 
     @property
     def has_a_job(self) -> bool:
-        """By its mode it is run by a worker, so it should have one while it is going."""
+        """Returns True if a worker runs executions of this mode, so that this one should have a job until it ends."""
         return self.mode in QUEUED_MODES
 
 
 def status(written: str | None, *, is_finished: bool, has_stopped: bool) -> ExecutionStatus:
-    """The oldest rows have none: n8n itself goes by whether they finished."""
+    """Returns the status of a row. The oldest rows have none: n8n itself goes by whether they finished."""
     if written is None:
         return (
             ExecutionStatus.SUCCESS

@@ -1,5 +1,5 @@
-"""What n8n does by itself with a job and an execution that contradict each other, in a sentence or two. What becomes of
-the job, by whom and when, is said by `domain/outlook.py`; what n8n makes of that stands behind it.
+"""Sentences that say what n8n does by itself with a job and an execution that contradict each other.
+`domain/outlook.py` says what the library does with the job, when and by whom; what n8n makes of it is added here.
 
 Read in its sources from 1.0 to 2.41: its recovery look takes the newest executions that are new or running, and marks
 those crashed whose job is neither active nor waiting; a worker that is handed an execution puts it away when it is
@@ -41,7 +41,7 @@ def of_orphan(claim: Claim, around: Around) -> str:
 
 
 def of_going(execution: Execution, around: Around) -> str:
-    """Of one that nobody runs."""
+    """Returns what n8n does with an unfinished execution that no worker runs."""
     if execution.status is ExecutionStatus.UNKNOWN:
         return "Never recovered: n8n checks new and running executions only."
     if around.release is Release.OLD:
@@ -80,7 +80,7 @@ def of_paused(around: Around) -> str:
 
 
 def _taken(claim: Claim, around: Around) -> str:
-    """What the library does with an active job that nobody holds, as of any queue."""
+    """Returns what the library does with an active job without a lock, as in any queue."""
     near = around.near(claim.job.queue)
     kind = Kind.ABANDONED if near.watchdog_is_dead else Kind.ORPHAN
     row = JobRow(claim.job, claim.state, processed_at=claim.processed_at)

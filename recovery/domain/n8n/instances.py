@@ -7,8 +7,8 @@ itself deletes both. One that is killed, that exits because its jobs outlasted i
 Redis for longer than it waits, deletes neither: its key ends, and the leader's main takes the member out of the set
 within three minutes. ID is made anew by each process; a host is TYPE-HOSTNAME in a container, else TYPE-RANDOM.
 
-What is remembered from look to look tells how a process ended. `seen_at` is the heartbeat by the clock of Redis (what
-is left of the key tells it), because n8n writes its own host's.
+What is remembered from reading to reading tells how a process ended. `seen_at` is the heartbeat by the clock of Redis
+(computed from the time that the key has left), because n8n writes its own host's time.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Instance:
         return now - self.seen_at > SILENT_AFTER
 
     def works_on(self, queue: str) -> bool:
-        """Whether it takes jobs of this queue, by the queue's own name: `jobs`, or `jobs-POOL`."""
+        """Returns True if it takes jobs of this queue, given by the queue's own name: `jobs`, or `jobs-POOL`."""
         return self.type == _WORKER and queue == (f"jobs-{self.pool}" if self.pool else "jobs")
 
 
 @dataclass(frozen=True, slots=True)
 class GoneInstance:
-    """A process that is in the registry no more, as it was seen last. `at`: the look that missed it."""
+    """A process that is no longer in the registry, as it was last seen. `at`: when a reading first missed it."""
 
     instance: Instance
     at: int
@@ -75,8 +75,8 @@ class GoneInstance:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRegistry:
-    """One look. `expired`: ids of members whose key has ended. `unknown`: registrations that this version cannot read.
-    `fault`: why it could not be read; then everything else says nothing.
+    """One reading of the registry. `expired`: ids of members whose key has ended. `unknown`: registrations that this
+    version cannot read. `fault`: why it could not be read; then everything else says nothing.
     """
 
     instances: tuple[Instance, ...] = ()
@@ -91,9 +91,9 @@ class InstanceRegistry:
 
 @dataclass(frozen=True, slots=True)
 class InstanceHistory:
-    """What looks at one registry have found: the processes that are there, and those that ended within an hour.
+    """History of one registry over several readings: processes that are there, and those that ended within an hour.
 
-    `checked_at` 0: nobody has looked. A look that could not read it keeps what was known, with its `fault`.
+    `checked_at` 0: it was never read. A reading that failed keeps what was known, with its `fault`.
     """
 
     here: Mapping[str, Instance]
@@ -108,13 +108,13 @@ class InstanceHistory:
 
     @property
     def main_version(self) -> str:
-        """Of the mains, which take note of what becomes of an execution; "" when there is none, or they differ."""
+        """Version of the main processes, which handle lost executions; "" when there is no main, or they differ."""
         found = {one.version for one in self.here.values() if one.type == "main"}
         return found.pop() if len(found) == 1 else ""
 
     @property
     def instances(self) -> tuple[Instance, ...]:
-        """Those that are there: mains first, the leader before all."""
+        """Processes that are there: mains first, the leader before all."""
         return tuple(sorted(self.here.values(), key=lambda one: (*_rank(one), one.host, one.key)))
 
 
@@ -127,7 +127,7 @@ def _rank(one: Instance) -> tuple[int, bool]:
 
 
 def concerns(history: InstanceHistory, now: int) -> Iterator[str]:
-    """What is amiss among the processes, one sentence each."""
+    """Yields a sentence for each problem among the processes: no heartbeat, no leader, different versions."""
     if history.fault:
         yield history.fault.rstrip(".") + "."
         return
@@ -149,7 +149,7 @@ def concerns(history: InstanceHistory, now: int) -> Iterator[str]:
 
 
 def followed(history: InstanceHistory, found: InstanceRegistry, now: int) -> InstanceHistory:
-    """The history with one look more."""
+    """Returns the history with one more reading of the registry."""
     if found.fault:
         return replace(history, fault=found.fault)
     here = {one.key: one for one in found.instances}
@@ -160,7 +160,9 @@ def followed(history: InstanceHistory, found: InstanceRegistry, now: int) -> Ins
 
 
 def _ending(one: Instance, found: InstanceRegistry, checked_at: int, now: int) -> Ending:
-    """A key lives for a minute from its last heartbeat: one that is gone sooner was deleted by its process."""
+    """Tells how a process ended: its key lives for a minute from its last heartbeat, so one that is gone sooner was
+    deleted by the process itself.
+    """
     if one.key in found.expired:
         return Ending.DIED
     if now - one.seen_at < EXPIRES - _SLACK:
@@ -169,7 +171,7 @@ def _ending(one: Instance, found: InstanceRegistry, checked_at: int, now: int) -
 
 
 def summary(here: Collection[Instance]) -> str:
-    """As one clause: `n8n 2.41.1: 1 main, 2 workers, 1 webhook processor`."""
+    """Counts the processes in one clause: `n8n 2.41.1: 1 main, 2 workers, 1 webhook processor`."""
     counts = Counter(one.type for one in here)
     told = [f"{counts[kind]:,} {name}{'s' * (counts[kind] != 1)}" for kind, name in NAMES.items() if counts[kind]]
     other = sum(count for kind, count in counts.items() if kind not in NAMES)

@@ -1,4 +1,4 @@
-"""Jobs and executions joined as they come in: what contradicts itself is kept whole, all else is counted.
+"""Joins jobs with executions while they are read: contradictions are kept as pairs, everything else is only counted.
 
 1. All jobs are known first. 2. Executions that have not ended are streamed through. 3. Those that live jobs name and
 that were not among them follow: they have ended, or are gone. 4. Last come the sub-workflows, when it is known which
@@ -18,16 +18,16 @@ from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.n8n.pairs import MATCHING_LIMIT, Pair
 from recovery.domain.refs import JobRef
 
-SUSPECT_LIMIT = 20_000  # contradictions kept for the second look: some 10 MB
-_SUB_LIMIT = 20_000  # sub-workflows that are going: each is held until the end
+SUSPECT_LIMIT = 20_000  # contradictions kept for the second reading: some 10 MB
+_SUB_LIMIT = 20_000  # unfinished sub-workflows: each is kept in memory until the end
 _DEAD = (Mismatch.NO_JOB, Mismatch.ORPHANED)
 GENERATIONS = 5  # sub-workflows that started one another, looked up from the lowest
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is known of the executions that started sub-workflows. `parents` by their children; `found` by their ids;
-    `emptied`: those of them that ended with an error and of which n8n has kept nothing, as after a lost job.
+    """Executions that started sub-workflows. `parents`: ids of the parents by their children; `found`: parents by id;
+    `emptied`: parents that ended with an error and of which n8n has kept nothing, as after a lost job.
     """
 
     parents: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ _NO_FAMILY = Family()
 
 
 class Claims:
-    """All jobs of one installation, by job and by execution."""
+    """All jobs of one n8n installation, by job and by execution."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
         self.by_job: dict[JobRef, Claim] = {claim.job: claim for claim in claims}
@@ -60,19 +60,19 @@ class Claims:
 
     @property
     def executions(self) -> Iterable[str]:
-        """Those that live jobs name."""
+        """Ids of executions that live jobs name."""
         return self._live.keys()
 
     def live(self, execution: str) -> list[Claim]:
         return self._live.get(execution, [])
 
     def kept(self, execution: str) -> Claim | None:
-        """A job of it that has ended, and is still there."""
+        """Returns a job of this execution that has ended and still exists."""
         return self._kept.get(execution)
 
 
 class Join:
-    """One look. What is a mismatch in the end has to be one in a second look too (`again`)."""
+    """One comparison of jobs with executions. A suspect is reported only if a second reading shows it too (`again`)."""
 
     def __init__(self, claims: Claims, around: Around) -> None:
         self.claims = claims
@@ -91,16 +91,16 @@ class Join:
 
     @property
     def matching(self) -> tuple[Pair, ...]:
-        """An excerpt of what is as it should be, active jobs first."""
+        """Sample of the pairs that are consistent, active jobs first."""
         return tuple((self._active + self._waiting)[:MATCHING_LIMIT])
 
     @property
     def unmet(self) -> list[str]:
-        """What live jobs name and was not among the executions that have not ended."""
+        """Ids of executions that live jobs name and that were not among the unfinished executions."""
         return [id for id in self.claims.executions if id not in self._met]
 
     def take(self, executions: Iterable[Execution]) -> None:
-        """Some that have not ended."""
+        """Takes in some of the executions that have not ended."""
         for execution in executions:
             self.executions += 1
             self.parked += execution.status is ExecutionStatus.WAITING
@@ -112,14 +112,14 @@ class Join:
                 self._alone(execution)
 
     def take_named(self, ids: Iterable[str], found: Mapping[str, Execution]) -> None:
-        """Some that live jobs name; what is not in `found` is not in the database."""
+        """Takes in executions that live jobs name; an id that is not in `found` is not in the database."""
         for id in ids:
             self._met.add(id)
             self._with(self.claims.live(id), found.get(id))
 
     @property
     def doubtful(self) -> list[str]:
-        """Sub-workflows that are not new, and of which a possible parent may be alive."""
+        """Ids of sub-workflows that are not new, and of which a possible parent may be alive."""
         return [
             one.id
             for one in self._subs
@@ -127,7 +127,7 @@ class Join:
         ]
 
     def settle(self, family: Family = _NO_FAMILY) -> None:
-        """When everything was taken: sub-workflows, by their parent, else by what may still be alive."""
+        """Decides on the sub-workflows after all was taken in: by their parent, else by what may still be alive."""
         for execution in self._subs:
             is_lost = self._is_parent_lost(execution.id, family)
             if is_lost is False:
@@ -141,7 +141,9 @@ class Join:
                 self._suspect(Pair(execution.id, None, execution, finding))
 
     def _is_parent_lost(self, child: str, family: Family) -> bool | None:
-        """None when it is not known: one that has ended may have left its child behind, alive, on purpose."""
+        """Returns whether the parent was lost; None when it is not known, because a parent that has ended may have left
+        its child running on purpose.
+        """
         id = child
         for _ in range(GENERATIONS):
             id = family.parents.get(id, "")
@@ -155,7 +157,7 @@ class Join:
         return None
 
     def _is_lost(self, execution: Execution) -> bool | None:
-        """Of one that has not ended."""
+        """Returns whether an unfinished execution has lost its worker; None when it is not known."""
         claims = self.claims.live(execution.id)
         if claims:
             found = [judging.of_claim(claim, execution, self.around) for claim in claims]
@@ -199,8 +201,9 @@ class Join:
             self._alive_since = began
 
     def _may_be_alive(self, child: Execution) -> bool:
-        """Its parent began before it: one that is going, or one that ended without waiting for it. That one's process
-        was there too, and a worker's connection is as old as its process at most.
+        """Returns True if a process that may run this sub-workflow is alive. Its parent began before it: one that is
+        unfinished, or one that ended without waiting for it. That one's process was there too, and a worker's
+        connection is as old as its process at most.
         """
         began, around = child.began_at, self.around
         if began is None or not around.knows_workers:
@@ -218,7 +221,7 @@ class Join:
 def again(
     suspects: Iterable[Pair], claims: Claims, executions: Mapping[str, Execution], around: Around
 ) -> Iterator[Pair]:
-    """Those that contradict themselves in the same way when both stores are read once more."""
+    """Yields the suspects that show the same contradiction when both stores are read a second time."""
     for pair in suspects:
         if pair.finding is None:
             continue

@@ -1,7 +1,8 @@
-"""Whether a job and its execution contradict each other: pure, one pair at a time, and cheap: there may be many.
+"""Rules that decide whether a job and its execution contradict each other. They take one pair at a time and are cheap:
+there may be many.
 
-What is younger than the grace is no contradiction: n8n writes one store after the other. The words come later, for
-those that are shown (`telling`).
+What is younger than the grace is no contradiction: n8n writes one store after the other. Sentences are made later, for
+the pairs that are shown (`telling`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ENDED_WELL = (ExecutionStatus.SUCCESS, ExecutionStatus.WARNING)
 
 
 def of_claim(claim: Claim, execution: Execution | None, around: Around) -> Finding | None:
-    """A live job with its execution, None: there is no such row."""
+    """Judges a live job against its execution; None: n8n's database has no such row."""
     if execution is None or not execution.is_there:
         repair = Repair.CANCEL if claim.is_locked else Repair.REMOVE
         return Finding(Mismatch.DELETED, repair)
@@ -29,7 +30,7 @@ def of_claim(claim: Claim, execution: Execution | None, around: Around) -> Findi
     if status.is_terminal:
         return _grown(_ended(claim, execution), around)
     if claim.is_orphaned:
-        # Of a parked execution, and of an orphan, only whoever sees them twice knows since when.
+        # Neither store says since when a job is orphaned, or left by a parked execution: only a second comparison can.
         kind = Mismatch.LEFT if status is ExecutionStatus.WAITING else Mismatch.ORPHANED
         return Finding(kind, of_orphan(execution))
     if status.is_going and _is_unlooked(claim, around):
@@ -39,8 +40,8 @@ def of_claim(claim: Claim, execution: Execution | None, around: Around) -> Findi
 
 
 def of_orphan(execution: Execution | None) -> Repair:
-    """What becomes of an active job that nobody holds: what has ended, or resumes with a job of its own, needs none;
-    what has not begun may be run; and of the rest a part has run already.
+    """Returns the repair of an active job without a lock. It is removed when its execution has ended or resumes with a
+    new job, requeued when its execution has not begun, and failed when part of it has run already.
     """
     if execution is None or not execution.is_there or execution.status.is_terminal:
         return Repair.REMOVE
@@ -50,14 +51,14 @@ def of_orphan(execution: Execution | None) -> Repair:
 
 
 def of_execution(execution: Execution, kept: Claim | None, around: Around) -> Finding | None:
-    """One without a live job. `kept` is a job of it that has ended and is still there."""
+    """Judges an execution that has no live job. `kept` is a job of it that has ended and still exists."""
     if execution.is_there and execution.status is ExecutionStatus.WAITING:
         return _overdue(execution, around)
     if not (execution.is_there and execution.status.is_going and execution.has_a_job):
         return None
     if _is_new(execution, around):
         return None
-    # A job that is gone leaves nothing: only whoever sees it missing twice knows since when.
+    # A job that is gone leaves nothing behind: only a second comparison knows since when it is missing.
     repair = Repair.CHECK if may_run(execution, around) and kept is None else Repair.MARK
     return _grown(Finding(Mismatch.NO_JOB, repair, kept.finished_at if kept else None), around)
 
@@ -69,12 +70,12 @@ def _overdue(execution: Execution, around: Around) -> Finding | None:
 
 
 def may_run(execution: Execution, around: Around) -> str:
-    """Why a worker may still run one whose job is gone; "" when none can."""
+    """Returns why a worker may still run an execution whose job is gone; "" when none can."""
     return around.worker_ages.may_run(execution.began_at) if execution.has_begun else ""
 
 
 def of_sub_workflow(execution: Execution, around: Around, parent: str = "") -> Finding | None:
-    """One whose parent is lost, or every possible one where it is not known, as whoever asks has found out."""
+    """Judges a sub-workflow whose parent is lost, or whose every possible parent is, as the caller has found out."""
     if _is_new(execution, around):
         return None
     repair = Repair.CHECK if parent and may_run(execution, around) else Repair.MARK
@@ -87,7 +88,7 @@ def _ended(claim: Claim, execution: Execution) -> Finding:
         if claim.is_aborting:
             return Finding(Mismatch.STOPPING, Repair.NONE, since)
         return Finding(Mismatch.UNSEEN, Repair.CANCEL, since)
-    repair = Repair.NONE if claim.is_locked else Repair.REMOVE  # to fail it would have main write over how it ended
+    repair = Repair.NONE if claim.is_locked else Repair.REMOVE  # to fail it would make main overwrite the status
     since = None if claim.is_orphaned else _latest(execution.stopped_at, claim.added_at)
     return Finding(Mismatch.LEFT, repair, since)
 
@@ -106,5 +107,5 @@ def _grown(finding: Finding, around: Around) -> Finding | None:
 
 
 def _latest(one: int | None, other: int | None) -> int | None:
-    """Since when both are as they are, as far as that is known."""
+    """Returns the time since which both have been as they are, as far as it is known."""
     return other if one is None else one if other is None else max(one, other)

@@ -1,4 +1,4 @@
-"""Mismatches as lines of the inbox, beside the jobs that the orphan-watch found there.
+"""Adds mismatches to the inbox as rows, beside the stuck jobs that the orphan watch found.
 
 A job that is there already keeps its line, with what its execution says added to the evidence.
 """
@@ -18,12 +18,13 @@ from recovery.domain.outlook import of_release
 from recovery.domain.refs import JobRef, QueueRef
 from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
 
-STALE = 3 * MINUTE  # what is older is no news of now: its lines go, and the page of the table says how old it is
+STALE = 3 * MINUTE  # an older comparison adds no rows; the page of the comparison shows its age
 
 
 def merged(inbox: Inbox, truths: Collection[Truth], names: Collection[str] = ()) -> Inbox:
-    """The inbox with what is fresh in these. `names`: installations with a database, of each of which there should be
-    one: what could not be compared is a fault of the look, so that nothing listed does not mean that all is clear.
+    """Returns the inbox with the fresh mismatches added. `names`: installations with a database, each of which should
+    have a comparison. One that is missing or failed is added to the inbox's faults, so that an empty list does not mean
+    that all is clear.
     """
     known = {row.job: row for row in inbox.rows}
     added: dict[QueueRef, int] = Counter()
@@ -75,14 +76,14 @@ def _line(truth: Truth, pair: Pair) -> Stuck:
 
 
 def _noted(row: Stuck, line: Stuck) -> Stuck:
-    """Which repair fits depends on how the execution stands too."""
+    """Adds what the execution says to the row of a job that is listed already, and the repair that fits both."""
     said = (sentence for sentence in line.verdict.evidence if sentence.startswith(EXECUTION))
     verdict = replace(row.verdict, evidence=(*row.verdict.evidence, *said))
     return replace(row, verdict=advised(verdict, line.verdict.suggests), execution=line.execution)
 
 
 def advised(verdict: Verdict, fits: Act | None) -> Verdict:
-    """With the repair that fits the execution. What is poison is not run again."""
+    """Returns the verdict with the repair that fits the execution. A quarantined job is never to be requeued."""
     is_risky = fits is Act.REQUEUE and verdict.is_quarantined
     return replace(verdict, suggests=fits) if fits and verdict.of_lock.is_orphaned and not is_risky else verdict
 

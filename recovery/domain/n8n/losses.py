@@ -1,4 +1,4 @@
-"""Executions of n8n whose worker was lost: what is known of each, and what became of it."""
+"""Executions of n8n whose worker was late or lost: what is recorded of each, and its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GRAVITY = (Kind.LATE, Kind.UNLOCKED, Kind.WORKER_LOST, Kind.ORPHAN, Kind.ABANDO
 
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """How much of the data of executions at risk is copied, of one installation. Sizes in bytes, `keep` in ms."""
+    """Limits on the copies of data of executions at risk, for one installation. Sizes in bytes, `keep` in ms."""
 
     is_on: bool = True
     each: int = 4 << 20  # of an execution's data as n8n keeps it
@@ -28,7 +28,7 @@ class CopyLimits:
 
 
 class LossOutcome(StrEnum):
-    """What became of an execution whose worker was late or lost."""
+    """Outcome of an execution whose worker was late or lost."""
 
     AT_RISK = "at risk"  # it has not ended, and nobody renews the lock of its job
     HELD = "held"  # a worker renews the lock again; in no list
@@ -39,7 +39,9 @@ class LossOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One execution of the history. Times are ms since 1970; `copy_size` None: there is no copy of its data."""
+    """A recorded execution whose worker was late or lost. Times are ms since 1970; `copy_size` None: there is no copy
+    of its data.
+    """
 
     number: int
     n8n: str
@@ -58,7 +60,7 @@ class Loss:
     lock_ends_at: int | None = None  # as it was when the job was seen last
     unheld_at: int | None = None  # first seen without any job
     ended_at: int | None = None
-    claimed_at: int | None = None  # a rescue has begun, and has not told what came of it
+    claimed_at: int | None = None  # a rescue has begun, and its result is not known yet
     retried_as: str = ""
     audit: int | None = None
     copied_at: int | None = None
@@ -75,5 +77,5 @@ class Loss:
 
 
 def graver(one: Kind, other: Kind) -> Kind:
-    """Of two verdicts at risk."""
+    """Returns the graver of two verdicts under which an execution is at risk."""
     return max(one, other, key=_GRAVITY.index)

@@ -1,4 +1,4 @@
-"""How a job and its execution can contradict each other, and what puts each right, in the words of every page."""
+"""Kinds of contradiction between a job and its execution, and the repair of each, in the words of every page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recovery.domain.acting import Act
 
 
 class Repair(StrEnum):
-    """What a person can do about it. NONE: nothing but to wait, or to look."""
+    """What an operator can do about a mismatch. NONE: nothing but to wait, or to check."""
 
     NONE = ""
     FAIL = "fail"  # the job, with the publish that main listens for
@@ -22,12 +22,12 @@ class Repair(StrEnum):
 
     @property
     def of_job(self) -> Act | None:
-        """The act on the job that it is; None for what is done elsewhere."""
+        """Action on the job that carries out this repair; None for repairs that are done elsewhere."""
         return _OF_JOBS.get(self)
 
 
 class Mismatch(StrEnum):
-    """Worst first: what is lost for ever before what n8n puts right by itself."""
+    """Kinds of mismatch, worst first: what is lost for good comes before what n8n repairs by itself."""
 
     ORPHANED = "job orphaned"
     NO_JOB = "no job"
@@ -45,12 +45,12 @@ class Mismatch(StrEnum):
 
     @property
     def needs_a_person(self) -> bool:
-        """Nothing is done about an abort but to wait for it."""
+        """Returns True if an operator has to act; an abort under way only has to be waited for."""
         return self is not Mismatch.STOPPING
 
     @property
     def rank(self) -> int:
-        """Smaller is worse."""
+        """Severity of the kind; smaller is worse."""
         return _RANKS[self]
 
 

@@ -1,4 +1,4 @@
-"""One line of the truth table: a job beside its execution, either of which may be missing."""
+"""Result of comparing n8n's jobs with its executions: each row has a job, an execution, or both."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.mismatches import Mismatch, Repair
 from recovery.domain.refs import QueueRef
 
-MISMATCH_LIMIT = 1_000  # lines: what a person can still look through; all are counted
-MATCHING_LIMIT = 200  # of those that are as they should be: an excerpt, active ones first
+MISMATCH_LIMIT = 1_000  # rows: what a person can still look through; all are counted
+MATCHING_LIMIT = 200  # consistent pairs: an excerpt, active ones first
 
 
 class Release(StrEnum):
-    """Which n8n made the tables, as far as their columns tell; what it does by itself depends on it."""
+    """Range of n8n versions whose tables these are, as far as columns tell. What n8n does by itself depends on it."""
 
     OLD = "1.0 to 1.63"
     ONE = "1.64 to 2.0"
@@ -26,23 +26,23 @@ class Release(StrEnum):
 
     @property
     def fails_stalled(self) -> bool | None:
-        """Whether the stalled check fails a lost job at once, as from 2.0 on, or requeues it; None: not known."""
+        """Tells whether the stalled check fails a lost job at once, as from 2.0 on, or requeues it; None: not known."""
         return {Release.OLD: False, Release.TWO: True}.get(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a pair. `since` None: neither store says since when; whoever looks again knows. Those that
-    are not listed have no words.
+    """Contradiction found in a pair. `since` None: neither store says since when, and a later comparison knows. Only
+    findings that are listed have texts.
     """
 
     kind: Mismatch
     repair: Repair
     since: int | None = None
     evidence: tuple[str, ...] = ()
-    fate: str = ""  # what happens if nobody acts
+    fate: str = ""  # what happens without intervention
     parent: str = ""  # the execution that started this sub-workflow, and is lost; "" when it is not known
-    cause: str = ""  # why the worker of its job was lost, a Cause; "": it was not, or nobody knows why
+    cause: str = ""  # why the worker of its job was lost, a Cause; "": it was not lost, or the cause is unknown
 
     @property
     def why(self) -> str:
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`id` is the execution's; "" when the job names none."""
+    """A job beside its execution. `id` is the execution's; "" when the job names none."""
 
     id: str
     claim: Claim | None = None
@@ -67,17 +67,18 @@ class Pair:
 
     @property
     def key(self) -> str:
-        """What names this contradiction: the same one in the next look has it too."""
+        """Key of this contradiction; the next comparison gives the same one the same key."""
         job = str(self.claim.job) if self.claim else ""
         return f"{self.finding.kind if self.finding else ''} {self.id} {job}"
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """One look at one installation. `pairs`: mismatches worst first, `matching`: an excerpt of the others.
+    """Result of one comparison of one installation. `pairs`: mismatches worst first, `matching`: an excerpt of the
+    others.
 
     What could not be read is in `fault`; then everything else says nothing. `young` are contradictions that may end by
-    themselves in a moment, each with the time of the first look that met it.
+    themselves in a moment, each with the time of the first comparison that found it.
     """
 
     name: str
@@ -92,12 +93,12 @@ class Truth:
     jobs: int = 0
     executions: int = 0  # that have not ended
     parked: int = 0  # of them waiting for a time or a call
-    elsewhere: int = 0  # of them run by no worker's job, or nobody can tell: manual, cli, a mode of a newer n8n
+    elsewhere: int = 0  # of them run without a job, or in an unknown way: manual, cli, a mode of a newer n8n
     unsure_parents: int = 0  # sub-workflows of which it is not known whether their parent is alive
     unnamed: int = 0  # jobs that name no execution
-    left_out: int = 0  # jobs and executions beyond the limits of a look
+    left_out: int = 0  # jobs and executions beyond the limits of a comparison
     young: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # what this look could not do, one sentence each
+    notes: tuple[str, ...] = ()  # what this comparison could not do, one sentence each
     # Workflows with failures within the last hour, most first; None: they could not be counted.
     error_rates: tuple[ErrorRate, ...] | None = None
 
@@ -107,15 +108,15 @@ class Truth:
 
     @property
     def people(self) -> int:
-        """Mismatches that somebody has to look at."""
+        """Number of mismatches that an operator has to look at."""
         return sum(count for kind, count in self.counts.items() if kind.needs_a_person)
 
     def owns(self, queue: QueueRef) -> bool:
-        """Whether this is its queue, or that of one of its worker pools."""
+        """Returns True if this is its queue, or that of one of its worker pools."""
         own = self.queue
         is_pool = queue.base.startswith(f"{own.base}-")
         return queue.deployment == own.deployment and (queue.base == own.base or is_pool)
 
     def fresh(self, grace: int) -> int:
-        """Contradictions that are mismatches if they last."""
+        """Counts contradictions that become mismatches if they last."""
         return sum(self.checked_at - since < grace for since in self.young.values())

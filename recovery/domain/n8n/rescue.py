@@ -1,4 +1,5 @@
-"""Which rescue of a lost execution is possible, and for how long: before n8n overwrites its data, or from the copy.
+"""Tells which rescue of a lost execution is possible, and for how long: before n8n overwrites its data, or from the
+copy.
 
 n8n 2 ends a lost execution in three steps: the lock of its job runs out, a worker's stalled check finds that and fails
 the job, and main waits up to 30 s (n8n 2.41; at once before) and then overwrites the data. Nobody announces the checks,
@@ -21,7 +22,7 @@ UNCLAIMED_AFTER = 120 * SECOND  # a rescue that was begun has made its new execu
 
 
 class RescueWay(StrEnum):
-    """How an execution can be run again now."""
+    """Way in which an execution can be run again now."""
 
     NONE = ""
     RELAUNCH = "relaunch"  # n8n still has its data
@@ -30,19 +31,19 @@ class RescueWay(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RescueStanding:
-    """What decides whether an execution may be rescued, beside how it stands (`Standing`)."""
+    """What decides, together with `Standing`, whether an execution may be rescued."""
 
     loss: Loss | None = None
     is_claimed: bool = False  # another rescue of it has begun, and what came of it is not known yet
     release: Release = Release.UNKNOWN
-    is_lost: bool = False  # each of its jobs is proven to have no worker, by this look
+    is_lost: bool = False  # each of its jobs is proven to have no worker, as read now
     is_overwritten: bool | None = None  # None: it cannot be told
     retried_as: str = ""  # an execution that is a retry of it
     no_write: str = ""  # why rows of n8n's cannot be locked and written
     note: str = ""  # why its workflow's steps may run twice, as the configuration says
 
     def as_record(self) -> dict[str, Any]:
-        """For the audit: what the rescue was decided by."""
+        """Returns what the rescue was decided by, for the audit."""
         told: dict[str, Any] = {"overwritten": self.is_overwritten}
         if self.loss:
             told |= {"loss": self.loss.number, "verdict": self.loss.verdict.value, "proven_at": self.loss.proven_at}
@@ -51,7 +52,9 @@ class RescueStanding:
 
 @dataclass(frozen=True, slots=True)
 class RescueOffer:
-    """`first` and `last`: between these two moments the way ends (ms since 1970); None: no end is known."""
+    """Rescue that is possible for an execution. `first` and `last`: the way closes between these two moments (ms since
+    1970); None: no end is known.
+    """
 
     way: RescueWay
     sentence: str
@@ -61,7 +64,9 @@ class RescueOffer:
 
 
 def offer(loss: Loss, now: int, *, check_interval: int, keep: int) -> RescueOffer:
-    """What the history offers for this execution now. `check_interval`: of the stalled check; `keep`: of copies; ms."""
+    """Returns the rescue that is possible for this execution now. `check_interval`: of the stalled check; `keep`: of
+    copies; ms.
+    """
     if loss.outcome in (LossOutcome.RESCUED, LossOutcome.RETRIED):
         return RescueOffer(RescueWay.NONE, f"It ran again as execution {loss.retried_as}.")
     if loss.started_at is None and loss.outcome is LossOutcome.AT_RISK:
@@ -92,7 +97,7 @@ def _before_the_end(loss: Loss, now: int, check_interval: int) -> RescueOffer:
 
 
 def _end(loss: Loss, now: int, check_interval: int) -> tuple[int | None, int | None]:
-    """When n8n may overwrite it at the earliest, and when it has at the latest."""
+    """Returns when n8n may overwrite the data at the earliest, and when it has done so at the latest."""
     if loss.unheld_at is not None:
         last = loss.unheld_at + MAIN_WAITS
         return loss.unheld_at, last if last > now else None  # main has not heard of it: it was restarted

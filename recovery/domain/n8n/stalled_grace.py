@@ -1,4 +1,4 @@
-"""How long n8n takes from the failure of a stalled job until its execution is an error, by its version.
+"""Time that n8n takes from the failure of a stalled job until its execution is an error, by n8n's version.
 
 Read in the sources: from 2.41.0 on main looks at the execution again each second or so, for up to 30 s, whether it has
 succeeded or waits after all, and writes `error` over it only then (`workflow-runner.js`,
@@ -17,12 +17,12 @@ _FAILS_SINCE: Version = (2, 0, 0)
 
 
 def error_after(version: Version | None) -> int | None:
-    """Milliseconds at most until a failed job's execution is an error; None: the version is not known."""
+    """Returns the milliseconds at most until a failed job's execution is an error; None: the version is not known."""
     if version is None:
         return None
     return STALLED_GRACE if version >= _GRACE_SINCE else 0
 
 
 def fails_stalled(version: Version) -> bool:
-    """Whether a stalled job is failed at once, and never put back."""
+    """Returns True if this n8n fails a stalled job at once, and never puts it back."""
     return version >= _FAILS_SINCE

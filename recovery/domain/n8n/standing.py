@@ -1,4 +1,4 @@
-"""How an execution stands when somebody wants to act on it, or on its job: all that decides whether they may."""
+"""State of an execution and its jobs that decides whether an action on them is allowed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`silence`: why n8n's database says nothing; "" when it was asked. `is_configured`: it was to be asked at all.
+    """State of an execution before an action. `silence`: why n8n's database could not be read; "" when it was.
+    `is_configured`: n8n has a database in the configuration.
 
     The rest is for acts on the execution itself. `claims` None: not all of n8n's jobs could be seen.
     `is_proven`: of every active one among them that nobody holds it. `alone_for`: how many ms ago it was first seen
@@ -60,7 +61,7 @@ class Standing:
         return self.execution is not None and self.execution.is_there
 
     def as_record(self) -> dict[str, Any]:
-        """For the audit."""
+        """Returns what the audit records of the execution."""
         told: dict[str, Any] = {"execution": self.id}
         if self.execution:
             told |= {"status": self.status.value, "mode": self.execution.mode, "workflow": self.execution.workflow}
@@ -69,7 +70,7 @@ class Standing:
 
 
 def row_of(ref: QueueRef, execution: Execution) -> JobRow:
-    """An execution as a job of its own: what is compared with what was shown."""
+    """Returns an execution as a job row, to be compared with what the operator was shown."""
     return JobRow(
         ref=ref.job(execution.id),
         state=state_of(execution.status),

@@ -1,4 +1,4 @@
-"""A mismatch in words: the evidence, and what happens if nobody acts."""
+"""Describes a mismatch: the evidence, and what happens without intervention."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from recovery.domain.n8n.mismatches import Mismatch
 from recovery.domain.n8n.pairs import Pair
 from recovery.domain.refs import shown
 
-_OF_LOSSES = (Mismatch.ORPHANED, Mismatch.NO_JOB, Mismatch.LEFT)  # that may have come of the loss of a worker
-EXECUTION = "Execution"  # how the sentence begins that says how it stands
+_OF_LOSSES = (Mismatch.ORPHANED, Mismatch.NO_JOB, Mismatch.LEFT)  # kinds that the loss of a worker may have caused
+EXECUTION = "Execution"  # first word of the sentence that gives the status
 
 
 def told(pair: Pair, around: Around) -> Pair:
-    """The same pair with its finding in words."""
+    """Returns the pair with its finding described in sentences."""
     finding = pair.finding
     if finding is None:
         return pair
@@ -29,7 +29,7 @@ def told(pair: Pair, around: Around) -> Pair:
 
 
 def caused(pair: Pair, loss: Loss | None, now: int) -> Pair:
-    """The same pair with the loss of its worker, which its job's incident told while there was a job."""
+    """Returns the pair with the loss of its worker, which the history recorded while there was a job."""
     finding, execution = pair.finding, pair.execution
     if finding is None or loss is None or execution is None or loss.started_at != execution.started_at:
         return pair

@@ -1,4 +1,4 @@
-"""Whether a worker that is connected may still run an execution that has no job any more, as after a flush of Redis."""
+"""Tells whether a connected worker may still run an execution whose job is gone, as after a flush of Redis."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from recovery.domain.ages import MINUTE, SECOND
 
-_RECONNECTED = MINUTE  # after a start of Redis: who connects within it may have been there before
-_SLACK = 3 * SECOND  # ages are told in whole seconds, and Redis and the database have clocks of their own
+_RECONNECTED = MINUTE  # after a start of Redis: a worker that connects within it may be older
+_SLACK = 3 * SECOND  # Redis reports ages in whole seconds, and Redis and the database have clocks of their own
 _UNKNOWN = "How long n8n's workers have been connected is not known: one of them may still run it."
 _NO_TIME = "When it began is not known: any worker that is connected may still run it."
 _OLDER = "A worker has been connected since before it began, and may still run it."
@@ -19,14 +19,16 @@ _RECONNECTING = (
 
 @dataclass(frozen=True, slots=True)
 class WorkerAges:
-    """Times are ms since 1970. `oldest`: when the worker that is connected longest connected; None: there is none."""
+    """Ages of the connections of n8n's workers. Times are ms since 1970. `oldest`: when the longest connected worker
+    connected; None: there is none.
+    """
 
     is_known: bool = False
     oldest: int | None = None
-    redis_started_at: int | None = None  # None: it does not say
+    redis_started_at: int | None = None  # None: Redis does not report it
 
     def may_run(self, began: int | None) -> str:
-        """Why one of them may still run what began then; "" when none of them can."""
+        """Returns why a worker may still run an execution that began then; "" when none can."""
         if not self.is_known:
             return _UNKNOWN
         if self.oldest is None:
