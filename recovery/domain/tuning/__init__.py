@@ -1,1 +1,3 @@
-"""What a configuration does to jobs whose worker goes: timing, prediction, findings, patches. Nothing is read here."""
+"""Analyzes what a configuration does to jobs whose worker is stopped or killed: timing, prediction, findings, patches.
+No file and no Redis is read here.
+"""

@@ -1,4 +1,4 @@
-"""What is found wrong: how bad, where, the arithmetic, what would be right; and the spans of text that make it so."""
+"""Findings of the tuning report: severity, place, arithmetic, remedy, and the text edits that carry the remedy out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recovery.domain.tuning.workloads import Place, Room, Setting
 
 
 class Severity(StrEnum):
-    """Gravest first. A note is no fault."""
+    """Severity of a finding, gravest first. A note is no fault."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -23,7 +23,8 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The span from (line, column) to (end_line, end_column) becomes `text`; lines from 1, columns from 0.
+    """Edit of a text: the span from (line, column) to (end_line, end_column) becomes `text`; lines from 1, columns from
+    0.
 
     `head`: the lines before it that open a block; of several edits with the same one at one point it is written once.
     """
@@ -39,7 +40,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`kind` names the rule. `arithmetic` "": there is none. `edits` are its own part of the patch."""
+    """One finding. `kind` names the rule. `arithmetic` "": there is none. `edits`: its part of the patch."""
 
     kind: str
     severity: Severity
@@ -51,12 +52,12 @@ class Finding:
 
 
 def ordered(found: list[Finding]) -> tuple[Finding, ...]:
-    """Most severe first; each is said once."""
+    """Returns the findings without duplicates, most severe first."""
     return tuple(sorted(dict.fromkeys(found), key=lambda one: one.severity.rank))
 
 
 def written(place: Place | None, value: str) -> tuple[Edit, ...]:
-    """A value put in the place of another."""
+    """Returns the edit that replaces a value."""
     if place is None:
         return ()
     text = place.wrap.format(value)
@@ -64,7 +65,7 @@ def written(place: Place | None, value: str) -> tuple[Edit, ...]:
 
 
 def removed(setting: Setting) -> tuple[Edit, ...]:
-    """The lines that hold nothing but it; nothing where there are none such."""
+    """Returns the edit that removes the lines of a setting; nothing if these lines hold anything else."""
     place = setting.place
     if place is None or not place.first:
         return ()
@@ -72,7 +73,9 @@ def removed(setting: Setting) -> tuple[Edit, ...]:
 
 
 def added(room: Room | None, *pairs: tuple[str, str]) -> tuple[Edit, ...]:
-    """A name and its value each; on new lines, `head` first, where the block they belong to is not there yet."""
+    """Returns the edit that adds names with their values, on new lines and with `head` before them where their block
+    does not exist yet.
+    """
     if room is None or not pairs:
         return ()
     if room.is_flow:
@@ -86,7 +89,7 @@ def added(room: Room | None, *pairs: tuple[str, str]) -> tuple[Edit, ...]:
 
 
 def plain(value: float) -> str:
-    """Seconds and counts as people write them: `45`, `2.5`."""
+    """Formats seconds and counts as people write them: `45`, `2.5`."""
     return str(int(value)) if value == int(value) else f"{value:.3f}".rstrip("0")
 
 

@@ -1,4 +1,4 @@
-"""Findings about how many workers there are: autoscalers, nodes that a cloud takes back, connections of all of them."""
+"""Findings about the number of workers: autoscalers, spot nodes, database connections of all processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recovery.domain.tuning.setups import Setup, is_n8n, number
 from recovery.domain.tuning.timing import Timing
 from recovery.domain.tuning.workloads import Kind, PacePolicy, Place, Scaler, Scene, Workload
 
-_CALM = 300  # seconds; Kubernetes waits as long when nobody says otherwise
+_CALM = 300  # seconds; the default of Kubernetes
 _PACE = 60  # seconds in which at most one pod is taken away
 _CALM_PODS, _CALM_PERCENT = 2, 25  # in a minute
 _MINUTE = 60
@@ -25,7 +25,7 @@ _POSTGRES = frozenset({"", "postgresdb"})
 
 
 def of_scaling(setup: Setup, scaler: Scaler) -> Iterator[Finding]:
-    """Each step down is an order to stop, whatever the worker is doing."""
+    """Finds autoscalers that interrupt jobs. Each step down stops a worker, whatever it is doing."""
     where = f"{scaler.name} ({scaler.file}:{scaler.line})"
     yield from _hasty(setup, scaler, where)
     if scaler.is_keda:
@@ -34,7 +34,7 @@ def of_scaling(setup: Setup, scaler: Scaler) -> Iterator[Finding]:
 
 
 def of_spot_nodes(setup: Setup, better: Timing) -> Iterator[Finding]:
-    """A node that is taken back leaves less time than the manifest says."""
+    """Finds spot nodes: one that is taken back leaves less time than the manifest says."""
     spot = setup.workload.spot if setup.workload else None
     if spot is None or better.shutdown is None:
         return
@@ -58,7 +58,7 @@ def of_spot_nodes(setup: Setup, better: Timing) -> Iterator[Finding]:
 
 
 def of_connections(scene: Scene) -> Iterator[Finding]:
-    """Mains, workers and webhook processors open a pool each, all to one PostgreSQL."""
+    """Finds more connections than PostgreSQL takes: mains, workers and webhook processors open a pool each."""
     counted = [one for one in scene.workloads if one.kind is not Kind.ENVIRONMENT and is_n8n(one) and _is_postgres(one)]
     if not counted or any(_image(one).startswith(_POOLERS) for one in scene.workloads):
         return
@@ -67,7 +67,7 @@ def of_connections(scene: Scene) -> Iterator[Finding]:
     limit = _limit(scene)
     if total <= limit:
         return
-    least = "at least " if len(sums) < len(counted) else ""  # the pool of one stands where we cannot look
+    least = "at least " if len(sums) < len(counted) else ""  # the pool size of one is not in the files
     says = (
         f"{processes} n8n process{'es' * (processes != 1)} open up to {least}{plain(total)} connections; PostgreSQL "
         f"leaves {limit} to applications."
@@ -94,7 +94,7 @@ def _hasty(setup: Setup, scaler: Scaler, where: str) -> Iterator[Finding]:
 
 
 def _fast(scaler: Scaler) -> list[PacePolicy]:
-    """Those by which too many go at a time: with Max the fastest counts, with Min the slowest."""
+    """Returns the policies that remove too many pods at a time: with Max the fastest counts, with Min the slowest."""
     found = [policy for policy in scaler.policies if not _is_calm(policy)]
     return found if scaler.select != "Min" or len(found) == len(scaler.policies) else []
 
@@ -126,7 +126,7 @@ def _calm(scaler: Scaler, fast: list[PacePolicy]) -> tuple[Edit, ...]:
 
 
 def _paced(kind: Place | None, value: Place | None, period: Place | None) -> tuple[Edit, ...]:
-    """One pod a minute; nothing where a part of it cannot be edited."""
+    """Returns the edits to one pod a minute; nothing where a part of the policy cannot be edited."""
     if kind is None or value is None or period is None:
         return ()
     return (*written(kind, "Pods"), *written(value, "1"), *written(period, str(_PACE)))
@@ -168,7 +168,7 @@ def _wrong_keys(setup: Setup, scaler: Scaler, where: str) -> Iterator[Finding]:
 
 
 def _prefix(setup: Setup) -> str | None:
-    """None: it stands where we cannot look."""
+    """Returns n8n's key prefix; None if its value is not in the files."""
     setting = setup.workload.settings.get(variables.PREFIX) if setup.workload else None
     if setting is None or not setting.value:
         return None if setting and setting.is_hidden else "bull"
@@ -181,7 +181,7 @@ def _most(scene: Scene, workload: Workload) -> int:
 
 
 def _pool(workload: Workload) -> float | None:
-    """None: it stands where we cannot look."""
+    """Returns the size of the connection pool; None if its value is not in the files."""
     setting = workload.settings.get(variables.POOL)
     if setting is None or not setting.value:
         return None if setting and setting.is_hidden else float(variables.POOL_SIZE)
@@ -194,7 +194,7 @@ def _is_postgres(workload: Workload) -> bool:
 
 
 def _limit(scene: Scene) -> int:
-    """What a PostgreSQL among the files says, or its default."""
+    """Returns how many connections PostgreSQL leaves to applications, as the files say, or by default."""
     said = (" ".join(one.words) for one in scene.workloads if _image(one).startswith(("postgres", "pgvector")))
     found = next((match for words in said if (match := _MAX_CONNECTIONS.search(words))), None)
     return (int(found[1]) if found else _POSTGRES_MAX) - _POSTGRES_KEPT

@@ -1,4 +1,4 @@
-"""Findings about an ordered stop: who is killed while it still works, what pauses, what looks after its health."""
+"""Findings about an ordered stop: workers killed while they work, missing pauses, missing health checks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _race(setup: Setup, stop: Shutdown, better: Timing) -> Iterator[Finding]:
 
 
 def _longer(workload: Workload | None, grace: float) -> str:
-    """As whoever runs the container calls it."""
+    """Returns the setting of a longer grace period, as Kubernetes or compose names it."""
     if workload and workload.kind is Kind.KUBERNETES:
         return f"terminationGracePeriodSeconds: {plain(grace)}."
     if workload and workload.kind is Kind.COMPOSE:
@@ -64,7 +64,7 @@ def _when(stop: Shutdown) -> str:
 
 
 def _cut(setup: Setup, better: Timing) -> Iterator[Finding]:
-    """Who waits as long as a recovery takes loses nothing by waiting."""
+    """Finds a shutdown timeout below the recovery time: a worker that waits as long for its jobs loses nothing."""
     shutdown, wanted, said = setup.timing.shutdown, better.shutdown, predict(better).recovery
     if shutdown is None or wanted is None or said is None or wanted <= shutdown:
         return
@@ -90,7 +90,7 @@ def _health(setup: Setup, workload: Workload) -> Iterator[Finding]:
 
 
 def _probes(setup: Setup, workload: Workload) -> str:
-    """What to write; without what is written already."""
+    """Returns the remedy for a missing health check, without what is configured already."""
     if not setup.version:
         return "A readiness and a liveness probe."
     setting = workload.settings.get(variables.HEALTH)

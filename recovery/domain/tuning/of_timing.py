@@ -1,4 +1,4 @@
-"""Findings about the lock, its renewals and the check: how long a lost job waits, and how easily one is lost."""
+"""Findings about the lock, its renewals and the stalled check: how long a lost job waits, how easily one is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_timing(setup: Setup, better: Timing) -> Iterator[Finding]:
 
 
 def name_of(part: str, setup: Setup) -> str:
-    """As whoever sets it calls it."""
+    """Returns the name under which this part of the timing is set: a worker option, or n8n's variable."""
     return NAMES[part][setup.version is not None]
 
 
@@ -49,7 +49,7 @@ def _unchecked(setup: Setup, better: Timing) -> Finding:
 
 def _slow(setup: Setup, better: Timing) -> Iterator[Finding]:
     timing, said = setup.timing, predict(setup.timing).recovery
-    if said is None or said.about - timing.error_after <= ABOUT:  # what n8n takes from there no setting changes
+    if said is None or said.about - timing.error_after <= ABOUT:  # no setting changes the time that n8n takes after it
         return
     severity = Severity.MEDIUM if said.about - timing.error_after > SLOW else Severity.LOW
     says = f"A job whose worker is killed waits about {spoken(said.about)}, at worst {spoken(said.worst)}."

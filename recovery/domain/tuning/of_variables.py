@@ -1,4 +1,4 @@
-"""Findings about n8n's variables: those that this version does not read, those it reads otherwise than one thinks."""
+"""Findings about n8n's variables: those that this version does not read, and those that it reads in another way."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def of_variables(setup: Setup) -> Iterator[Finding]:
 
 
 def _ignored(setup: Setup, version: Version, setting: Setting, why: str, instead: str) -> Finding:
-    """It is taken out and not renamed: nobody has ever seen what its value does."""
+    """Reports a variable that does nothing. It is removed and not renamed: its value has never been in effect."""
     says = f"{setting.name} does nothing in n8n {text(version)}: {why}."
     remedy = f"Remove it; to set what it means, write {instead}." if instead else "Remove it."
     if setting.name == variables.MAX_STALLED and not instead:
         remedy += " An execution whose worker dies is failed now; run it again from n8n, or on an error workflow."
-    # A line of a secret is not shown, whatever stands there.
+    # A line with a secret is never shown, whatever its value is.
     edits = () if is_secret_key(setting.name) else removed(setting)
     return Finding("ignored-variable", Severity.MEDIUM, setup.where, says, remedy=remedy, edits=edits)
 
@@ -101,7 +101,7 @@ def _redis_away(setup: Setup) -> Iterator[Finding]:
 
 
 def unless(workload: Workload) -> str:
-    """What may say otherwise, because it was named and not given; "" when all was."""
+    """Returns a clause with the files that may say otherwise, because they were named and not given; "" when none."""
     return f", unless {' or '.join(workload.missing)} says otherwise" if workload.missing else ""
 
 

@@ -1,4 +1,4 @@
-"""Edits carried out on a person's own text, and shown as a unified diff that `patch` and `git apply` take.
+"""Applies edits to a person's own text, and shows them as a unified diff that `patch` and `git apply` take.
 
 Comments and order stay as they are. A diff goes to a page or a terminal, and the text may hold secrets beside what is
 changed; so a line is shown only when nothing stands on it but a key, or a setting with a harmless value. Where another
@@ -76,7 +76,7 @@ _ODD_BREAKS = re.compile("\r(?!\n)|[\x85\u2028\u2029]")  # lines to YAML, none t
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """`diff` "": nothing of it may be shown. `withheld`: changes on lines that hold more than the setting.
+    """Patch of one file. `diff` "": nothing of it may be shown. `withheld`: changes on lines that hold other text too.
 
     `has_context`: each hunk has what git asks for; without it `git apply` needs --unidiff-zero.
     """
@@ -91,7 +91,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class _Hunk:
-    """Lines `first` … `last` become `new`; first = last + 1 where lines are only added."""
+    """Change of lines `first` … `last` into `new`; first = last + 1 where lines are only added."""
 
     first: int
     last: int
@@ -99,7 +99,7 @@ class _Hunk:
 
 
 def patch(file: str, text: str, edits: Iterable[Edit]) -> Patch | None:
-    """None: nothing is to be changed. Of edits that overlap the first one counts."""
+    """Returns the patch of one file; None if nothing changes. Of edits that overlap the first one counts."""
     if _ODD_BREAKS.search(text):
         return None
     lines = text.split("\n")
@@ -114,7 +114,7 @@ def patch(file: str, text: str, edits: Iterable[Edit]) -> Patch | None:
 
 
 def _before_the_end(lines: Sequence[str], edit: Edit) -> Edit:
-    """What is added behind a last line without a line break becomes a change of that line, as every tool sees it."""
+    """Turns an addition behind a last line without a line break into a change of that line, as every diff tool does."""
     if edit.line <= len(lines):
         return edit
     column, text = len(lines[-1]), "\n" + edit.text.removesuffix("\n")
@@ -137,7 +137,7 @@ def _apart(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _gathered(edits: Iterable[Edit]) -> list[Edit]:
-    """What opens the same block at the same point becomes one, with its head."""
+    """Merges edits that open the same block at the same point into one, with its head."""
     found: dict[tuple[int, str], Edit] = {}
     plain: list[Edit] = []
     for edit in dict.fromkeys(edits):
@@ -159,7 +159,7 @@ def _end(edit: Edit) -> tuple[int, int]:
 
 
 def _hunks(lines: Sequence[str], edits: list[Edit]) -> list[_Hunk]:
-    """Edits that touch one line are one hunk."""
+    """Groups the edits into hunks; edits that touch the same line are one hunk."""
     groups: list[list[Edit]] = []
     for edit in edits:
         if groups and _reach(edit)[0] <= max(_reach(one)[1] for one in groups[-1]):
@@ -170,7 +170,7 @@ def _hunks(lines: Sequence[str], edits: list[Edit]) -> list[_Hunk]:
 
 
 def _reach(edit: Edit) -> tuple[int, int]:
-    """The lines it touches, first and last. One of whole lines ends before the line that its end begins."""
+    """Returns the first and the last line that an edit touches. An edit of whole lines ends one line before its end."""
     return edit.line, edit.end_line - (edit.column == 0 and edit.end_column == 0)
 
 
@@ -218,7 +218,9 @@ def _is_harmless(line: str) -> bool:
 
 
 def _is_known(line: str) -> bool:
-    """Whether it is a list of settings in brackets, all of them n8n's own: another's number may be a secret."""
+    """Returns True if the line is a list in brackets of n8n's own settings only: another variable's number may be a
+    secret.
+    """
     return _IN_BRACKETS.fullmatch(line) is not None and all(
         word in _KEYS_IN_BRACKETS or word in VARIABLES or word in PHANTOMS
         for word in re.findall(r"(?<![\w.])[A-Za-z_]\w*", line)
@@ -248,7 +250,7 @@ def _drawn(lines: Sequence[str], hunks: list[_Hunk]) -> list[_Drawn]:
 
 
 def _clusters(lines: Sequence[str], hunks: list[_Hunk]) -> list[list[_Hunk]]:
-    """Hunks that touch, or have but a few lines between them that all may be shown, are one for every tool."""
+    """Groups hunks that touch, or have only a few showable lines between them: every diff tool makes one of them."""
     found: list[list[_Hunk]] = []
     for hunk in hunks:
         gap = range(found[-1][-1].last + 1, hunk.first) if found else range(0)
@@ -260,12 +262,12 @@ def _clusters(lines: Sequence[str], hunks: list[_Hunk]) -> list[list[_Hunk]]:
 
 
 def _count(lines: Sequence[str]) -> int:
-    """An empty one behind the last line break is none."""
+    """Counts the lines, without the empty one behind the last line break."""
     return len(lines) - (lines[-1] == "")
 
 
 def _around(lines: Sequence[str], numbers: Iterable[int]) -> list[str]:
-    """Up to CONTEXT lines, and none beyond the first that may not be shown."""
+    """Returns up to CONTEXT lines, up to the first that may not be shown."""
     found: list[str] = []
     for number in numbers:
         if len(found) == CONTEXT or not _is_open(lines, number):
@@ -275,7 +277,7 @@ def _around(lines: Sequence[str], numbers: Iterable[int]) -> list[str]:
 
 
 def _is_open(lines: Sequence[str], number: int) -> bool:
-    """Whether everybody may see this line, although nothing on it is changed. A comment may say anything."""
+    """Returns True if an unchanged line may be shown as context. A comment may say anything, so it may not."""
     plain = lines[number - 1].rstrip("\r")
     if _KEY.fullmatch(plain) or _SEPARATOR.fullmatch(plain):
         return True
@@ -315,7 +317,9 @@ def _text(lines: Sequence[str], cluster: list[_Hunk], before: list[str], after: 
 
 
 def _joined(marked: list[str], *, is_open_ended: bool) -> str:
-    """Marks the last line before the change and the last one after it where the text does not end with a line break."""
+    """Joins the lines of a hunk. If the text does not end with a line break, the last line before the change and the
+    last one after it are marked.
+    """
     bare = set[int]()
     if is_open_ended:
         for marks in (" -", " +"):

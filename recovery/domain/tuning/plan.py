@@ -1,4 +1,4 @@
-"""From what is set to what is proposed, as spans of the person's own text."""
+"""Turns the proposed timing into edits of the person's own files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MS = 1000
 
 
 def edits(setup: Setup, better: Timing) -> tuple[Edit, ...]:
-    """What can be edited; options that stand in somebody's code cannot."""
+    """Returns the edits of what stands in the files; options that are set in a worker's code cannot be edited."""
     if setup.workload is None:
         return ()
     found = [*_stopping(setup, setup.workload, better)]
@@ -47,7 +47,7 @@ def of_shared(setup: Setup, better: Timing, others: Iterable[Workload]) -> Itera
 
 
 def _shares_shutdown(setup: Setup, workload: Workload, other: Workload) -> bool:
-    """Whether the line that holds, or will hold, the worker's shutdown timeout is the other's too."""
+    """Returns True if the line that holds, or will hold, the worker's shutdown timeout is the other's too."""
     name = shutdown_name(setup)
     setting, its = workload.settings.get(name), other.settings.get(name)
     if setting is not None:
@@ -56,7 +56,7 @@ def _shares_shutdown(setup: Setup, workload: Workload, other: Workload) -> bool:
 
 
 def is_out_of_reach(setup: Setup, better: Timing) -> bool:
-    """Whether a change is proposed that stands in nothing we were shown."""
+    """Returns True if a proposed change belongs into code that is not among the files."""
     now = setup.timing
     is_changed = (now.lock, now.renew, now.stalled_interval) != (better.lock, better.renew, better.stalled_interval)
     return is_changed and setup.version is None
@@ -88,7 +88,7 @@ def _wanted(setup: Setup, better: Timing) -> Iterator[tuple[str, str]]:
 
 
 def _shutdown_left(setup: Setup) -> float | None:
-    """What holds once the old name that overrides the new one is taken out."""
+    """Returns the shutdown timeout that is left once the old name, which overrides the new one, is removed."""
     settings = setup.workload.settings if setup.workload else {}
     new = settings.get(variables.SHUTDOWN)
     if new and variables.OLD_SHUTDOWN in settings and variables.has_alias(setup.version or NEWEST):
@@ -97,7 +97,9 @@ def _shutdown_left(setup: Setup) -> float | None:
 
 
 def shutdown_name(setup: Setup) -> str:
-    """The old name's line becomes that of the new name where there is none yet, so its value is changed there."""
+    """Returns the variable whose line is changed. The old name's line is renamed where the new name is not set, so the
+    value is changed there.
+    """
     settings = setup.workload.settings if setup.workload else {}
     version = setup.version
     is_old = version is not None and not variables.has_alias(version)

@@ -1,4 +1,4 @@
-"""What we would set in place of what is set: no more changed than a finding asks for.
+"""Proposes a better timing; it changes no more than a finding asks for.
 
 The goal is a job that is back within about 45 s, by a lock of 30 s and a check every 15 s; six renewals in a lock, so
 that five may come late; a shutdown that waits as long as a recovery would take; and a grace period that leaves 15 s.
@@ -13,8 +13,8 @@ from recovery.domain.tuning.timing import Timing
 
 LOCK = 30.0
 STALLED_INTERVAL = 15.0
-ABOUT = LOCK + STALLED_INTERVAL  # seconds; what takes longer is worth a word
-SLOW = 60.0  # and from here on a loud one
+ABOUT = LOCK + STALLED_INTERVAL  # seconds; a longer recovery is reported
+SLOW = 60.0  # seconds; a longer one is reported with a higher severity
 RENEWALS = 6  # in one lock
 ENOUGH_RENEWALS = 3  # with fewer, not even one may come late
 PRE_STOP = 5.0
@@ -23,7 +23,7 @@ NARROW = 5.0  # a margin below this is no margin
 
 
 def proposed(timing: Timing, *, has_pre_stop: bool) -> Timing:
-    """`has_pre_stop`: whoever runs the container can wait before SIGTERM."""
+    """Returns the proposed timing. `has_pre_stop`: the platform can pause before SIGTERM."""
     lock, interval = timing.lock, timing.stalled_interval
     if interval <= 0 or max(lock, interval) + interval > ABOUT:
         lock, interval = min(lock, LOCK), min(interval or STALLED_INTERVAL, STALLED_INTERVAL)
@@ -37,7 +37,7 @@ def _stopped(timing: Timing, *, has_pre_stop: bool) -> Timing:
     pause = timing.pre_stop or (PRE_STOP if has_pre_stop else 0.0)
     if timing.shutdown is None:
         return replace(timing, pre_stop=pause)
-    # Whole seconds: a pod's grace period and n8n's old name for its own take no others.
+    # Whole seconds: a pod's grace period and n8n's old variable take nothing else.
     shutdown = max(timing.shutdown, ceil(max(timing.lock, timing.stalled_interval) + timing.stalled_interval))
     if timing.grace is None:
         return replace(timing, pre_stop=pause, shutdown=shutdown)

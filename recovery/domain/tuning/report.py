@@ -1,4 +1,6 @@
-"""The whole answer: of each kind of worker what is found and foretold, now and as proposed; one patch for each file."""
+"""Builds the tuning report: findings and predictions for each kind of worker, now and as proposed, and a patch per
+file.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,18 @@ from recovery.domain.tuning.timing import Timing
 from recovery.domain.tuning.workloads import Kind, Scene, StorePolicy, Workload
 
 SAFE_POLICY = "noeviction"
-WORKERS_LIMIT = 50  # kinds of workers judged at once: more findings than anybody reads
+WORKERS_LIMIT = 50  # kinds of workers in one report: more findings than a person reads
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """One kind of worker. `better` is the same timing where nothing is proposed."""
+    """Timing and prediction of one kind of worker. `better` is the same timing where nothing is proposed."""
 
     setup: Setup
     better: Timing
     now: Prediction
     then: Prediction
-    is_out_of_reach: bool = False  # what is proposed stands in code that nobody has shown us
+    is_out_of_reach: bool = False  # the proposal changes code that is not among the files
 
     @property
     def is_changed(self) -> bool:
@@ -40,7 +42,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`remarks`: what could not be looked at, and what was assumed."""
+    """The tuning report. `remarks`: what could not be read, and what was assumed."""
 
     findings: tuple[Finding, ...] = ()
     outlooks: tuple[Outlook, ...] = ()
@@ -53,7 +55,7 @@ class Report:
 
 
 def report(scene: Scene, options: Options, running: Running | None = None) -> Report:
-    """`running` None: nobody looked."""
+    """Builds the report. `running` None: the running queues were not read."""
     every = setups.setups(scene.workloads, options)
     outlooks = [_outlook(setup) for setup in every[:WORKERS_LIMIT]]
     found = [*_of_stores(scene.policies)]
@@ -104,7 +106,7 @@ def _of_stores(policies: Sequence[StorePolicy]) -> Iterator[Finding]:
 
 
 def _patches(scene: Scene, findings: Sequence[Finding], outlooks: Sequence[Outlook]) -> tuple[Patch, ...]:
-    # A value that is set anew comes before a line that would be taken out because of the old one.
+    # The edit of a value comes before one that would remove the same line because of the old value.
     edits: list[Edit] = [edit for outlook in outlooks for edit in plan.edits(outlook.setup, outlook.better)]
     edits += [edit for finding in findings for edit in finding.edits]
     made = (patch(file, text, [edit for edit in edits if edit.file == file]) for file, text in scene.texts.items())

@@ -1,4 +1,4 @@
-"""What the running queues show of their workers' settings: what Redis tells, each a lower bound of the truth."""
+"""Settings of workers as far as running queues show them in Redis; each value is a lower bound."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _EVICTS = "maxmemory-policy is "
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One queue. Seconds; None: nothing was seen. `lock`: the longest that was left of one. `renewed`: how far the
-    shortest was below it, so renewals come at least so far apart. `interval`: the longest left of the watchdog's key.
+    """What one queue shows, in seconds; None: nothing was seen. `lock`: the longest time left of a lock. `renewed`: by
+    how much the shortest was below it, so renewals are at least that far apart. `interval`: the longest time left of
+    the stalled check's key.
     """
 
     queue: QueueRef
@@ -30,12 +31,12 @@ class Seen:
     lock: float | None = None
     renewed: float | None = None
     interval: float | None = None
-    is_unwatched: bool = False  # jobs are active, and nobody runs the check
-    recovers_within: float | None = None  # from a worker's death until its job runs again; None: never, or nobody knows
+    is_unwatched: bool = False  # jobs are active, and no worker runs the stalled check
+    recovers_within: float | None = None  # from a worker's death until its job runs again; None: never, or unknown
 
     @property
     def timing(self) -> Timing | None:
-        """As far as it is known; None without a lock or a check to go by."""
+        """Timing as far as it is known; None if no lock or no stalled check was seen."""
         if self.lock is None or self.interval is None:
             return None
         usual = self.lock / (6 if self.is_n8n else 2)
@@ -44,7 +45,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One deployment. `warnings` are its own; `holds_state`: ours is the very same database."""
+    """One deployment. `warnings` are its own; `holds_state`: the state store is the same database."""
 
     name: str
     warnings: tuple[str, ...] = ()
@@ -53,7 +54,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """`left_out`: queues with active jobs beyond what one look reads. `trouble`: what could not be looked at."""
+    """What the running queues show. `left_out`: queues beyond the limit of one reading. `trouble`: what could not be
+    read.
+    """
 
     queues: tuple[Seen, ...] = ()
     stores: tuple[Store, ...] = ()
@@ -62,7 +65,7 @@ class Running:
 
 
 def findings(running: Running) -> Iterator[Finding]:
-    """Of what runs, whatever the files say."""
+    """Finds problems of what runs, whatever the files say."""
     for store in running.stores:
         if store.holds_state:
             says = "The state store is the database of these queues: if it is full or flushed, both are affected."
@@ -87,7 +90,7 @@ def findings(running: Running) -> Iterator[Finding]:
 
 
 def differences(running: Running, setups: Sequence[Setup]) -> Iterator[Finding]:
-    """Where workers of n8n run with other values than the files have; what is longer than written is proof."""
+    """Finds workers of n8n that run with other values than the files have; a longer time than configured is proof."""
     for setup in setups:
         for seen in running.queues if setup.version else ():
             pairs = (

@@ -1,4 +1,4 @@
-"""One kind of worker as it would run: its timing, and which of the written settings each part of it comes from."""
+"""One kind of worker as it would run: its timing, and the configured settings that each part of it comes from."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from recovery.domain.tuning.versions import NEWEST, Version, of_image, text
 from recovery.domain.tuning.workloads import Setting, Workload
 
 _MS = 1000.0
-_BEYOND = 10**12  # no setting of a queue is as large
+_BEYOND = 10**12  # larger than any setting of a queue
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a person says beside the files. `timing`: of workers whose options stand in their code."""
+    """What a person states beside the files. `timing`: of workers whose options are set in their code."""
 
     version: Version | None = None
     timing: Timing | None = None
-    workload: str = ""  # whose name: the one that runs the workers
+    workload: str = ""  # name of the service or container that runs the workers
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """`version` None: not n8n. `is_assumed`: neither image nor person said the version. `given`: the setting behind
-    each part of the timing that is written down. `odd`: settings whose value is no number.
+    """One kind of worker. `version` None: not n8n. `is_assumed`: neither the image nor the person gave a version.
+    `given`: the configured setting behind each part of the timing. `odd`: settings whose value is no number.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Setup:
 
 
 def setups(workloads: tuple[Workload, ...], options: Options) -> tuple[Setup, ...]:
-    """Of the workers among the containers; without any, of what a person said."""
+    """Returns a setup for each worker among the containers; if there is none, the one that the person described."""
     found = [setup for workload in workloads if (setup := _of(workload, options))]
     if not found and options.timing and not any(map(is_n8n, workloads)):
         alone = [workload for workload in workloads if not is_store(workload)]
@@ -65,7 +65,7 @@ def is_n8n(workload: Workload) -> bool:
 
 
 def runs_jobs(workload: Workload) -> bool:
-    """A worker of n8n; variables alone are taken for one."""
+    """Returns True for a worker of n8n; variables alone count as one."""
     return "worker" in workload.words or (not workload.words and not workload.image)
 
 
@@ -89,7 +89,7 @@ def _label(library: Library) -> str:
 
 
 def _plain(workload: Workload, timing: Timing) -> Setup:
-    """Its options stand in its code; how it is stopped, in the files."""
+    """Returns the setup of a worker that sets its options in code; how it is stopped comes from the files."""
     grace = seconds(workload.grace, workload.default_grace)
     stopped = replace(timing, pre_stop=_pause(workload), grace=timing.grace if grace is None else grace)
     given = {"grace": workload.grace} if workload.grace else {}
@@ -105,7 +105,7 @@ def _n8n(workload: Workload, options: Options) -> Setup:
     timing = Timing(
         library=Library.BULL,
         lock=lock,
-        renew=reading.of("renew", variables.RENEW, usual.renew, _MS) or lock / 2,  # Bull takes 0 for not said
+        renew=reading.of("renew", variables.RENEW, usual.renew, _MS) or lock / 2,  # Bull takes 0 as not set
         stalled_interval=reading.of("stalled_interval", variables.STALLED_INTERVAL, usual.stalled_interval, _MS),
         max_stalled=int(reading.of("max_stalled", variables.MAX_STALLED, float(usual.max_stalled))),
         shutdown=reading.shutdown(usual.shutdown),
@@ -119,7 +119,7 @@ def _n8n(workload: Workload, options: Options) -> Setup:
 
 
 def _pause(workload: Workload) -> float:
-    """A hook of unknown length takes at least no time at all."""
+    """Returns the seconds of the preStop hook; 0 if its length is unknown."""
     return workload.pre_stop or 0.0
 
 
@@ -130,7 +130,7 @@ def seconds(setting: Setting | None, otherwise: float | None) -> float | None:
 
 
 def number(written: str) -> float | None:
-    """As JavaScript's Number() would take a decimal; None for what is none, or beyond all sense."""
+    """Parses a decimal as JavaScript's Number() does; None if it is none, or absurdly large."""
     try:
         value = float(written.strip() or "x")
     except ValueError:
@@ -139,7 +139,7 @@ def number(written: str) -> float | None:
 
 
 class _Reading:
-    """The variables of one container, as one version of n8n takes them."""
+    """Reads the variables of one container as one version of n8n does."""
 
     def __init__(self, settings: Mapping[str, Setting], version: Version) -> None:
         self._settings = settings
@@ -159,7 +159,7 @@ class _Reading:
         return value / unit
 
     def shutdown(self, usual: float) -> float:
-        """The old name comes first where both are set."""
+        """Returns the shutdown timeout; the old name counts where both are set."""
         old = self.of("shutdown", variables.OLD_SHUTDOWN, usual)
         if "shutdown" in self.given:
             return float(int(old))

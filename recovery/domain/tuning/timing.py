@@ -1,4 +1,4 @@
-"""The settings that decide what becomes of a job whose worker is stopped or killed; seconds, None: nobody knows."""
+"""Settings that decide what becomes of a job whose worker is stopped or killed; in seconds, None: not known."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from recovery.domain.counts import Library
 
-LOCK = 30.0  # what both libraries do when nobody says otherwise
+LOCK = 30.0  # default of both libraries
 STALLED_INTERVAL = 30.0
 MAX_STALLED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`library`: Bull (n8n too) or BullMQ. `renew` is the application's setting, how it is kept is the library's.
+    """Timing of one kind of worker. `library`: Bull (n8n too) or BullMQ. `renew`: the application's setting.
 
     `stalled_interval` 0: nobody runs the check. `max_stalled` 0: what is found without its worker is failed at once.
     `shutdown`: how long the application waits for its jobs after SIGTERM. `grace`: from the order to stop until

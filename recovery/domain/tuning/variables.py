@@ -1,4 +1,4 @@
-"""n8n's variables that decide over its queue: from which version to which each exists, and what n8n does without it.
+"""n8n's variables that decide over its queue: the versions that read each, and what n8n does without it.
 
 Read from the sources of each of the 697 releases 1.0.0 … 2.36.5, and of 2.41.1. All that begin with QUEUE_ are here, so
 another one of that beginning is read by none of them.
@@ -28,9 +28,9 @@ DATABASE: Final = "DB_TYPE"
 _RECOVERY: Final = "N8N_EXECUTIONS_QUEUE_RECOVERY_INTERVAL"
 _START: Version = (1, 0, 0)
 FAILS_AT_ONCE: Version = (2, 0, 0)  # from here on an execution whose lock was lost is failed, and never run again
-CUTS_CODE: Version = (2, 10, 0)  # 2.0.0 does not; of those between only some were looked at
+CUTS_CODE: Version = (2, 10, 0)  # 2.0.0 does not; only some of the versions between were read
 CODE_SHARE = 0.8  # of the shutdown timeout: then Code nodes that still run are aborted
-REDIS_AWAY = 10.0  # seconds for which every version bears it, unless THRESHOLD says otherwise
+REDIS_AWAY = 10.0  # seconds that every version waits for Redis, unless THRESHOLD says otherwise
 POOL_SIZE = 2  # connections of each process to PostgreSQL, unless POOL says otherwise
 _LONGER_LOCK: Version = (1, 111, 0)
 _OWN_SHUTDOWN: Version = (1, 22, 0)  # until then QUEUE_WORKER_TIMEOUT was the setting, since then it overrides it
@@ -39,7 +39,9 @@ _SETTINGS: Version = (1, 15, 1)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`since`: the first version that reads it; `until`: the first that does not any more. `instead`: what to set."""
+    """Range of versions. `since`: the first that reads it; `until`: the first that no longer does. `instead`: what to
+    set.
+    """
 
     since: Version = _START
     until: Version | None = None
@@ -51,7 +53,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a version does when nothing is set; seconds."""
+    """Defaults of one version of n8n, in seconds."""
 
     lock: float
     renew: float
@@ -95,14 +97,14 @@ VARIABLES: Final[dict[str, Span]] = {
     "QUEUE_BULL_REDIS_TLS_VALIDATE_CERTIFICATE": Span((2, 30, 0)),
     "QUEUE_BULL_REDIS_USERNAME": Span(),
 }
-# Found in guides, and read by no version.
+# Variables that guides name and no version of n8n reads.
 PHANTOMS: Final[dict[str, str]] = {
     "N8N_QUEUE_BULL_GRACEFULSHUTDOWNTIMEOUT": SHUTDOWN,
     "N8N_WORKER_TIMEOUT": SHUTDOWN,
     "QUEUE_WORKER_CONCURRENCY": CONCURRENCY,
     "N8N_WORKER_CONCURRENCY": CONCURRENCY,
 }
-# On n8n's own list of what can be taken out (1.123.5, 2.41.1), and since when.
+# Variables on n8n's own list of what can be removed (1.123.5, 2.41.1), and since which version.
 DEPRECATED: Final[dict[str, Version]] = {
     PROCESS: _START,
     RUNNERS: (2, 10, 0),  # 1.x warns where it is not true
@@ -113,14 +115,14 @@ DEPRECATED: Final[dict[str, Version]] = {
     "N8N_EXPRESSION_EVALUATOR": (1, 123, 5),
     "N8N_EXPRESSION_REPORT_DIFFERENCE": (1, 123, 5),
 }
-# Whose values are looked at; of every other variable only the name is kept.
+# Variables whose values are read; of every other variable only the name is kept.
 NUMBERS: Final = frozenset(
     {LOCK, RENEW, STALLED_INTERVAL, MAX_STALLED, SHUTDOWN, OLD_SHUTDOWN, CONCURRENCY, POOL, THRESHOLD}
 )
 READ: Final = NUMBERS | {HEALTH, PREFIX, PROCESS, RUNNERS, DATABASE}
 _FILE = "_FILE"  # n8n reads the value of any variable from a file that NAME_FILE names
 _FAMILY = "QUEUE_"
-_SLIP = 2  # letters by which a name is taken for another; no two of n8n's 578 come as near to those here
+_SLIP = 2  # letters that may differ in a misspelled name; no other of n8n's 578 variables is as close to those here
 
 
 def defaults(version: Version) -> Defaults:
@@ -129,12 +131,14 @@ def defaults(version: Version) -> Defaults:
 
 
 def has_alias(version: Version) -> bool:
-    """Whether QUEUE_WORKER_TIMEOUT is the old name of another variable, which it overrides."""
+    """Returns True if QUEUE_WORKER_TIMEOUT is the old name of another variable, which it overrides."""
     return version >= _OWN_SHUTDOWN
 
 
 def ignored(name: str, version: Version) -> tuple[str, str] | None:
-    """Why this version does not read it, and what it reads in its place ("": nothing); None: it may be read."""
+    """Returns why this version does not read the variable, and what it reads instead ("": nothing); None: it may read
+    it.
+    """
     plain = name.removesuffix(_FILE)
     span = VARIABLES.get(plain)
     if span is not None:
@@ -161,7 +165,7 @@ def _instead(span: Span, version: Version) -> str:
 
 
 def is_slip(written: str, known: str) -> bool:
-    """Whether one was meant and the other written: at most two letters added, left out or changed."""
+    """Returns True if `written` looks like a misspelled `known`: at most two letters added, left out or changed."""
     if written == known or abs(len(written) - len(known)) > _SLIP or len(written) > 2 * len(known):
         return False
     row = list(range(len(known) + 1))

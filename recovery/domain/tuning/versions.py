@@ -1,4 +1,4 @@
-"""Versions of n8n, as a person or an image's tag writes them."""
+"""Versions of n8n, as a person or an image tag writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WRITTEN = re.compile(r"v?(\d{1,4})(?:\.(\d{1,4}))?(?:\.(\d{1,4}))?(?:[-+].{0,40
 
 
 def parse(written: str) -> Version | None:
-    """`1.123.5`, `2`, `v1.111`, `2.0.0-rc.1`; None for `latest` and whatever else names no version."""
+    """Parses `1.123.5`, `2`, `v1.111`, `2.0.0-rc.1`; None for `latest` and whatever else names no version."""
     found = _WRITTEN.fullmatch(written.strip())
     if found is None:
         return None
@@ -21,7 +21,7 @@ def parse(written: str) -> Version | None:
 
 
 def of_image(image: str) -> Version | None:
-    """By its tag: `docker.n8n.io/n8nio/n8n:1.123.5@sha256:…`."""
+    """Returns the version in an image's tag: `docker.n8n.io/n8nio/n8n:1.123.5@sha256:…`."""
     name = image.partition("@")[0].rpartition("/")[2]
     return parse(name.partition(":")[2])
 

@@ -1,4 +1,5 @@
-"""What was written down: the containers that may run workers, what scales and stores them, and where each value stands.
+"""Contents of the deployment files: containers that may run workers, their autoscalers and stores, and the place of
+each value in the text.
 
 Values that may be secret never come here: of a variable that nobody looks at only the name is kept.
 """
@@ -13,12 +14,12 @@ from enum import StrEnum
 class Kind(StrEnum):
     COMPOSE = "compose"
     KUBERNETES = "kubernetes"
-    ENVIRONMENT = "environment"  # variables alone: nothing is known of whoever starts and stops the process
+    ENVIRONMENT = "environment"  # variables alone: how the process is started and stopped is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A span of a text, lines from 1 and columns from 0, the end not part of it. `wrap`: how a value is written there.
+    """Span of a text, lines from 1 and columns from 0, the end exclusive. `wrap`: how a value is written there.
 
     `first` and `last`: the lines that hold nothing but this setting, so that it can be taken out; 0: there are none.
     """
@@ -35,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`value` "" with `is_hidden`: it comes from where we cannot look. `place` None: it cannot be edited here.
+    """One setting. `value` "" with `is_hidden`: its value is not in the files. `place` None: it cannot be edited.
 
     `renames`: where its name stands.
     """
@@ -49,7 +50,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where lines can be added. `line` "{0}…{1}": how a name and its value are written. `head`: lines before them.
+    """Point where lines can be added. `line` "{0}…{1}": how a name and its value are written. `head`: lines before
+    them.
 
     `is_flow`: in brackets, behind what stands there; `after` and `indent` are the line and column of the closing one.
     """
@@ -64,7 +66,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class SpotNodes:
-    """Nodes that a cloud takes back, a pod then has `notice` seconds. `is_certain` False: it only may run there."""
+    """Nodes that a cloud may take back; a pod then has `notice` seconds. `is_certain` False: it only may run there."""
 
     cloud: str
     notice: float
@@ -73,7 +75,7 @@ class SpotNodes:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One container. `grace` None: nothing is said, and `default_grace` holds; where that is None too, nobody knows.
+    """One container. `grace` None: not configured, and `default_grace` holds; None too: the grace period is unknown.
 
     `pre_stop` None: something runs there, and nobody knows for how long. `is_probed` None: nobody knows.
     """
@@ -94,7 +96,7 @@ class Workload:
     variables: Room | None = None
     grace_room: Room | None = None
     pre_stop_room: Room | None = None
-    missing: tuple[str, ...] = ()  # what it names and nobody has shown us
+    missing: tuple[str, ...] = ()  # files and objects that it names and that were not given
     space: str = ""  # Kubernetes' namespace
     spot: SpotNodes | None = None
 
@@ -105,7 +107,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class PacePolicy:
-    """How many pods a scaler may take away in a time: one of `scaleDown.policies`. "" and None: not written down."""
+    """One of `scaleDown.policies`: how many pods go within a period. "" and None: not configured."""
 
     kind: str = ""  # Pods or Percent
     value: float | None = None
@@ -125,7 +127,7 @@ class WatchedKey:
 
 @dataclass(frozen=True, slots=True)
 class Scaler:
-    """An autoscaler. `window`: seconds of quiet before it takes away; `policies`: how many at a time, as `select` says.
+    """An autoscaler. `window`: seconds of stabilization before it scales down; `policies`: how fast, as `select` says.
 
     Of KEDA: `cooldown`, seconds of quiet before the last pod goes; `keys`, the lists that it looks at.
     """
@@ -154,7 +156,7 @@ class Scaler:
 
 @dataclass(frozen=True, slots=True)
 class StorePolicy:
-    """A Redis or Valkey whose eviction policy is written down."""
+    """A Redis or Valkey whose eviction policy is configured in the files."""
 
     name: str
     setting: Setting
@@ -164,7 +166,7 @@ class StorePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """All that was given. `texts`: each file by its name; `remarks`: what could not be looked at, and why."""
+    """All files that were given. `texts`: each file by its name; `remarks`: what could not be read, and why."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     workloads: tuple[Workload, ...] = ()
