@@ -1,1 +1,1 @@
-"""Fire drills as values: what is asked for, what is measured, and what it comes to. Times are milliseconds."""
+"""Values of fire drills: the plan, the measured rounds, the summary. Times are milliseconds."""

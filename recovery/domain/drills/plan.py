@@ -1,4 +1,4 @@
-"""What a fire drill is asked to do, what cannot be tried, what will not go well, and what is to be expected."""
+"""Settings of a fire drill, with their limits, warnings, and the recovery time that they predict."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from recovery.domain.spans import written
 from recovery.domain.tuning.prediction import LOCK, Stage, predict
 from recovery.domain.tuning.timing import Timing
 
-PREFIX = "unstall-drill"  # of every queue that a drill makes; none is ever taken for one of the user's
-SLACK = 30 * SECOND  # beyond what the times ask for, until a round is given up: processes start, idle workers poll
+PREFIX = "unstall-drill"  # key prefix of every drill's queue; none is ever taken for one of the user's
+SLACK = 30 * SECOND  # added to the time after which a round is given up: processes start, idle workers poll
 AT_MOST = 50  # rounds
 
 
 class Library(StrEnum):
-    """Whose workers take part."""
+    """Library of the workers that take part."""
 
     BULLMQ = "bullmq"
     BULL = "bull"
@@ -31,7 +31,7 @@ class Library(StrEnum):
 
 
 class Means(StrEnum):
-    """How the worker that has the job is ended."""
+    """Signal that ends the worker which has the job."""
 
     KILL = "KILL"
     TERM = "TERM"  # and KILL when its grace is over
@@ -39,7 +39,7 @@ class Means(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One drill. `wait` None: each worker is ended at a random moment of its job, as in life."""
+    """Settings of one drill. `wait` None: each worker is ended at a random moment of its job, as in production."""
 
     library: Library = Library.BULLMQ
     lock: int = 30 * SECOND
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def patience(self) -> int:
-        """How long a round is waited for: no healthy library takes longer."""
+        """Time after which a round is given up (ms): no healthy library takes longer."""
         if self.timeout is not None:
             return self.timeout
         recovery = predict(self.timing).recovery
@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def timing(self) -> Timing:
-        """The same, for whoever predicts."""
+        """Returns the timing of these workers, for the prediction."""
         return Timing(
             library=counts.Library.BULL if self.library is Library.BULL else counts.Library.BULLMQ,
             lock=self.lock / SECOND,
@@ -84,7 +84,9 @@ class Plan:
 
     @property
     def spread(self) -> int:
-        """Within so much of a job's life lies the moment of the signal: all phases of lock and watchdog come up."""
+        """Range of the moment of the signal within the job's life (ms): long enough for all phases of lock and stalled
+        check to occur.
+        """
         return min(max(self.renew, self.stalled_interval), self.job // 2)
 
     def as_json(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Plan:
 
     @classmethod
     def of_json(cls, told: Any) -> Plan:
-        """What an older version did not know is as by default. Raises ValueError."""
+        """Reads a stored plan; fields that an older version did not have get their defaults. Raises ValueError."""
         stored.fields(told, "library", "means")
         values: dict[str, Any] = {field.name: told[field.name] for field in fields(cls) if field.name in told}
         library, means = Library(values.pop("library")), Means(values.pop("means"))
@@ -120,7 +122,7 @@ _TIMES = frozenset({"lock", "renew", "stalled_interval", "grace", "shutdown", "j
 
 
 def problems(plan: Plan) -> dict[str, str]:
-    """What cannot be tried at all, by the name of its field."""
+    """Returns the settings that cannot be tried at all, by the name of the field."""
     found = {}
     for name, (least, most) in _BOUNDS.items():
         value = getattr(plan, name)
@@ -132,7 +134,7 @@ def problems(plan: Plan) -> dict[str, str]:
 
 
 def doubts(plan: Plan) -> tuple[str, ...]:
-    """What will not go well. It is tried all the same: to see that is what a drill is for."""
+    """Returns warnings about settings that will not go well. The drill runs all the same, to show exactly that."""
     said = []
     if plan.renew >= plan.lock:
         said.append("The lock may expire before it is renewed: then the stalled check takes jobs from live workers.")
@@ -160,7 +162,9 @@ class Expected:
 
 
 def predicted(plan: Plan) -> tuple[Expected, ...]:
-    """Empty: never recovered. A worker that is asked to end and has a long job ends when it gives up, or is killed."""
+    """Returns the predicted stages; empty: never recovered. A worker with a long job that is asked to end exits when it
+    gives up, or is killed.
+    """
     recovery = predict(plan.timing).recovery if plan.workers > 1 else None
     if recovery is None:
         return ()
@@ -169,7 +173,7 @@ def predicted(plan: Plan) -> tuple[Expected, ...]:
 
 
 def in_all(stages: Sequence[Expected]) -> Expected | None:
-    """None: nothing is expected."""
+    """Sums up the stages; None if nothing is predicted."""
     if not stages:
         return None
     least, typical, most = (sum(getattr(one, name) for one in stages) for name in ("at_least", "typical", "at_most"))
@@ -177,7 +181,7 @@ def in_all(stages: Sequence[Expected]) -> Expected | None:
 
 
 def arguments(plan: Plan) -> tuple[str, ...]:
-    """What `manage.py drill` is called with for it: what is not as by default."""
+    """Returns the arguments of `manage.py drill` for this plan, without those that have their defaults."""
     given: list[str] = []
     for field in fields(plan):
         value = getattr(plan, field.name)
@@ -188,7 +192,7 @@ def arguments(plan: Plan) -> tuple[str, ...]:
 
 
 def is_drill(base: str) -> bool:
-    """Whether a queue of this base is one of ours."""
+    """Returns True if a queue of this base belongs to a drill."""
     return base.startswith(f"{PREFIX}:")
 
 

@@ -1,4 +1,4 @@
-"""The stages of a fire drill as they were measured, round by round, and what all rounds come to.
+"""Measured stages of a fire drill, round by round, and the summary of all rounds.
 
 Times are whole milliseconds. None is a stage that could not be seen, never one that took no time.
 """
@@ -16,7 +16,7 @@ from recovery.domain.tuning.prediction import CHECK, LOCK, PICK_UP
 
 
 class Status(StrEnum):
-    """Of a drill that was ordered on the page."""
+    """Status of a drill that was started on the page."""
 
     WAITING = "waiting"  # the scheduler starts it within a few seconds
     RUNNING = "running"
@@ -30,7 +30,7 @@ class Status(StrEnum):
 
 
 class Stage(StrEnum):
-    """What happens to a job whose worker is ended, in this order; a watchdog's mark may come before the lock's end."""
+    """Stages of the recovery, in this order; the stalled check may mark the job before its lock ends."""
 
     ENDED = "worker ended"
     GONE = "connection gone"
@@ -42,12 +42,12 @@ class Stage(StrEnum):
 
     @property
     def part(self) -> str:
-        """The stage of the prediction that it belongs to."""
+        """Stage of the prediction that it belongs to."""
         return _PARTS[self]
 
 
 class End(StrEnum):
-    """What became of a round."""
+    """Outcome of a round."""
 
     AGAIN = "picked up again"
     FAILED = "failed by the library"
@@ -57,7 +57,7 @@ class End(StrEnum):
 
     @property
     def is_recovery(self) -> bool:
-        """Its length is a time to recovery."""
+        """Returns True if the length of the round is a time to recovery."""
         return self in (End.AGAIN, End.FAILED)
 
     @property
@@ -67,7 +67,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One stage of a round: when, since the signal, and how long after the one before. None: it was not seen."""
+    """One measured stage of a round: `at` since the signal, `took` since the stage before. None: it was not seen."""
 
     stage: Stage
     at: int | None
@@ -79,7 +79,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`wait`: how long the job had run when its worker was ended. `says`: what was remarkable, "" when nothing was."""
+    """One round. `wait`: how long the job had run when its worker was ended. `says`: a remark, "" for none."""
 
     number: int
     end: End
@@ -116,14 +116,14 @@ class Round:
         )
 
     def took(self, part: str) -> int | None:
-        """How long a stage of the prediction took; None when none of what it is made of was seen."""
+        """Returns how long a stage of the prediction took; None if none of its parts was seen."""
         found = [one.took for one in self.stages if one.stage.part == part and one.took is not None]
         return sum(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Over the rounds that ended in a recovery. None: there was none."""
+    """Summary of the rounds that ended in a recovery. None: there was none."""
 
     p50: int | None
     worst: int | None
@@ -132,9 +132,10 @@ class Summary:
 
 
 def measured(moments: Mapping[Stage, float | None], signal_at: float, last: Stage) -> tuple[Measured, ...]:
-    """The stages up to `last`, from moments of one clock in seconds. Each takes what it adds to those before it.
+    """Returns the stages up to `last`, from moments of one clock in seconds. Each takes what it adds to those before
+    it.
 
-    So they sum up to the whole: a watchdog's mark from before the lock's end adds nothing.
+    So they sum up to the whole: a stalled mark from before the lock's end adds nothing.
     """
     found, reached = [], 0
     for stage in Stage:
