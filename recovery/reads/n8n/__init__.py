@@ -1,1 +1,1 @@
-"""n8n's truth: its jobs in Redis and its executions in PostgreSQL beside each other."""
+"""Compares n8n's jobs in Redis with its executions in PostgreSQL, and reads what actions on them need."""

@@ -1,8 +1,8 @@
-"""Since when executions of n8n have been seen without a job, as the state store remembers it.
+"""Marks in the state store that tell since when executions of n8n have been seen without a job.
 
-Neither n8n's database nor its queue tells it: a job that is gone leaves nothing. Whoever looks first leaves a mark. It
-holds for the execution as it was then: started again, it is another one. Marks are signed: what is old enough by its
-mark may be put right.
+Neither n8n's database nor its queue tells it: a job that is gone leaves nothing behind. The first reading that finds
+such an execution leaves a mark, for the execution as it was then: started again, it gets another one. Marks are signed,
+because they decide whether an execution is old enough to be repaired.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ _PURPOSE = "execution without a job"
 
 
 def since(store: redis.Redis, name: str, alone: Sequence[Execution], now: int) -> dict[str, int]:
-    """By execution; those that nobody has seen so before are marked now. Raises StoreError."""
+    """Returns by execution since when it has been seen without a job; those not seen so before are marked now. Raises
+    StoreError.
+    """
     if not alone:
         return {}
     return _marked(store, name, [(one, now) for one in alone], now)
 
 
 def _marked(store: redis.Redis, name: str, seen: Sequence[tuple[Execution, int]], now: int) -> dict[str, int]:
-    """Each with when it was seen so; an earlier mark of the same counts."""
+    """Marks executions and returns when each was first seen without a job; an earlier mark of the same one counts."""
     fields = [_field(name, one) for one, _ in seen]
     sealed = {field: _sealed(field, at) for field, (_, at) in zip(fields, seen, strict=True)}
     with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
@@ -54,12 +56,14 @@ def _sealed(field: str, at: int) -> bytes:
 
 
 def _moment(field: str, mark: bytes | None) -> int | None:
-    """None for a mark that is not ours."""
+    """Returns the time in a mark; None for one without a valid signature of ours."""
     return decode.moment(signing.unseal(_PURPOSE, mark, field))
 
 
 def remember(store: redis.Redis, truths: Iterable[Truth]) -> None:
-    """What the looks of the leader met, so that nobody has to wait who acts on it later. Raises StoreError."""
+    """Marks what the leader's comparisons found, so that an operator who acts on it later need not wait. Raises
+    StoreError.
+    """
     for truth in truths:
         if truth.fault:
             continue
@@ -74,7 +78,7 @@ def remember(store: redis.Redis, truths: Iterable[Truth]) -> None:
 
 
 def _forget(store: redis.Redis, truth: Truth, listed: set[str]) -> None:
-    """Marks of a day ago, of what is not listed any more."""
+    """Deletes marks that are older than a day and not listed any more."""
     with faults.guarded(store):
         marks = cast("Mapping[bytes, bytes]", store.hgetall(state.N8N_ALONE))
     old = [
@@ -89,7 +93,9 @@ def _forget(store: redis.Redis, truth: Truth, listed: set[str]) -> None:
 
 
 def _since(pair: Pair, now: int) -> int:
-    """The first look that met it without a job, where the table goes by that; else this look."""
+    """Returns when this execution was first found without a job, where its finding has that time; else the time of this
+    comparison.
+    """
     finding = pair.finding
     if finding is None or finding.kind is not Mismatch.NO_JOB or finding.since is None:
         return now

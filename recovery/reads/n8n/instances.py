@@ -1,4 +1,4 @@
-"""The processes of each n8n by n8n's own registry, looked at, and on their way from the scheduler to the pages."""
+"""Reads n8n's own registry of its processes, and keeps the result in the state store between scheduler and pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BROKEN = (ValueError, TypeError, IndexError, KeyError, AttributeError)
 
 
 def looked(here: Registry, known: Mapping[str, InstanceHistory], now: int) -> dict[str, InstanceHistory]:
-    """Each installation with one look more; a Redis that does not answer is said in its history."""
+    """Returns the history of each installation with one more reading; a Redis that does not answer is a fault in it."""
     return {one.name: look(here, one, known.get(one.name, EMPTY), now) for one in here.config.n8n}
 
 
@@ -39,21 +39,23 @@ def look(here: Registry, n8n: N8n, known: InstanceHistory, now: int) -> Instance
 
 
 def publish(store: redis.Redis, histories: Mapping[str, InstanceHistory]) -> None:
-    """Keeps them as the newest; raises StoreError."""
+    """Stores the histories as the newest; raises StoreError."""
     packed = encode(histories)
     with faults.guarded(store):
         store.set(state.N8N_INSTANCES, packed, ex=_KEEP_S)
 
 
 def fetch(store: redis.Redis) -> Mapping[str, InstanceHistory]:
-    """The newest by the name of the installation; none when this version can read none. Raises StoreError."""
+    """Returns the newest histories by the name of the installation; none if this version cannot read them. Raises
+    StoreError.
+    """
     with faults.guarded(store):
         packed = state_limits.string_of(state_limits.ask_string(store, state.N8N_INSTANCES))
     return decode(packed) if packed is not None else {}
 
 
 def newest() -> Mapping[str, InstanceHistory]:
-    """Read from the state store once a second; none while it is silent too."""
+    """Returns the newest histories, read from the state store at most once a second; none if it does not answer."""
     try:
         return windows.get(("n8n instances",), lambda: fetch(registry().state()))
     except (ConfigError, StoreError):
@@ -61,7 +63,7 @@ def newest() -> Mapping[str, InstanceHistory]:
 
 
 def version(name: str) -> Version | None:
-    """The version of this installation's mains; None when nobody knows, or they differ."""
+    """Returns the version of this installation's mains; None if it is not known, or they differ."""
     return version_of(newest().get(name))
 
 
@@ -84,7 +86,7 @@ def encode(histories: Mapping[str, InstanceHistory]) -> bytes:
 
 
 def decode(packed: bytes) -> Mapping[str, InstanceHistory]:
-    """The inverse of `encode`; nothing for anything that this version did not write."""
+    """Inverts `encode`; returns nothing for a document that this version did not write."""
     try:
         shape, written = documents.unpack(_PURPOSE, packed)
         return {name: _history(row) for name, row in written.items()} if shape == _SHAPE else {}

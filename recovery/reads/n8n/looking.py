@@ -1,7 +1,7 @@
-"""One look at an installation: everything read, what contradicts itself read once more, and then told.
+"""Compares an installation's jobs with its executions: reads all, reads contradictions again, and describes those left.
 
 The two stores are never read at one moment. A contradiction therefore counts only when both, read again, show it again,
-and when it is older than n8n itself waits; where neither store says since when, the first look that met it does.
+and when it is older than n8n itself waits; where neither store says since when, the first comparison to find it does.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from recovery.reads.n8n import losses, queues
 from recovery.reads.n8n.queues import Jobs
 from recovery.reads.sightings import Memory
 
-_ENDED_LIMIT = 100  # parents that ended with an error, of which it is looked up whether anything of them is left
+_ENDED_LIMIT = 100  # parents that ended with an error, whose stored data is looked up
 NO_DATABASE = "[[n8n]] has no database, so its executions are unknown."
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a look is to go by. `young`: what the look before met first, and when. `between` is for tests: what happens
-    between the two readings. `version`: n8n's, where its registry tells it.
+    """Parameters of one comparison. `young`: contradictions of the one before, with the time they were first found.
+    `between` is for tests: it is called between the two readings. `version`: n8n's, where its registry has it.
     """
 
     snapshot: Snapshot | None
@@ -57,7 +57,7 @@ class Wish:
 
 
 def look(registry: Registry, n8n: N8n, wish: Wish) -> Truth:
-    """Whatever cannot be read is said in it; it raises nothing but mistakes of our own."""
+    """Compares one installation. What cannot be read is a fault in the result; only programming errors are raised."""
     began = time.monotonic()
     told = Truth(name=n8n.name, queue=n8n.queue, checked_at=wish.now, young=wish.young)
     if not n8n.database:
@@ -88,13 +88,13 @@ class _Look:
 
     @cached_property
     def _watched(self) -> Mapping[QueueRef, Surroundings]:
-        """Of the queues that the snapshot has."""
+        """Verdict contexts of the queues that the snapshot has."""
         snapshot = self._wish.snapshot
         samples = [snapshot and surroundings.sample_of(snapshot, ref) for ref in self._queues]
         return {one.ref: self._around_queue(one, snapshot) for one in samples if one and snapshot}
 
     def _around_queue(self, sample: QueueSample, snapshot: Snapshot) -> Surroundings:
-        """As it was when the snapshot was taken. No scanner is asked about: what is n8n's they leave alone."""
+        """Returns the verdict context at the time of the snapshot. Scanners do not count: they skip n8n's jobs."""
         memory = Memory()
         with suppress(ConfigError, StoreError):
             memory, _ = sightings.memory(self._registry.state(), sample.ref)
@@ -127,7 +127,7 @@ class _Look:
         )
 
     def _error_rates(self) -> tuple[ErrorRate, ...] | None:
-        """None when they cannot be counted: the comparison holds all the same."""
+        """Returns the error rates; None if they cannot be counted: the comparison is valid all the same."""
         try:
             return error_rates.of_workflows(self._sql, self._tables, self._wish.now)
         except StoreError:
@@ -145,7 +145,9 @@ class _Look:
         return join
 
     def _family(self, children: Sequence[str]) -> Family:
-        """Who started these sub-workflows, as far as our user may read it, generation after generation."""
+        """Looks up the executions that started these sub-workflows, generation by generation, as far as our user may
+        read them.
+        """
         parents: dict[str, str] = {}
         found: dict[str, Execution] = {}
         for _ in range(GENERATIONS):
@@ -160,7 +162,7 @@ class _Look:
         return Family(parents, found, emptied)
 
     def _sure(self, join: Join) -> list[Pair]:
-        """What both stores say once more."""
+        """Reads suspects from Redis and SQL again; returns those that still contradict each other."""
         if not join.suspects:
             return []
         self._wish.between()
@@ -188,7 +190,7 @@ class _Look:
         return telling.told(dated, self._around(jobs))
 
     def _caused(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
-        """With what is known of the loss of their workers; nothing more while the database does not answer."""
+        """Adds the loss of the worker to the pairs; returns them unchanged if our database does not answer."""
         try:
             known = losses.of_executions(self._name, [pair.id for pair in pairs])
         except Error:
@@ -201,7 +203,7 @@ class _Look:
 
 
 def _grown(pairs: Iterable[Pair], wish: Wish) -> tuple[list[tuple[int, Pair]], dict[str, int]]:
-    """Those that are old enough, each with its time, and what is remembered of those without one."""
+    """Returns the pairs that are old enough, each with its time, and the first-seen times of those without one."""
     grown: list[tuple[int, Pair]] = []
     seen: dict[str, int] = {}
     for pair in pairs:
@@ -214,7 +216,7 @@ def _grown(pairs: Iterable[Pair], wish: Wish) -> tuple[list[tuple[int, Pair]], d
 
 
 def _order(dated: tuple[int, Pair]) -> tuple[int, int]:
-    """Worst first; of equal ones the longest."""
+    """Sort key: worst kind first, of equal ones the longest."""
     since, pair = dated
     return (pair.finding.kind.rank if pair.finding else 0), since
 

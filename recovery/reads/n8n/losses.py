@@ -1,4 +1,4 @@
-"""The history of n8n's executions whose worker was late or lost, as the database has it; never a copy itself."""
+"""Queries of the history of n8n's executions whose worker was late or lost; never the copies themselves."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from recovery.models import ExecutionCopy, LostExecution
 from recovery.reads.incidents import id_of
 
 LISTED_OUTCOMES = tuple(outcome for outcome in LossOutcome if outcome is not LossOutcome.HELD)
-LISTED = 500  # of one list: worse than that is told by its numbers
+LISTED = 500  # records in one list; beyond that only the counts matter
 _AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 
 
 def newest(n8n: str = "", *, execution: str = "", outcome: LossOutcome | None = None, most: int = LISTED) -> list[Loss]:
-    """What is at risk first, then the newest. Raises Error of the database."""
+    """Returns executions at risk first, then the newest others. Raises Error of the database."""
     rows = LostExecution.objects.exclude(outcome=LossOutcome.HELD)
     rows = rows.filter(n8n=n8n) if n8n else rows
     rows = rows.filter(execution=execution) if execution else rows
@@ -34,7 +34,7 @@ def newest(n8n: str = "", *, execution: str = "", outcome: LossOutcome | None = 
 
 
 def of_executions(n8n: str, ids: Iterable[str]) -> dict[str, Loss]:
-    """The newest of each execution. Raises Error of the database."""
+    """Returns the newest record of each execution. Raises Error of the database."""
     wanted, found = list(dict.fromkeys(ids)), dict[str, Loss]()
     for start in range(0, len(wanted), _AT_ONCE):
         rows = LostExecution.objects.filter(n8n=n8n, execution__in=wanted[start : start + _AT_ONCE]).order_by("pk")
@@ -43,7 +43,7 @@ def of_executions(n8n: str, ids: Iterable[str]) -> dict[str, Loss]:
 
 
 def followed(n8n: str, since: int, most: int) -> list[Loss]:
-    """Those that have not ended, and those that were lost after `since`. Raises Error of the database."""
+    """Returns executions that have not ended, and those that were lost after `since`. Raises Error of the database."""
     lost = Q(outcome=LossOutcome.LOST, ended_at__gte=since)
     going = Q(outcome__in=(LossOutcome.AT_RISK, LossOutcome.HELD))
     chosen = LostExecution.objects.filter(going | lost, n8n=n8n)
@@ -51,13 +51,13 @@ def followed(n8n: str, since: int, most: int) -> list[Loss]:
 
 
 def counts(n8n: str) -> dict[LossOutcome, int]:
-    """How many of each outcome the history holds. Raises Error of the database."""
+    """Counts the records by outcome. Raises Error of the database."""
     rows = LostExecution.objects.filter(n8n=n8n)
     return {outcome: count for outcome in LISTED_OUTCOMES if (count := rows.filter(outcome=outcome).count())}
 
 
 def offered(loss: Loss, n8n: N8n, now: int) -> RescueOffer:
-    """Which rescue is possible now, and for how long."""
+    """Returns the rescue that is possible now, and for how long."""
     checked = current().thresholds_of(loss.job.queue.deployment, loss.job.queue.base).stalled_interval
     return offer(loss, now, check_interval=checked, keep=n8n.copies.keep)
 

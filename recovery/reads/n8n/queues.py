@@ -1,4 +1,4 @@
-"""The Redis side of one installation: all jobs of its queue and of its pools' queues, and who works on them."""
+"""Reads all jobs of one installation from Redis, of its queue and its pools' queues, and the connected workers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from recovery.domain.n8n.worker_ages import WorkerAges
 from recovery.domain.refs import QueueRef, raw
 from recovery.domain.whereabouts import Whereabouts
 
-CLAIM_LIMIT = 100_000  # jobs of a look: some 60 MB
+CLAIM_LIMIT = 100_000  # jobs of one reading: some 60 MB
 _UPTIME = re.compile(rb"^uptime_in_seconds:(\d{1,12})\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Who works on the queues. `sole`: the one worker that a queue has, so every lock in it is its own."""
+    """Workers of the queues. `sole`: the only worker that a queue has, so every lock in it is its own."""
 
     counts: Mapping[QueueRef, int | None]
     sole: Mapping[QueueRef, str]
@@ -37,7 +37,7 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """One look at all jobs."""
+    """One reading of all jobs."""
 
     claims: Claims
     paused: frozenset[QueueRef]
@@ -45,14 +45,16 @@ class Jobs:
 
 
 def refs(n8n: N8n, snapshot: Snapshot | None) -> tuple[QueueRef, ...]:
-    """Its queue, and those of its pools as far as they were discovered."""
+    """Returns its queue, and those of its pools as far as they were discovered."""
     known = snapshot.queues if snapshot else ()
     pools = (sample.ref for sample in known if sample.flavour.library is Library.BULL and n8n.owns(sample.ref))
     return tuple(dict.fromkeys((n8n.queue, *sorted(pools))))
 
 
 def crew(queues: tuple[QueueRef, ...], snapshot: Snapshot | None, where: Whereabouts) -> Crew:
-    """n8n's workers all have the same name: which of several holds a job, nobody can tell."""
+    """Returns the workers of these queues. All of n8n's workers have the same name, so with several it is unknown which
+    one has a job.
+    """
     counts: dict[QueueRef, int | None] = dict.fromkeys(queues)
     sole: dict[QueueRef, str] = {}
     if snapshot is None:
@@ -68,7 +70,8 @@ def crew(queues: tuple[QueueRef, ...], snapshot: Snapshot | None, where: Whereab
 
 
 def worker_ages(registry: Registry, n8n: N8n, queues: tuple[QueueRef, ...], now: int) -> WorkerAges:
-    """Asked now, one CLIENT LIST a node: an old snapshot would hide a worker, and has no queue without a key.
+    """Reads how long the workers have been connected, by one CLIENT LIST a node: an old snapshot would miss a worker,
+    and has no queue without a key.
 
     Raises StoreError.
     """
@@ -84,7 +87,9 @@ def worker_ages(registry: Registry, n8n: N8n, queues: tuple[QueueRef, ...], now:
 
 
 def _started_at(wire: NodesWire, now: int) -> int | None:
-    """When Redis was started (ms since 1970), its youngest node; None when one does not say. Raises StoreError."""
+    """Returns when Redis was started (ms since 1970), the youngest node; None if a node does not report it. Raises
+    StoreError.
+    """
     replies = [decode.octets(reply) for reply in wire.each_node((b"INFO", b"server")).values()]
     found = [_UPTIME.search(reply or b"") for reply in replies]
     uptimes = [int(one[1]) for one in found if one]
@@ -92,7 +97,7 @@ def _started_at(wire: NodesWire, now: int) -> int | None:
 
 
 def look(wire: Wire, queues: tuple[QueueRef, ...], crew: Crew, known: Claims | None = None) -> Jobs:
-    """Every job; with `known`, of an earlier look, only those are read that may have changed. Raises StoreError."""
+    """Reads every job; with `known`, of an earlier reading, only those that may have changed. Raises StoreError."""
     found: list[Claim] = []
     paused, left_out = set[QueueRef](), 0
     for queue in queues:

@@ -1,4 +1,4 @@
-"""How executions stand whose rescue is asked for: everything that decides whether a second run may begin."""
+"""Reads what decides whether an execution may be rescued, so that no second run begins beside a first one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from recovery.reads.n8n import losses, standing, targets
 def added(
     registry: Registry, ref: QueueRef, found: Mapping[str, Standing], snapshot: Snapshot | None, now: int
 ) -> dict[str, Standing]:
-    """The same, with what a rescue asks for. Raises QueueMissing, Unsupported, StoreError, and NotRecorded when the
-    history cannot be read.
+    """Adds to each execution what a rescue is decided by. Raises QueueMissing, Unsupported, StoreError, and NotRecorded
+    when the history cannot be read.
     """
     n8n = targets.installation(registry, ref)
     wire, known = targets.database(registry, n8n)

@@ -1,4 +1,4 @@
-"""One job of n8n's with its execution as it stands now, for the page of the job."""
+"""Reads one job of n8n's with its execution, for the page of the job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from recovery.reads.shared import windows
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """`pair` is that of the last look, when it was a mismatch. `fault`: why the execution could not be read."""
+    """A job with its execution. `pair` is that of the newest comparison, if it is a mismatch. `fault`: why the
+    execution could not be read.
+    """
 
     n8n: N8n
     id: str
@@ -32,7 +34,7 @@ class Single:
 
 
 def of_job(job: JobRef, data: str) -> Single | None:
-    """None when its queue belongs to no n8n that is configured, or its data names no execution."""
+    """Returns the job's execution; None if its queue belongs to no configured n8n, or its data names no execution."""
     stores = registry()
     n8n = stores.config.n8n_of(job.queue)
     id, workflow = claims.named(data.encode("utf-8", "surrogateescape"))

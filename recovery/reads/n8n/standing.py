@@ -1,4 +1,4 @@
-"""How executions stand right now, for whoever is about to act on them or on their jobs."""
+"""Reads the state of executions, directly before an action on them or on their jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from recovery.reads.n8n import queues, targets, truths
 
 
 def of_jobs(registry: Registry, queue: Queue, ids: Sequence[str]) -> dict[str, Standing]:
-    """By job; those whose data names no execution are left out. Raises StoreError of the queue's store."""
+    """Returns the state of each job's execution, by job, without jobs whose data names none. Raises StoreError of the
+    queue's store.
+    """
     named = {id: found for id, found in looks.executions(queue.wire, queue.ref, ids).items() if targets.is_id(found)}
     n8n = registry.config.n8n_of(queue.ref)
     if not named:
@@ -41,8 +43,8 @@ def of_jobs(registry: Registry, queue: Queue, ids: Sequence[str]) -> dict[str, S
 def of_executions(
     registry: Registry, ref: QueueRef, ids: Sequence[str], snapshot: Snapshot | None, now: int, *, is_rerun: bool
 ) -> dict[str, Standing]:
-    """By execution. Every job of n8n's is looked at, which takes some 0.3 s for ten thousand. What would run, and
-    whether it was run again before, is looked for only where it `is_rerun`: that reads what each execution kept.
+    """Returns the state of each execution, by id. Every job of n8n's is read, some 0.3 s for ten thousand. What a retry
+    would run, and earlier retries, are looked up only if it `is_rerun`: that reads the stored data of each execution.
 
     Raises QueueMissing, Unsupported, StoreError.
     """
@@ -75,7 +77,7 @@ def of_executions(
 
 
 def _claims(registry: Registry, n8n: N8n, snapshot: Snapshot | None) -> Mapping[str, list[Claim]] | None:
-    """Live jobs, by the execution that they name; None when there are more than a look takes."""
+    """Returns live jobs by the execution that they name; None if there are more than one reading takes."""
     refs = queues.refs(n8n, snapshot)
     jobs = queues.look(registry.wire(n8n.queue.deployment), refs, queues.crew(refs, snapshot, Whereabouts()))
     if jobs.left_out:
@@ -84,12 +86,12 @@ def _claims(registry: Registry, n8n: N8n, snapshot: Snapshot | None) -> Mapping[
 
 
 def _is_proven(claims: Iterable[Claim], snapshot: Snapshot | None, now: int) -> bool:
-    """That nobody holds any of these jobs, as the verdict on each says it."""
+    """Returns True if the verdict on each of these jobs proves that no worker holds it."""
     return all(found is not None and found.of_lock.is_orphaned for found in verdicts(claims, snapshot, now))
 
 
 def verdicts(claims: Iterable[Claim], snapshot: Snapshot | None, now: int) -> Iterator[Verdict | None]:
-    """The verdict on each of these jobs, looked at now; None for one that is gone or has none."""
+    """Yields the current verdict on each of these jobs; None for one that is gone or has none."""
     for claim in claims:
         queue = locate(claim.job.queue, snapshot)
         (row,) = queue.rows([(claim.job.id, claim.state)])
@@ -97,7 +99,7 @@ def verdicts(claims: Iterable[Claim], snapshot: Snapshot | None, now: int) -> It
 
 
 def _alone_since(registry: Registry, n8n: N8n, alone: Sequence[Execution], now: int) -> dict[str, int]:
-    """Without a state store nothing is remembered: each look is the first one."""
+    """Returns since when executions have had no job; without a state store nothing is remembered."""
     try:
         return marks.since(registry.state(), n8n.name, alone, now)
     except (ConfigError, StoreError):
@@ -105,7 +107,7 @@ def _alone_since(registry: Registry, n8n: N8n, alone: Sequence[Execution], now: 
 
 
 def _listed(n8n: N8n) -> frozenset[str]:
-    """Executions that the newest truth table would have marked."""
+    """Returns executions for which the newest comparison suggests to mark them as crashed."""
     truth = next((one for one in truths.newest() if one.name == n8n.name and not truths.is_old(one)), None)
     pairs = truth.pairs if truth else ()
     return frozenset(pair.id for pair in pairs if pair.finding and pair.finding.repair is Repair.MARK)

@@ -1,7 +1,7 @@
-"""The executions of an n8n as what an act is done to: an execution may have no job at all, and has a name all the same.
+"""Makes executions of n8n targets of actions: an execution may have no job, and is addressed all the same.
 
-It is written as a job of a queue that is no queue, `main/n8n.executions#4711`, so that everything that asks, does and
-records treats it as any other.
+It is written as a job of a queue that does not exist, `main/n8n.executions#4711`, so that previews, actions and the
+audit treat it like any job.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ def rows(registry: Registry, ref: QueueRef, ids: Sequence[str]) -> tuple[JobRow 
 
 
 def is_id(written: str) -> bool:
-    """A number as n8n writes its executions."""
+    """Returns True for a number as n8n writes the ids of executions."""
     is_plain = written.isascii() and written.isdigit() and len(written) <= len(str(_LAST))
     return is_plain and not written.startswith("0") and int(written) <= _LAST

@@ -1,4 +1,4 @@
-"""Truth tables on their way from the scheduler to whoever shows them: JSON, squeezed, in one key of the state."""
+"""Keeps the newest comparison of each n8n in the state store, for the pages: compressed JSON in one key."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _SHAPE = zlib.crc32(
         field.name for kind in (Truth, Pair, Claim, Execution, Finding, ErrorRate) for field in fields(kind)
     ).encode()
 )
-OLD_MS = 180_000  # six looks at their usual interval: what is this old is no news of now
+OLD_MS = 180_000  # six comparisons at their usual interval: an older one is not current
 
 
 def publish(store: redis.Redis, truths: Sequence[Truth]) -> None:
-    """Keeps them as the newest; raises StoreError."""
+    """Stores the comparisons as the newest; raises StoreError."""
     packed = encode(truths)
     with faults.guarded(store):
         store.set(state.N8N, packed, ex=_KEEP_S)
 
 
 def fetch(store: redis.Redis) -> tuple[Truth, ...]:
-    """The newest, one an installation; () when there are none that this version can read; raises StoreError."""
+    """Returns the newest comparison of each installation; () if this version can read none. Raises StoreError."""
     with faults.guarded(store):
         packed = state_limits.string_of(state_limits.ask_string(store, state.N8N))
     return decode(packed) if packed is not None else ()
 
 
 def newest() -> tuple[Truth, ...]:
-    """Read from the state store once a second; () while it is silent too."""
+    """Returns the newest comparisons, read from the state store at most once a second; () if it does not answer."""
     try:
         return windows.get(("n8n",), lambda: fetch(registry().state()))
     except (ConfigError, StoreError):
@@ -60,13 +60,13 @@ def newest() -> tuple[Truth, ...]:
 
 
 def of_queue(ref: QueueRef) -> Truth | None:
-    """The newest table of the n8n whose queue it is, while it tells of now; None otherwise."""
+    """Returns the newest comparison of the n8n that owns this queue; None if it is old or failed."""
     found = next((truth for truth in newest() if truth.owns(ref)), None)
     return found if found is not None and not found.fault and not is_old(found) else None
 
 
 def repairs(ref: QueueRef) -> dict[str, Act]:
-    """The act that fits each job of this queue that the newest table lists, by job."""
+    """Returns the action that fits each job of this queue in the newest comparison, by job."""
     truth = of_queue(ref)
     listed = ((pair.claim, pair.finding) for pair in (truth.pairs if truth else ()))
     return {
@@ -81,14 +81,14 @@ def is_old(truth: Truth, now: int | None = None) -> bool:
 
 
 def encode(truths: Sequence[Truth]) -> bytes:
-    """About 10 ms for a thousand pairs."""
+    """Encodes the comparisons; takes about 10 ms for a thousand pairs."""
     document = [_SHAPE, [_truth(truth) for truth in truths]]
     return documents.pack(_PURPOSE, document)
 
 
 @lru_cache(maxsize=2)  # it is fetched once a second, and changes twice a minute
 def decode(packed: bytes) -> tuple[Truth, ...]:
-    """The inverse of `encode`; () for anything that this version did not write."""
+    """Inverts `encode`; returns () for a document that this version did not write."""
     try:
         shape, written = documents.unpack(_PURPOSE, packed)
         return tuple(map(_read_truth, written)) if shape == _SHAPE else ()
