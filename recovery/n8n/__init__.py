@@ -1,1 +1,1 @@
-"""n8n's own database: what its tables look like from version to version, and reads of them in small steps."""
+"""Reads n8n's own database, in small steps: its tables from version to version, executions and their data."""

@@ -1,4 +1,4 @@
-"""Which workflows failed lately: counted by the database, among the newest executions."""
+"""Counts failed executions by workflow, in n8n's database, among the newest executions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDED = "('success', 'warning', 'error', 'crashed', 'failed')"
 
 
 def of_workflows(wire: SqlWire, tables: Tables, now: int) -> tuple[ErrorRate, ...]:
-    """Those with failures, most first; at most LISTED. What n8n does not save is not in its database.
+    """Returns workflows with failures, most first, at most LISTED. What n8n does not save is not in its database.
 
     Rows that n8n has marked as deleted count too: they ended all the same. Raises StoreError.
     """

@@ -1,4 +1,4 @@
-"""Executions as they stand, in small steps: those that have not ended through a cursor, others by their ids.
+"""Reads executions in small steps: those that have not ended through a cursor, others by their ids.
 
 A cursor and not pages by id: in a table of millions, of which the newest are open, the planner would walk through all
 that have ended to fill a page. A cursor goes once along the index on the status, and each step of it is short. It
@@ -16,15 +16,15 @@ from recovery.errors import StoreError
 from recovery.n8n.tables import Tables
 
 STEP = 2_000  # rows a statement: some 5 ms
-OPEN_LIMIT = 200_000  # rows of a look; n8n itself looks at a hundred
+OPEN_LIMIT = 200_000  # rows of one reading; n8n itself reads a hundred
 NAME_LIMIT = 200  # characters of a workflow's name; n8n allows 128
-RETRY_WINDOW = 10_000  # executions that are looked through for retries: some ms by the primary key
+RETRY_WINDOW = 10_000  # executions that are searched for retries: some ms by the primary key
 _WORD = 40  # characters of a mode or a status
 _LAST_ID = 2**31 - 1
 
 
 def still_open(wire: SqlWire, tables: Tables) -> Iterator[list[Execution]]:
-    """All that have not ended, at most OPEN_LIMIT, step by step. Raises StoreError."""
+    """Yields all executions that have not ended, at most OPEN_LIMIT, step by step. Raises StoreError."""
     alive = ' AND "deletedAt" IS NULL' if tables.has("deletedAt") else ""
     words = ", ".join(f"'{one.value}'" for one in OPEN)
     chosen = f"SELECT {_columns(tables)} FROM {tables.executions} WHERE status IN ({words}){alive}"  # noqa: S608
@@ -38,7 +38,7 @@ def still_open(wire: SqlWire, tables: Tables) -> Iterator[list[Execution]]:
 
 
 def of_ids(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, Execution]:
-    """These, by their ids; those that are not in the database are left out. Raises StoreError."""
+    """Returns executions by their ids, without those that are not in the database. Raises StoreError."""
     numbers = [int(id) for id in ids if 0 < int(id) <= _LAST_ID]
     found: dict[str, Execution] = {}
     chosen = f"SELECT {_columns(tables)} FROM {tables.executions} WHERE id = ANY(%s)"  # noqa: S608
@@ -50,22 +50,22 @@ def of_ids(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, Execu
 
 
 def held(session: Session, tables: Tables, ids: Iterable[str]) -> dict[str, Execution]:
-    """As `of_ids`, in the caller's transaction: until that ends nobody changes these rows. At most STEP."""
-    numbers = sorted({int(id) for id in ids if 0 < int(id) <= _LAST_ID})[:STEP]  # in one order: no two wait crosswise
+    """Reads executions like `of_ids` and locks their rows until the caller's transaction ends. At most STEP."""
+    numbers = sorted({int(id) for id in ids if 0 < int(id) <= _LAST_ID})[:STEP]  # one order: no deadlock
     chosen = f"SELECT {_columns(tables)} FROM {tables.executions} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"  # noqa: S608
     return {execution.id: execution for execution in map(_execution, session.all(chosen, (numbers,)))}
 
 
 def newest(wire: SqlWire, tables: Tables) -> int:
-    """The highest id; 0 when there is none. Raises StoreError."""
+    """Returns the highest id; 0 when there is none. Raises StoreError."""
     with wire.session() as session:
         return int(session.all(f"SELECT COALESCE(max(id), 0) FROM {tables.executions}")[0][0])  # noqa: S608
 
 
 def retry_of(wire: SqlWire, tables: Tables, id: str, after: int) -> str:
-    """The first execution that is a retry of this one, among those with a higher id than `after`; "" for none.
+    """Returns the first retry of this execution with a higher id than `after`; "" for none.
 
-    No index knows what is a retry: so few are looked at because all are new. Raises StoreError.
+    Retries have no index: only the few rows above `after` are read. Raises StoreError.
     """
     chosen = f'SELECT min(id) FROM {tables.executions} WHERE id > %s AND "retryOf" = %s'  # noqa: S608
     with wire.session() as session:
@@ -74,11 +74,11 @@ def retry_of(wire: SqlWire, tables: Tables, id: str, after: int) -> str:
 
 
 def retries_of(wire: SqlWire, tables: Tables, workflows: Mapping[str, str]) -> dict[str, str]:
-    """The first retry of each of these executions, given by id with their workflow; the others are left out. At most
-    STEP.
+    """Returns the first retry of each of these executions, given by id with their workflow, without those that have
+    none. At most STEP.
 
-    No index knows what is a retry: executions of these workflows behind the oldest of these ids are read, which n8n has
-    an index for. Raises StoreError.
+    Retries have no index: executions of these workflows behind the oldest of these ids are read, which n8n has an index
+    for. Raises StoreError.
     """
     wanted = sorted({id for id in workflows if 0 < int(id) <= _LAST_ID}, key=int)[:STEP]
     if not wanted or not tables.has("retryOf"):
@@ -93,7 +93,7 @@ def retries_of(wire: SqlWire, tables: Tables, workflows: Mapping[str, str]) -> d
 
 
 def retries(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, str]:
-    """The newest retry of each of these, among the newest RETRY_WINDOW executions: no index knows what is a retry.
+    """Returns the newest retry of each of these, among the newest RETRY_WINDOW executions: retries have no index.
 
     Raises StoreError.
     """
@@ -113,7 +113,7 @@ def retries(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> dict[str, str]
 
 
 def titles(wire: SqlWire, tables: Tables, workflows: Iterable[str]) -> dict[str, str]:
-    """The names of these workflows, cut. Raises StoreError."""
+    """Returns the names of these workflows, cut to NAME_LIMIT. Raises StoreError."""
     wanted, found = sorted(set(workflows)), dict[str, str]()
     chosen = f"SELECT id::text, left(name, {NAME_LIMIT}) FROM {tables.workflows} WHERE id::text = ANY(%s)"  # noqa: S608
     with wire.session() as session, _reading(session):
@@ -124,7 +124,9 @@ def titles(wire: SqlWire, tables: Tables, workflows: Iterable[str]) -> dict[str,
 
 @contextmanager
 def _reading(session: Session) -> Iterator[None]:
-    """All steps see the same moment, and none of them can write, whatever rights our user has."""
+    """Opens a read-only transaction: all statements see the same moment, and none can write, whatever rights our user
+    has.
+    """
     session.change("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     try:
         yield
@@ -145,7 +147,7 @@ def _columns(tables: Tables) -> str:
 
 
 def ms(column: str) -> str:
-    """A time as ms since 1970. Without a zone, as before n8n 1.5, it is taken for UTC."""
+    """Returns the SQL of a time as ms since 1970. Without a zone, as before n8n 1.5, it is taken for UTC."""
     return f'(extract(epoch FROM "{column}") * 1000)::bigint'
 
 

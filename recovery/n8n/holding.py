@@ -1,7 +1,7 @@
-"""Executions that stay as they are while something is done to their jobs: their rows are held for that moment.
+"""Locks rows of executions while an action changes their jobs, so that the executions stay as they are.
 
-A worker that ends one meanwhile waits for us, some milliseconds; or we for it, and then we see that it has ended. In a
-database that we may only read they are read at the last moment, and nobody is held up.
+A worker that ends one meanwhile waits for us, some milliseconds; or we wait for it, and then see that it has ended. In
+a database that we may only read they are read at the last moment, without a lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from recovery.n8n.tables import Tables
 
 @contextmanager
 def held(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> Iterator[dict[str, Execution]]:
-    """By id; those that are not in the database are left out. Raises StoreError, and then nothing was held."""
+    """Yields the executions by id, without those that are not in the database. Raises StoreError, and then nothing was
+    locked.
+    """
     wanted = list(ids)
     if not can_hold(wire, tables):
         yield executions.of_ids(wire, tables, wanted)
@@ -27,5 +29,5 @@ def held(wire: SqlWire, tables: Tables, ids: Iterable[str]) -> Iterator[dict[str
 
 
 def can_hold(wire: SqlWire, tables: Tables) -> bool:
-    """To lock a row takes the right to change it."""
+    """Returns True if our user may lock rows, which takes the right to change them."""
     return not wire.database.read_only and not tables.read_only and "status" in tables.writable

@@ -1,4 +1,4 @@
-"""The one statement that changes a row of n8n's: an execution that is as it was shown becomes crashed.
+"""Marks an execution as crashed if it is still as it was shown: one of the two statements that change n8n's rows.
 
 Written as n8n's own recovery writes it (`markAsCrashed`): the status, when it stopped, and nothing to wait for.
 """
@@ -14,7 +14,7 @@ _WRITTEN = ("status", "stoppedAt", "waitTill")
 
 
 def refusal(wire: SqlWire, tables: Tables) -> str:
-    """Why it cannot be done here; "" when it can."""
+    """Returns why it cannot be done here; "" when it can."""
     if wire.database.read_only:
         return "The database of n8n is configured to be read only."
     if tables.read_only:
@@ -26,7 +26,8 @@ def refusal(wire: SqlWire, tables: Tables) -> str:
 
 
 def mark(wire: SqlWire, tables: Tables, execution: Execution) -> Execution | None:
-    """None when it was done; else how the row is now. Raises StoreError, JobMissing.
+    """Marks the execution as crashed; returns None on success, else the row as it is now. Raises StoreError,
+    JobMissing.
 
     A worker that has just written how it ended has the last word: then no row is found.
     """

@@ -1,8 +1,8 @@
-"""n8n's public API, as far as it repairs: the retry of an execution (n8n 1.112 and later).
+"""Client of n8n's public API for the retry of an execution (n8n 1.112 and later).
 
-n8n answers when the new execution has ended, which may be in hours: nobody waits for that. Whoever asked looks into the
-database meanwhile, and leaves when the new one is there; n8n runs on. Nothing is sent but to the configured address: no
-redirect is followed, no proxy of the environment used, and nothing of what n8n knows of the workflow is kept.
+n8n answers when the new execution has ended, which may be in hours, so no caller waits for that. It polls n8n's
+database meanwhile, and closes the connection when the new execution is there; n8n runs on. Requests go only to the
+configured address: no redirect is followed, no proxy of the environment used, and no data of the workflow is kept.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SECONDS = 10.0  # n8n needs some hundred milliseconds to make one
 SCOPE = "execution:retry"
 _NO_EXECUTION = "0"  # PostgreSQL numbers them from 1
 _PATH = "/api/v1"
-_LARGEST = 64 * 1024  # bytes read of an answer: it holds all that the new execution did, and begins with its id
-_SAID = 200  # characters of what it says of its own failure
+_LARGEST = 64 * 1024  # bytes read of an answer: it has all data of the new execution, and begins with its id
+_SAID = 200  # characters of its error message
 _ID = re.compile(rb'\s*\{\s*"id"\s*:\s*"?([1-9][0-9]{0,18})"?\s*[,}]')
 _LATE = "n8n does not answer in time."
 _NOT_POSITIVE = "executionId must be a positive integer"  # 2.41
@@ -43,7 +43,7 @@ _WHY = {
 
 
 def lacks(n8n: N8n) -> str:
-    """Why it cannot be asked; "" when it can."""
+    """Returns which setting is missing for requests to n8n; "" when none is."""
     if not n8n.api:
         return "No address of n8n is configured: set editor, or api, in [[n8n]]."
     return "" if n8n.api_key else "No API key of n8n is configured: set api_key_file in [[n8n]]."
@@ -51,7 +51,9 @@ def lacks(n8n: N8n) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyCheck:
-    """What n8n says of our API key. `trouble` "": it accepts the key and its scope. `is_wrong` False: it may do."""
+    """Answer of n8n about our API key. `trouble` "": it accepts the key and its scope. `is_wrong` False: the key may be
+    fine.
+    """
 
     trouble: str = ""
     is_wrong: bool = True
@@ -71,7 +73,7 @@ def check_key(n8n: N8n) -> KeyCheck:
 
 
 class Retry(threading.Thread):
-    """One request. Start it, look at `id` and `trouble`, and `leave` in any case.
+    """Thread with one retry request. Start it, look at `id` and `trouble`, and `leave` in any case.
 
     `is_unsure`: after this trouble n8n may have begun all the same.
     """
@@ -105,7 +107,7 @@ class Retry(threading.Thread):
             self._ask()
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             if self._was_left:
-                return  # it was us who cut it
+                return  # the caller closed the connection
             self.is_unsure = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL))
             self.trouble = _words(error)
 
@@ -141,7 +143,9 @@ class Retry(threading.Thread):
             self.knows_no_such_execution = self._is_unknown(response, _told(said))
 
     def _is_unknown(self, response: httpx.Response, told: str) -> bool:
-        """As n8n says it: 1.x names the execution, 2.x takes no number below 1. A proxy says neither."""
+        """Returns True if n8n says that it has no such execution: 1.x names it, 2.x takes no number below 1. A proxy
+        says neither.
+        """
         if response.status_code == httpx.codes.NOT_FOUND:
             return f'"{self._execution}"' in told
         return response.status_code == httpx.codes.BAD_REQUEST and _NOT_POSITIVE in told
@@ -172,7 +176,7 @@ def _refusal(response: httpx.Response, said: bytes) -> str:
 
 
 def _told(said: bytes) -> str:
-    """n8n's own sentence, which is a stranger's text."""
+    """Returns n8n's own message, redacted and cut: its text is foreign."""
     try:
         found = json.loads(said)
     except (ValueError, RecursionError):
@@ -182,7 +186,7 @@ def _told(said: bytes) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Never the library's own text: it may hold the address."""
+    """Describes the error without the library's own text, which may hold the address."""
     if isinstance(error, httpx.TimeoutException):
         return _LATE
     cause: BaseException = error

@@ -1,8 +1,8 @@
-"""Whether n8n has kept anything of an execution that a retry could run.
+"""Tells whether n8n has kept anything of an execution that a retry could run.
 
-What n8n writes when it fails an execution for a lost job holds the error and an empty stack; a retry of that ends at
-once and has run nothing, and n8n calls it a good one. So it is looked at before. Of an execution's data nothing but
-whether that stack is empty, and which execution started it, leaves this room.
+What n8n writes when it fails an execution for a lost job has the error and an empty stack; a retry of that ends at
+once without running anything, and n8n counts it as a success. So the data is checked before. This module returns
+nothing of an execution's data but whether that stack is empty, and which execution started it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from recovery.connections.sql import SqlWire
 from recovery.errors import StoreError
 from recovery.n8n.tables import DATA, Tables
 
-LIMIT = 256 * 1024  # bytes: what was written over is some 2 KB, and a larger one is not worth its reading
+LIMIT = 256 * 1024  # bytes: overwritten data is some 2 KB, and larger data is not worth reading
 _ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
-PARENTS_LIMIT = 500  # sub-workflows of a look whose parent is looked up
+PARENTS_LIMIT = 500  # sub-workflows of a comparison whose parent is looked up
 _BEGINNING = 8 * 1024  # characters: n8n writes the parent before anything that a step has made
 _STEP = 100  # beginnings a statement
 
 
 def has_start(wire: SqlWire, n8n: N8n, id: str) -> bool | None:
-    """None when it cannot be told: too large, kept elsewhere, or not for our eyes."""
+    """Returns whether a retry could run anything; None if unknown: too large, stored elsewhere, or not readable for our
+    user.
+    """
     try:
         with wire.session() as session:
             table = session.quoted(f"{n8n.schema}.{n8n.table_prefix}{DATA}")
@@ -37,7 +39,7 @@ def has_start(wire: SqlWire, n8n: N8n, id: str) -> bool | None:
 
 
 def parents(wire: SqlWire, tables: Tables, n8n: N8n, ids: Sequence[str]) -> dict[str, str]:
-    """The execution that started each of these sub-workflows, by its own word (n8n 1.98 and later), for at most
+    """Returns the execution that started each of these sub-workflows, as n8n 1.98 and later stores it, for at most
     PARENTS_LIMIT of them; {} when our user may not read it. Raises StoreError.
     """
     found: dict[str, str] = {}
@@ -53,7 +55,7 @@ def parents(wire: SqlWire, tables: Tables, n8n: N8n, ids: Sequence[str]) -> dict
 
 
 def parent_of(beginning: str) -> str:
-    """Flat as in `judged`, and cut anywhere; "" when it does not say, or not so early."""
+    """Returns the parent's id from the beginning of flat data (as in `judged`), cut anywhere; "" if it is not in it."""
     flat = _whole_values(beginning)
     try:
         parent = str(_behind(flat, _behind(flat, flat[0], "parentExecution"), "executionId"))
@@ -63,7 +65,7 @@ def parent_of(beginning: str) -> str:
 
 
 def _whole_values(beginning: str) -> list[Any]:
-    """The values of a JSON list up to where it is cut."""
+    """Returns the values of a JSON list up to where it is cut."""
     decoder, found, at = json.JSONDecoder(), list[Any](), 1
     try:
         while at < len(beginning):
@@ -76,7 +78,9 @@ def _whole_values(beginning: str) -> list[Any]:
 
 
 def judged(written: str) -> bool | None:
-    """`written` is flat: a list, in which a value that is a text is the number of another one."""
+    """Returns whether the execution stack holds anything. `written` is flat: a list in which a string value is the
+    index of another one.
+    """
     try:
         flat = json.loads(written)
         run = _behind(flat, flat[0], "executionData")

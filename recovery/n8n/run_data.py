@@ -1,4 +1,4 @@
-"""The data that n8n runs an execution from (`execution_data.data`): read for a copy, and written back from one.
+"""Reads the data that n8n runs an execution from (`execution_data.data`) for a copy, and writes it back from one.
 
 n8n's retry reads nothing else of it: it takes `data` and `workflowData` of the old execution, and begins where the
 stack in `data` begins. When main ends an execution for a lost job it writes `data` anew, without that stack, and leaves
@@ -29,7 +29,7 @@ SELECT pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """`text` "": there is none, or it was left out because of its size."""
+    """Data of one execution. `text` "": there is none, or it was left out because of its size."""
 
     size: int
     text: str = ""
@@ -37,7 +37,7 @@ class RunData:
 
 @dataclass(frozen=True, slots=True)
 class DataRights:
-    """What our user may do with the column. Neither where there is no such table."""
+    """What our user may do with the column; neither if there is no such table."""
 
     may_read: bool = False
     may_write: bool = False
@@ -51,12 +51,12 @@ def rights(wire: SqlWire, n8n: N8n) -> DataRights:
 
 
 def refusal(wire: SqlWire, tables: Tables, n8n: N8n) -> str:
-    """Why a copy cannot be written back here; "" when it can. Raises StoreError."""
+    """Returns why a copy cannot be written back here; "" when it can. Raises StoreError."""
     return refused(wire, tables, rights(wire, n8n))
 
 
 def refused(wire: SqlWire, tables: Tables, known: DataRights) -> str:
-    """The same of rights that were asked for before."""
+    """Returns the same as `refusal`, from rights that were read before."""
     if wire.database.read_only:
         return "The database of n8n is configured to be read only."
     if tables.read_only:
@@ -69,7 +69,7 @@ def refused(wire: SqlWire, tables: Tables, known: DataRights) -> str:
 
 
 def read(wire: SqlWire, n8n: N8n, id: str, most: int) -> RunData | None:
-    """None when n8n keeps none of it in its database. Raises StoreError."""
+    """Returns the data; None if n8n keeps none of it in its database. Raises StoreError."""
     with wire.session() as session:
         chosen = (
             "SELECT octet_length(data), CASE WHEN octet_length(data) <= %s THEN data END"  # noqa: S608
@@ -83,7 +83,7 @@ def read(wire: SqlWire, n8n: N8n, id: str, most: int) -> RunData | None:
 
 
 def is_overwritten(wire: SqlWire, n8n: N8n, id: str) -> bool | None:
-    """Whether nothing is left that could run; None when it cannot be told. What n8n writes over it is some 2 KB."""
+    """Returns True if nothing is left that could run; None if unknown. What n8n writes over it is some 2 KB."""
     try:
         found = read(wire, n8n, id, remains.LIMIT)
     except (AccessDenied, StatementRefused):
@@ -97,7 +97,7 @@ def is_overwritten(wire: SqlWire, n8n: N8n, id: str) -> bool | None:
 
 
 def restore(wire: SqlWire, tables: Tables, n8n: N8n, execution: Execution, text: str) -> str:
-    """Writes a copy back; why it was refused, "" when it was done. Raises StoreError.
+    """Writes a copy back; returns why it was refused, "" when it was done. Raises StoreError.
 
     The row is locked from the look until the write: it has to have ended as it was shown, and without anything left
     to run.

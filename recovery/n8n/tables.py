@@ -1,4 +1,5 @@
-"""Which of n8n's tables and columns there are, and what we may do with them: asked, so that nothing has to fail first.
+"""Reads which tables and columns of n8n exist, and what our user may do with them, so that no statement has to fail
+first.
 
 The columns are those of n8n 1.0 to 2.41.3. Without those that are needed nothing is read; with one that none of these
 versions has it is read all the same, and nothing is written: what a newer n8n means by it is not known.
@@ -26,7 +27,7 @@ _NEEDED_OF_WORKFLOWS = ("id", "name")
 _NEEDED_OF_DATA = ("executionId", "data")
 _NUMBERS = frozenset({"integer", "bigint"})
 _TIMES = frozenset({"startedAt", "stoppedAt", "waitTill", "createdAt", "deletedAt"})
-# pg_catalog and not information_schema: that one hides what may not be read, as if it were not there.
+# pg_catalog and not information_schema, which hides columns that may not be read as if they did not exist.
 _COLUMNS = """
 SELECT c.relname, a.attname, pg_catalog.format_type(a.atttypid, NULL),
        pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'),
@@ -44,7 +45,7 @@ SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') FROM pg_catalog.pg_namesp
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """`read_only`: why nothing is written here whatever the rights are; "" when it could be."""
+    """Tables of one installation. `read_only`: why nothing may be written whatever the rights are; "" when it may."""
 
     executions: str  # in quotes, with its schema
     workflows: str
@@ -66,7 +67,7 @@ class _Column:
 
 
 def learned(wire: SqlWire, n8n: N8n) -> Tables:
-    """As `look`, remembered for as long as this process lives, or until a statement was refused (`forget`)."""
+    """Returns the tables like `look`, cached while this process lives, or until a statement was refused (`forget`)."""
     key = _key(n8n)
     known = wire.learned(key)
     if isinstance(known, Tables):
@@ -77,12 +78,12 @@ def learned(wire: SqlWire, n8n: N8n) -> Tables:
 
 
 def forget(wire: SqlWire, n8n: N8n) -> None:
-    """After n8n was brought up to date under us."""
+    """Forgets the tables, because n8n may have been upgraded."""
     wire.forget(_key(n8n))
 
 
 def look(session: Session, n8n: N8n) -> Tables:
-    """Raises Unsupported with what is missing, and StoreError."""
+    """Reads the tables. Raises Unsupported with what is missing, and StoreError."""
     names = {one: n8n.table_prefix + one for one in (WORKFLOWS, EXECUTIONS, DATA)}
     found: dict[str, dict[str, _Column]] = {name: {} for name in names.values()}
     _insist_on_schema(session, n8n.schema)
@@ -126,7 +127,7 @@ _VERSIONS = "Supported: n8n 1.0 to 2.41."
 
 
 def _check_kinds(table: str, found: Mapping[str, _Column]) -> None:
-    """A column of the right name and another kind would be compared wrongly, or not at all."""
+    """Refuses columns of an unexpected type: they would be compared wrongly, or not at all."""
     if found["id"].kind not in _NUMBERS:
         raise Unsupported(f"The ids in {table} are of the type {found['id'].kind}, not integers. {_VERSIONS}")
     for name in sorted(_TIMES & found.keys()):
