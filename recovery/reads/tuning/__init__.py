@@ -1,1 +1,3 @@
-"""Environment files, compose files and manifests, read within bounds into what the rules of tuning look at."""
+"""Parses environment files, compose files and Kubernetes manifests, within limits, into the values that the tuning
+rules check.
+"""

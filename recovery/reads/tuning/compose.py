@@ -1,4 +1,4 @@
-"""Compose files: each of their services as a container that may run workers."""
+"""Parses compose files: each service becomes a container that may run workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recovery.reads.tuning.nodes import Mapping as Block
 from recovery.reads.tuning.nodes import Node, Scalar, Sequence, word
 from recovery.reads.tuning.source import Source, duration, whole, words
 
-GRACE = 10.0  # seconds; what docker waits when nobody says otherwise
+GRACE = 10.0  # seconds; docker's default
 _REFERENCE = re.compile(r"\$\{(\w{1,80})(?::?-([^{}$]{0,80}))?\}|\$(\w{1,80})")
 _PAIR, _ENTRY = "{0}={1}", '{0}: "{1}"'
 _PAIR_IN_FLOW, _ENTRY_IN_FLOW = '"{0}={1}"', '"{0}": "{1}"'
@@ -22,7 +22,9 @@ Variables = Mapping[str, tuple[str, Setting]]
 
 
 class Compose:
-    """`files`: the environment files that were given with it, by name; `.env` is what its references are taken from."""
+    """Parser of one compose file. `files`: the environment files given with it, by name; `.env` resolves its
+    references.
+    """
 
     def __init__(self, source: Source, files: Mapping[str, Variables]) -> None:
         self._source = source
@@ -68,7 +70,7 @@ class Compose:
         return whole(word(self._budget.at(at.get("deploy"), "replicas")) or word(at.get("scale")))
 
     def _environment(self, at: Mapping[str, Node]) -> Iterator[tuple[Setting, str]]:
-        """Each with what stands there, which may refer to a variable of whoever starts it."""
+        """Yields each setting with its written value, which may refer to a variable of the caller's environment."""
         written = at.get("environment")
         if isinstance(written, Sequence):
             for item in self._budget.items(written):
@@ -79,7 +81,7 @@ class Compose:
                 yield self._source.valued(key, value), word(value)
 
     def _resolved(self, setting: Setting, raw: str) -> Setting:
-        """`${NAME:-30}` as whoever starts it would see it. The place is where the value truly stands."""
+        """Resolves `${NAME:-30}` as `docker compose` does. The place is where the value truly stands."""
         if "$" not in raw:
             return setting
         found = _REFERENCE.fullmatch(raw)

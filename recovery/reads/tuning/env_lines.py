@@ -1,4 +1,4 @@
-"""Environment files: `NAME=value` lines as docker, systemd and a shell's `source` take them."""
+"""Parses environment files: `NAME=value` lines as docker, systemd and a shell's `source` take them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _UNQUOTED = re.compile(r"(.*?)(?:\s+#.*|\s*)", re.DOTALL)
 
 
 def is_env(text: str) -> bool:
-    """By the first line that says something."""
+    """Returns True for an environment file, by its first line that is no comment."""
     said = (line.strip() for line in text.splitlines())
     first = next((line for line in said if line and not line.startswith("#")), "")
     return _SIGN.match(first) is not None
 
 
 def workload(name: str, text: str) -> Workload:
-    """Variables alone. Raises Illegible."""
+    """Returns the variables as a workload without a container. Raises Illegible."""
     settings = {setting.name: setting for setting in _settings(name, text)}
     count = text.count("\n") + (not text.endswith("\n"))
     room = Room(name, count, 0, "{0}={1}")
@@ -31,7 +31,7 @@ def workload(name: str, text: str) -> Workload:
 
 
 def values(name: str, text: str) -> dict[str, tuple[str, Setting]]:
-    """Every variable with what it holds: for whoever refers to it by name, and for nobody else."""
+    """Returns every variable with its value, which may be secret: only for references by name in compose files."""
     return {setting.name: (value, setting) for value, setting in _read(name, text)}
 
 
@@ -57,14 +57,14 @@ def _read(name: str, text: str) -> Iterator[tuple[str, Setting]]:
             continue
         closed = _closing(lines, number, found[4])
         if closed > number:
-            yield "", Setting(found[2], is_hidden=True)  # a value of several lines is none of ours
+            yield "", Setting(found[2], is_hidden=True)  # no value of several lines is read
             number = closed
             continue
         yield _one(name, number, found)
 
 
 def _closing(lines: list[str], number: int, rest: str) -> int:
-    """The line on which a quoted value ends; its own where it is not quoted, or its quote is never closed."""
+    """Returns the line on which a quoted value ends; its own line if it is not quoted, or its quote is never closed."""
     quote = rest[:1]
     if quote not in ('"', "'") or quote in rest[1:]:
         return number

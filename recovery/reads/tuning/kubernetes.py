@@ -1,4 +1,4 @@
-"""Kubernetes manifests, also as Helm writes them: the containers of pods, what configures and what scales them."""
+"""Parses Kubernetes manifests, also as Helm writes them: containers, their ConfigMaps and Secrets, and autoscalers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recovery.reads.tuning.scalers import scaler
 from recovery.reads.tuning.source import Source, whole, words
 from recovery.reads.tuning.spot_nodes import spot_nodes
 
-GRACE = 30.0  # seconds; what Kubernetes waits when nobody says otherwise
+GRACE = 30.0  # seconds; Kubernetes' default
 _PODS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "Pod"})
 _SLEEP = re.compile(r"(?:.*/)?sleep[ =]+(\d{1,6}(?:\.\d{1,3})?)s?\s*;?\s*")
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)s?")
@@ -30,14 +30,14 @@ def is_manifest(source: Source, document: Node) -> bool:
 
 
 class Cluster:
-    """All manifests that were given at once: one may name another."""
+    """Parser of all manifests that were given at once: one may name another."""
 
     def __init__(self) -> None:
         self._items: list[Item] = []
         self._named: dict[tuple[str, str], Item] = {}
 
     def add(self, source: Source, document: Node) -> None:
-        """A list is each of its items."""
+        """Adds a manifest; of a list, each of its items."""
         if word(source.budget.at(document, "kind")).endswith("List"):
             listed = source.budget.items(source.budget.at(document, "items"))
         else:
@@ -126,7 +126,7 @@ class Cluster:
         return settings, missing
 
     def _map(self, kind: str, name: str) -> dict[str, Setting] | None:
-        """Of a Secret nothing but the names."""
+        """Returns the settings of a ConfigMap, or only the names of a Secret's."""
         if (kind, name) not in self._named:
             return None
         source, item = self._named[kind, name]
@@ -175,7 +175,7 @@ def _pod_containers(source: Source, item: Block) -> list[Node]:
 
 
 def _pause(source: Source, lifecycle: Node | None) -> tuple[float | None, Place | None]:
-    """Seconds, and where they stand; None for a hook of which nobody knows how long it runs."""
+    """Returns the seconds of the preStop hook, and where they stand; None for a hook of unknown length."""
     hook = source.budget.at(lifecycle, "preStop")
     if hook is None:
         return 0.0, None
@@ -187,7 +187,7 @@ def _pause(source: Source, lifecycle: Node | None) -> tuple[float | None, Place 
 
 
 def _slept(source: Source, parts: list[Scalar]) -> tuple[float | None, Place | None]:
-    """`sleep 5` as two words, or as a shell's line that does nothing else."""
+    """Returns the seconds of `sleep 5`, as two words or as a shell line that does nothing else."""
     if len(parts) == 2 and parts[0].value.rpartition("/")[2] == "sleep":
         found = _SECONDS.fullmatch(parts[1].value)
     else:

@@ -1,7 +1,8 @@
-"""YAML as nodes that know where they stand. Nothing is built from it: no object, no date, no number.
+"""Parses YAML into nodes that know their place in the text. Nothing is constructed from it: no object, no date, no
+number.
 
-A text may be written to harm whoever reads it, so everything has a bound: events, depth, time, and what aliases unfold
-into. Aliases cost nothing here, for two names of one node are one node; whoever walks over them counts what it sees.
+A text may be written to exhaust its reader, so everything has a limit: events, depth, time, and what aliases unfold
+into. Aliases cost nothing here, for two names of one node are one node; `Budget` counts them where they are read.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from recovery.errors import Illegible
 EVENTS_LIMIT = 150_000  # of one file; one of a megabyte that is a manifest has half of that
 DEPTH_LIMIT = 40  # a pod's template in a list of manifests is 15 deep
 SECONDS_LIMIT = 5.0  # for one file; a megabyte takes a second
-UNFOLD_LIMIT = 600_000  # pairs and items looked at in one file, each as often as an alias brings it: a second or two
+UNFOLD_LIMIT = 600_000  # pairs and items read in one file, each as often as an alias repeats it: a second or two
 SETTING_COST = 20  # of them, for each setting that is made of one
 _CORE = "tag:yaml.org,2002:"
 _PLAIN_TAGS = frozenset({None, "!", "!reset", "!override"}) | {
@@ -31,7 +32,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # only its parser is us
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Lines from 1, columns from 0; the end is not part of it. `style`: its quote, "|", ">" or ""."""
+    """A YAML scalar. Lines from 1, columns from 0, the end exclusive. `style`: its quote, "|", ">" or ""."""
 
     value: str
     line: int
@@ -42,7 +43,7 @@ class Scalar:
 
     @property
     def last(self) -> int:
-        """The last line it stands on; the end of a block is the beginning of the line behind it."""
+        """Last line that it stands on; the end of a block is the beginning of the line behind it."""
         return self.end_line - (self.end_column == 0 and self.end_line > self.line)
 
 
@@ -51,7 +52,7 @@ class Sequence:
     line: int
     column: int
     is_flow: bool
-    last: int  # the last line that something of it stands on; what an alias brings stands elsewhere
+    last: int  # the last line of its own text; an alias' content stands elsewhere
     items: list[Node] = field(default_factory=list)
     closed: tuple[int, int] = (0, 0)  # line and column of its closing bracket, where it is written in brackets
 
@@ -70,7 +71,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def documents(name: str, text: str) -> Iterator[Node]:
-    """The documents of one file, in order. Raises Illegible, which names the line."""
+    """Yields the documents of one file, in order. Raises Illegible, which names the line."""
     try:
         yield from _Composer(name, text).documents()
     except yaml.MarkedYAMLError as error:
@@ -85,7 +86,7 @@ def documents(name: str, text: str) -> Iterator[Node]:
 
 
 class _Composer:
-    """From the parser's events, without recursion."""
+    """Composes nodes from the parser's events, without recursion."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
@@ -109,7 +110,7 @@ class _Composer:
                 yield done
 
     def _take(self, event: Any) -> Node | None:
-        """A whole document, when this was its end."""
+        """Takes in an event; returns the document that ends with it."""
         if isinstance(event, yaml.CollectionEndEvent):
             ended = self._open.pop()
             if ended.is_flow and (mark := event.start_mark):
@@ -119,7 +120,7 @@ class _Composer:
             self._keys.pop()
             self._seen.pop()
         elif isinstance(event, yaml.AliasEvent):
-            # Inside of what it names, it would hold itself.
+            # An alias inside the node that it names would contain itself.
             if event.anchor not in self._anchors:
                 raise self._refused(event, "an alias without an anchor before it.")
             node, anchor = self._anchors[event.anchor], None
@@ -133,7 +134,7 @@ class _Composer:
         return self._placed(node, event)
 
     def _begun(self, event: Any) -> Scalar | None:
-        """A scalar, which is whole at once."""
+        """Returns a scalar, which is complete at once; None for a collection that begins."""
         if event.tag not in _PLAIN_TAGS:
             raise self._refused(event, "a tag that constructs an object; only plain values are read.")
         start, end = event.start_mark, event.end_mark
@@ -177,7 +178,7 @@ class _Composer:
 
 
 class Budget:
-    """What of one file may be looked at, each thing as often as an alias brings it."""
+    """Limits how many nodes of one file are read, each counted as often as an alias repeats it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -189,7 +190,7 @@ class Budget:
             raise Illegible(self._name, f"its aliases expand to more than {UNFOLD_LIMIT:,} parts.", line=line)
 
     def pairs(self, node: Node | None, depth: int = 0) -> dict[str, tuple[Scalar, Node]]:
-        """By key; merged ones where the mapping has none of its own. Nothing for what is no mapping."""
+        """Returns the pairs by key; a merged pair counts where the mapping has none of its own. {} for other nodes."""
         if not isinstance(node, Mapping):
             return {}
         if depth > DEPTH_LIMIT:
@@ -209,7 +210,7 @@ class Budget:
         return node.items
 
     def at(self, node: Node | None, *path: str) -> Node | None:
-        """What stands under these keys, one inside the other."""
+        """Returns the node under these nested keys."""
         for key in path:
             found = self.pairs(node).get(key)
             if found is None:
@@ -219,7 +220,7 @@ class Budget:
 
 
 def word(node: Node | None) -> str:
-    """A scalar's text; "" for everything else, and for what YAML takes for nothing."""
+    """Returns a scalar's text; "" for every other node, and for YAML's null."""
     if not isinstance(node, Scalar) or (not node.style and node.value in ("~", "null", "Null", "NULL")):
         return ""
     return node.value

@@ -1,4 +1,4 @@
-"""The eviction policy of a Redis or Valkey, as its command or its configuration file has it."""
+"""Finds the eviction policy of a Redis or Valkey in its command or its configuration file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VALUE = re.compile(r"([a-z-]{3,20})")
 
 
 def of_command(source: Source, owner: str, *nodes: Node | None) -> Iterator[StorePolicy]:
-    """`--maxmemory-policy X` as two words of a list, or inside of one line."""
+    """Finds `--maxmemory-policy X` in a command, as two words of a list, or inside one line."""
     for node in nodes:
         parts = source.budget.items(node) if isinstance(node, Sequence) else [node]
         asked = False
@@ -30,7 +30,7 @@ def of_command(source: Source, owner: str, *nodes: Node | None) -> Iterator[Stor
 
 
 def of_file(source: Source, owner: str, text: Scalar) -> Iterator[StorePolicy]:
-    """A redis.conf inside of a ConfigMap."""
+    """Finds the policy in a redis.conf inside a ConfigMap."""
     if _NAME not in text.value:
         return
     for number in range(text.line, min(text.last, len(source.lines)) + 1):

@@ -1,4 +1,4 @@
-"""The running queues, looked at for what they show of their workers' settings."""
+"""Reads what the running queues show of their workers' settings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from recovery.errors import ConfigError, StoreError, UnstallError
 from recovery.reads import lists, sightings, stuck
 from recovery.reads.sightings import Memory
 
-QUEUES_LIMIT = 20  # queues whose locks one look reads; those with the most active jobs
+QUEUES_LIMIT = 20  # queues whose locks are read at once; those with the most active jobs
 _LOCKS = 50  # jobs of each
 _LIBRARIES = frozenset({Library.BULL, Library.BULLMQ})
 
 
 def running(snapshot: Snapshot, config: Config, now: int) -> Running:
-    """Of the queues of Bull and BullMQ, the busiest first. What cannot be read is said, and nothing is raised."""
+    """Reads the queues of Bull and BullMQ, the busiest first. Failures are part of the result; nothing is raised."""
     readable = [sample for sample in snapshot.queues if sample.flavour.library in _LIBRARIES and not sample.error]
     ordered = sorted(readable, key=lambda sample: (-(sample.counts.active or 0), sample.ref))
     queues: list[Seen] = []
@@ -37,7 +37,7 @@ def running(snapshot: Snapshot, config: Config, now: int) -> Running:
 
 
 def _seen(sample: QueueSample, snapshot: Snapshot, config: Config, now: int) -> Seen:
-    """Remembered lengths are those of the orphan-watch, which looks more often than we do."""
+    """Reads one queue. Remembered times are those of the orphan watch, which reads the queue more often."""
     queue = lists.Queue(sample.ref, sample.flavour, sample)
     memory, left = _memory(sample.ref), _ttls(queue) if sample.counts.active else []
     longest, interval = max([*left, memory.lock_length]), max(memory.interval, sample.stalled_check_ttl or 0)
@@ -59,7 +59,7 @@ def _seen(sample: QueueSample, snapshot: Snapshot, config: Config, now: int) -> 
 
 
 def _memory(ref: QueueRef) -> Memory:
-    """Without a state store nothing is remembered."""
+    """Returns what the orphan watch remembers of a queue; nothing without a state store."""
     try:
         return sightings.memory(registry().state(), ref)[0]
     except (ConfigError, StoreError):
@@ -72,7 +72,7 @@ def _ttls(queue: lists.Queue) -> list[int]:
 
 
 def _seconds(ms: int) -> float:
-    """A little is gone by the time we look; settings are whole seconds."""
+    """Rounds up to whole seconds: settings are whole seconds, and a part of the time has passed when it is read."""
     return float(ceil(ms / 1000))
 
 

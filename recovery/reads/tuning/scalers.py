@@ -1,4 +1,4 @@
-"""What scales pods: Kubernetes' own autoscaler and KEDA's, and how calmly they take pods away."""
+"""Parses autoscalers, Kubernetes' own and KEDA's, and how fast they remove pods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recovery.reads.tuning.nodes import Mapping as Block
 from recovery.reads.tuning.nodes import Node, Scalar, word
 from recovery.reads.tuning.source import Source, whole
 
-KEDA_LEAST, KEDA_MOST = 0, 100  # what KEDA does when nobody says otherwise
+KEDA_LEAST, KEDA_MOST = 0, 100  # KEDA's defaults
 KEDA_COOLDOWN = 300.0  # seconds
 _WINDOW = "stabilizationWindowSeconds: {1}"
 _PACE = "policies:\n  - type: Pods\n    value: 1\n    periodSeconds: 60"
@@ -69,7 +69,7 @@ def _policy(source: Source, item: Node) -> PacePolicy:
 
 
 def _keys(source: Source, spec: Node | None) -> list[WatchedKey]:
-    """Of triggers on Redis, also by Sentinel or in a cluster."""
+    """Returns the lists that triggers on Redis watch, also by Sentinel or in a Cluster."""
     found: list[WatchedKey] = []
     for trigger in source.budget.items(source.budget.at(spec, "triggers")):
         listed = source.budget.at(trigger, "metadata", "listName")
@@ -79,7 +79,7 @@ def _keys(source: Source, spec: Node | None) -> list[WatchedKey]:
 
 
 def _room(source: Source, spec: Node | None, path: tuple[str, ...], missing: str) -> Room | None:
-    """For what is missing of a calm step down, in the innermost of its blocks that is there."""
+    """Returns where the missing settings of a slow scale-down go: into the innermost of their blocks that exists."""
     node, rest = spec, path
     while rest and (inner := source.budget.at(node, rest[0])) is not None:
         node, rest = inner, rest[1:]

@@ -1,4 +1,4 @@
-"""Files of any of the three kinds, put together: each is known by what is in it, whatever it is called."""
+"""Parses all given files together; each file's kind is known by its content, whatever its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def scene(files: Iterable[tuple[str, bytes]]) -> Scene:
-    """Raises Illegible, which names the file and the line."""
+    """Parses the files."""
     given = texts(files)
     return _Reading(given).scene()
 
@@ -69,7 +69,7 @@ class _Reading:
 
 
 def _without_helm(text: str) -> str:
-    """`helm get all` and a dry run say more than the manifest; their lines are emptied, so that numbers stay."""
+    """Empties the lines that `helm get all` and a dry run add to the manifest, so that line numbers stay."""
     is_told = _HELM.match(text) is not None
     for told in (_HELM, _NOTES):
         found = told.search(text) if is_told else None
@@ -79,7 +79,7 @@ def _without_helm(text: str) -> str:
 
 
 def _is_environment(block: Block) -> bool:
-    """A mapping of variables, as values files and ConfigMaps have them."""
+    """Returns True for a mapping of variables, as values files and ConfigMaps have them."""
     return bool(block.pairs) and all(_VARIABLE.fullmatch(key.value) for key, _ in block.pairs)
 
 

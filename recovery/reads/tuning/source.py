@@ -1,4 +1,4 @@
-"""One YAML file while it is read: its lines, its budget, and settings with the span that each stands on."""
+"""One YAML file while it is parsed: its lines, its budget, and settings with their place in the text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|h|m|s)")
 
 @dataclass(slots=True)
 class Source:
-    """`lines` as YAML counts them, where they are those of everybody else; other texts get no patch."""
+    """One YAML file. `lines`: the text split at LF; a text with other line breaks of YAML gets no patch."""
 
     name: str
     text: str
@@ -27,7 +27,7 @@ class Source:
         self.lines = self.text.split("\n")
 
     def valued(self, key: Scalar, value: Node, *, wrap: str = '"{}"') -> Setting:
-        """A key with its value. `wrap`: how the value is written where it stands without quotes."""
+        """Returns a key and its value as a setting. `wrap`: how the value is written where it stands without quotes."""
         self.budget.spend(SETTING_COST, key.line)
         if not isinstance(value, Scalar):
             return Setting(key.value)
@@ -38,7 +38,7 @@ class Source:
         return Setting(key.value, _kept(key.value, value), place, self._span(key, "{}"))
 
     def pair(self, item: Scalar) -> Setting:
-        """`NAME=value` as one word of a list. A name alone passes on what the caller has."""
+        """Returns `NAME=value`, one word of a list, as a setting. A name alone passes on the caller's value."""
         self.budget.spend(SETTING_COST, item.line)
         name, equals, value = item.value.partition("=")
         whole = self._span(item, "{}")
@@ -53,7 +53,7 @@ class Source:
         return Setting(name, value if name in READ else "", place, renames)
 
     def named(self, item: Mapping, name: Scalar, value: Node | None) -> Setting:
-        """`name:` and `value:` of one item of a list."""
+        """Returns `name:` and `value:` of one item of a list as a setting."""
         self.budget.spend(SETTING_COST, name.line)
         renames = self._span(name, "{}")
         if not isinstance(value, Scalar):
@@ -63,7 +63,7 @@ class Source:
         return Setting(name.value, _kept(name.value, value), place, renames)
 
     def number(self, block: Node | None, name: str) -> Setting | None:
-        """A number of the block's own, which stands beside its key."""
+        """Returns a number of this block, if it stands beside its key."""
         found = self.budget.pairs(block).get(name)
         if found is None or not isinstance(found[1], Scalar):
             return None
@@ -71,7 +71,7 @@ class Source:
         return Setting(name, found[1].value, self.span(found[1], "{}") if is_here else None)
 
     def part(self, scalar: Scalar, inner: re.Match[str], group: int = 1) -> Place | None:
-        """What a pattern has found inside of a scalar of one line."""
+        """Returns the place of what a pattern has found inside a scalar of one line."""
         whole = self._span(scalar, "{}")
         if whole is None:
             return None
@@ -82,7 +82,7 @@ class Source:
         return self._span(scalar, wrap)
 
     def room(self, node: Node | None, line: str, *, head: str = "", at_top: bool = False) -> Room | None:
-        """Inside of a block, before its first line or behind its last; none where it is written in brackets."""
+        """Returns the point in a block before its first line or behind its last; None if it is written in brackets."""
         start = self._start(node)
         if start is None or isinstance(node, Scalar | None):
             return None
@@ -96,7 +96,7 @@ class Source:
     def inside(
         self, block: Node | None, name: str, line: str, *, listed: bool = False, in_flow: str = ""
     ) -> Room | None:
-        """Inside of what stands under a key of a block: behind its last line, or as its first where it has none.
+        """Returns the point under a key of a block: behind its last line, or as its first where it has none.
 
         `in_flow`: how it is written in brackets; "": it is not.
         """
@@ -112,7 +112,7 @@ class Source:
         return self._room_in_flow(value, in_flow) if value.is_flow and in_flow else self.room(value, line)
 
     def _room_in_flow(self, node: Sequence | Mapping, line: str) -> Room | None:
-        """Its names have quotes when those that stand there have."""
+        """Returns the point before the closing bracket. Names get quotes if those that are there have them."""
         inner = node.items[-1] if isinstance(node, Sequence) and node.items else node
         (number, column), is_empty = node.closed, not (node.items if isinstance(node, Sequence) else node.pairs)
         if is_empty or number > len(self.lines) or self.lines[number - 1][:column].rstrip().endswith(","):
@@ -122,13 +122,13 @@ class Source:
         return Room(self.name, number, column, line, is_flow=True)
 
     def _is_alone(self, item: Mapping) -> bool:
-        """Whether the lines of this item of a list hold nothing else."""
+        """Returns True if the lines of this item of a list hold nothing else."""
         if item.line > len(self.lines) or not re.fullmatch(r"\s*- +", self.lines[item.line - 1][: item.column]):
             return False
         return not item.is_flow or item.closed[0] == item.line
 
     def _start(self, node: Node | None) -> tuple[int, int] | None:
-        """The line and the column of a block's first key or dash; what names the block may stand on a line before."""
+        """Returns line and column of a block's first key or dash; the block's own key may be on a line before."""
         if isinstance(node, Mapping) and node.pairs and not node.is_flow:
             return node.pairs[0][0].line, node.pairs[0][0].column
         if isinstance(node, Sequence) and node.items and not node.is_flow:
@@ -141,7 +141,9 @@ class Source:
         return key.line <= len(self.lines) and not self.lines[key.line - 1][: key.column].strip()
 
     def _span(self, scalar: Scalar, wrap: str, first: int = 0, last: int = 0) -> Place | None:
-        """None unless the text there is exactly the value: escapes, blocks and folded lines are left alone."""
+        """Returns the scalar's place, only if the text there is exactly the value: escapes, blocks and folded lines are
+        not edited.
+        """
         if scalar.line != scalar.end_line or scalar.line > len(self.lines):
             return None
         written = f"{scalar.style}{scalar.value}{scalar.style}"
@@ -158,7 +160,7 @@ def _kept(name: str, value: Scalar) -> str:
 
 
 def words(budget: Budget, *nodes: Node | None) -> tuple[str, ...]:
-    """Of commands: lists of words, lines of words, a shell's `-c` line taken apart."""
+    """Returns the words of commands: lists, lines, and a shell's `-c` line split up."""
     found: list[str] = []
     for node in nodes:
         parts = budget.items(node) if isinstance(node, Sequence) else [node]
@@ -168,7 +170,7 @@ def words(budget: Budget, *nodes: Node | None) -> tuple[str, ...]:
 
 
 def duration(written: str) -> float | None:
-    """`30`, `30s`, `1m30s`, `1h` as seconds; None for what is none."""
+    """Parses `30`, `30s`, `1m30s`, `1h` as seconds; None if it is no duration."""
     if re.fullmatch(r"\d{1,9}", written):
         return float(written)
     parts = _DURATION.findall(written)

@@ -1,4 +1,4 @@
-"""Whether a pod runs on nodes that the cloud may take back, by what chooses its nodes."""
+"""Finds out whether a pod runs on spot nodes, by its node selector, affinity and tolerations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def spot_nodes(source: Source, spec: Node | None) -> SpotNodes | None:
-    """Of a pod: those it has to run on first, then those it may run on."""
+    """Returns the spot nodes that a pod has to run on, else those that it may run on."""
     certain = next(_known(_selected(source, spec)), None) or next(_known(_required(source, spec)), None)
     if certain:
         return SpotNodes(*certain)
@@ -33,7 +33,7 @@ def spot_nodes(source: Source, spec: Node | None) -> SpotNodes | None:
 
 
 def _known(pairs: Iterator[tuple[str, str]]) -> Iterator[tuple[str, float]]:
-    """A value of "" is any."""
+    """Yields the cloud and its notice for each known label; a value of "" is any."""
     for label, value in pairs:
         cloud, notice, expected = _CLOUDS.get(label, ("", 0.0, ""))
         if cloud and value.lower() in ("", expected):
@@ -65,7 +65,7 @@ def _tolerated(source: Source, spec: Node | None) -> Iterator[tuple[str, str]]:
 
 
 def _expressions(source: Source, term: Node | None) -> Iterator[tuple[str, list[str]]]:
-    """`key In values`; what it excludes is none of ours."""
+    """Yields label and values of `key In values`; other operators do not matter here."""
     for one in source.budget.items(source.budget.at(term, "matchExpressions")):
         if isinstance(one, Block) and word(source.budget.at(one, "operator")) == "In":
             values = [word(value) for value in source.budget.items(source.budget.at(one, "values"))]

@@ -1,4 +1,4 @@
-"""What was pasted or uploaded, as text: bounded, decoded, and free of what no such file holds."""
+"""Decodes what was pasted or uploaded into text, within limits, and refuses characters that no such file has."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from recovery.errors import Illegible
 
 FILE_LIMIT = 1024 * 1024  # bytes; the manifests of a large cluster's one namespace are a tenth of it
-ALL_LIMIT = 1536 * 1024  # bytes of one order; a web process takes no larger request than 2 MB
+ALL_LIMIT = 1536 * 1024  # bytes of one request; a web process takes no larger one than 2 MB
 FILES_LIMIT = 20
 NAME_LIMIT = 120  # characters of a name shown
 _BOM = "\ufeff"
-# What YAML allows nowhere; a byte order mark in the middle is one of a file that was glued on.
+# Characters that YAML allows nowhere. A byte order mark in the middle is allowed: another file was appended there.
 _FOREIGN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _UNSEEN = re.compile(r"[^\w .,()+@/-]")
 
 
 def texts(files: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
-    """By names that differ. Raises Illegible, which names the line."""
+    """Returns the texts by unique names. Raises Illegible, which names the line."""
     found: dict[str, str] = {}
     left = ALL_LIMIT
     for written, content in files:
