@@ -1,1 +1,1 @@
-"""Fire drills: a disposable queue with real workers, one of which is ended while somebody holds the watch."""
+"""Fire drills: a disposable queue with real workers, one of which is killed, and the time until its job is back."""

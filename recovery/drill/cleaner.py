@@ -1,7 +1,7 @@
 """`python -m recovery.drill.cleaner BASE [DEPLOYMENT]`: waits for the end of its standard input, then cleans up.
 
-The other end of it belongs to the drill alone, so it ends when the drill does, in whatever way: after the last round,
-by Ctrl-C, or by SIGKILL. It says how many keys it took away.
+Only the drill has the other end of it, so it ends when the drill does, in whatever way: after the last round, by
+Ctrl-C, or by SIGKILL. The process prints how many keys it deleted.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from recovery.drill.sweep import sweep
 from recovery.errors import UnstallError
 
 _ROOT = Path(__file__).parents[2]
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # meant for the drill, which we outlast briefly
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # meant for the drill, which this process outlives briefly
 TRIES = 3  # a store that is away for a moment
 PATIENCE = 60.0  # seconds for it to be done
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """A process of its own, that must be there before anything is written."""
+    """Separate process that deletes the keys of a drill. It has to run before anything is written."""
 
     process: subprocess.Popen[str]
 
@@ -50,7 +50,7 @@ class Cleaner:
         )
 
     def finish(self) -> tuple[int | None, str]:
-        """How many keys went; None and why when it cannot be known."""
+        """Returns how many keys were deleted; None and the reason when it cannot be known."""
         try:
             said, _ = self.process.communicate("", timeout=PATIENCE)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-"""One round: a job is picked up, its worker is ended, and every stage is timed until another worker has the job.
+"""Runs one round: a job is picked up, its worker is ended, and each stage is timed until another worker has the job.
 
-Stages are taken from what the workers tell and from what the keys show, whichever comes first, all by one clock.
+Stages are taken from the workers' events and from the keys in Redis, whichever comes first, all by one clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recovery.drill.crew import PAUSE, START, Crew, NotStarted, Told
 from recovery.drill.sight import Sight, Watcher
 from recovery.errors import JobMissing
 
-SETTLE = 10.0  # seconds for the job to be finished by whoever has it then
+SETTLE = 10.0  # seconds for the job to be finished by the worker that has it then
 
 Rest = Callable[[float], None]
 Note = Callable[[str, int], None]  # what happened, and when: ms since the job was picked up, or since the signal
@@ -32,7 +32,7 @@ _TOO_SHORT = "The job finished before its worker was to be stopped."
 
 
 class Course:
-    """One round. Call it from the thread that made the crew."""
+    """One round. To be called from the thread that made the crew."""
 
     def __init__(self, plan: Plan, crew: Crew, watcher: Watcher, *, rest: Rest, note: Note) -> None:
         self._plan = plan
@@ -49,10 +49,10 @@ class Course:
         self._stalls: int | None = None
         self._end: End | None = None
         self._says: list[str] = []
-        self._next = ""  # who has the job after its first worker
+        self._next = ""  # the worker that has the job after the first one
 
     def run(self, number: int) -> Round:
-        """Raises NotStarted, StoreError, and whatever `rest` raises."""
+        """Runs the round. Raises NotStarted, StoreError, and whatever `rest` raises."""
         self._crew.fill(self._rest)
         self._job = self._crew.add(self._rest)
         self._picked_up()
@@ -84,7 +84,7 @@ class Course:
         self._crew.hands[self._victim].child.send(number)
 
     def _follow(self, until: float | None) -> None:
-        """Until the time comes, or, without one, until the round is over."""
+        """Follows workers and job until the given time, or, without one, until the round is over."""
         while self._end is None:
             for told in self._crew.told():
                 self._hear(told)
@@ -130,7 +130,7 @@ class Course:
 
     @property
     def _is_gone(self) -> bool:
-        """Nobody survives SIGKILL, also before we are told of the end."""
+        """Returns True if the first worker has ended, or got SIGKILL, which it cannot survive."""
         return self._has_ended or (self._signal_at is not None and self._plan.means is Means.KILL)
 
     def _look(self) -> None:
@@ -153,7 +153,7 @@ class Course:
         elif sight.is_marked:
             self._reach(Stage.MARKED, sight.at)
         elif sight.is_marked is False and not self._has_ended:
-            self._moments.pop(Stage.MARKED, None)  # it was renewed; without its worker nobody takes the mark away
+            self._moments.pop(Stage.MARKED, None)  # the lock was renewed; only the job's worker removes the mark
         if sight.row.state is State.FAILED and self._end is None:
             self._failed(sight.at, sight.row.reason)
 
@@ -186,7 +186,7 @@ class Course:
             self._says.append(says)
 
     def _settle(self) -> bool:
-        """The last looks, and the job brought to its end; True when the second worker completed it."""
+        """Reads the job a last time and lets it finish; returns True if the second worker completed it."""
         if self._end is End.AGAIN:
             self._look()
         completed = False
@@ -211,7 +211,7 @@ class Course:
         over_at = self._moments.get(last)
         if self._signal_at is None or end is End.IN_TIME:
             return Round(number, end, wait, (), None, completed, " ".join(self._says))
-        # What was only seen a moment later has happened before the job was picked up again.
+        # A stage that was only seen a moment later happened before the job was picked up again.
         moments = {stage: at if over_at is None else min(at, over_at) for stage, at in self._moments.items()}
         stages = measured(moments, self._signal_at, last)
         total = stages[-1].at if end.is_recovery else None

@@ -1,4 +1,4 @@
-"""The workers of a drill: real processes, each in a group of its own that does not outlive us, and what they tell."""
+"""Starts the worker processes of a drill, each in a process group that ends with us, and collects their events."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from recovery.drill.programs import Program
 from recovery.errors import UnstallError
 from recovery.processes.child import Child, Command
 
-PAUSE = 0.02  # seconds between two looks at what was told
+PAUSE = 0.02  # seconds between two reads of events
 START = 30.0  # seconds for a worker to be ready; a slow disk imports slowly
-LINES = 20  # of what a process said in no form of ours, kept to explain why it ended
+LINES = 20  # of a process' other output, kept to explain why it ended
 WORDS = 300  # characters of it that are shown
 
 _SETTINGS = {
@@ -32,12 +32,12 @@ _SETTINGS = {
 
 
 class NotStarted(UnstallError):
-    """A worker did not come up, or went away by itself; the text is what it said last."""
+    """A worker did not start, or ended by itself; the text is its last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One thing that a process told, and when we heard it (seconds of the monotonic clock)."""
+    """One event of a worker process, with the time when it arrived (seconds of the monotonic clock)."""
 
     at: float
     who: str
@@ -50,7 +50,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """One worker at work. `connection` None: it could not tell which one is its own."""
+    """One running worker. `connection` None: it could not find out its own client id."""
 
     name: str
     child: Child
@@ -59,7 +59,9 @@ class Hand:
 
 
 class Crew:
-    """Call it from the main thread only: on Linux its processes hang on the thread that started them."""
+    """Worker processes of one drill. To be called from the main thread only: on Linux the processes end with the thread
+    that started them.
+    """
 
     def __init__(self, plan: Plan, program: Program, connection: dict[str, Any], queue: str) -> None:
         self._plan = plan
@@ -67,13 +69,15 @@ class Crew:
         self._connection = connection
         self._queue = queue
         self._heard: SimpleQueue[Told] = SimpleQueue()
-        self._aside: deque[Told] = deque()  # heard while somebody waited for something else
+        self._aside: deque[Told] = deque()  # events that came while another one was waited for
         self._noise: dict[str, deque[str]] = {}
         self._count = 0
         self.hands: dict[str, Hand] = {}
 
     def fill(self, rest: Callable[[float], None]) -> None:
-        """As many workers as planned, all ready. Raises NotStarted, and whatever `rest` raises."""
+        """Starts workers up to the planned number and waits until all are ready. Raises NotStarted, and whatever `rest`
+        raises.
+        """
         missing = self._plan.workers - len(self.hands)
         started = [self._start("work") for _ in range(missing)]
         for child in started:
@@ -84,7 +88,7 @@ class Crew:
             self.hands[hand.name] = replace(hand, version=told.version, connection=told.connection)
 
     def add(self, rest: Callable[[float], None]) -> str:
-        """The id of a job that the library itself added."""
+        """Adds a job with the library itself, and returns its id."""
         child = self._start("add")
         try:
             return self._wait(child, "added", rest).job
@@ -92,7 +96,7 @@ class Crew:
             child.stop(1.0)
 
     def told(self) -> Iterator[Told]:
-        """What was heard since the last time, oldest first."""
+        """Yields the events since the last call, oldest first."""
         while self._aside:
             yield self._aside.popleft()
         while True:
@@ -102,15 +106,15 @@ class Crew:
                 return
 
     def finish(self, name: str) -> None:
-        """The job in this worker's hands need not take any longer."""
+        """Tells this worker to finish its job now."""
         self.hands[name].child.send(signal.SIGUSR2)
 
     def dismiss(self, name: str) -> None:
-        """It is dead or has ended; whatever is left in its group goes too."""
+        """Removes a worker that is dead or has ended, and kills what is left of its process group."""
         self.hands.pop(name).child.stop(0)
 
     def close(self) -> None:
-        """All at once, the hard way: nothing of theirs is worth saving."""
+        """Kills all workers at once: nothing of theirs has to be saved."""
         for hand in self.hands.values():
             hand.child.send(signal.SIGKILL)
         for name in list(self.hands):
@@ -138,12 +142,14 @@ class Crew:
         return Child(Command(name, self._program.argv, {"DRILL_ORDER": json.dumps(order)}), self._hear)
 
     def _wait(self, child: Child, event: str, rest: Callable[[float], None]) -> Told:
-        """What others tell meanwhile is kept: a worker may begin a job before whoever added it has said so."""
+        """Waits for an event of this process. Events of others are kept: a worker may begin a job before its adder
+        reports it.
+        """
         others: list[Told] = []
         ends = time.monotonic() + START
         try:
             while time.monotonic() < ends:
-                has_ended = child.heard_out()  # asked before the look: what it said last is among what was heard then
+                has_ended = child.heard_out()  # asked before events are read: its last ones are among them
                 for told in self.told():
                     if told.who == child.command.name and told.event == event:
                         return told
@@ -158,7 +164,7 @@ class Crew:
         raise NotStarted(f"{self._program.library.label} {self._program.version} did not start: {words}")
 
     def _hear(self, name: str, line: str) -> None:
-        """From the thread that reads this process."""
+        """Takes in a line of output, called by the thread that reads this process."""
         told = _told(time.monotonic(), name, line)
         if told is None or told.event == "error":
             self._noise[name].append(told.text if told else line[:WORDS])
@@ -167,7 +173,7 @@ class Crew:
 
 
 def _told(at: float, who: str, line: str) -> Told | None:
-    """Whatever else a process prints is noise."""
+    """Parses an event; None for any other output."""
     try:
         said = json.loads(line)
         number = said.get("connection")

@@ -1,4 +1,4 @@
-"""A drill from beginning to end: whatever happens in between, its workers are ended and its keys are gone."""
+"""Runs a drill from start to end; whatever happens, its workers are ended and its keys are deleted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNFINISHED = "The remaining rounds were skipped: no worker takes this job over.
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a round, for whoever watches. `round` is the whole once it is over."""
+    """An event of a round, for the progress display. `round` is set once the round is over."""
 
     number: int
     what: str
@@ -35,7 +35,7 @@ class Event:
 
 @dataclass(slots=True)
 class Drill:
-    """What a drill came to so far. `cleaned`: keys taken away, None while or where that is not known."""
+    """Results of a drill so far. `cleaned`: number of deleted keys, None while it is not known."""
 
     plan: Plan
     base: str
@@ -54,7 +54,7 @@ class Drill:
 def run(
     plan: Plan, program: Program, deployment: Deployment, on: str, *, rest: Rest, tell: Callable[[Event], None]
 ) -> Drill:
-    """Raises NotStarted, StoreError, and whatever `rest` raises: all of it after it has cleaned up.
+    """Runs a drill.
 
     To be called from the main thread. `on` is the deployment by its configured name, "" the state store.
     """

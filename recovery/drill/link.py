@@ -1,4 +1,6 @@
-"""Where a drill takes place: our own state store, or a deployment that somebody named; and how workers get there."""
+"""Chooses the Redis in which a drill takes place, the state store or a named deployment, and builds its connection
+options.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from recovery.errors import BadOrder, Unsupported
 
 
 def place(config: Config, name: str) -> Deployment:
-    """`name` "": the state store. Raises ConfigError, DeploymentMissing, BadOrder and Unsupported."""
+    """Returns the deployment; `name` "": the state store. Raises ConfigError, DeploymentMissing, BadOrder and
+    Unsupported.
+    """
     if not name:
         return state_of(config)
     found = config.deployment(name)
@@ -25,7 +29,7 @@ def place(config: Config, name: str) -> Deployment:
 
 
 def options(deployment: Deployment, wire: Wire) -> dict[str, Any]:
-    """As both worker programs understand it. Of a Sentinel's deployment the master, as it is now. Raises StoreError."""
+    """Returns the connection options for the worker programs. With Sentinel, the current master. Raises StoreError."""
     address = _master(wire) if deployment.mode is Mode.SENTINEL else deployment.nodes[0]
     tls = deployment.tls
     return {

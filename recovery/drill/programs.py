@@ -1,4 +1,4 @@
-"""What runs the workers: a Node and the user's own Bull or BullMQ, or the Python port. What is missing is said."""
+"""Finds what runs the workers: Node with the user's own Bull or BullMQ, or the Python port; says what is missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_PACKAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is started; `package` is the folder of the library, "" for the Python port."""
+    """Command that starts a worker; `package` is the folder of the library, "" for the Python port."""
 
     library: Library
     argv: Sequence[str]
@@ -34,7 +34,9 @@ class Program:
 
 
 def find(library: Library, node_modules: str = "") -> Program:
-    """`node_modules`: a folder of packages, or of the package itself; else NODE_PATH. Raises Unsupported."""
+    """Finds the program. `node_modules`: a folder of packages, or of the package itself; else NODE_PATH. Raises
+    Unsupported.
+    """
     if library is Library.PYTHON:
         return _port()
     node = _node()
@@ -53,12 +55,14 @@ def _port() -> Program:
         found = version("bullmq")
     except PackageNotFoundError:
         raise Unsupported(_NO_PORT) from None
-    # -P: what stands beside the script must not hide a module of the standard library.
+    # -P: modules beside the script must not hide those of the standard library.
     return Program(Library.PYTHON, (sys.executable, "-P", str(_HERE / "worker.py")), found)
 
 
 def _node() -> Path | None:
-    """A node in our own environment is a script in front of the wheel's program, and signals would meet that."""
+    """Returns the path of Node. A node in our own environment is a script around the wheel's binary that would catch
+    signals.
+    """
     found = shutil.which("node")
     if found and Path(found).parent != Path(sys.executable).parent:
         return Path(found)

@@ -1,4 +1,4 @@
-"""A drill in words for the shell: what happens as it happens, and a table of what it came to."""
+"""Output of `manage.py drill`: a line for each event, and a table of the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST = {"picked up": "a worker has the job", "signal": "signal sent to its wor
 
 
 def event_text(event: Event) -> str:
-    """One line."""
+    """Returns one line for the event."""
     if event.round is None:
         return f"  round {event.number}  {_seconds(event.at):>9}  {_FIRST.get(event.what, event.what)}"
     one = event.round
@@ -27,7 +27,7 @@ def report_text(drill: Drill) -> str:
 
 
 def _table(drill: Drill) -> Iterator[str]:
-    """One line a stage of each round, and the stages as they were predicted."""
+    """Yields a line for each stage of each round, and for each predicted stage."""
     for one in drill.rounds:
         yield f"Round {one.number}: {one.end.value}; its job had run for {_seconds(one.wait)}."
         for stage in one.stages:

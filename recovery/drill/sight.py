@@ -1,4 +1,4 @@
-"""One look at the job of a drill: where it is, who has its lock, whether a watchdog marked it, who is connected."""
+"""Reads the job of a drill: its state, its lock, its stalled mark, and whether its worker is connected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ LOOKED_INTO = (State.WAITING, State.PAUSED, State.PRIORITIZED)
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """`at` in seconds of the monotonic clock, after the answer. `is_connected` and `is_marked` None: not known."""
+    """One reading. `at`: seconds of the monotonic clock, after the answer. `is_connected` and `is_marked` None: not
+    known.
+    """
 
     at: float
     row: JobRow
@@ -36,7 +38,7 @@ class Sight:
 
 
 class Watcher:
-    """Reads the queue of a drill with the readers that every page has."""
+    """Reads the queue of a drill with the same readers as the pages."""
 
     def __init__(self, wire: Wire, ref: QueueRef, library: Library, version: str) -> None:
         self._wire = wire
@@ -45,7 +47,7 @@ class Watcher:
         self._reader = backends.reader(_flavour(library, version))
 
     def look(self, id: str, connection: int | None) -> Sight:
-        """Raises StoreError, and JobMissing."""
+        """Reads the job. Raises StoreError, and JobMissing."""
         row = self._reader.row(self._wire, self._ref, id)
         asked: list[tuple[bytes | str | int, ...]] = [(b"SISMEMBER", self._keys.named(b"stalled"), raw(id))]
         if connection is not None:
@@ -56,7 +58,7 @@ class Watcher:
 
 
 def _connected(listed: list[object]) -> bool | None:
-    """An older Redis lists no single connection, and an ACL may refuse."""
+    """Returns whether the worker is connected; None if Redis is too old to list one client, or an ACL refuses it."""
     return bool(listed[0].strip()) if listed and isinstance(listed[0], bytes) else None
 
 

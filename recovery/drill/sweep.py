@@ -1,4 +1,4 @@
-"""Takes away every key of one drill, and no other: in slices, so that nobody else waits for it."""
+"""Deletes every key of one drill, and no other, in small slices, so that other clients need not wait."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from recovery.errors import StoreError
 
 COUNT = 1000  # keys a SCAN call looks at: 1 ms of the server at worst
 BATCH = 100  # keys a call removes; UNLINK frees them in the background
-PASSES = 5  # what a worker sent with its last breath may be carried out after the first
+PASSES = 5  # a command that a dying worker has sent may be executed after the first
 LEAVING = 5.0  # seconds for the connections of dead workers to be closed
-PAUSE = 0.1  # seconds between two looks at who is connected
+PAUSE = 0.1  # seconds between two reads of the client list
 
 _GLOB = re.compile(rb"([*?\[\]\\^-])")
 
 
 def sweep(wire: Wire, base: str) -> int:
-    """How many keys went. Raises StoreError, and ValueError for a base that no drill has."""
+    """Deletes the keys; returns how many. Raises StoreError, and ValueError for a base that no drill has."""
     if not is_drill(base):
         raise ValueError(f"not a drill's: {base!r}")
     _until_left(wire, base)
@@ -36,7 +36,9 @@ def sweep(wire: Wire, base: str) -> int:
 
 
 def _until_left(wire: Wire, base: str) -> None:
-    """A worker that is dying still may write. Where nobody may ask who is connected, the passes have to do."""
+    """Waits until the workers are disconnected: a dying one may still write. If CLIENT LIST is refused, the passes have
+    to do.
+    """
     ends, ref = time.monotonic() + LEAVING, QueueRef("", base)
     while time.monotonic() < ends:
         listings = wire.each_node((b"CLIENT", b"LIST")).values()

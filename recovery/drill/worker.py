@@ -1,4 +1,6 @@
-"""The same as `node/worker.mjs`, with the official Python port of BullMQ. Started by its path, without the project."""
+"""Worker program of a drill, like `node/worker.mjs`, with the official Python port of BullMQ. Started by its path,
+without the project.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def connection() -> dict[str, Any]:
 
 
 async def number(worker: Any) -> int | None:
-    """Which connection is this worker's; an ACL may forbid to ask."""
+    """Returns the client id of this worker's connection; an ACL may forbid to ask."""
     try:
         return int(await worker.client.client_id())
     except Exception:  # noqa: BLE001 - whatever it is, the drill goes on without
