@@ -1,4 +1,4 @@
-"""What commands that change something are called with: who calls, and which queue is meant."""
+"""Reads common arguments of commands that change something: the actor, the queue, the job table; and exit statuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ REFUSED, WRONG_CALL, UNREACHABLE = 3, 2, 4  # exit statuses
 
 
 def queue(written: str, config: Config) -> QueueRef:
-    """A slash may belong to the name; it parts a deployment only where there is one of that name. Raises BadOrder."""
+    """Parses the queue. A slash may belong to the name; it separates a deployment only if one has that name. Raises
+    BadOrder.
+    """
     names = {place.name for place in config.places}
     head, slash, _ = written.partition("/")
     if slash and head in names:
@@ -25,7 +27,7 @@ def queue(written: str, config: Config) -> QueueRef:
 
 
 def table(written: str, config: Config) -> QueueRef:
-    """A job table: its name, with its database where the name alone is not clear. Raises BadOrder."""
+    """Parses a job table: its name, with its database where the name alone is ambiguous. Raises BadOrder."""
     found = [
         QueueRef(one.database, one.name) for one in config.tables if written in (one.name, f"{one.database}/{one.name}")
     ]
@@ -36,7 +38,7 @@ def table(written: str, config: Config) -> QueueRef:
 
 
 def actor() -> Actor:
-    """Who may run a command may read the configuration, and so holds the keys of the stores anyway."""
+    """Returns the actor of a command, with all rights: who may run it can read the stores' passwords anyway."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as containers have

@@ -1,4 +1,4 @@
-"""Rows of a shell's answer as columns of one width each."""
+"""Formats rows as text in aligned columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDEST = 48  # characters to which a column is filled up: one long name must not
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> str:
-    """Numbers stand to the right; `left`: the columns that are names, and stand to the left. A long cell is whole."""
+    """Aligns numbers to the right, and the columns in `left` to the left. A long cell is never cut."""
     widths = [min(WIDEST, max(map(len, column))) for column in zip(*rows, strict=True)]
     return "\n".join(_line(row, widths, left) for row in rows)
 

@@ -1,4 +1,4 @@
-"""The configuration as a command of the shell needs it: with something to look at, or a clear word."""
+"""Loads the configuration for a command, or explains what is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTHING = (
 
 
 def configured() -> Config:
-    """Raises CommandError with the status of a wrong call."""
+    """Returns the configuration, with at least one deployment. Raises CommandError with the status of a wrong call."""
     directory = Path(settings.DATA_DIR)
     try:
         beside.join(directory)

@@ -1,4 +1,4 @@
-"""A look of a command's own: everything discovered, then counted once. Whoever runs the scheduler need not be there."""
+"""Takes a snapshot for a command: discovers all queues and counts them once, without a running scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recovery.scanners.snapshot.roster import Roster
 
 
 def snapshot(registry: Registry) -> Snapshot:
-    """Taken now, and remembered nowhere. A deployment that does not answer says so in it."""
+    """Takes a snapshot and stores it nowhere. A deployment that does not answer has its error in it."""
     now, roster = shared_clock.now(), Roster()
     Discoverer(registry, roster, remembers=False).run(now)
     collector = Collector(registry, roster)
@@ -22,5 +22,5 @@ def snapshot(registry: Registry) -> Snapshot:
 
 
 def trouble(deployment: DeploymentSample) -> str:
-    """Why it does not answer, and what to do about it."""
+    """Returns why a deployment does not answer, and what to do about it."""
     return f"{deployment.name} ({deployment.target}) does not answer: {deployment.error}. {deployment.advice}"

@@ -1,4 +1,4 @@
-"""A report on tuning as a shell's answer: for people, and as JSON."""
+"""Formats a tuning report for the shell, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_text(found: Report, running: Running | None) -> str:
 
 
 def as_json(found: Report, running: Running | None) -> dict[str, Any]:
-    """Seconds throughout; null is unknown."""
+    """Returns the report as JSON: times in seconds, null for unknown."""
     return {
         "findings": [_finding(one) for one in found.findings],
         "workers": [_outlook(one) for one in found.outlooks],

@@ -1,4 +1,4 @@
-"""The doctor's rounds: everything that is configured is tried, and each finding says what would be right."""
+"""Runs the checks of `manage.py doctor`: everything that is configured is tried, and each finding has a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Finding", "Level", "examine"]
 
 
 def examine() -> Iterator[Finding]:
-    """Finding by finding, so that a slow store does not hold back what is known already. Raises nothing."""
+    """Yields findings one by one, so that a slow store does not delay what is known already. Raises nothing."""
     yield from home.variables()
     yield from home.data_directory()
     yield from home.private_files()

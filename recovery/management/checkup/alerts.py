@@ -1,4 +1,4 @@
-"""The channels of alerts: could each be told something now? Nothing is sent to any."""
+"""Checks whether the channels of alerts can be reached. Nothing is sent to any."""
 
 from __future__ import annotations
 

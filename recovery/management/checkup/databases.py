@@ -1,4 +1,4 @@
-"""The databases with job tables: do they answer, is each table as it is configured, and may it be swept?"""
+"""Checks databases with job tables: whether they answer, each table is as configured, and lost rows can be found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recovery.domain.refs import QueueRef
 from recovery.errors import StatementRefused, StoreError
 from recovery.management.checkup.findings import Finding, good, silent, warning, wrong
 
-_SLOW_MS = 500.0  # a look that takes longer makes the numbers of its table old
+_SLOW_MS = 500.0  # a slower read makes the numbers of its table stale
 
 
 def databases(registry: Registry) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What the doctor found: of what, how bad, in one sentence, and what would be right."""
+"""Findings of the doctor: the subject, the level, one sentence, and the remedy."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def wrong(about: str, says: str, remedy: str) -> Finding:
 
 
 def silent(about: str, error: StoreError) -> Finding:
-    """A store that does not answer."""
+    """Returns the finding for a store that does not answer."""
     return wrong(about, f"{error.target}: {error.reason}.", error.advice)

@@ -1,4 +1,4 @@
-"""What is at home: the web's settings, the data directory, the database."""
+"""Checks the installation: settings, data directory, private files, database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recovery.processes.private_files import open_to_others
 
 SETTINGS, DIRECTORY, FILES, DATABASE = "settings", "data directory", "files", "database"
 _NAMED = 20  # files in one line that is to be copied
-# The configuration is told by its own finding, with its own words.
+# The configuration has a finding of its own.
 _CONFIGURATION = "unstall.E002"
 
 
@@ -28,7 +28,7 @@ def _refusals() -> Iterator[checks.CheckMessage]:
 
 
 def variables() -> Iterator[Finding]:
-    """What the web refuses in its variables, the secret key among them."""
+    """Checks the environment variables of the web process, the secret key among them."""
     clean = True
     for found in _refusals():
         clean = False
@@ -39,7 +39,7 @@ def variables() -> Iterator[Finding]:
 
 
 def data_directory() -> Iterator[Finding]:
-    """Tried by writing, because rights, a read-only mount and a full disk all look alike from outside."""
+    """Checks the data directory by writing, because rights, a read-only mount and a full disk all look alike."""
     directory = Path(settings.DATA_DIR)
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""The ledger: may it work where it is, would it keep what it is told, and how full is it?"""
+"""Checks idempotency keys: whether the state store may hold them, would keep them, and how full it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEARLY = 0.9  # of the keys that it may have
 
 
 def idempotency(registry: Registry) -> Iterator[Finding]:
-    """A state store that is missing or silent is told by itself."""
+    """Checks idempotency keys; a state store that is missing or silent has its own finding."""
     if registry.config.state is None:
         return
     try:
@@ -36,7 +36,7 @@ def _apart(registry: Registry) -> Iterator[Finding]:
 
 
 def _used(registry: Registry) -> Iterator[Finding]:
-    """What it may lose matters to those alone who use it."""
+    """Checks the number of keys. Possible loss of keys is reported only if any are in use."""
     found, most = counts(registry.state()), registry.config.idempotency.keys
     if not found.keys:
         yield good(ABOUT, "Nothing is claimed.")

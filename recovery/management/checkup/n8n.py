@@ -1,4 +1,4 @@
-"""Each n8n: does its database answer, are its tables known, may we read them, and is its API complete?"""
+"""Checks each n8n: whether its database answers, its tables are known and readable, and its API accepts the key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _key(about: str, one: N8n) -> Finding:
 
 
 def _processes(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
-    """By n8n's registry; of an n8n before 2.20, which has none, nothing is said."""
+    """Checks n8n's processes by its registry; an n8n before 2.20 has none and gets no finding."""
     now = shared_clock.now()
     found = instances.look(registry, one, EMPTY, now)
     if found.here:
@@ -77,7 +77,7 @@ def _database(about: str, registry: Registry, one: N8n) -> Iterator[Finding]:
 
 
 def _rescue(about: str, one: N8n, wire: SqlWire, found: Tables, rights: DataRights) -> Finding:
-    """What of a lost execution could be saved."""
+    """Checks whether lost executions could be rescued."""
     if one.copies.is_on and not rights.may_read:
         return warning(
             about,

@@ -1,4 +1,4 @@
-"""Servers that others measure: does each exporter answer as one, and does the Prometheus know any server?"""
+"""Checks servers that exporters measure: whether each exporter answers, and which servers Prometheus knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deployments: do they answer, as what, may we read all that we need, and is there a queue?"""
+"""Checks deployments: whether they answer, their version, the rights of our user, and whether queues are found."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def _server(about: str, wire: Wire) -> Iterator[Finding]:
 
 
 def _consoles(about: str, registry: Registry, wire: Wire) -> Iterator[Finding]:
-    """Those of other installations that lead on this Redis."""
+    """Warns of other installations whose scheduler leads on this Redis."""
     try:
         ours = Lease.objects.values_list("installation", flat=True).first()
         others = [one for one in consoles.read(wire) if one.installation != ours]
     except (redis.ResponseError, Error):
-        return  # what is wrong then is told by itself
+        return  # other checks report what is wrong
     for one in others:
         yield warning(about, f"{one.words} {one.meaning}", "Give each Redis to one installation, or stop the other.")
 
@@ -78,7 +78,7 @@ def _remedy(says: str) -> str:
 
 
 def _clock(about: str, told: Mapping[str, Any]) -> Iterator[Finding]:
-    """As INFO has it: TIME may be refused by an ACL, and would stand in its log then."""
+    """Compares the clocks, by INFO: TIME may be refused by an ACL, and the refusal would appear in the ACL log."""
     for node, reply in told.items():
         stamp = fields(reply).get("server_time_usec", "") if isinstance(reply, bytes | str) else ""
         if not stamp.isdigit():
@@ -91,7 +91,7 @@ def _clock(about: str, told: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _queues(about: str, registry: Registry, deployment: Deployment) -> Iterator[Finding]:
-    """A search of its own, which writes nothing."""
+    """Discovers the queues on its own, and writes nothing."""
     alone = Registry(replace(registry.config, deployments=(deployment,)))
     roster = Roster()
     try:
@@ -111,7 +111,9 @@ def _queues(about: str, registry: Registry, deployment: Deployment) -> Iterator[
 
 
 def _present(wire: Wire, bases: set[str]) -> set[str]:
-    """Configured queues are listed before anything of them exists: every library writes at least one of these keys."""
+    """Returns the bases that have keys: configured queues are listed before they exist. Every library writes at least
+    one of these keys.
+    """
     ordered = sorted(bases)
     parts = ("meta", "id", "wait", "active", "delayed", "completed", "failed")
     counts = wire.call([("EXISTS", f"{base}:{part}") for base in ordered for part in parts])

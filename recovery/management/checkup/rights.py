@@ -1,4 +1,4 @@
-"""What the user of a deployment may do, found out by trying: each command once, on a key that does not exist.
+"""Checks what the user of a deployment may do, by trying each command once on a key that does not exist.
 
 ACL DRYRUN would say the same, but a user who may only read may not call it.
 """
@@ -15,7 +15,7 @@ from recovery.connections.wire import Command, Wire
 from recovery.domain.refs import QueueRef
 from recovery.management.checkup.findings import Finding, good, warning, wrong
 
-_KEY = "unstall:doctor"  # behind the prefix, where an ACL that names prefixes lets us look
+_KEY = "unstall:doctor"  # behind the prefix, where an ACL with key prefixes allows reading
 _GRANT = "Grant what docs/redis-acl.md lists."
 _ACT = "Grant what docs/redis-acl.md lists for actions; or set read_only = true, or UNSTALL_READ_ONLY=1 for main."
 _OLD = "The server is too old or a proxy blocks the command: Redis 6.2 or Valkey is required."
@@ -56,7 +56,7 @@ _EXTRAS: dict[Command, str] = {
 
 
 def missing(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
-    """Raises StoreError."""
+    """Checks reading, writing and optional commands. Raises StoreError."""
     yield from _reads(about, wire, deployment)
     yield from _writes(about, wire, deployment)
     for command, loss in _EXTRAS.items():
@@ -84,7 +84,7 @@ def _reads(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
 
 
 def _writes(about: str, wire: Wire, deployment: Deployment) -> Iterator[Finding]:
-    """Whether anything can be put right, where it is not configured that nothing is to be."""
+    """Checks whether jobs can be recovered, unless the deployment is configured to be read only."""
     if deployment.read_only:
         yield good(about, "It is configured to be read only: Unstall changes nothing in it.")
         return

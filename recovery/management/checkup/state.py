@@ -1,4 +1,4 @@
-"""The state store: reachable, writable, apart from the queues, whatever names they were given; and who feeds it."""
+"""Checks the state store: reachable, writable, apart from the queues whatever its address, fed by a scheduler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recovery.reads import leading
 ABOUT, SCHEDULER = "state store", "scheduler"
 _OPEN = frozenset({"user", "default", "on", "nopass"})
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-_PROBE_S = 5  # seconds our probe lives, should we die before we remove it
+_PROBE_S = 5  # seconds that the probe lives if this process dies before it deletes it
 
 
 def store(registry: Registry) -> Iterator[Finding]:
@@ -41,7 +41,7 @@ def store(registry: Registry) -> Iterator[Finding]:
 
 
 def _probe(registry: Registry) -> None:
-    """Written, and removed again."""
+    """Writes a key and deletes it again."""
     client = registry.state()
     with faults.guarded(client):
         client.set(PROBE, b"1", ex=_PROBE_S)
@@ -49,7 +49,7 @@ def _probe(registry: Registry) -> None:
 
 
 def _users(registry: Registry) -> Iterator[Finding]:
-    """Nothing is said where our user may not ask for users, or the store has none (Redis 5)."""
+    """Checks password and users; nothing if our user may not list users, or the store has none (Redis 5)."""
     client = registry.state()
     try:
         with faults.guarded(client):
@@ -65,13 +65,13 @@ def _users(registry: Registry) -> Iterator[Finding]:
 
 
 def _is_private(registry: Registry) -> bool:
-    """A socket, or an address that only this machine reaches."""
+    """Returns True for a socket, or an address that only this machine reaches."""
     address = registry.config.state.nodes[0] if registry.config.state else None
     return address is not None and (bool(address.path) or address.host in _LOCAL)
 
 
 def _fed(registry: Registry) -> tuple[leading.Sign | None, bool]:
-    """Who feeds the pages, and whether anybody ever did."""
+    """Returns the scheduler that feeds the pages, and whether any ever did."""
     client = registry.state()
     sign = leading.fetch(client)
     with faults.guarded(client):
@@ -79,7 +79,7 @@ def _fed(registry: Registry) -> tuple[leading.Sign | None, bool]:
 
 
 def _scheduler(sign: leading.Sign | None, *, has_worked: bool) -> Iterator[Finding]:
-    """Nothing is said where none has been started yet."""
+    """Checks the scheduler; nothing if none has been started yet."""
     if sign and sign.leads:
         since = datetime.fromtimestamp(sign.since / 1000, UTC).isoformat(sep=" ", timespec="seconds")
         yield good(SCHEDULER, f"Process {sign.pid} on {sign.host} is the leader since {since}, epoch {sign.epoch}.")
@@ -95,7 +95,7 @@ def _scheduler(sign: leading.Sign | None, *, has_worked: bool) -> Iterator[Findi
 
 
 def _neighbours(registry: Registry) -> Iterator[Finding]:
-    """Those that do not answer are told among the deployments."""
+    """Checks that no queues share its database or server. Deployments that do not answer have their own findings."""
     found = neighbours(registry)
     for name in found.same:
         remedy = "Use another server, or another database number: Unstall writes nothing next to queues."

@@ -1,4 +1,4 @@
-"""From the shell what a button does: the same rules, the same scripts, the same audit."""
+"""Runs an action from the shell as a button does: the same rules, the same scripts, the same audit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from recovery.management import calling
 from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
 from recovery.management.configured import configured
 
-SHOWN = 20  # refusals told before the question: a screen
+SHOWN = 20  # refusals printed before the question: a screen
 _STATUSES: Sequence[tuple[type[UnstallError] | tuple[type[UnstallError], ...], int]] = (
     (StoreError, UNREACHABLE),
     ((ConfigError, BadOrder, Missing), WRONG_CALL),
@@ -115,7 +115,9 @@ class Command(BaseCommand):
         self._tell(asked, order, list(_results(order, parts)))
 
     def _confirmed(self, order: Order, previews: Sequence[Preview]) -> bool:
-        """On a terminal: what would happen, the risk, and the question; the queue's name where it could hurt."""
+        """Shows on a terminal what would happen and the risk, and asks; for many jobs, or where the action is
+        dangerous, the queue's name has to be typed.
+        """
         can = sum(preview.can for preview in previews)
         refused = [one for preview in previews for one in preview.judgements if not one.is_allowed]
         for one in refused[:SHOWN]:
@@ -176,7 +178,7 @@ def _order(asked: Namespace) -> Order:
 
 
 def _fits(act: Act, asked: Namespace) -> None:
-    """Which jobs are meant is said once, and only where jobs are meant."""
+    """Refuses jobs given twice or not at all, and jobs given for an action on the whole queue."""
     if act is Act.CLEAN:
         if asked.job or not asked.all:
             raise BadOrder("Give the state to clean with --all.")
@@ -201,7 +203,7 @@ def _natural(written: str) -> int:
 
 
 def _chosen(asked: Namespace, order: Order) -> tuple[Order, Iterable[Seen]]:
-    """The jobs that are meant, and the order as it is by the way in which they were named."""
+    """Returns the selected jobs, and the order with the options that the selection implies."""
     if ENTRIES[order.act].is_for_queue:
         return order, []
     if asked.job:
@@ -212,7 +214,7 @@ def _chosen(asked: Namespace, order: Order) -> tuple[Order, Iterable[Seen]]:
 
 
 def _parts(order: Order, jobs: Iterable[Seen]) -> Iterator[Order]:
-    """Orders of as many jobs as go at once; the queue itself is one."""
+    """Yields orders of as many jobs as go at once; an action on a queue is one order."""
     if ENTRIES[order.act].is_for_queue:
         yield order
         return
@@ -222,7 +224,7 @@ def _parts(order: Order, jobs: Iterable[Seen]) -> Iterator[Order]:
 
 
 def _results(order: Order, parts: Sequence[Order]) -> Iterator[JobResult]:
-    """What goes wrong before anything was done is raised; later it is said of the jobs that were not tried."""
+    """Yields the results. An error before anything was done is raised; later it is the result of the jobs not tried."""
     if ENTRIES[order.act].in_steps:
         yield runner.sweep(order)
         return
@@ -239,14 +241,14 @@ def _results(order: Order, parts: Sequence[Order]) -> Iterator[JobResult]:
 
 
 def _foretold(judgement: Judgement) -> JobResult:
-    """What would come of it."""
+    """Returns the result that a dry run predicts."""
     outcome = Outcome.DONE if judgement.is_allowed else judgement.outcome
     why = judgement.risk if judgement.is_allowed else judgement.why
     return JobResult(judgement.id, outcome, why, affected=judgement.effects.affected)
 
 
 def _along(affected: Sequence[Affected]) -> Iterator[str]:
-    """Other jobs that change with one, and how; of very many the first."""
+    """Yields the other jobs that change with one, and how; of very many the first."""
     for one in affected[:AFFECTED_LISTED]:
         yield f"{one.job.queue.label} {one.job.label} {one.change}"
     if len(affected) > AFFECTED_LISTED:

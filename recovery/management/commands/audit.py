@@ -1,4 +1,4 @@
-"""The audit from the shell: is it whole, where does it end, is it what kept heads say, and all of it for a file."""
+"""Verifies and exports the audit log, prints and sends its head, compares stored heads, and seals it anew."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ class Command(BaseCommand):
             raise CommandError("\n".join(failed), returncode=UNREACHABLE)
 
     def _reseal(self, *, may_lack: bool) -> None:
-        """What cannot be verified is not signed anew, but for entries of a key that is said to be lost."""
+        """Seals the chain with the present key. What cannot be verified is refused, but for entries whose key is
+        declared lost.
+        """
         report = audit.verify()
         if any(finding.kind != UNKNOWN_KEY or not may_lack for finding in report.findings):
             self._tell(report, as_json=False)
@@ -117,7 +119,7 @@ class Command(BaseCommand):
 
 
 def _sent(places: AuditHeadTargets, place: AuditHeadTarget, line: str, head: audit.Head) -> str:
-    """Why it was not; "" when it was."""
+    """Sends the head to one target; returns why it failed, "" on success."""
     try:
         audit_heads.send(places, place, line, f"audit-head-{head.number}")
     except NotDelivered as error:
@@ -134,7 +136,7 @@ def _signed(report: audit.Report) -> str:
 
 
 def _heads(file: Path) -> audit.Heads:
-    """One line after the other: a file of years has some MB."""
+    """Reads stored heads line by line: a file of years has some MB."""
     try:
         if file.stat().st_size > audit.HEADS_LIMIT:
             raise CommandError(f"{file} is larger than 64 MB: pass only its last part.", returncode=WRONG_CALL)

@@ -1,4 +1,4 @@
-"""Checks every configured thing, and says what is wrong and what would be right."""
+"""Checks everything that is configured, and prints what is wrong with its remedy."""
 
 from __future__ import annotations
 

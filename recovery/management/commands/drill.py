@@ -1,4 +1,4 @@
-"""A fire drill: a disposable queue with real workers, one of which is killed, and the time to recovery as it was."""
+"""Runs a fire drill: kills a real worker of a disposable queue, and measures the time to recovery."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NUMBERS = {
 
 
 class Stopped(Exception):
-    """A signal came."""
+    """A signal interrupted the drill."""
 
 
 class Command(BaseCommand):
@@ -108,7 +108,7 @@ class Command(BaseCommand):
         beside.join(Path(settings.DATA_DIR))
         program = programs.find(plan.library, asked.node_modules)
         where = link.place(current(), asked.on)
-        if asked.on:  # what is written into somebody's Redis is in the audit, or is not written
+        if asked.on:  # writes into a user's Redis are audited first
             audit.note(calling.actor(), NOTE, BY_HAND, {"on": asked.on, "plan": plan.as_json()})
         if asked.follow:
             self._say(json.dumps({"version": program.version, "target": where.target}))
@@ -128,7 +128,7 @@ class Command(BaseCommand):
         self._say(json.dumps(told | ({"round": event.round.as_json()} if event.round else {})))
 
     def _say(self, line: str) -> None:
-        """At once: it is read while we are at it."""
+        """Writes a line at once: it is read while the drill runs."""
         self.stderr.write(line, lambda text: text)
         self.stderr.flush()
 
@@ -142,7 +142,7 @@ class Command(BaseCommand):
 
 
 def plan_of(asked: Namespace) -> Plan:
-    """Raises CommandError."""
+    """Returns the plan of these arguments. Raises CommandError."""
     names = [name.replace("-", "_") for name in (*_TIMES, *_NUMBERS)]
     plan = Plan(
         library=Library(asked.library), means=Means(asked.signal), **{name: getattr(asked, name) for name in names}

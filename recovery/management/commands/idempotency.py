@@ -1,4 +1,4 @@
-"""The ledger of work that must not run twice: what is claimed and done, one key, and a claim let go."""
+"""Lists idempotency keys, shows one, and releases a claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py migrate`, one at a time: a second one waits for the first, and finds nothing to do."""
+"""Runs Django's `migrate` under a lock: a second one waits for the first, and finds nothing to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.commands import migrate
 from django.db import connections
 
-LOCK = 0x756E7374  # of PostgreSQL's advisory locks, in the database that is migrated
+LOCK = 0x756E7374  # id of a PostgreSQL advisory lock, in the database that is migrated
 
 
 class Command(migrate.Command):
@@ -36,7 +36,7 @@ def _alone(connection: Any) -> Iterator[None]:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
         return
     place = Path(str(connection.settings_dict["NAME"]))
-    if connection.is_in_memory_db() or not place.parent.is_dir():  # nobody else is there, or migrate says it better
+    if connection.is_in_memory_db() or not place.parent.is_dir():  # unshared, or migrate reports the error
         yield
         return
     with place.with_name(f"{place.name}.migrating").open("w") as file:

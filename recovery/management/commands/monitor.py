@@ -1,4 +1,4 @@
-"""`manage.py monitor`: the same as `python -m recovery.monitor`, for those who have the whole project at hand."""
+"""Runs the monitor, like `python -m recovery.monitor`, where the whole project is installed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""n8n's jobs and executions beside each other, looked at now: it needs neither a server nor a scheduler.
+"""Compares n8n's jobs with its executions now, without a server or a scheduler.
 
-Where a scheduler runs, what it remembers is used too: of some contradictions neither store says since when, and one
-look alone tells nothing of them.
+Where a scheduler runs, what it remembers is used too: of some contradictions neither store says since when, and a
+single comparison cannot report them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _loss_text(loss: Loss, offer: RescueOffer, now: int) -> str:
 
 
 def _look(registry: Registry, wait: float) -> tuple[list[Truth], Mapping[str, InstanceHistory]]:
-    """With `wait` (seconds) the first of two looks is only remembered."""
+    """Compares each installation. With `wait` (seconds) it compares twice, and only the second time counts."""
     try:
         known = instances.looked(registry, _processes_remembered(registry), shared_clock.now())
         found = _looked(registry, _remembered(registry), known)
@@ -134,7 +134,7 @@ def _looked(
 
 
 def _remembered(registry: Registry) -> Mapping[str, Mapping[str, int]]:
-    """What the scheduler met, and since when."""
+    """Returns contradictions that the scheduler found before, and since when."""
     try:
         return {truth.name: truth.young for truth in truths.fetch(registry.state())}
     except (ConfigError, StoreError):
@@ -149,7 +149,7 @@ def _processes_remembered(registry: Registry) -> Mapping[str, InstanceHistory]:
 
 
 def _processes(known: InstanceHistory) -> dict[str, Any]:
-    """n8n's processes by its registry: those that are there, then those that ended."""
+    """Lists n8n's processes by its registry: those that are there, then those that ended."""
     here = [asdict(one) | {"ended_at": None, "ending": None} for one in known.instances]
     gone = [asdict(one.instance) | {"ended_at": one.at, "ending": one.ending.value or None} for one in known.gone]
     return {"instances": [*here, *gone], "concerns": list(concerns(known, known.checked_at))}

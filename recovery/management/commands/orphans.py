@@ -1,7 +1,7 @@
-"""Everything that is stuck, judged now: one pass of its own, which needs neither a server nor a scheduler.
+"""Lists everything that is stuck, by a pass of its own that needs neither a server nor a scheduler.
 
-Where a scheduler runs, what it remembers of the jobs is used too: on Bull and BullMQ up to 4 one look alone cannot
-prove that a job without a lock is an orphan.
+Where a scheduler runs, what it remembers of the jobs is used too: on Bull and BullMQ up to 4 a single pass cannot prove
+that a job without a lock is an orphan.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _look(config: Config) -> tuple[Snapshot, Inbox]:
 
 
 def _json(inbox: Inbox) -> str:
-    """`base` and `job` keep every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    """Returns the inbox as JSON. `base` and `job` keep every byte: what is no UTF-8 is an escaped lone surrogate."""
     return json.dumps(
         {
             "checked_at": inbox.checked_at,
@@ -123,7 +123,7 @@ def _queue(tally: Tally) -> dict[str, Any]:
 
 
 def _text(inbox: Inbox) -> str:
-    """A line a job for the eye, and below it what to know before acting."""
+    """Returns a line for each stuck job, and below it what to know before an action."""
     lines = [_summary(inbox)]
     for stuck in inbox.rows:
         lines += ["", *_paragraph(stuck, inbox.checked_at)]

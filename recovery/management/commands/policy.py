@@ -1,4 +1,6 @@
-"""What the scanners may do to a queue, and where each value comes from; edited it is on the page or by the API."""
+"""Shows what the scanners may do to a queue, and where each value comes from; policies are edited on the page or by the
+API.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class Command(BaseCommand):
 
 
 def _queue(written: str, config: Config) -> QueueRef:
-    """A slash may belong to the name; it parts a deployment only where there is one of that name."""
+    """Parses the queue. A slash may belong to the name; it separates a deployment only if one has that name."""
     head, slash, base = written.partition("/")
     if slash and base and _is_deployment(head, config):
         return QueueRef(head, base)
@@ -64,7 +66,7 @@ def _queue(written: str, config: Config) -> QueueRef:
 
 
 def _is_known(queue: QueueRef) -> bool:
-    """In the newest snapshot; where there is none nobody can say that it is not there."""
+    """Returns True if the newest snapshot has the queue, or if there is no snapshot that could tell."""
     try:
         snapshot = snapshots.fetch(registry().state())
     except (ConfigError, StoreError, snapshots.OtherVersion):
@@ -107,7 +109,7 @@ def _place(origin: Origin) -> str:
 
 
 def _json(book: Book, queue: QueueRef) -> str:
-    """`base` keeps every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    """Returns the policy as JSON. `base` keeps every byte: what is no UTF-8 is the escape of a lone surrogate."""
     found = book.of(queue)
     return json.dumps(
         {

@@ -1,4 +1,4 @@
-"""All queues as they are now, read directly: needs neither a scheduler nor a state store."""
+"""Lists all queues with their counts, read directly: needs neither a scheduler nor a state store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
 
 
 def _json(snapshot: Snapshot) -> str:
-    """`base` keeps every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    """Returns the snapshot as JSON. `base` keeps every byte: what is no UTF-8 is the escape of a lone surrogate."""
     return json.dumps(
         {
             "taken_at": snapshot.taken_at,
@@ -79,7 +79,7 @@ def _cells(sample: QueueSample) -> list[str]:
     numbers = [getattr(sample.counts, name) for name in _COLUMNS]
     name = f"{sample.ref.deployment}/{shown(sample.ref.base)}"
     remark = sample.error or ("paused" if sample.is_paused else "")
-    # What a readable queue does not have, its library does not know; anything else is unknown.
+    # A state that a readable queue lacks is one that its library does not have; in any other case it is unknown.
     nothing = "?" if sample.error else "–"
     written = [nothing if number is None else f"{number:,}" for number in numbers]
     hands = "?" if sample.workers is None else f"{sample.workers:,}"

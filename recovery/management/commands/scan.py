@@ -1,7 +1,7 @@
-"""One run of a scanner by hand, with the same policies, the same brakes and the same audit as when it is due.
+"""Runs a scanner once by hand, with the same policies, safety limits and audit as a scheduled run.
 
-It takes no lease: whoever leads goes on leading. It acts under the epoch of whoever leads, and so does nothing once
-another has begun to. With --dry-run it only looks, and nobody has to lead.
+It takes no lease: the leader goes on leading. The run acts in the leader's term, and so changes nothing once another
+scheduler leads. With --dry-run it changes nothing, and no leader is needed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from recovery.scanners.crew import Crew, starting
 from recovery.scheduler.row import Row, Tenure
 
 NOBODY_KNOWS = "The leader cannot be read from the database ({error}), so nothing is changed. --dry-run does a dry run."
-SURE_FOR = 1.0  # seconds until it is asked again whether the same one leads
-SHOWN = 200  # finds told in words; --json has all
+SURE_FOR = 1.0  # seconds until the leader is read again
+SHOWN = 200  # finds printed as text; --json has all
 _HARMLESS = (None, Outcome.DONE, Outcome.UNCHANGED)
 
 
@@ -101,10 +101,12 @@ def _mandate() -> Mandate:
 
 
 class _Leader:
-    """Whoever leads, or led last: as long as nobody else does, what is done here is done in its term."""
+    """Reads the leader, or the last one, from the database. A run by hand acts in its term until another scheduler
+    leads.
+    """
 
     def __init__(self) -> None:
-        """Raises Error of the database."""
+        """Reads the present term. Raises Error of the database."""
         tenure = self._ask()
         self.epoch, self.installation = tenure.epoch, tenure.installation
         self._sure_until = time.monotonic() + SURE_FOR
@@ -130,14 +132,14 @@ class _Leader:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What is run, and what could not be looked at beforehand."""
+    """The run to start, and what could not be read before it."""
 
     run: Run
     troubles: tuple[str, ...] = ()
 
 
 def _chosen(asked: Namespace, scan: Scan, mandate: Mandate | None) -> _Chosen:
-    """With all that it takes. A worker's start is about its table alone."""
+    """Prepares the run with a snapshot and the scanners. A startup sweep needs its table only."""
     registry = shared()
     if asked.table:
         return _Chosen(_started(registry, asked.owner))
@@ -169,7 +171,7 @@ def _run(scan: Scan, run: Run, asked: Asked, mandate: Mandate | None) -> tuple[R
 
 
 def _row(scan: Scan, asked: Asked, mandate: Mandate | None) -> ScanRun | None:
-    """Where it is written down. Looking needs no row."""
+    """Records the run in the database and returns its row; None for a dry run that cannot be recorded."""
     try:
         epoch = mandate.epoch if mandate else None
         return scans.by_hand(calling.actor(), scan, asked.observes, asked.queue, epoch)
@@ -204,7 +206,7 @@ def _json(scan: Scan, asked: Namespace, report: Report, run: int | None) -> str:
 
 
 def _find(find: Find) -> dict[str, Any]:
-    """`base` and `job` keep every byte: what is no UTF-8 stands there as an escape of a lone surrogate."""
+    """Returns a find for JSON. `base` and `job` keep every byte: what is no UTF-8 is the escape of a lone surrogate."""
     return {
         "deployment": find.job.queue.deployment,
         "base": find.job.queue.base,

@@ -1,4 +1,4 @@
-"""The scheduler process: collects, discovers and records until a signal ends it."""
+"""Runs the scheduler process, which collects, discovers and records until a signal ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All servers as they told of themselves last, from the state store."""
+"""Lists all servers with their last measurements, from the state store."""
 
 from __future__ import annotations
 

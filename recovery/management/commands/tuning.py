@@ -1,4 +1,6 @@
-"""What files of a deployment do to jobs whose worker goes: findings, a patch, and how long recovery takes."""
+"""Analyzes the files of a deployment: what happens to jobs whose worker is stopped or killed, with a patch and
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ class Command(BaseCommand):
 
 
 def _content(name: str) -> bytes:
-    """One byte more than is taken shows that it is too large."""
+    """Reads a file, one byte more than is allowed, which shows that it is too large."""
     try:
         if name == "-":
             return sys.stdin.buffer.read(FILE_LIMIT + 1)

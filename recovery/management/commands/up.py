@@ -1,4 +1,4 @@
-"""`manage.py up`: everything on one machine, from one command, ended by one Ctrl-C."""
+"""Starts everything on one machine with one command, and stops it with one Ctrl-C."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         try:
             box.open()
             os.environ.update(box.urls)
-            os.environ.setdefault("UNSTALL_LOG_LEVEL", "warning")  # a terminal is no place for what goes well
+            os.environ.setdefault("UNSTALL_LOG_LEVEL", "warning")  # successes do not belong on a terminal
             name_server(os.environ)
             config.current.cache_clear()
             self._prepare()
@@ -85,7 +85,7 @@ class Command(BaseCommand):
         )
 
     def _prepare(self) -> None:
-        """Brings the database up to date; nothing of ours keeps a connection while it waits."""
+        """Migrates the database, then closes all connections: the command keeps none while it waits."""
         call_command("migrate", interactive=False, verbosity=0)
         connections.close_all()
 
@@ -105,7 +105,7 @@ class Command(BaseCommand):
         return f"\n{what}\n\n    {link}\n\nWatching {watched}. Press Ctrl-C to stop.\n"
 
     def _say(self, name: str, line: str) -> None:
-        """One line of a child's; a terminal that is gone must not stop the children."""
+        """Prints one line of a child process; a terminal that is gone must not stop the children."""
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{name:<9} | {line}\n")
             sys.stderr.flush()
@@ -116,7 +116,9 @@ class Command(BaseCommand):
 
 
 def _first_link() -> str:
-    """A one-time link; "" when there is an admin already. The command belongs to the face, not to us."""
+    """Returns a one-time link; "" when there is an admin already. The command is part of `dashboard`, so it is called
+    by name.
+    """
     written = StringIO()
     try:
         call_command("first-link", stdout=written, stderr=StringIO())
@@ -132,9 +134,9 @@ def _targets() -> str:
 
 
 def name_server(environ: MutableMapping[str, str]) -> None:
-    """In a container that nobody named: there is only this one server, so any name will do."""
+    """Names the server in a container without a configured name: it is the only server, so any name will do."""
     if any(environ.get(variable) for variable in identity.VARIABLES):
-        return  # a wrong one is told by the monitor
+        return  # the monitor reports a wrong one
     try:
         identity.server_id(environ)
     except ConfigError:
