@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recovery.domain.ages import HOUR
 
 WINDOW = HOUR  # of the time at which they ended
-NEWEST = 20_000  # executions that are looked at, by their ids: some 10 ms by the primary key, whatever the indices are
+NEWEST = 20_000  # executions that are read, by their ids: some 10 ms by the primary key, whatever the indices are
 LISTED = 20  # workflows, those with most failures
 
 

@@ -1,9 +1,9 @@
 """Sentences that say what n8n does by itself with a job and an execution that contradict each other.
 `domain/outlook.py` says what the library does with the job, when and by whom; what n8n makes of it is added here.
 
-Read in its sources from 1.0 to 2.41: its recovery look takes the newest executions that are new or running, and marks
-those crashed whose job is neither active nor waiting; a worker that is handed an execution puts it away when it is
-crashed, fails the job when there is none, and runs it in every other case, whatever its status says.
+Read in n8n's sources from 1.0 to 2.41: its recovery check takes the newest executions that are new or running, and
+marks those crashed whose job is neither active nor waiting. A worker that takes a job removes it when its execution is
+crashed, fails it when there is no execution, and runs it in every other case, whatever the status is.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ NAMES = {"main": "main", _WORKER: "worker", "webhook": "webhook processor"}
 
 
 class Ending(StrEnum):
-    """How a process ended, as far as its registration tells."""
+    """Way in which a process ended, as far as its registration shows."""
 
     STOPPED = "stopped"  # it took itself out of the registry
     DIED = "died"  # its heartbeats ended, and it did not take itself out

@@ -30,7 +30,7 @@ class CopyLimits:
 class LossOutcome(StrEnum):
     """Outcome of an execution whose worker was late or lost."""
 
-    AT_RISK = "at risk"  # it has not ended, and nobody renews the lock of its job
+    AT_RISK = "at risk"  # it has not ended, and no worker renews the lock of its job
     HELD = "held"  # a worker renews the lock again; in no list
     LOST = "lost"
     RESCUED = "rescued"  # run again before n8n ended it

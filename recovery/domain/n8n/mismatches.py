@@ -8,7 +8,7 @@ from recovery.domain.acting import Act
 
 
 class Repair(StrEnum):
-    """What an operator can do about a mismatch. NONE: nothing but to wait, or to check."""
+    """Repair of a mismatch by an operator. NONE: nothing but to wait, or to check."""
 
     NONE = ""
     FAIL = "fail"  # the job, with the publish that main listens for

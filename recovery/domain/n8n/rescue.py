@@ -31,7 +31,7 @@ class RescueWay(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RescueStanding:
-    """What decides, together with `Standing`, whether an execution may be rescued."""
+    """Facts that decide, together with `Standing`, whether an execution may be rescued."""
 
     loss: Loss | None = None
     is_claimed: bool = False  # another rescue of it has begun, and what came of it is not known yet
@@ -102,7 +102,7 @@ def _end(loss: Loss, now: int, check_interval: int) -> tuple[int | None, int | N
         last = loss.unheld_at + MAIN_WAITS
         return loss.unheld_at, last if last > now else None  # main has not heard of it: it was restarted
     if loss.verdict is Kind.ABANDONED:
-        return None, None  # no worker is there that would look
+        return None, None  # no worker is left that would check
     unlocked_at = loss.noticed_at if loss.lock_ends_at is None else loss.lock_ends_at
     return unlocked_at, unlocked_at + check_interval + MAIN_WAITS
 

@@ -1,6 +1,6 @@
 """Time that n8n takes from the failure of a stalled job until its execution is an error, by n8n's version.
 
-Read in the sources: from 2.41.0 on main looks at the execution again each second or so, for up to 30 s, whether it has
+Read in the sources: from 2.41.0 on main checks the execution each second or so, for up to 30 s, whether it has
 succeeded or waits after all, and writes `error` over it only then (`workflow-runner.js`,
 `MAX_STALLED_COUNT_GRACE_WINDOW_MS`; not in 2.40.7). Before, it writes at once. From 2.0.0 on a stalled job is failed
 and never put back.

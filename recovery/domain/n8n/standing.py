@@ -28,9 +28,9 @@ class Standing:
     """State of an execution before an action. `silence`: why n8n's database could not be read; "" when it was.
     `is_configured`: n8n has a database in the configuration.
 
-    The rest is for acts on the execution itself. `claims` None: not all of n8n's jobs could be seen.
-    `is_proven`: of every active one among them that nobody holds it. `alone_for`: how many ms ago it was first seen
-    without a job. `has_start` None: whether n8n has kept anything that could run cannot be told.
+    The rest is for actions on the execution itself. `claims` None: not all of n8n's jobs could be read.
+    `is_proven`: every active one among them is proven to have no worker. `alone_for`: how many ms ago it was first seen
+    without a job. `has_start` None: whether n8n has kept anything that could run is unknown.
     """
 
     id: str
