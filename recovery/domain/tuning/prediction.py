@@ -6,7 +6,7 @@ From the kill on, three stages follow one another: its lock runs out, a check fi
 The lock (L) was renewed at most one renewal (R) before the kill: L − R … L are left of it, L − R/2 as a rule.
 
 The check runs in the workers that are left, every interval (I), behind one key that lives for I. A check recovers a job
-only when an earlier one has marked it and nobody has renewed it since. So there are three cases:
+only when an earlier one has marked it and no worker has renewed it since. So there are three cases:
 
 - The checks stay regular: another worker's checks were those that counted. Lock and interval both pass at most once, so
   all is done after L + I, and where the lock is shorter than the interval, after 2 I, for the mark has to come first.
@@ -20,8 +20,8 @@ only when an earlier one has marked it and nobody has renewed it since. So there
   comes after 2 I or the lock's end, and the one that takes the job another 2 I later: max(L, 2 I) + 2 I is `worst`.
 
 That fits what was measured. BullMQ at its defaults (L 30, R 15, I 30) is said to take 60 s, at worst 120 s: 80 jobs
-with a healthy second worker took p50 63 s, p90 107 s, worst 114 s. At a tenth of the settings, and told as if they were
-whole: 80 kills with BullMQ 5.81 took p50 56 s, worst 105 s; 80 with Bull 4.16 p50 44 s, worst 82 s, for there the other
+with a healthy second worker took p50 63 s, p90 107 s, worst 114 s. At a tenth of the settings, times multiplied by
+ten: 80 kills with BullMQ 5.81 took p50 56 s, worst 105 s; 80 with Bull 4.16 p50 44 s, worst 82 s, for there the other
 worker more often keeps the checks regular; 25 with Bull as n8n sets it (L 60, R 10, I 30: 70 s, at worst 120 s) p50
 70 s, worst 111 s. A worker that is too busy to renew in time loses its lock sooner than `at_least`.
 

@@ -17,9 +17,9 @@ _EVICTS = "maxmemory-policy is "
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one queue shows, in seconds; None: nothing was seen. `lock`: the longest time left of a lock. `renewed`: by
-    how much the shortest was below it, so renewals are at least that far apart. `interval`: the longest time left of
-    the stalled check's key.
+    """Settings that one queue shows, in seconds; None: nothing was seen. `lock`: the longest time left of a lock.
+    `renewed`: by how much the shortest was below it, so renewals are at least that far apart. `interval`: the longest
+    time left of the stalled check's key.
     """
 
     queue: QueueRef
@@ -54,8 +54,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What the running queues show. `left_out`: queues beyond the limit of one reading. `trouble`: what could not be
-    read.
+    """Settings that the running queues show. `left_out`: queues beyond the limit of one reading. `trouble`: read
+    failures.
     """
 
     queues: tuple[Seen, ...] = ()

@@ -20,7 +20,7 @@ _BEYOND = 10**12  # larger than any setting of a queue
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a person states beside the files. `timing`: of workers whose options are set in their code."""
+    """Statements of a person beside the files. `timing`: of workers whose options are set in their code."""
 
     version: Version | None = None
     timing: Timing | None = None

@@ -15,9 +15,9 @@ MAX_STALLED = 1
 class Timing:
     """Timing of one kind of worker. `library`: Bull (n8n too) or BullMQ. `renew`: the application's setting.
 
-    `stalled_interval` 0: nobody runs the check. `max_stalled` 0: what is found without its worker is failed at once.
+    `stalled_interval` 0: no worker runs the check. `max_stalled` 0: a job found without its worker is failed at once.
     `shutdown`: how long the application waits for its jobs after SIGTERM. `grace`: from the order to stop until
-    SIGKILL, the time of `pre_stop` included; both are of whoever runs the container.
+    SIGKILL, the time of `pre_stop` included; the platform sets both.
     `error_after`: what n8n waits from there until the execution of a failed job is an error.
     """
 

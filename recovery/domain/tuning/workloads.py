@@ -1,7 +1,7 @@
 """Contents of the deployment files: containers that may run workers, their autoscalers and stores, and the place of
 each value in the text.
 
-Values that may be secret never come here: of a variable that nobody looks at only the name is kept.
+Values that may be secret never come here: of a variable that no rule reads only the name is kept.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SpotNodes:
 class Workload:
     """One container. `grace` None: not configured, and `default_grace` holds; None too: the grace period is unknown.
 
-    `pre_stop` None: something runs there, and nobody knows for how long. `is_probed` None: nobody knows.
+    `pre_stop` None: a hook of unknown length runs. `is_probed` None: unknown.
     """
 
     name: str
@@ -129,7 +129,7 @@ class WatchedKey:
 class Scaler:
     """An autoscaler. `window`: seconds of stabilization before it scales down; `policies`: how fast, as `select` says.
 
-    Of KEDA: `cooldown`, seconds of quiet before the last pod goes; `keys`, the lists that it looks at.
+    Of KEDA: `cooldown`, seconds of quiet before the last pod goes; `keys`, the lists that it watches.
     """
 
     name: str
