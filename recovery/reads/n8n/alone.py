@@ -1,4 +1,4 @@
-"""Marks in the state store that tell since when executions of n8n have been seen without a job.
+"""Marks in the state store, with the time since which executions of n8n have been seen without a job.
 
 Neither n8n's database nor its queue tells it: a job that is gone leaves nothing behind. The first reading that finds
 such an execution leaves a mark, for the execution as it was then: started again, it gets another one. Marks are signed,
