@@ -37,7 +37,7 @@ class RunData:
 
 @dataclass(frozen=True, slots=True)
 class DataRights:
-    """What our user may do with the column; neither if there is no such table."""
+    """Rights of our user on the column; neither if there is no such table."""
 
     may_read: bool = False
     may_write: bool = False
@@ -99,7 +99,7 @@ def is_overwritten(wire: SqlWire, n8n: N8n, id: str) -> bool | None:
 def restore(wire: SqlWire, tables: Tables, n8n: N8n, execution: Execution, text: str) -> str:
     """Writes a copy back; returns why it was refused, "" when it was done. Raises StoreError.
 
-    The row is locked from the look until the write: it has to have ended as it was shown, and without anything left
+    The row is locked from the read until the write: it has to have ended as it was shown, and without anything left
     to run.
     """
     with wire.session() as session, session.transaction():
