@@ -32,7 +32,7 @@ _TOO_SHORT = "The job finished before its worker was to be stopped."
 
 
 class Course:
-    """One round. To be called from the thread that made the crew."""
+    """One round. To be called from the thread that started the workers."""
 
     def __init__(self, plan: Plan, crew: Crew, watcher: Watcher, *, rest: Rest, note: Note) -> None:
         self._plan = plan

@@ -12,7 +12,7 @@ from recovery.domain.drills.plan import is_drill
 from recovery.domain.refs import QueueRef, raw
 from recovery.errors import StoreError
 
-COUNT = 1000  # keys a SCAN call looks at: 1 ms of the server at worst
+COUNT = 1000  # keys a SCAN call visits: 1 ms of the server at worst
 BATCH = 100  # keys a call removes; UNLINK frees them in the background
 PASSES = 5  # a command that a dying worker has sent may be executed after the first
 LEAVING = 5.0  # seconds for the connections of dead workers to be closed

@@ -93,6 +93,6 @@ async def number(worker: Any) -> int | None:
 if __name__ == "__main__":
     try:
         asyncio.run(run())
-    except Exception as error:  # noqa: BLE001 - told to whoever ordered the drill
+    except Exception as error:  # noqa: BLE001 - reported to the drill
         wrong(error)
         sys.exit(1)
