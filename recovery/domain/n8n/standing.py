@@ -43,7 +43,7 @@ class Standing:
     has_start: bool | None = None
     retried_as: str = ""  # the newest execution that is a retry of it, as far as one was looked for
     workers: WorkerAges = field(default_factory=WorkerAges)
-    is_listed: bool = False  # the truth table names this repair for it
+    is_listed: bool = False  # the newest comparison suggests this repair for it
     fixed: str = ""  # why nothing may be written into n8n's database
     no_api: str = ""  # why n8n's public API cannot be asked
     rescue: RescueStanding | None = None  # only where a rescue is asked for
