@@ -13,7 +13,8 @@ MAX_STALLED = 1
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Timing of one kind of worker. `library`: Bull (n8n too) or BullMQ. `renew`: the application's setting.
+    """Timing of one kind of worker. `library`: Bull (n8n too) or BullMQ. `renew` is the application's setting; how it
+    is kept depends on the library.
 
     `stalled_interval` 0: no worker runs the check. `max_stalled` 0: a job found without its worker is failed at once.
     `shutdown`: how long the application waits for its jobs after SIGTERM. `grace`: from the order to stop until
