@@ -54,7 +54,7 @@ class Drill:
 def run(
     plan: Plan, program: Program, deployment: Deployment, on: str, *, rest: Rest, tell: Callable[[Event], None]
 ) -> Drill:
-    """Runs a drill.
+    """Runs a drill. Raises NotStarted, StoreError, and whatever `rest` raises: all of it after it has cleaned up.
 
     To be called from the main thread. `on` is the deployment by its configured name, "" the state store.
     """
