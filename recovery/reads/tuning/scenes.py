@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def scene(files: Iterable[tuple[str, bytes]]) -> Scene:
-    """Parses the files."""
+    """Parses the files. Raises Illegible, which names the file and the line."""
     given = texts(files)
     return _Reading(given).scene()
 
