@@ -141,8 +141,8 @@ class Source:
         return key.line <= len(self.lines) and not self.lines[key.line - 1][: key.column].strip()
 
     def _span(self, scalar: Scalar, wrap: str, first: int = 0, last: int = 0) -> Place | None:
-        """Returns the scalar's place, only if the text there is exactly the value: escapes, blocks and folded lines are
-        not edited.
+        """Returns the scalar's place; None unless the text there is exactly the value: escapes, blocks and folded lines
+        are not edited.
         """
         if scalar.line != scalar.end_line or scalar.line > len(self.lines):
             return None
