@@ -110,7 +110,7 @@ def _loss_text(loss: Loss, offer: RescueOffer, now: int) -> str:
 
 
 def _look(registry: Registry, wait: float) -> tuple[list[Truth], Mapping[str, InstanceHistory]]:
-    """Compares each installation. With `wait` (seconds) it compares twice, and only the second time counts."""
+    """Compares each installation. With `wait` (seconds) it compares twice; the first time only finds candidates."""
     try:
         known = instances.looked(registry, _processes_remembered(registry), shared_clock.now())
         found = _looked(registry, _remembered(registry), known)
