@@ -1,1 +1,1 @@
-"""The only door that changes a queue."""
+"""Actions on queues and jobs, on scanners, policies and drills: all changes go through here, and into the audit."""

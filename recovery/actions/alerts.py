@@ -1,4 +1,4 @@
-"""A test of one channel, asked for by a person: noted in the audit, and told at once."""
+"""Sends a test message to one channel for an operator: recorded in the audit first, and sent at once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ACT = "alert test"
 
 
 def try_out(actor: Actor, name: str, config: Config) -> str:
-    """What went wrong on the way though it was taken, else "".
+    """Sends a test message; returns what went wrong on the way though it was taken, else "".
 
-    Raises BadOrder, NotRecorded, and NotDelivered: the message was not taken, or nobody knows.
+    Raises BadOrder, NotRecorded, and NotDelivered: the message was not taken, or it is not known.
     """
     channel = config.alerting.channel(name)
     if channel is None:
@@ -40,7 +40,7 @@ def try_out(actor: Actor, name: str, config: Config) -> str:
 
 
 def _keep(name: str, outlet: Outlet) -> None:
-    """A success ends its rest. A failure does not make it longer, and leaves standing when it was last told."""
+    """Stores the result: a success ends the channel's back-off. A failure neither prolongs it nor clears `told_at`."""
     try:
         store = registry().state()
         if outlet.told_at is None:

@@ -48,7 +48,7 @@ Also = Callable[[int], None]  # what is written in the same transaction as an en
 
 
 def write_intent(order: Order, body: Mapping[str, Any], jobs: Iterable[str] = (), also: Also | None = None) -> int:
-    """Committed when this returns; its number. Raises NotRecorded: then nothing may be done.
+    """Writes and commits the intent of an action; returns its number. Raises NotRecorded: then nothing may be done.
 
     An act on the queue itself has one job in the index whose id is "", so that its outcome can be looked for too.
     What `also` raises takes the entry back.
@@ -65,7 +65,7 @@ def write_outcome(
     outcomes: Mapping[str, Outcome],
     also: Also | None = None,
 ) -> int:
-    """What came of it. Raises NotRecorded; the intent then stays one whose outcome is unknown.
+    """Writes an intent's outcome; returns its number. Raises NotRecorded; the intent's outcome then stays unknown.
 
     The jobs that a clean or a drain found are known only now, so they are listed now.
     """
@@ -91,7 +91,7 @@ def note(  # noqa: PLR0917 -- the columns of an entry
     queue: QueueRef | None = None,
     jobs: Iterable[str] = (),
 ) -> int:
-    """Something that changes no job: a sign-in, a role changed, a payload revealed.
+    """Records something that changes no job: a sign-in, a role changed, a payload revealed. Returns its number.
 
     Part of the caller's transaction, if there is one: then both happen or neither. Raises NotRecorded.
     """
@@ -126,7 +126,7 @@ def _write(draft: _Draft, *, durable: bool, also: Also | None = None) -> int:
 
 
 def _append(draft: _Draft) -> int:
-    """Inside a transaction: 1. take the head, 2. link behind it, 3. move it on."""
+    """Appends the entry inside a transaction: 1. take the head, 2. link behind it, 3. move it on."""
     head = _head()
     link = _link(draft, head)
     written = dict(zip(FIELDS, astuple(link), strict=True)) | {"hash": link.hash}
@@ -165,7 +165,7 @@ def _link(draft: _Draft, head: AuditHead) -> Link:
 
 
 def _list(number: int, queue: QueueRef, jobs: Iterable[str], outcome: str = "") -> None:
-    """The index by job. Its rows belong to the intent, and hear of the outcome later."""
+    """Adds rows to the index by job. They belong to the intent, and get the outcome later."""
     keys = dict.fromkeys(map(job_key, jobs))
     place = (queue.deployment, queue.slug)
     insert_rows(
@@ -174,7 +174,7 @@ def _list(number: int, queue: QueueRef, jobs: Iterable[str], outcome: str = "") 
 
 
 def _settle(intent: int, outcomes: Mapping[str, Outcome]) -> None:
-    """One UPDATE for what most of them came to, and one for each other outcome."""
+    """Writes outcomes into the index: one UPDATE for the most frequent outcome, and one for each other."""
     listed = AuditJob.objects.filter(entry_id=intent)
     ranked = [outcome for outcome, _ in Counter(outcomes.values()).most_common()]
     for place, outcome in enumerate(ranked):
@@ -183,10 +183,10 @@ def _settle(intent: int, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def _text(given: str) -> str:
-    """What a database takes as text: no NUL, and no half of a pair."""
+    """Returns the text as a database takes it: without NUL, and without half of a surrogate pair."""
     return shown(given.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _plain(error: Exception) -> str:
-    """The driver's text may name hosts and files: only its kind is told."""
+    """Describes a database error by its class only: the driver's text may name hosts and files."""
     return f"The database answered {type(error).__name__}."

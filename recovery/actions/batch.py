@@ -1,10 +1,10 @@
-"""The work on a bulk run until its time is up: chunk after chunk, each of them found, judged, done and told in one go.
+"""Executes a bulk run chunk by chunk until its time is up: each is selected, judged, executed and recorded together.
 
-Jobs that were named stand in the database from the beginning. Those that a selection means are found on the way: what
-is read of a job to see whether it is meant is also the fresh look before the act, and the script compares it.
+Jobs that were named are rows of the database from the beginning. Those that a selection means are found on the way:
+what is read of a job to see whether it is meant is also the fresh look before the action, and the script compares it.
 
-What a run does is safe to repeat: an item has its outcome written after its chunk, and until then the number of the
-intent. A chunk that was cut off is looked at again, and what moved meanwhile is not touched: it may have been us.
+A run is safe to repeat: an item has its outcome written after its chunk, and until then the number of the intent. A
+chunk that was cut off is looked at again, and a job that moved meanwhile is not touched: this run may have moved it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _SECOND = "second try"
 
 
 class Held(Exception):
-    """It cannot go on for now; the text says why."""
+    """Raised when a bulk run cannot continue for now; the text says why."""
 
 
 class HeldByConsole(Held):
-    """Another console acts there. Its end is known without asking the store, so it may be looked for often."""
+    """Raised when another console acts there. Its end is known without asking the store: it may be looked for often."""
 
 
 @dataclass(slots=True)
 class FoundJobs:
-    """Jobs of a run that are written down already: a list that moves may show one twice. Read from the database once
-    for as long as nobody else has the run.
+    """Jobs of a run that have rows already: a list that changes may show one twice. They are read from the database
+    once, for as long as no other process takes the run.
     """
 
     jobs: set[str] = field(default_factory=set)
@@ -60,7 +60,7 @@ class FoundJobs:
         self.count += len(self.jobs) - before
 
     def of(self, claim: Claim) -> FoundJobs:
-        """This, or what somebody else has made of it meanwhile."""
+        """Returns this, or reads the rows again if another process has worked on the run meanwhile."""
         if self.beat is not None and self.beat == claim.before:
             return self
         jobs = list(BulkItem.objects.filter(run=claim.run).values_list("job", flat=True))
@@ -70,7 +70,7 @@ class FoundJobs:
 def work(
     claim: Claim, go_on: Callable[[], bool], mandate: Mandate | None = None, found: FoundJobs | None = None
 ) -> FoundJobs:
-    """Until it is over, or `go_on` says no. `mandate`: of the scheduler that does it; `found`: what it returned before.
+    """Executes a run until it ended or `go_on` returns False. `mandate`: the scheduler's; `found`: returned before.
 
     Raises Lost, Held, Fenced, StoreError, NotRecorded, Unsupported, Missing.
     """
@@ -115,7 +115,7 @@ def _left(run: BulkRun) -> QuerySet[BulkItem]:
 
 
 def _is_wanted(claim: Claim, go_on: Callable[[], bool]) -> bool:
-    """Between chunks: nobody asked to stop, the claim is still ours, and there is time. Raises Lost."""
+    """Returns True between chunks if no stop was requested, the claim is still ours, and there is time. Raises Lost."""
     if claim.wants_stop(sight.now()):
         _end(claim, runs.STOPPED)
         return False
@@ -123,14 +123,14 @@ def _is_wanted(claim: Claim, go_on: Callable[[], bool]) -> bool:
 
 
 class _Walk:
-    """Finds the jobs of a selection, window after window, and does each window before it reads the next."""
+    """Reads the jobs of a selection window by window, and acts on each window before it reads the next."""
 
     def __init__(self, claim: Claim, order: Order, selection: gather.Selection, found: FoundJobs) -> None:
         self._claim, self._order, self._selection, self.found = claim, order, selection, found
         self._has_news = bool(claim.run.cursor)  # since the walk began at the first job
 
     def step(self, size: int) -> None:
-        """One window. Its jobs are written down in the transaction of the intent in which they are tried."""
+        """Reads one window and acts on it. Its jobs get rows in the transaction of the intent of their attempt."""
         run, order = self._claim.run, self._order
         scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
         part = gather.part(scene, self._selection, run.cursor, size, insists=True)
@@ -154,9 +154,9 @@ class _Walk:
         self._go_on(scene, part, part.next_without({one.id for one in seen} - stays))
 
     def _go_on(self, scene: sight.Scene, part: gather.Part, cursor: str) -> None:
-        """Moves the cursor on. Before, a window is read again and shows what is known.
+        """Moves the cursor on; until then a window is read again, and its known jobs are skipped.
 
-        Of a list others take jobs away meanwhile, and some may be passed over: it is walked until there is none left.
+        Workers take jobs from a list meanwhile, and some may be passed over: it is read again until no new job appears.
         """
         run, found = self._claim.run, self.found.count
         guess = run.total if run.cursor else gather.expected(scene, self._selection, part.total) or 0
@@ -196,7 +196,7 @@ class _Chunk:
         self.callbacks = Callbacks(self._mark, self._conclude)
 
     def settle(self, results: tuple[JobResult, ...]) -> None:
-        """Each job's result into its item, unless that was done with the outcome in the audit. Raises Lost, Held."""
+        """Writes each job's result into its item, unless done with the outcome in the audit. Raises Lost, Held."""
         if self._lost is not None:
             raise self._lost
         if results != self._settled:
@@ -208,13 +208,13 @@ class _Chunk:
             raise Held(cut_off[0].why)
 
     def _mark(self, intent: int | None) -> None:
-        """Before anything is done: whoever comes after us knows in which entry these were tried. Raises Lost."""
+        """Records in which entry the items are tried, before anything is done, for the next process. Raises Lost."""
         self._claim.insist()
         self._write(intent)
         self.is_written = True
 
     def _conclude(self, results: tuple[JobResult, ...]) -> None:
-        """In the transaction of the outcome, which stands whoever has the run by now."""
+        """Writes the results in the transaction of the outcome, which stands even if another has the run by now."""
         try:
             with transaction.atomic():
                 self._into_items(results)
@@ -231,7 +231,7 @@ class _Chunk:
             _items(self._claim.run, tried).update(why=_SECOND)
 
     def _is_cut_off(self, place: _Place, result: JobResult) -> bool:
-        """Whether it is to be looked at again: what came of it is not known, or nothing was sent for it."""
+        """Returns True if the job is to be looked at again: its result is not known, or nothing was sent for it."""
         is_first = not (place.is_second or self._is_tried_once)
         return result.is_untried or (result.outcome is Outcome.UNKNOWN and is_first)
 
@@ -245,13 +245,13 @@ def _items(run: BulkRun, places: Sequence[int]) -> QuerySet[BulkItem]:
 
 
 def _listed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
-    """Jobs that stand in the database: named ones, and those of a chunk that was cut off."""
+    """Acts on jobs that have rows: named ones, and those of a chunk that was cut off."""
     if not _resumed(claim, order, items):
         _chunk(claim, order, items)
 
 
 def _chunk(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
-    """One chunk through the door. When it is fenced, none is settled: whoever leads settles them.
+    """Acts on one chunk through the runner. When it is fenced, none is settled: the leader settles them.
 
     Which of them were done by then is in the audit.
     """
@@ -265,7 +265,7 @@ def _chunk(claim: Claim, order: Order, items: Sequence[BulkItem]) -> None:
 
 
 def _resumed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> bool:
-    """Of those that were tried and have no result: what was done or moved is settled, the rest is free to be tried."""
+    """Settles jobs that were tried without a result, if they were done or have moved; the rest is free to be tried."""
     tried = [item for item in items if item.audit is not None]
     if not tried:
         return False
@@ -280,7 +280,7 @@ def _resumed(claim: Claim, order: Order, items: Sequence[BulkItem]) -> bool:
 
 
 def _in_audit(tried: Sequence[BulkItem]) -> dict[int, JobResult]:
-    """What is known of them for sure: whoever tried them still wrote the outcome, and no more than that."""
+    """Returns the results that the audit has, if the process that tried these jobs wrote the outcome but no items."""
     intents = {item.audit for item in tried}
     numbers = dict(AuditEntry.objects.filter(intent__in=intents, phase=audit.OUTCOME).values_list("intent", "number"))
     listed = AuditJob.objects.filter(entry_id__in=numbers).exclude(outcome__in=("", Outcome.UNKNOWN))
@@ -293,7 +293,7 @@ def _in_audit(tried: Sequence[BulkItem]) -> dict[int, JobResult]:
 
 
 def _moved(order: Order, tried: Sequence[BulkItem]) -> list[tuple[BulkItem, JobResult]]:
-    """Those that are not as they were when they were tried; the audit is told what all of them came to."""
+    """Returns jobs that are not as they were when they were tried; the audit gets the outcome of all of them."""
     queue, seen = sight.scene(order.queue, order.act).queue, [runs.seen_of(item) for item in tried]
     places = [(one.id, one.state) for one in seen]
     parts = (places[at : at + sight.LOOKED_UP] for at in range(0, len(places), sight.LOOKED_UP))
@@ -313,7 +313,7 @@ def _how(item: BulkItem, row: JobRow | None) -> str:
 
 
 def _conclude(order: Order, tried: Sequence[BulkItem], moved: set[int], results: Sequence[JobResult]) -> None:
-    """The outcome of intents that have none, as far as it can be seen now."""
+    """Writes the outcome of intents that have none, as far as it can be seen now."""
     why = {result.job: result.why for result in results}
     by_intent: dict[int, list[Done]] = defaultdict(list)
     for item in tried:
@@ -327,7 +327,7 @@ def _conclude(order: Order, tried: Sequence[BulkItem], moved: set[int], results:
 
 
 def _settle(claim: Claim, settled: Sequence[tuple[int, JobResult]]) -> None:
-    """Results and counters together, one UPDATE for all that came to the same. Raises Lost, and nothing is settled."""
+    """Writes results and counters together, one UPDATE for jobs of one result. Raises Lost with nothing settled."""
     groups: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     tally: dict[str, int] = defaultdict(int)
     for place, result in settled:
@@ -346,7 +346,7 @@ def _settle(claim: Claim, settled: Sequence[tuple[int, JobResult]]) -> None:
 
 
 def _sweep(claim: Claim, order: Order, go_on: Callable[[], bool]) -> None:
-    """Step after step. What a step took away is counted at once, so a restart goes on where it was."""
+    """Executes a clean or a drain step by step. Each step is counted at once, so a restart continues where it was."""
     run = claim.run
     if run.status != runs.RUNNING:
         claim.beat(sight.now(), status=runs.RUNNING, total=_expected(order))
@@ -374,7 +374,7 @@ def _sweep(claim: Claim, order: Order, go_on: Callable[[], bool]) -> None:
 
 
 def _count(claim: Claim, step: queues.Step) -> None:
-    """`total` was a guess; it is never less than what was done."""
+    """Adds the counts of a step to the run. `total` was a guess; it is never less than what was done."""
     done = {"done": F("done") + step.removed, "refused": F("refused") + step.skipped}
     run = BulkRun.objects.filter(pk=claim.run.pk)
     run.update(**done, trouble="")

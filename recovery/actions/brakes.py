@@ -1,7 +1,7 @@
-"""The brakes of relaunching, kept in the database: the budget of a queue, its breakers, and the past of each job.
+"""Safety limits of auto-retry, kept in the database: the budget of a queue, its breakers, and the past of each job.
 
 Each step is kept before what it allows is done, so that a process which dies in between has counted too much rather
-than too little. `now` is what the database's clock tells, unless it is given. What cannot be kept raises NotRecorded:
+than too little. `now` is the time of the database's clock, unless it is given. What cannot be kept raises NotRecorded:
 then nothing may be done. A row that was lost or cannot be read counts as used up.
 """
 
@@ -63,8 +63,8 @@ _KEPT: Mapping[Kind[Any], int] = {
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """A job that is relaunched: the signature of the error that it had failed with, when, and when it was added; 0: not
-    known.
+    """A job that is to be auto-retried: the signature of the error that it failed with, when it failed, and when it was
+    added; 0: unknown.
     """
 
     signature: str
@@ -76,7 +76,7 @@ class Going:
 
 
 def take(queue: QueueRef, wanted: int, limit: Limit, now: int | None = None) -> Grant:
-    """As many of the wanted as may go now. Whatever came of it, `give_back` is to be called behind it."""
+    """Takes up to `wanted` auto-retries from the budget. The caller must call `give_back` afterwards in any case."""
     grant = Grant(0, 0)
 
     def change(purse: Purse, at: int) -> Purse:
@@ -90,13 +90,13 @@ def take(queue: QueueRef, wanted: int, limit: Limit, now: int | None = None) -> 
 
 
 def give_back(queue: QueueRef, grant: Grant, unused: int, now: int | None = None) -> None:
-    """Once the last of a grant went: so many of it surely did not go, and the others went just now at the latest."""
+    """Returns what of a grant surely did not go, once its last job went; the others went just now at the latest."""
     if grant.count:
         swap_one(BUDGET, Place.of(queue), lambda purse, at: purse.give_back(grant, unused, at), now=now)
 
 
 def free_at(queue: QueueRef, limit: Limit, wanted: int = 1, now: int | None = None) -> int | None:
-    """When so many may go, at the earliest; None: never, the limit is smaller."""
+    """Returns when so many may go, at the earliest; None: never, the limit is smaller."""
     with _read():
         at = clock.now() if now is None else now
         purse = brake_rows.one(BUDGET, Place.of(queue)).value
@@ -107,7 +107,7 @@ def free_at(queue: QueueRef, limit: Limit, wanted: int = 1, now: int | None = No
 
 
 def room(queue: QueueRef, signature: str, now: int | None = None) -> int:
-    """How many jobs that failed with this error may be relaunched now, as far as both of its breakers go."""
+    """Returns how many jobs that failed with this error may be auto-retried now, as far as both of its breakers go."""
     with _read():
         at = clock.now() if now is None else now
         rows = brake_rows.read(BREAKER, Place.of(queue), ("", breaker_key(signature)))
@@ -115,7 +115,7 @@ def room(queue: QueueRef, signature: str, now: int | None = None) -> int:
 
 
 def out(queue: QueueRef | None = None, now: int | None = None) -> dict[QueueRef, tuple[Out, ...]]:
-    """What was relaunched and has not been settled, by queue; only queues where there is something."""
+    """Returns auto-retried jobs whose end is not recorded yet, by queue; only queues that have some."""
     with _read():
         at = clock.now() if now is None else now
         rows = brake_rows.of(BREAKER, Place.of(queue) if queue else None).filter(key="")
@@ -124,7 +124,7 @@ def out(queue: QueueRef | None = None, now: int | None = None) -> dict[QueueRef,
 
 
 def settled(queue: QueueRef, ends: Mapping[str, End], now: int | None = None) -> None:
-    """How jobs that are out have ended, by id; one that is not out changes nothing."""
+    """Records how auto-retried jobs have ended, by id; a job that is not awaited changes nothing."""
     place = Place.of(queue)
     with _read():
         held = brake_rows.values(BREAKER, place)
@@ -136,15 +136,15 @@ def settled(queue: QueueRef, ends: Mapping[str, End], now: int | None = None) ->
 
 
 def past_of(queue: QueueRef, ids: Sequence[str]) -> dict[str, Past]:
-    """Of each of these jobs."""
+    """Returns the retry history of each of these jobs, by id."""
     with _read():
         rows = brake_rows.read(PAST, Place.of(queue), (job_key(id) for id in ids))
         return {id: rows[job_key(id)].value for id in ids}
 
 
 def relaunched(queue: QueueRef, jobs: Mapping[str, Going], now: int | None = None) -> tuple[str, ...]:
-    """Those of these jobs that may go, by id and in their order: whatever the breakers had room for a moment ago, they
-    are asked again here. To be called before they go.
+    """Records the auto-retry of those jobs that may go, and returns their ids in order. Both breakers are asked again
+    here, whatever room they had a moment ago. To be called before the jobs go.
     """
     place, going = Place.of(queue), list[str]()
     with _read(), transaction.atomic():
@@ -161,14 +161,14 @@ def relaunched(queue: QueueRef, jobs: Mapping[str, Going], now: int | None = Non
 
 
 def withdrawn(queue: QueueRef, ids: Sequence[str], now: int | None = None) -> None:
-    """These have surely not gone after all."""
+    """Takes back the auto-retry of jobs that have surely not gone after all."""
     with _read(), transaction.atomic():
         swap(PAST, Place.of(queue), dict.fromkeys(map(job_key, ids), lambda past, _: past.withdrawn()), now)
         settled(queue, dict.fromkeys(ids, End(Ended.UNKNOWN)), now)
 
 
 def prune(now: int | None = None) -> int:
-    """Takes away what says nothing any more; how many rows."""
+    """Deletes rows that have no effect any more; returns how many."""
     with _read():
         at = clock.now() if now is None else now
         gone = sum(brake_rows.of(kind).filter(at__lt=at - kept).delete()[0] for kind, kept in _KEPT.items())
@@ -180,13 +180,13 @@ def prune(now: int | None = None) -> int:
 
 
 def _has_spent(queue: QueueRef, at: int) -> bool:
-    """Whether the audit knows of relaunches that still count: then a budget that knows of none was lost."""
+    """Returns True if the audit has auto-retries that still count: then a budget that knows of none was lost."""
     lately = AuditEntry.objects.filter(at__gt=at - MINUTE - SECOND, at__lt=at + HOUR, phase=INTENT, act=Act.RETRY)
     return lately.filter(deployment=queue.deployment, base=queue.slug, actor_kind="scanner").exists()
 
 
 def _keys(place: Place, jobs: Mapping[str, Going]) -> dict[str, str]:
-    """The breaker of each job's own error, or the one for all."""
+    """Returns the key of the breaker of each job's own error, or of the one for all errors."""
     keys = {id: breaker_key(job.signature) for id, job in jobs.items()}
     rows = brake_rows.of(BREAKER, place)
     if rows.count() < BREAKERS:
@@ -196,7 +196,7 @@ def _keys(place: Place, jobs: Mapping[str, Going]) -> dict[str, str]:
 
 
 def _goes(held: dict[str, Breaker], keys: Iterable[str], id: str, job: Going, at: int) -> bool:
-    """Noted in both breakers, when both have room."""
+    """Records the job in both breakers if both have room; returns whether they had."""
     both = dict.fromkeys(keys)
     for key in both:
         held[key] = _failed_meanwhile(held[key], id, job, at)
@@ -208,7 +208,7 @@ def _goes(held: dict[str, Breaker], keys: Iterable[str], id: str, job: Going, at
 
 
 def _failed_meanwhile(breaker: Breaker, id: str, job: Going, at: int) -> Breaker:
-    """It is out still, and failed again before anybody was told: that failure counts too."""
+    """Counts a failure of the job since its last auto-retry, if that one is still awaited: it is not recorded yet."""
     before = next((out for out in breaker.followed(at) if out.id == id), None)
     if before is None or not before.failed_at or job.failed_at in (0, before.failed_at):
         return breaker
@@ -232,7 +232,7 @@ def _settling(ends: Mapping[str, End]) -> Change[Breaker]:
 
 @contextmanager
 def _read() -> Iterator[None]:
-    """A database that is away: nothing is known of the brakes, so nothing may be done."""
+    """Turns an error of the database into NotRecorded: the safety limits are unknown, so nothing may be done."""
     try:
         yield
     except Error as error:

@@ -1,6 +1,7 @@
-"""Acts on many jobs: ordered here, done by the scheduler in chunks, and each chunk through the one door.
+"""Actions on many jobs: requested here, executed by the scheduler in chunks, and each chunk through the runner.
 
-A run is a row of the database. It survives the page, the request and a restart; whoever runs it says so by its beat.
+A run is a row of the database. It survives the page, the request and a restart; the process that executes it renews its
+`beat_at`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ HOLD, LONGEST_HOLD = 2.0, 30.0  # seconds until a run that is held is tried agai
 
 
 def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
-    """Writes the run down; the scheduler begins within a second.
+    """Creates a bulk run; the scheduler begins within a second.
 
     Either the jobs that were shown, or a selection; a clean or a drain has neither. Raises Forbidden, BadOrder,
     Unsupported, Missing, StoreError and NotRecorded.
@@ -79,7 +80,7 @@ def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
 
 
 def stop(run: int, actor: Actor) -> bool:
-    """Asks for its end after the chunk in hand; False when it is over already. Raises Forbidden."""
+    """Requests the end of a run after the current chunk; returns False if it has ended already. Raises Forbidden."""
     _allowed(run, actor)
     asked = BulkRun.objects.filter(pk=run, status__in=OPEN, wants_stop=False).update(wants_stop=True)
     if asked:
@@ -88,7 +89,7 @@ def stop(run: int, actor: Actor) -> bool:
 
 
 def go_on(run: int, actor: Actor) -> bool:
-    """A stopped run goes on with what is left of it. Raises Forbidden."""
+    """Resumes a stopped run with what is left of it; returns False if it is not stopped. Raises Forbidden."""
     _allowed(run, actor)
     stopped = BulkRun.objects.filter(pk=run, status=STOPPED)
     asked = stopped.update(status=WAITING, wants_stop=False, ended_at=None, trouble="")
@@ -98,7 +99,7 @@ def go_on(run: int, actor: Actor) -> bool:
 
 
 def _allowed(run: int, actor: Actor) -> None:
-    """Who may order it may stop it."""
+    """Raises Forbidden unless the actor may order such a run: the same right stops and resumes it."""
     for act in BulkRun.objects.filter(pk=run).values_list("act", flat=True):
         entry = ENTRIES[Act(act)]
         runner.require(actor, f"{entry.label} in bulk", entry.right(many=True))
@@ -124,9 +125,9 @@ def _told(run: BulkRun, selection: Selection | None) -> dict[str, Any]:
 
 
 class Runner:
-    """One thread at a time. `stop` lets the chunk in hand end, and so does a mandate that holds no more.
+    """Executes open bulk runs, one thread at a time. It ends after the current chunk, on `stop` or without its mandate.
 
-    What is done under a mandate is fenced by its epoch. Without one it is done by somebody who leads nobody.
+    Actions under a mandate are fenced by its epoch. Without one they run under no leadership.
     """
 
     def __init__(self, registry: Registry, mandate: Mandate | None = None) -> None:
@@ -139,7 +140,7 @@ class Runner:
         self._found: dict[int, FoundJobs] = {}
 
     def run(self, _now: int) -> int:
-        """Works on every open run in turn; how many slices there were."""
+        """Works on every open run in turn; returns how many slices there were."""
         ends = time.monotonic() + RUN
         slices = 0
         while self._goes_on() and time.monotonic() < ends:
@@ -161,7 +162,7 @@ class Runner:
         return list(BulkRun.objects.filter(status__in=OPEN).order_by("pk").values_list("pk", flat=True))
 
     def _slice(self, id: int) -> bool:
-        """One slice of one run; False when there was nothing to do for us."""
+        """Works on one run for one slice; returns False if there was nothing to do for this process."""
         claim = Claim.take(id, sight.now())
         if claim is None:
             return False
@@ -193,7 +194,7 @@ class Runner:
             self._held.pop(run.pk, None)
 
     def _rest(self, deployment: str) -> bool:
-        """Between two chunks; False when no other may follow."""
+        """Waits between two chunks; returns False if no other may follow."""
         self._stopping.wait(min(LONGEST, self._pace(deployment).rest()))
         return self._goes_on()
 
@@ -206,12 +207,12 @@ class Runner:
         return self._paces[deployment]
 
     def _give_up(self, claim: Claim, fenced: Fenced) -> None:
-        """Whoever leads goes on at once, unless it has begun already; if nobody does, the run says why it waits."""
+        """Leaves the run to the leader, unless it has begun already; without a leader the run says why it waits."""
         with suppress(Lost):
             self._hold(claim, str(fenced))
 
     def _hold(self, claim: Claim, why: str, longest: float = LONGEST_HOLD) -> None:
-        """Says why, into the log once, and tries again later."""
+        """Records why the run waits, in the log once, and tries again later."""
         self._later(claim.run.pk, longest)
         is_known = claim.run.trouble == why
         claim.beat(sight.now(), trouble=why)
@@ -219,7 +220,7 @@ class Runner:
             log.warning("bulk run %d is paused: %s", claim.run.pk, why)
 
     def _later(self, id: int, longest: float = LONGEST_HOLD) -> None:
-        """After longer and longer, up to this."""
+        """Schedules the next attempt after a delay that doubles each time, up to `longest`."""
         _, last = self._held.get(id, (0.0, 0.0))
         span = min(longest, last * 2 or HOLD)
         self._held[id] = (time.monotonic() + span, span)

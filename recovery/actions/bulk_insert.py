@@ -1,4 +1,4 @@
-"""Many rows of one table at once, without an object of Django's for each: a bulk run writes ten thousand a second."""
+"""Inserts many rows of one table at once, without a Django object for each: a bulk run writes ten thousand a second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARAMETERS = 30_000  # of one statement; PostgreSQL takes 65,535
 
 
 def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Inserts them in the transaction of the caller. Every column without a default of the database is to be named.
+    """Inserts the rows in the transaction of the caller. Every column without a default of the database is to be named.
 
     For PostgreSQL in one statement: psycopg sends `executemany` as a pipeline, and of a process that is stopped in the
     midst of one the server waits for the rest without end, with every lock that the transaction has.

@@ -1,4 +1,4 @@
-"""Every act there is: what it is called, what it does, what it is for, and which right it takes.
+"""Catalogue of all actions: name, effect, the jobs that each is for, and the right that it needs.
 
 What deletes many jobs takes the right to act in bulk. To act on many jobs at once otherwise, and to pause or resume a
 queue, are rights of their own, which operators have as the configuration says.
@@ -22,7 +22,7 @@ _RELEASABLE = frozenset({Kind.LATE, Kind.WORKER_LOST})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One act. `states`: of the jobs it is for; empty: any."""
+    """One action. `states`: of the jobs it is for; empty: any."""
 
     act: Act
     label: str  # on a button
@@ -43,7 +43,7 @@ class Entry:
         return self.many if many and not self.is_for_queue else self.one
 
     def counted(self, count: int) -> str:
-        """What it is done to: "3 jobs"."""
+        """Returns what the action is done to, in words, as in "3 jobs"."""
         noun = "execution" if self.is_for_execution else "job"
         return f"{count:,} {noun}{'s' * (count != 1)}"
 
@@ -186,12 +186,12 @@ _OF_ROWS = {
 
 
 def effect(act: Act, *, of_rows: bool) -> str:
-    """One sentence, for jobs of a library or for rows of a table."""
+    """Returns the effect of an action in one sentence, for jobs of a library or for rows of a table."""
     return (_OF_ROWS.get(act) if of_rows else None) or ENTRIES[act].effect
 
 
 def offered(row: JobRow, verdict: Verdict | None, flavour: Flavour) -> tuple[Act, ...]:
-    """The acts that fit this job as it is, the one that is suggested first. What needs force is not offered."""
+    """Returns the actions that fit this job as it is, the suggested one first. What needs force is not offered."""
     if flavour.read_only:
         return ()
     refused = refusals(flavour)
@@ -201,7 +201,7 @@ def offered(row: JobRow, verdict: Verdict | None, flavour: Flavour) -> tuple[Act
 
 
 def on_queue(flavour: Flavour) -> tuple[Act, ...]:
-    """The acts on the queue itself that this flavour allows."""
+    """Returns the actions on the queue itself that this flavour allows."""
     if flavour.read_only:
         return ()
     refused = refusals(flavour)

@@ -1,4 +1,4 @@
-"""Who works on a bulk run: one process at a time, for as long as it says so by its beat."""
+"""Lock of a bulk run: one process at a time works on it, for as long as it renews the run's `beat_at`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_MS = 1000  # between two beats
 
 
 class Lost(Exception):
-    """Somebody else runs it now."""
+    """Raised when another process executes the run now."""
 
     def __init__(self) -> None:
         super().__init__("Another scheduler runs it now.")
@@ -21,17 +21,17 @@ class Lost(Exception):
 
 @dataclass(slots=True)
 class Claim:
-    """The right to run one run: its last beat, which only its holder knows. `before`: whose it was until then."""
+    """Lock on one bulk run: its last `beat_at`, which only its holder knows. `before`: that of the holder before."""
 
     run: BulkRun
     before: int | None = None
 
     @classmethod
     def take(cls, id: int, now: int) -> Claim | None:
-        """One conditional UPDATE; None when it is over, or another takes it in the same moment.
+        """Takes the run with one conditional UPDATE; returns None if it has ended, or another takes it meanwhile.
 
-        Whoever leads takes it at once, from whomever has it: that one leads no more, and learns of it at its next beat.
-        Its scripts are refused by the fence.
+        The leader takes it at once, from any process that has it: that one leads no more, and learns of it at its next
+        renewal. Its scripts are refused by the fence.
         """
         run = BulkRun.objects.filter(pk=id, status__in=runs.OPEN).first()
         if run is None:
@@ -44,7 +44,7 @@ class Claim:
         return claim
 
     def beat(self, now: int, **facts: object) -> None:
-        """Says that we are here, with what has changed. Raises Lost."""
+        """Renews the lock, together with what has changed. Raises Lost."""
         last = self.run.beat_at
         now = max(now, (last or 0) + 1)
         held = BulkRun.objects.filter(pk=self.run.pk, beat_at=last)
@@ -55,7 +55,7 @@ class Claim:
             setattr(self.run, name, value)
 
     def wants_stop(self, now: int) -> bool:
-        """Whether somebody has asked for its end. Beats when it is time to. Raises Lost."""
+        """Returns True if an operator has requested a stop. Renews the lock when it is due. Raises Lost."""
         found = BulkRun.objects.filter(pk=self.run.pk).values_list("wants_stop", "beat_at").first()
         if found is None or found[1] != self.run.beat_at:
             raise Lost
@@ -64,7 +64,7 @@ class Claim:
         return bool(found[0])
 
     def insist(self, **facts: object) -> None:
-        """Within a transaction: it is ours, and nobody can take it before the commit. Raises Lost.
+        """Makes sure within a transaction that the run is ours, and stays so until the commit. Raises Lost.
 
         A process that was stopped for longer than its claim learns of it here, before it writes over another's work.
         """

@@ -1,4 +1,4 @@
-"""Fire drills that people order: written down here, carried out by the scheduler, each with its notes in the audit."""
+"""Fire drills that operators start: requested here, executed by the scheduler, each with its notes in the audit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def order(actor: Actor, plan: Plan, reason: str) -> DrillRun:
-    """The scheduler starts it within seconds; one at a time. Raises Forbidden, BadOrder and NotRecorded."""
+    """Requests a drill; the scheduler starts it in seconds, one at a time. Raises Forbidden, BadOrder, NotRecorded."""
     _allowed(actor)
     said = given(reason)
     if wrong := problems(plan):
@@ -37,7 +37,7 @@ def order(actor: Actor, plan: Plan, reason: str) -> DrillRun:
 
 
 def stop(actor: Actor, id: int) -> bool:
-    """Asks for its end; False when it is over already. Raises Forbidden, Missing and NotRecorded."""
+    """Requests the end of a drill; returns False if it has ended already. Raises Forbidden, Missing and NotRecorded."""
     _allowed(actor)
     if not DrillRun.objects.filter(pk=id).exists():
         raise Missing(f"There is no fire drill {id} (any more).")
@@ -45,14 +45,14 @@ def stop(actor: Actor, id: int) -> bool:
 
 
 def ended(run: DrillRun, actor: Actor, rounds: Sequence[Round]) -> None:
-    """What it came to, in the audit. Part of the caller's transaction. Raises NotRecorded."""
+    """Records the result of a drill in the audit, in the caller's transaction. Raises NotRecorded."""
     summary = summed(rounds)
     told = {"drill": run.pk, "outcome": run.status, "rounds": summary.rounds, "recovered": summary.recovered}
     audit.note(actor, NOTE, run.reason, told | {"p50": summary.p50, "worst": summary.worst})
 
 
 def _ordered(actor: Actor, plan: Plan, reason: str) -> DrillRun:
-    """Looked for after it is written: whoever appends to the audit waits for whoever does, so one of two sees both."""
+    """Creates the drill, then looks for another one: appends to the audit are serialized, so one of two sees both."""
     run = DrillRun.objects.create(
         plan=canonical(plan.as_json()), actor=canonical(asdict(actor)), reason=reason, wanted_at=_now()
     )
@@ -78,7 +78,7 @@ def _forget() -> None:
 
 
 def _recorded(change: Callable[[], T]) -> T:
-    """Both, or neither: what changes, and its note in the audit."""
+    """Commits a change together with its note in the audit, or neither."""
     try:
         with transaction.atomic():
             return change()

@@ -41,7 +41,7 @@ _EXPIRED = "Its copy was deleted after {days:g} days ([n8n.copies])."
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A job of n8n's that is at risk, as a look found it."""
+    """An n8n job at risk, as one check found it."""
 
     job: JobRef
     verdict: Kind
@@ -51,7 +51,7 @@ class Risk:
 
 
 def notice(n8n: str, risk: Risk, execution: Execution, title: str, now: int) -> int:
-    """Begins the history of one execution at risk; its number. One that is there already is returned as it is."""
+    """Begins the history of one execution at risk, unless it is there already; returns its number."""
     row, _ = LostExecution.objects.get_or_create(
         n8n=n8n,
         execution=execution.id,
@@ -75,7 +75,7 @@ def notice(n8n: str, risk: Risk, execution: Execution, title: str, now: int) -> 
 
 
 def update(loss: Loss, risk: Risk, execution: Execution, now: int) -> None:
-    """Writes down what a later look found worse, or knew better. A verdict that was proven stays so."""
+    """Updates the history if a later check found a graver verdict, or knows more. A proven verdict stays so."""
     changes: dict[str, object] = {}
     worst = graver(loss.verdict, risk.verdict) if risk.verdict in AT_RISK else loss.verdict
     if worst is not loss.verdict:
@@ -99,14 +99,14 @@ def update(loss: Loss, risk: Risk, execution: Execution, now: int) -> None:
 
 
 def held(loss: Loss) -> None:
-    """Its worker renews the lock again: what was proven is refuted. The copy stays until the execution has ended."""
+    """Records that the worker renews the lock again: the proof is refuted. The copy stays until the execution ends."""
     if loss.outcome is not LossOutcome.HELD:
         late = {"verdict": Kind.LATE.value, "proven_at": None, "lock_ends_at": None, "unheld_at": None}
         _change(loss, outcome=LossOutcome.HELD.value, **late)
 
 
 def unheld(loss: Loss, now: int) -> None:
-    """Its job is gone, and it has not ended.
+    """Records that the job is gone while the execution has not ended.
 
     A worker writes the end of an execution before it ends the job, so a stalled check took the job away. Where the job
     was seen active without its lock before, that proves as much of its worker as the orphan watch asks for.
@@ -120,26 +120,26 @@ def unheld(loss: Loss, now: int) -> None:
 
 
 def ended(loss: Loss, outcome: LossOutcome, now: int, *, retried_as: str = "") -> None:
-    """Writes down what became of it; the copy of one that runs again is deleted."""
+    """Records what became of an execution; the copy of one that runs again is deleted."""
     _change(loss, outcome=outcome.value, ended_at=loss.ended_at or now, retried_as=retried_as or loss.retried_as)
     if outcome in (LossOutcome.RESCUED, LossOutcome.RETRIED):
         drop([loss.number], "")
 
 
 def forget(numbers: Collection[int]) -> None:
-    """Deletes those that were not lost after all, with their copies."""
+    """Deletes the history of executions that were not lost after all, with their copies."""
     listed = list(numbers)
     for start in range(0, len(listed), _ROWS):
         LostExecution.objects.filter(pk__in=listed[start : start + _ROWS]).delete()
 
 
 def explain(number: int, trouble: str) -> None:
-    """Writes down why there is no copy."""
+    """Records why there is no copy."""
     LostExecution.objects.filter(pk=number).exclude(copy_trouble=trouble).update(copy_trouble=trouble)
 
 
 def drop(numbers: Sequence[int], trouble: str) -> int:
-    """Deletes these copies, and says why in the history; how many there were."""
+    """Deletes these copies, and records why in the history; returns how many there were."""
     count = 0
     for start in range(0, len(numbers), _ROWS):
         part = numbers[start : start + _ROWS]
@@ -150,7 +150,7 @@ def drop(numbers: Sequence[int], trouble: str) -> int:
 
 
 def keep(number: int, n8n: str, execution: str, text: str, limits: CopyLimits, *, now: int) -> str:
-    """Keeps a copy; why it was not kept, "" when it was. Raises Error of the database."""
+    """Stores a copy; returns why it was not kept, "" when it was. Raises Error of the database."""
     content = text.encode()
     sealed = encryption.encrypt(_PURPOSE, zlib.compress(content, _LEVEL), n8n, execution)
     if trouble := _make_room(n8n, len(sealed), limits):
@@ -165,7 +165,7 @@ def keep(number: int, n8n: str, execution: str, text: str, limits: CopyLimits, *
 
 
 def opened(loss: Loss) -> str | None:
-    """The copy as n8n kept it; None when there is none, or it was not made with our key for this execution."""
+    """Returns the copy as n8n kept it; None if there is none, or it was not made with our key for this execution."""
     row = ExecutionCopy.objects.filter(loss=loss.number).first()
     if row is None:
         return None
@@ -174,7 +174,7 @@ def opened(loss: Loss) -> str | None:
 
 
 def prune(n8n: str, limits: CopyLimits, now: int) -> int:
-    """Deletes copies that are too old, or too many since a limit was lowered, and old history. How much it was."""
+    """Deletes copies that are too old, or too many since a limit was lowered, and old history; returns how many."""
     old = _copies(n8n).filter(at__lt=now - limits.keep) if limits.is_on else _copies(n8n)
     why = _EXPIRED.format(days=limits.keep / DAY) if limits.is_on else OFF
     count = drop(list(old.values_list("loss_id", flat=True)), why)
@@ -191,7 +191,7 @@ def prune(n8n: str, limits: CopyLimits, now: int) -> int:
 
 
 def leftovers(now: int) -> tuple[QuerySet[ExecutionCopy], QuerySet[LostExecution]]:
-    """What is too old under any limit, also of an installation that is configured no more."""
+    """Returns rows that are too old under any limit, also of an installation that is no longer configured."""
     history = LostExecution.objects.filter(noticed_at__lt=now - HISTORY_FOR)
     return ExecutionCopy.objects.filter(at__lt=now - LONGEST), history
 
@@ -200,14 +200,14 @@ def leftovers(now: int) -> tuple[QuerySet[ExecutionCopy], QuerySet[LostExecution
 
 
 def claim(loss: Loss, now: int) -> bool:
-    """Whether this process may rescue it: no other has begun to, and nothing became of it since it was read."""
+    """Claims the rescue for this process; returns False if another has begun it, or the row has changed meanwhile."""
     free = Q(claimed_at=None) | Q(claimed_at__lt=now - UNCLAIMED_AFTER)
     same = LostExecution.objects.filter(free, pk=loss.number, outcome=loss.outcome.value, retried_as="")
     return bool(same.update(claimed_at=now))
 
 
 def release(number: int) -> None:
-    """Nothing was begun: it may be rescued again."""
+    """Releases the claim of a rescue that did not begin: the execution may be rescued again."""
     LostExecution.objects.filter(pk=number).update(claimed_at=None)
 
 
@@ -220,7 +220,7 @@ def _copies(n8n: str) -> QuerySet[ExecutionCopy]:
 
 
 def _make_room(n8n: str, size: int, limits: CopyLimits) -> str:
-    """Drops the oldest copies of what is lost until one more fits; why it does not fit all the same."""
+    """Deletes the oldest copies of lost executions until one more fits; returns why it does not fit, or ""."""
     copies = _copies(n8n)
     count = copies.count() + (size > 0)
     total = (copies.aggregate(total=Sum("stored"))["total"] or 0) + size

@@ -1,6 +1,6 @@
-"""Which jobs are meant by "all": those of one state up to a fixed moment, and what else is asked of them.
+"""Selects the jobs that "all" means: those of one state up to a fixed moment, with the name or error that is asked for.
 
-They are gathered in the order of their list, the oldest first: a script then finds each at once, and what an act
+They are read in the order of their list, the oldest first: a script then finds each at once, and a job that an action
 sends back to the same state is younger than the moment, so that it is not taken again.
 """
 
@@ -25,7 +25,7 @@ ONE_BY_ONE = "n8n executions must be listed one by one: they cannot be selected 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`until` in ms. `error` is a signature, `verdict` a kind; the orphans are those that are abandoned, too."""
+    """Jobs of a bulk run. `until` in ms; `error` is a signature, `verdict` a kind; orphans include abandoned jobs."""
 
     state: State
     until: int
@@ -35,7 +35,7 @@ class Selection:
 
     @classmethod
     def all(cls, written: str, until: int, *, name: str = "", error: str = "") -> Selection:
-        """`failed` means a state, `orphan` means a verdict."""
+        """Reads what was written as a state (`failed`) or as a verdict (`orphan`). Raises BadOrder."""
         if written in set(State) - {State.UNKNOWN}:
             return cls(State(written), until, name, error)
         if written in set(Kind) - {Kind.UNKNOWN}:
@@ -43,7 +43,7 @@ class Selection:
         raise BadOrder(f"{written!r} is not a state or a verdict.")
 
     def implied(self, options: Options) -> Options:
-        """Who names completed jobs means them: a retry of all of them needs no second word."""
+        """Adds consent to rerun when completed jobs are selected: naming them is consent enough."""
         return replace(options, rerun_completed=True) if self.state is State.COMPLETED else options
 
     def as_json(self) -> dict[str, object]:
@@ -63,7 +63,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of them; `next` "" at the end."""
+    """One window of the selected jobs; `next` is "" at the end."""
 
     rows: tuple[JobRow, ...]
     next: str = ""
@@ -73,7 +73,7 @@ class Part:
     cursor: str = ""  # where it began
 
     def next_without(self, gone: Collection[str]) -> str:
-        """Where the next window begins when these jobs have left the list."""
+        """Returns where the next window begins when these jobs have left the list."""
         last = next((id for id in reversed(self.ids) if id not in gone), "")
         return cursors.without(self.cursor, self.next, len(gone), last)
 
@@ -81,7 +81,7 @@ class Part:
 def part(
     scene: sight.Scene, selection: Selection, cursor: str = "", size: int = LIST_LIMIT, *, insists: bool = False
 ) -> Part:
-    """The next window. Who `insists` is about to act on it. Raises StoreError, Unsupported, NotRecorded."""
+    """Reads the next window. `insists`: the caller will act on it. Raises StoreError, Unsupported, NotRecorded."""
     queue = scene.queue
     if queue.flavour.library is Library.N8N:
         raise Unsupported(ONE_BY_ONE)
@@ -94,14 +94,14 @@ def part(
 
 
 def expected(scene: sight.Scene, selection: Selection, total: int | None) -> int | None:
-    """About how many are meant, of so many in the state; None: it takes a look at each."""
+    """Returns about how many jobs are meant, of so many in the state; None: it takes a look at each."""
     if selection.name or selection.error:
         return None
     return total if selection.verdict is None else stuck.count(scene.queue.ref, selection.verdict)
 
 
 def every(scene: sight.Scene, selection: Selection) -> Iterator[Seen]:
-    """All of them, each once: a list that moves meanwhile may show one twice."""
+    """Yields all selected jobs, each once: a list that changes meanwhile may show one twice."""
     known: set[str] = set()
     cursor = ""
     while True:
@@ -145,7 +145,7 @@ def _has(kind: Kind, verdict: Verdict | None) -> bool:
 
 
 def _since(row: JobRow) -> int:
-    """Since when it has been where it is, as far as it tells; 0 when it does not."""
+    """Returns since when the job has been in its state, as far as it tells; 0 when it does not."""
     if row.state.is_finished:
         return row.finished_at or 0
     if row.state is State.ACTIVE:

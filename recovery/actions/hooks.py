@@ -1,6 +1,6 @@
-"""Calls of recovery hooks, written down when something happens to a job; the scheduler makes them within a second.
+"""Outbox of recovery hooks: calls are recorded when something happens to a job; the scheduler makes them in a second.
 
-Nothing here raises: an application that is not told is a pity, an act or a look that fails for it would be harm.
+Nothing here raises: a call that is lost is less harm than an action or a check that fails because of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEARD = (Act.REQUEUE, Act.FAIL, Act.RELEASE)
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An act that hooks will hear of; `rows`: the application's own rows, as the jobs named them before it."""
+    """Hook calls to be made after an action; `rows`: the application's own rows, as the jobs named them before it."""
 
     event: Event
     hooks: tuple[Hook, ...]
@@ -39,7 +39,7 @@ class Heard:
 
 
 def before(config: Config, order: Order, queue: Queue, jobs: Sequence[Seen]) -> Heard | None:
-    """What an act can take away is read now: a job that fails may be removed at once. None: nobody listens."""
+    """Reads what the action can take away: a job that fails may be removed at once. Returns None if no hook listens."""
     if order.act not in _HEARD:
         return None
     event = _event(order.act, order.options)
@@ -54,14 +54,14 @@ def after(heard: Heard | None, order: Order, done: Sequence[Done]) -> None:
 
 
 def tell(config: Config, event: Event, queue: QueueRef, ids: Sequence[str]) -> None:
-    """Of jobs that were found lost, or put right by their library."""
+    """Records hook calls for jobs that were found lost, or put right by their library."""
     hooks = _listening(config.hooks, event, queue) if ids else ()
     if hooks:
         _write(hooks, event, queue, ids)
 
 
 def _event(act: Act, options: Options) -> Event:
-    """A lock that was taken away leaves a job without a holder; the rest ends that."""
+    """Returns LOST for a lock that is deleted, which leaves a job without a worker; RECOVERED for other actions."""
     return Event.LOST if act is Act.RELEASE and not options.requeue else Event.RECOVERED
 
 

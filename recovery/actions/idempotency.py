@@ -1,4 +1,4 @@
-"""What a person does to the ledger: release the claim of a dead worker, forget what was completed."""
+"""Operator commands on the idempotency ledger: release the claim of a dead worker, forget what was completed."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ _MOVED = {
 
 
 def ledger() -> Ledger:
-    """Raises NotApart, ConfigError, StoreError."""
+    """Returns the ledger, after its guard has checked the store. Raises NotApart, ConfigError, StoreError."""
     guard.check()
     return Ledger(registry().state(), registry().config.idempotency)
 
 
 def show(key: str) -> Answer:
-    """Raises as `ledger` does."""
+    """Returns what the ledger has under a key. Raises as `ledger` does."""
     return ledger().do(Order(Step.SHOW, key))
 
 
 def release(actor: Actor, claim: Claim, reason: str) -> int:
-    """So that the next claimer need not wait; exactly the claim that was shown, by its token.
+    """Releases exactly the claim that was shown, by its token, so that the next claimer need not wait.
 
-    The number of its note. Raises Forbidden, BadOrder, NotRecorded, and as `ledger` does, each with nothing done.
+    Returns the number of its note. Raises Forbidden, BadOrder, NotRecorded, and as `ledger` does, each with nothing
+    done.
     """
     if not actor.may_act:
         raise Forbidden("Releasing a claim needs the permission to act.")
@@ -44,14 +45,14 @@ def release(actor: Actor, claim: Claim, reason: str) -> int:
 
 
 def forget(actor: Actor, claim: Claim, reason: str) -> int:
-    """So that it may be claimed, and done, once more. Raises as `release` does."""
+    """Forgets completed work, so that it may be claimed, and done, once more. Raises as `release` does."""
     if not actor.may_bulk:
         raise Forbidden("Forgetting completed work needs the permission to act in bulk.")
     return _changed(actor, FORGET, Order(Step.FORGET, claim.key, claim.token), claim, reason)
 
 
 def _changed(actor: Actor, act: str, order: Order, claim: Claim, reason: str) -> int:
-    """1. The reason, 2. the place, 3. the note, committed, 4. the change; and a second note when it came to nothing."""
+    """Checks 1. the reason, 2. the store; 3. commits the note; 4. makes the change, and notes if it had no effect."""
     reason = reasons.given(reason)
     kept = ledger()
     told = {"key": shown(claim.key)[:KEY_TOLD], "token": claim.token, "owner": shown(claim.owner), "by": claim.by}

@@ -1,4 +1,4 @@
-"""An act on some jobs of one queue, chunk by chunk: look, record the intent, do, record the outcome."""
+"""Executes an action on some jobs of one queue, chunk by chunk: look, record the intent, act, record the outcome."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _nothing(*_: object) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What is written in the same transactions as the entries of the audit.
+    """Functions that write in the same transactions as the entries of the audit.
 
-    `intended` hears the number of the intent, before anything is done; what it raises takes the intent back and ends
-    the act. `concluded` hears the results of all jobs of the chunk, and raises nothing but errors of the database.
+    `intended` gets the number of the intent, before anything is done; what it raises takes the intent back and ends the
+    action. `concluded` gets the results of all jobs of the chunk, and raises nothing but errors of the database.
     """
 
     intended: Callable[[int], None] = _nothing
@@ -50,9 +50,10 @@ NO_CALLBACKS = Callbacks()
 
 
 def perform(order: Order, scene: Scene, callbacks: Callbacks = NO_CALLBACKS) -> Results:
-    """All of them. What stops a later chunk is said of the jobs that were not tried; of the first, it is raised.
+    """Performs the action on all jobs. A later chunk's error is the result of all jobs not tried; the first's is
+    raised.
 
-    Raises Fenced from any of them, with what all came to until then.
+    Raises Fenced from any chunk, with all results until then.
     """
     results: list[JobResult] = []
     size = scene.operator.chunk(order.act)
@@ -76,7 +77,7 @@ def _untried(jobs: Sequence[Seen], error: Exception) -> list[JobResult]:
 
 
 def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], callbacks: Callbacks = NO_CALLBACKS) -> Results:
-    """At most as many as the operator takes at once; one result each, in their order.
+    """Performs the action on at most as many jobs as the operator takes at once; returns a result each, in order.
 
     Raises NotRecorded and StoreError only while nothing was done, and Fenced with what was.
     """
@@ -84,7 +85,7 @@ def chunk(order: Order, scene: Scene, jobs: Sequence[Seen], callbacks: Callbacks
 
 
 def act_on(order: Order, scene: Scene, looked: Sequence[Judged], callbacks: Callbacks = NO_CALLBACKS) -> Results:
-    """The same for jobs that were looked at just now."""
+    """Performs the action on jobs that were looked at just now."""
     allowed = tuple(one.judgement.seen for one in looked if one.judgement.is_allowed and one.judgement.seen)
     refused = {one.judgement.id: _refusal(one) for one in looked if not one.judgement.is_allowed}
     chunk = _Chunk(order, scene, looked, allowed, refused, callbacks)
@@ -132,13 +133,13 @@ class _Chunk:
         return results(conclude(self.order, intent, done, holding, after, also))
 
     def results(self, done: dict[str, JobResult]) -> Results:
-        """One for each, in their order."""
+        """Returns one result for each job, in their order."""
         known = self.refused | done
         return tuple(known[one.judgement.id] for one in self.looked)
 
 
 def _do(act: Act, scene: Scene, jobs: Sequence[Seen], options: Options) -> tuple[Done, ...]:
-    """The one call that changes something."""
+    """Makes the one call that changes something."""
     try:
         return scene.operator.on_jobs(act, scene.target, jobs, options, sight.now())
     except Unsupported as error:
@@ -164,7 +165,7 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _note(scene: Scene, error: Exception) -> None:
-    """For whoever predicts what the scanners do: a person touches no fence, and may be allowed what they are not."""
+    """Records the refusal, as predictions of scanners read it: a person touches no fence, and may be allowed more."""
     why = error.reason if isinstance(error, StoreError) else str(error)
     with suppress(ConfigError, StoreError):
         refusals.note(registry().state(), scene.target.ref, why, was_tried=True)
@@ -178,7 +179,7 @@ def conclude(  # noqa: PLR0917
     after: dict[str, JobRow] | None = None,
     also: Told | None = None,
 ) -> int | None:
-    """Writes the outcome; its number. None when the audit takes it no more: it is done all the same."""
+    """Writes the outcome; returns its number, None if the audit takes it no more: the action is done all the same."""
     body = record.outcome(done, holding.digests, after or {})
     if holding.trouble:
         body["undo"] = holding.trouble
@@ -190,7 +191,7 @@ def conclude(  # noqa: PLR0917
 
 
 def _after(order: Order, scene: Scene, done: Sequence[Done]) -> dict[str, JobRow]:
-    """How those that were changed look now; nothing when there are many, or when the store does not say."""
+    """Reads the changed jobs once more; returns nothing when there are many, or when the store does not answer."""
     changed = [one for one in done if one.outcome is Outcome.DONE and one.state is not None]
     if not changed or len(changed) > LOOKED_AFTER:
         return {}

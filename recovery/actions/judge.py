@@ -1,4 +1,4 @@
-"""Whether an act may be done to a job, judged before it is tried: pure, from what was shown and a fresh look.
+"""Decides whether an action may be done to a job, before it is tried: pure, from what was shown and a fresh look.
 
 The script judges again, atomically, what can change in between; what it cannot know is decided here: whether the
 holder is connected, whether an orphan is proven, quarantined, malformed data, and n8n.
@@ -75,12 +75,12 @@ _WAITING = (State.WAITING, State.PRIORITIZED, State.PAUSED, State.DELAYED)
 
 
 class _Refused(Exception):
-    """Why not, as it is told."""
+    """Raised with the reason why an action is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One job that is to be judged. `row` None: it is gone. `seen` None: nobody was shown it before."""
+    """One job that is to be judged. `row` None: it is gone. `seen` None: it was not shown before."""
 
     id: str
     row: JobRow | None
@@ -110,7 +110,7 @@ def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: C
 
 
 def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -> Judgement:
-    """An act on the queue itself; the id is ""."""
+    """Judges an action on the queue itself; the id of the judgement is empty."""
     if act is Act.PAUSE and is_n8n(queue, flavour):
         return Judgement("", is_allowed=False, why=N8N_PAUSE)
     if act is Act.CLEAN and options.state is None:
@@ -122,14 +122,14 @@ def judge_queue(act: Act, queue: QueueRef, flavour: Flavour, options: Options) -
 
 @dataclass(frozen=True, slots=True)
 class ListRisks:
-    """What is known of an act on a whole list before its jobs are looked at. `needs`: consents to be asked for."""
+    """Risks of an action on a whole list, known before its jobs are looked at. `needs`: consents to be asked for."""
 
     risks: tuple[str, ...] = ()
     needs: frozenset[str] = frozenset()
 
 
 def judge_list(act: Act, queue: QueueRef, flavour: Flavour, options: Options, every: State | Kind | None) -> ListRisks:
-    """Of all jobs of a list: each is judged by itself when its turn comes, and refused where a consent is missing."""
+    """Returns the risks for all jobs of a list; each job is judged by itself later, and refused without its consent."""
     if not is_n8n(queue, flavour):
         return ListRisks()
     if act is Act.FAIL:
@@ -143,7 +143,7 @@ def judge_list(act: Act, queue: QueueRef, flavour: Flavour, options: Options, ev
 
 
 def is_proven(verdict: Verdict | None) -> bool:
-    """Two sightings, where one is not enough; a ghost has nobody who could hold it. For what the script is asked."""
+    """Returns True if it is proven, by two sightings where one is not enough, that no worker holds the job."""
     return verdict is not None and (verdict.of_lock.is_orphaned or verdict.of_lock is Kind.MISSING_DATA)
 
 
@@ -166,7 +166,7 @@ class _Look:
 
 
 def _same(act: Act, seen: Seen, row: JobRow) -> None:
-    """It still is as it was shown. A lock that ended is news only to whoever wants to take it away."""
+    """Raises unless the job is as it was shown. A lock that ended matters only to an action that deletes it."""
     states = ENTRIES[act].states
     if row.state is not seen.state or (states and row.state not in states):
         raise _Refused(f"It is {_place(row.state)} now.")
@@ -179,7 +179,7 @@ def _same(act: Act, seen: Seen, row: JobRow) -> None:
 
 
 def _on_others(queue: QueueRef, options: Options, case: Case) -> list[str]:
-    """What it does to children and parents; each is named in the dialog as well."""
+    """Returns the risks for children and parents; each is named in the dialog as well."""
     effects = case.effects
     if effects is NO_EFFECTS:
         return []
@@ -208,7 +208,7 @@ def _changed(change: RelativeChange, those: Sequence[Affected]) -> str:
 
 
 def _named(those: Sequence[Affected]) -> str:
-    """A few of them, and how many more there are."""
+    """Names a few of the jobs, and how many more there are."""
     names = ", ".join(f"{one.job.queue.label} {one.job.label}" for one in those[:_NAMED])
     return names + (f" and {len(those) - _NAMED:,} more" if len(those) > _NAMED else "")
 
@@ -218,7 +218,7 @@ def _place(state: State) -> str:
 
 
 def _recover(look: _Look) -> list[str]:
-    """Requeue and fail: only a job that nobody holds, and of which that is proven."""
+    """Checks a job for requeue or fail: no worker may hold it, and that must be proven."""
     row = look.row
     if row.missing:
         raise _Refused("Its job data is missing: there is nothing to run or to fail. Remove it.")
@@ -232,7 +232,7 @@ def _recover(look: _Look) -> list[str]:
 
 
 def _is_bare(look: _Look) -> bool:
-    """No lock was seen, and where a job is taken and locked in one step the script's own look will be the proof."""
+    """Returns True if no lock was seen, and jobs are locked as they are taken: the script's own look is proof."""
     return look.of_lock in (Kind.STRAY, Kind.MALFORMED, Kind.UNLOCKED) and not has_window(look.flavour)
 
 
@@ -255,7 +255,7 @@ def _spared(look: _Look) -> list[str]:
 
 
 def _recover_row(look: _Look) -> list[str]:
-    """Of a job table: a row that nobody holds, or whose worker has just started and says so; another with force."""
+    """Checks a job table's row: no worker holds it, or its worker just started and says so; others need force."""
     if look.options.at_start:
         return []
     if look.row.lock is not None:
@@ -272,7 +272,7 @@ def _fail_row(look: _Look) -> list[str]:
 
 
 def _again(look: _Look, *, is_first_run: bool = False) -> list[str]:
-    """What running it once more may cost; each refused until somebody says that they know."""
+    """Returns the risks of running the job once more; each is refused until the actor accepts it."""
     risks: list[str] = []
     verdict, options = look.verdict, look.options
     if verdict and verdict.is_quarantined:
@@ -287,7 +287,7 @@ def _again(look: _Look, *, is_first_run: bool = False) -> list[str]:
 
 
 def _unless(is_given: bool, risk: str, needed: str) -> str:
-    """The risk, when it was accepted; else the refusal that says what it takes."""
+    """Returns the risk if it was accepted; else raises the refusal that says what it needs."""
     if not is_given:
         raise _Refused(f"{risk} This needs {needed}.")
     return risk
@@ -348,5 +348,5 @@ _ROW_RULES: Mapping[Act, Callable[[_Look], list[str]]] = {Act.REQUEUE: _requeue_
 
 
 def _rule(act: Act, flavour: Flavour) -> Callable[[_Look], list[str]]:
-    """Rows of a table have no lock of a library."""
+    """Returns the rule of an action. Rows of a table have rules of their own: they have no lock of a library."""
     return (_ROW_RULES if flavour.library is Library.TABLE else _RULES).get(act, _RULES[act])

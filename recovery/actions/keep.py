@@ -1,8 +1,8 @@
-"""Undo: what was taken away is kept for a day in the state store, within a budget, by the number of its audit entry.
+"""Undo copies: removed jobs are kept for a day in the state store, within a budget, by the number of their audit entry.
 
-Losing it loses no job of a queue: only the way back of one that somebody removed on purpose. The state store is not
-trusted: each copy is signed for its entry, queue and job, and the entry's outcome holds its digest. What fails either
-check is never sent to a queue.
+Losing the store loses no job of a queue: only the way back of one that was removed on purpose. The state store is not
+trusted: each copy is signed for its entry, queue and job, and the entry's outcome holds its digest. A copy that fails
+either check is never sent to a queue.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GARBLED = "The undo copy of {job} cannot be read by this version: it is not res
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What became of the jobs that were to be kept. `trouble` says why some or all of them are not."""
+    """Result of keeping removed jobs. `trouble` says why some or all of them are not."""
 
     digests: Mapping[str, str] = field(default_factory=dict)  # of the copies, by job: the outcome holds them
     trouble: str = ""
@@ -63,7 +63,7 @@ class UndoCopies:
 
 
 def is_ready() -> bool:
-    """Whether what is removed now could be kept."""
+    """Returns True if a job that is removed now could be kept."""
     try:
         store = registry().state()
         with faults.guarded(store):
@@ -73,7 +73,7 @@ def is_ready() -> bool:
 
 
 def keep(number: int, queue: QueueRef, jobs: Sequence[Kept], now: int, budget: int = BUDGET) -> Holding:
-    """Never raises: the jobs are gone already, and what cannot be kept is said."""
+    """Keeps copies of removed jobs. Never raises: the jobs are gone already; the result says what cannot be kept."""
     packed = [(job.id, pack(number, queue, job, place)) for place, job in enumerate(jobs)]
     fitting, size = _fitting(packed, budget)
     trouble = "" if len(fitting) == len(packed) else f"More than {budget // 2**20} MB cannot be kept at once."
@@ -110,7 +110,7 @@ class UnusableCopy(Exception):
 
 
 def counts(numbers: Iterable[int]) -> dict[int, int]:
-    """How many jobs of these entries can still be restored; {} when the state store does not say."""
+    """Returns how many jobs of these entries can still be restored; {} when the state store does not answer."""
     asked = list(numbers)
     try:
         store = registry().state()
@@ -124,7 +124,7 @@ def counts(numbers: Iterable[int]) -> dict[int, int]:
 
 
 def forget(number: int, ids: Sequence[str]) -> None:
-    """These are back; raises StoreError."""
+    """Deletes the copies of jobs that are restored; raises StoreError."""
     if not ids:
         return
     store = registry().state()
@@ -160,7 +160,7 @@ def unpack(number: int, queue: QueueRef, id: str, packed: bytes, expected: str =
 
 
 def digest(packed: bytes) -> str:
-    """Names one copy in the outcome of its entry."""
+    """Returns the digest by which the outcome of an entry names one copy."""
     return hashlib.sha256(packed).hexdigest()[:_DIGEST]
 
 
@@ -169,7 +169,7 @@ def _bound(number: int, queue: QueueRef, id: str) -> tuple[signing.Bound, ...]:
 
 
 def _packed(number: int, ids: Sequence[str], refused: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-    """UndoCopies that are there, some at a time. Their sizes are asked first; one that is too large is refused."""
+    """Yields the copies that exist, some at a time. Their sizes are asked first; one that is too large is refused."""
     store, key = registry().state(), state.kept(number)
     part: list[str] = []
     total = read = 0
@@ -225,7 +225,7 @@ def _write(store: redis.Redis, number: int, jobs: Sequence[tuple[str, bytes]], s
 
 
 def _make_room(store: redis.Redis, now: int, budget: int) -> tuple[int, ...]:
-    """What is a day old is gone by itself; then the oldest go until the rest fits. Two at once drop the same ones."""
+    """Deletes entries older than a day, then the oldest until the rest fits. Two at once delete the same ones."""
     _drop(store, _numbers(store.zrangebyscore(state.KEPT, "-inf", now - LIFE_MS)))
     told = cast("Mapping[bytes, bytes]", store.hgetall(state.KEPT_SIZES))
     sizes = {int(number): int(size) for number, size in told.items() if number.isdigit() and size.isdigit()}

@@ -30,7 +30,7 @@ _STARTED = "It was started again since it was shown."
 
 
 class ExecutionOperator:
-    """Stateless: which n8n it is comes with the target."""
+    """Operator of n8n's executions. Stateless: which n8n it is comes with the target."""
 
     def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
         return {act: _REFUSED for act in Act if act not in OWN}
@@ -72,11 +72,11 @@ class ExecutionOperator:
         raise Unsupported(_REFUSED)
 
     def fence(self, target: Target) -> None:
-        """Nothing to raise: no scanner touches an execution, and a row is changed only as it is then."""
+        """Does nothing: n8n's rows have no fence, and each is changed only as it is then."""
 
 
 def _moved(job: Seen, execution: Execution | None) -> Done | None:
-    """None when it still is as it was shown."""
+    """Returns the refusal for an execution that is not as it was shown, else None."""
     if execution is None or not execution.is_there:
         return _missing(job)
     if state_of(execution.status) is not job.state:
@@ -99,7 +99,7 @@ def _mark(wire: SqlWire, known: Tables, execution: Execution) -> Done:
 
 
 def _again(wire: SqlWire, known: Tables, retry: Retry, job: Seen, first: Execution | None) -> Done:
-    """A relaunch. `first`: the execution that is marked before, if it still counts as going."""
+    """Relaunches an execution. `first`: the execution that is marked before, if it still counts as going."""
     if first is None or not first.status.is_going:
         return n8n_retry.retry(wire, known, retry, job.state).done
     marked = _mark(wire, known, first)

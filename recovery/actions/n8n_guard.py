@@ -1,8 +1,8 @@
-"""The last moment before a job of n8n's is failed or run again: its execution is read once more, and held.
+"""Guards a job of n8n's right before it is failed or run again: its execution is read once more, and its row held.
 
-Between that look and the script nobody can end the execution: its row is locked, where our user may lock it. What has
-ended is left alone. After a failure it is told what n8n made of it, because main may have been restarted since it gave
-the job out, and then nobody is listening.
+Between that look and the script no process can end the execution: its row is locked, where our user may lock it. An
+execution that has ended is left alone. After a failure the result says what n8n made of it, because its main process
+may have been restarted since it gave the job out, and then it no longer listens.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class GuardedOperator:
     def _done(
         self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int, *, held: Collection[str]
     ) -> dict[str, Done]:
-        """Those whose execution is held and has not begun need no consent: their workflow runs for the first time."""
+        """Performs the action. Executions that are held and have not begun need no consent: it is their first run."""
         first = [job for job in jobs if act is Act.REQUEUE and not options.consent and job.id in held]
         rest = [job for job in jobs if job not in first]
         granted = replace(options, consent=True)
@@ -108,8 +108,8 @@ class GuardedOperator:
     def _refused(
         self, stack: ExitStack, act: Act, jobs: Sequence[Seen], named: Mapping[str, str], options: Options
     ) -> dict[str, Done]:
-        """Those whose execution has ended, or may have, or has begun without a consent to run it twice. The others'
-        rows are held for as long as the stack lasts.
+        """Returns refusals of jobs whose execution has ended, or may have, or has begun without a consent to run it
+        twice. The others' rows are held for as long as the stack lasts.
         """
         is_first_run = act is Act.REQUEUE and not options.consent  # allowed for that alone
         try:
@@ -125,7 +125,7 @@ class GuardedOperator:
         return {job.id: Done(job.id, Outcome.REFUSED, whys[job.id], job.state) for job in jobs if whys.get(job.id)}
 
     def _followed(self, target: Target, done: tuple[Done, ...], named: Mapping[str, str]) -> tuple[Done, ...]:
-        """What n8n made of those that were failed."""
+        """Adds to the results of failed jobs what n8n made of them."""
         failed = [one for one in done if one.outcome is Outcome.DONE and one.id in named]
         if not failed or len(failed) > _FOLLOWED_JOBS:
             return done
@@ -136,7 +136,7 @@ class GuardedOperator:
         return tuple(replace(one, why=told[one.id]) if one.id in told else one for one in done)
 
     def _became(self, named: Mapping[str, str]) -> dict[str, str]:
-        """A version that is known to take its time is not waited for: whoever acts would look at a page that hangs."""
+        """Waits for what n8n makes of failed jobs, unless its version is known to take long: the page would hang."""
         told: dict[str, str] = {}
         after = error_after(instances.version(self._n8n.name))
         until = time.monotonic() + (0 if after else FOLLOWED)
@@ -158,7 +158,7 @@ class GuardedOperator:
 
 @contextmanager
 def _quietly(held: AbstractContextManager[dict[str, Execution]]) -> Iterator[dict[str, Execution]]:
-    """Nothing is written while the rows are held: whether letting go of them succeeds changes nothing any more."""
+    """Ignores errors in releasing held rows: nothing is written while they are held, so it changes nothing."""
     found = held.__enter__()
     try:
         yield found

@@ -1,11 +1,11 @@
 """Runs an execution of n8n again whose worker was lost: before n8n overwrites its data, or from the kept copy.
 
-One rescue at a time: whoever begins one claims the row of the history first, with a conditional UPDATE.
+One rescue at a time: the process that begins one claims the row of the history first, with a conditional UPDATE.
 
 1. While the execution has not ended, its row in n8n's database is locked, looked at once more, and n8n is asked to
 retry it. n8n's main, and a worker that was only frozen, wait for that lock before they write how it ended: the retry
-reads the data as it was. 2. After n8n has overwritten it, the copy is written back in one transaction that looks at
-the row again, and then n8n is asked. Where that fails the data stays restored, and n8n's own retry works too.
+reads the data as it was. 2. After n8n has overwritten it, the copy is written back in one transaction that looks at the
+row again, and then n8n is asked. Where that fails the data stays restored, and n8n's own retry works too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RescuePlace:
 
 
 def rescue(place: RescuePlace, execution: Execution, *, latest: bool, now: int) -> Done:
-    """What came of it. Raises StoreError while nothing was begun."""
+    """Rescues an execution; returns the result. Raises StoreError while nothing was begun."""
     try:
         loss = losses.of_executions(place.n8n.name, [execution.id]).get(execution.id)
         is_ours = loss is not None and copies.claim(loss, now)
@@ -69,7 +69,7 @@ def rescue(place: RescuePlace, execution: Execution, *, latest: bool, now: int) 
 
 
 def _going(place: RescuePlace, execution: Execution, latest: bool) -> RetryOutcome:
-    """n8n reads the data while nobody can overwrite it."""
+    """Rescues an execution that has not ended: n8n reads its data while our lock keeps it from being overwritten."""
     wire, known = place.wire, place.known
     if not holding.can_hold(wire, known):
         return RetryOutcome(_refused(execution, _NO_LOCK))
@@ -89,7 +89,7 @@ def _going(place: RescuePlace, execution: Execution, latest: bool) -> RetryOutco
 
 
 def _ended(place: RescuePlace, execution: Execution, loss: Loss, latest: bool) -> RetryOutcome:
-    """From the copy, unless n8n still has its data."""
+    """Rescues an execution that has ended: from the copy, unless n8n still has its data."""
     is_restored = False
     if run_data.is_overwritten(place.wire, place.n8n, execution.id) is not False:
         if why := _restore(place, execution, loss):
@@ -101,7 +101,7 @@ def _ended(place: RescuePlace, execution: Execution, loss: Loss, latest: bool) -
 
 
 def _restore(place: RescuePlace, execution: Execution, loss: Loss) -> str:
-    """Why it was not restored; "" when it was."""
+    """Restores the data from the copy; returns why it was not restored, "" when it was."""
     if not loss.has_copy:
         return _NO_COPY
     text = copies.opened(loss)
@@ -114,7 +114,7 @@ def _restore(place: RescuePlace, execution: Execution, loss: Loss) -> str:
 
 
 def _conclude(loss: Loss, execution: Execution, found: RetryOutcome, now: int) -> None:
-    """The history: it runs again, or nothing was begun. Of what is unsure the claim stays until it is known."""
+    """Records that it runs again, or that nothing was begun. While that is unsure, the claim stays."""
     if found.made:
         outcome = LossOutcome.RESCUED if execution.status.is_going else LossOutcome.RETRIED
         copies.ended(loss, outcome, now, retried_as=found.made)

@@ -1,4 +1,4 @@
-"""The retry that n8n's public API is asked for, until its new execution is seen in n8n's database."""
+"""Asks n8n's public API for a retry, and waits until its new execution is seen in n8n's database."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PERHAPS = "{trouble} It may have started anyway: check n8n for a retry of it."
 
 @dataclass(frozen=True, slots=True)
 class RetryOutcome:
-    """`made`: the new execution; "" when there is none, or it is not known."""
+    """Result of a retry. `made`: the new execution; "" when there is none, or it is not known."""
 
     done: Done
     made: str = ""
 
 
 def retry(wire: SqlWire, known: Tables, asked: Retry, state: State) -> RetryOutcome:
-    """Whichever comes first: the new execution in the database, or n8n's answer. Then nobody waits any longer."""
+    """Retries an execution; returns on the new execution in the database or on n8n's answer, whichever comes first."""
     id = asked.execution
     newest = executions.newest(wire, known)
     asked.start()
@@ -45,7 +45,7 @@ def retry(wire: SqlWire, known: Tables, asked: Retry, state: State) -> RetryOutc
 
 
 def _made(wire: SqlWire, known: Tables, asked: Retry, newest: int) -> str:
-    """The id of the new execution; "" when n8n refused, or time is up."""
+    """Returns the id of the new execution; "" when n8n refused, or time is up."""
     until = time.monotonic() + public.SECONDS
     while time.monotonic() < until:
         is_over = asked.is_over  # asked before the look: what it told of is in the database then

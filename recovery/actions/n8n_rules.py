@@ -1,7 +1,7 @@
-"""What may be done to an execution of n8n, or to its job: pure, from how the execution stands; and what n8n does next.
+"""Rules for actions on an execution of n8n, or on its job: pure, from how the execution stands; and what n8n does next.
 
-An execution that has ended is never failed, never run again, and never marked: this is said here, and asked once more
-in the moment in which it is done (`n8n_guard`).
+An execution that has ended is never failed, never run again, and never marked: these rules say so, and `n8n_guard`
+checks it once more in the moment in which it is done.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _DOES: Mapping[Act, str] = {Act.FAIL: "failed", Act.REQUEUE: "run again", Act.RE
 
 
 class Against(Exception):
-    """What stands against it, as it is told; `needs`: the consent that would do."""
+    """Raised with the reason against an action; `needs`: the consent that would allow it."""
 
     def __init__(self, why: str, needs: str = "") -> None:
         super().__init__(f"{why} This needs {needs}." if needs else why)
 
 
 def on_job(act: Act, standing: Standing, options: Options) -> list[str]:
-    """The risks of an act on a job of this execution; raises Against."""
+    """Returns the risks of an action on a job of this execution; raises Against."""
     if act is Act.RELEASE and options.requeue:
         act = Act.REQUEUE
     if act in _DOES:
@@ -66,7 +66,7 @@ def on_job(act: Act, standing: Standing, options: Options) -> list[str]:
 
 
 def is_first_run(standing: Standing) -> bool:
-    """Whether a job of it that is put back runs for the first time."""
+    """Returns True if a job of this execution that is requeued would run for the first time."""
     execution = standing.execution
     return standing.is_known and execution is not None and execution.is_there and not execution.has_begun
 
@@ -82,7 +82,7 @@ def _on_lost(act: Act, standing: Standing, options: Options) -> list[str]:
 
 
 def against(act: Act, id: str, execution: Execution | None) -> str:
-    """Why a job of this execution is neither failed nor run again; "" when nothing is against it."""
+    """Returns why a job of this execution is neither failed nor run again; "" when nothing is against it."""
     if execution is None or not execution.is_there:
         return f"Its execution {id} was deleted in n8n: remove the job."
     status = execution.status
@@ -97,7 +97,7 @@ def against(act: Act, id: str, execution: Execution | None) -> str:
 
 
 def on_execution(act: Act, standing: Standing, options: Options) -> list[str]:
-    """The risks of an act on the execution itself; raises Against."""
+    """Returns the risks of an action on the execution itself; raises Against."""
     if not standing.is_there:
         raise Against("It was deleted in n8n.")
     return _RULES[act](standing, options)
@@ -126,7 +126,7 @@ def _relaunch(standing: Standing, options: Options) -> list[str]:
 
 
 def _remains(standing: Standing, options: Options) -> list[str]:
-    """Whether there is anything to run, and it was not run again before."""
+    """Returns the risks if there is something to run, and it was not run again before; raises Against."""
     if standing.has_start is False:
         raise Against("n8n has no saved run data for it: a retry would end immediately without doing anything.")
     risks = [] if standing.has_start else ["It is unknown whether n8n has saved run data for it."]
@@ -136,7 +136,7 @@ def _remains(standing: Standing, options: Options) -> list[str]:
 
 
 def is_marked_first(standing: Standing, options: Options) -> bool:
-    """Whether a relaunch begins with the mark, and so only where no job is left that could run it."""
+    """Returns True if a relaunch begins with the mark, and so only where no job is left that could run it."""
     return options.mark and standing.status.is_going
 
 
@@ -152,7 +152,7 @@ def _mark(standing: Standing, options: Options) -> list[str]:
 
 
 def _rescue(standing: Standing, options: Options) -> list[str]:
-    """A second run begins only where the first is proven to be dead, and once."""
+    """Returns the risks of a rescue: a second run begins only where the first is proven to be dead, and once."""
     rescue = standing.rescue or RescueStanding()
     loss = rescue.loss
     if why := standing.no_api or rescue.no_write:
@@ -179,7 +179,7 @@ def _rescue(standing: Standing, options: Options) -> list[str]:
 
 
 def _rescue_going(standing: Standing, rescue: RescueStanding) -> list[str]:
-    """Before n8n overwrites it."""
+    """Returns the risks of a rescue before n8n overwrites the data."""
     if rescue.release is not Release.TWO:
         raise Against("Before n8n 2 a stalled check requeues its job: the execution would run twice.")
     if rescue.is_overwritten:
@@ -199,7 +199,7 @@ def _rescue_going(standing: Standing, rescue: RescueStanding) -> list[str]:
 
 
 def _rescue_ended(standing: Standing, rescue: RescueStanding, loss: Loss, options: Options) -> list[str]:
-    """After n8n has overwritten it."""
+    """Returns the risks of a rescue after the execution has ended, and n8n may have overwritten its data."""
     if standing.claims is None:
         raise Against("Not all of n8n's jobs could be checked: one of it may run.")
     if any(not claim.is_active for claim in standing.claims) or (standing.claims and not rescue.is_lost):
@@ -219,7 +219,7 @@ _RULES: Mapping[Act, Callable[[Standing, Options], list[str]]] = {
 
 
 def _unheld(standing: Standing, options: Options) -> list[str]:
-    """Of one that counts as running: nobody runs it."""
+    """Returns the risks for an execution that counts as running, if no worker runs it."""
     if not standing.claims:
         return _alone(standing, options)
     if any(not claim.is_active for claim in standing.claims):
@@ -232,7 +232,7 @@ def _unheld(standing: Standing, options: Options) -> list[str]:
 
 
 def _alone(standing: Standing, options: Options) -> list[str]:
-    """Without a job: for long enough, and nobody runs it without one."""
+    """Returns the risks for an execution that has long been without a job, and that no process runs without one."""
     if standing.claims is None:
         return [_unless(options.force, "Not all of n8n's jobs could be checked: one may exist for it.", "force")]
     seen_for = standing.alone_for
@@ -260,7 +260,7 @@ def _is_rerun(act: Act, status: ExecutionStatus) -> bool:
 
 
 def _unless(is_given: bool, risk: str, needed: str) -> str:
-    """The risk, when it was accepted."""
+    """Returns the risk if it was accepted, else raises Against."""
     if not is_given:
         raise Against(risk, needed)
     return risk

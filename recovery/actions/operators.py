@@ -1,4 +1,4 @@
-"""Who does an act to a queue: its library's operator, guarded where the queue is n8n's, or that of n8n's executions."""
+"""Chooses the operator of a queue: its library's, guarded where the queue is n8n's, or that of n8n's executions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _NOT_HERE = "That action is for n8n executions."
 
 
 def operator(flavour: Flavour) -> QueueOperator:
-    """By the flavour alone: what it can do and how many at once."""
+    """Returns the operator by the flavour alone: what it can do and how many jobs at once."""
     return _EXECUTIONS if flavour.library is Library.N8N else backends.operator(flavour)
 
 
 def guarded(found: QueueOperator, ref: QueueRef, flavour: Flavour, config: Config) -> QueueOperator:
-    """With n8n's database at hand, no execution that has ended is failed or run again."""
+    """Guards the operator of n8n's queue by n8n's database: no execution that has ended is failed or run again."""
     n8n = config.n8n_of(ref) if flavour.library is Library.BULL else None
     return GuardedOperator(found, n8n) if n8n and n8n.database else found
 
 
 def refusals(flavour: Flavour) -> dict[Act, str]:
-    """The acts that cannot be done to a queue of this flavour, each with its reason. All others can."""
+    """Returns the actions that cannot be done to a queue of this flavour, each with its reason. All others can."""
     if flavour.read_only:
         return dict.fromkeys(Act, flavour.read_only)
     told = dict(operator(flavour).refusals(flavour))

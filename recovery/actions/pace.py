@@ -1,4 +1,4 @@
-"""How fast a bulk run may go: rests between its chunks, longer ones while the store answers others slowly."""
+"""Throttles a bulk run: rests between its chunks, longer ones while the store answers others slowly."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOOK_EVERY = 0.1  # seconds between two looks: far away each is a round trip in 
 
 
 class Rests:
-    """How long to rest, from latencies alone. A distant store is not a slow one: the best of late is what it can do."""
+    """Computes a rest from latencies alone. A distant store is not a slow one: the best of late is what it can do."""
 
     def __init__(self) -> None:
         self._known: deque[float] = deque(maxlen=BASELINE)
         self._rest = REST
 
     def after(self, latency: float) -> float:
-        """Seconds to rest after a look that took so many milliseconds."""
+        """Returns the seconds to rest after a PING that took so many milliseconds."""
         self._known.append(latency)
         best = min(self._known)
         if latency > best * (1 + JITTER) + SLOW_MS:
@@ -38,9 +38,9 @@ class Rests:
 
 
 class Pace:
-    """Asks on a connection of its own, as a stranger would. `close` when the run is over.
+    """Measures latency on a connection of its own, as another client sees it. Call `close` when the run is over.
 
-    A SQL database serves many at once, so it is not asked: nobody waits for a row that we change but its own worker.
+    A SQL database serves many at once, so it is not asked: only its own worker waits for a row that we change.
     """
 
     def __init__(self, place: Deployment | Database) -> None:
@@ -49,14 +49,14 @@ class Pace:
         self._looked, self._rest = 0.0, 0.0
 
     def rest(self) -> float:
-        """Seconds to wait now. Raises StoreError."""
+        """Returns the seconds to wait now. Raises StoreError."""
         if self._rest > REST or time.monotonic() - self._looked >= LOOK_EVERY:
             self._rest = self._rests.after(self.latency())
             self._looked = time.monotonic()
         return self._rest
 
     def latency(self) -> float:
-        """Milliseconds that the slowest node takes to answer."""
+        """Returns the milliseconds that the slowest node takes to answer."""
         wire = self._wire
         return max(min(_asked(wire, node) for _ in range(LOOKS)) for node in wire.nodes()) if wire else 0.0
 

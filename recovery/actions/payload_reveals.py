@@ -1,4 +1,4 @@
-"""Reveals of payloads: the audit has who saw which part of what before anybody sees it."""
+"""Records reveals of payloads: the audit has who saw which part of what, before it is shown."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ ACT = "reveal"
 
 
 def record_of_job(actor: Actor, job: JobRef, parts: Iterable[str]) -> int:
-    """Writes one entry for the parts that are revealed together; its number. Raises NotRecorded: show nothing then."""
+    """Writes one entry for the parts that are revealed together; returns its number. If NotRecorded, show nothing."""
     body = {"options": {"parts": ", ".join(parts)}, "jobs": [{"job": job.id}]}
     return audit.note(actor, ACT, body=body, queue=job.queue, jobs=(job.id,))
 
 
 def record_of_key(actor: Actor, key: str) -> int:
-    """The same for the result that is kept under an idempotency key."""
+    """Writes the entry for the result that is kept under an idempotency key."""
     return audit.note(actor, ACT, body={"options": {"parts": "result", "key": shown(key)}})
 
 
 def record_of_line(actor: Actor, source: str, line: str) -> int:
-    """The same for a line of a log."""
+    """Writes the entry for a line of a log."""
     return audit.note(actor, ACT, body={"options": {"parts": "log line", "source": source, "line": line}})

@@ -35,7 +35,7 @@ _NOT_WRITTEN = "The database could not store it, so nothing was changed."
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an edit would change, one sentence each; with `problems` it cannot be made. `notes`: what to know of it."""
+    """Changes that an edit would make, one sentence each; with `problems` it cannot be made. `notes`: to know of it."""
 
     changes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -43,7 +43,7 @@ class Preview:
 
 
 def preview(actor: Actor, deployment: str, base: str, written: Mapping[str, Any]) -> Preview:
-    """Changes nothing and needs no reason yet. `deployment` "": in any, `base` "": all queues.
+    """Previews an edit: changes nothing and needs no reason yet. `deployment` "": in any, `base` "": all queues.
 
     Raises Forbidden, BadOrder and Missing.
     """
@@ -65,8 +65,8 @@ def edit(
     *,
     seen: Mapping[str, Any] | None = None,
 ) -> int:
-    """The number of its note in the audit. What says nothing is taken away. `seen`: what was written there when it
-    was shown; it is refused when that is no longer so.
+    """Writes a policy; returns the number of its note in the audit. An empty one is deleted. `seen`: what was written
+    there when it was shown; the edit is refused when that is no longer so.
 
     Raises Forbidden, BadOrder (with every problem), Missing and NotRecorded, each with nothing changed.
     """
@@ -87,13 +87,13 @@ def edit(
 
 
 def clear(actor: Actor, deployment: str, base: str, reason: str, *, seen: Mapping[str, Any] | None = None) -> int:
-    """What was edited there counts no more; the file and the wider places do. Raises as `edit` does."""
+    """Deletes what was edited there; the file and the wider places count again. Raises as `edit` does."""
     return edit(actor, deployment, base, {}, reason, seen=seen)
 
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """What is wanted, as it may be done."""
+    """An edit that was checked and may be made."""
 
     actor: Actor
     place: Place
@@ -103,7 +103,7 @@ class _Edit:
 
 
 def _make(wanted: _Edit, config: Config, seen: Mapping[str, Any] | None) -> int:
-    """1. Take the row, so that two cannot edit it at once; 2. look at all of them; 3. write; 4. note."""
+    """Makes the edit: 1. lock the row, so that two cannot edit it at once; 2. read all of them; 3. write; 4. note."""
     deployment, base = wanted.place
     row = PolicyLayer.objects.select_for_update().filter(deployment=deployment, base=column(base)).first()
     rows = edited()
@@ -135,7 +135,7 @@ def _write(wanted: _Edit, row: PolicyLayer | None) -> None:
 
 
 def said(place: Place) -> str:
-    """Where it counts, in words."""
+    """Returns in words where a policy counts."""
     deployment, base = place
     if base:
         return f"{shown(base)} in {deployment}" if deployment else f"{shown(base)} in any deployment"
@@ -162,7 +162,7 @@ def _read(written: Mapping[str, Any]) -> tuple[Mapping[Path, Any], tuple[Problem
 def _before_and_after(
     config: Config, rows: tuple[Edited, ...], place: Place, values: Mapping[Path, Any]
 ) -> tuple[Resolved, Resolved]:
-    """For the queue of this place; of a wider place, for a queue of which nothing narrower is said."""
+    """Returns both policies for the queue of this place; for a wider place, of a queue that has no narrower policy."""
     others = tuple(row for row in rows if row.place != place)
     own = (Layer(Origin(Source.PAGE, *place), values),) if values else ()
     queue = QueueRef(*place)
@@ -179,7 +179,7 @@ def _unarmed(after: Resolved) -> tuple[str, ...]:
 
 
 def _narrower(config: Config, rows: tuple[Edited, ...], place: Place, values: Mapping[Path, Any]) -> tuple[str, ...]:
-    """Where something else is said of the same: there it stays as it is."""
+    """Returns a note where narrower policies set the same values: there they stay in effect."""
     here = Origin(Source.PAGE, *place)
     found = dict.fromkeys(
         said((layer.origin.deployment, layer.origin.base))

@@ -1,4 +1,4 @@
-"""An act on the queue itself: pause and resume in one go, clean and drain step by step."""
+"""Executes an action on the queue itself: pause and resume in one call, clean and drain step by step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Step:
 
 
 def turn(order: Order, scene: Scene) -> JobResult:
-    """Pause or resume. Raises Fenced."""
+    """Pauses or resumes the queue. Raises Fenced."""
     if refusal := _refusal(order, scene):
         return refusal
     intent = audit.write_intent(order, record.of_queue(order, order.options))
@@ -54,7 +54,7 @@ def turn(order: Order, scene: Scene) -> JobResult:
 
 
 def sweep(order: Order, scene: Scene, steps: int = STEPS) -> JobResult:
-    """Steps until nothing is left, or so many; one result for all. Raises Fenced with it."""
+    """Executes steps until nothing is left, or so many; returns one result for all. Raises Fenced with it."""
     taken = list(_steps(order, scene, steps))
     result, fenced = _of_all(taken), taken[-1].fenced
     if fenced is not None:
@@ -77,7 +77,7 @@ def _of_all(taken: Sequence[Step]) -> JobResult:
 
 
 def step(order: Order, scene: Scene, report: Told | None = None) -> Step:
-    """One step. Raises NotRecorded and StoreError only while nothing was done."""
+    """Executes one step of a clean or a drain. Raises NotRecorded and StoreError only while nothing was done."""
     if refusal := _refusal(order, scene):
         return Step(refusal)
     intent = audit.write_intent(order, record.of_queue(order, order.options))
@@ -98,7 +98,7 @@ def step(order: Order, scene: Scene, report: Told | None = None) -> Step:
 
 
 def after(order: Order, done: Step) -> Order:
-    """The order of the next step: it begins where this one ended, and a clean of so many has as many less to go."""
+    """Returns the order of the next step: it begins where this one ended, with what is left of the limit."""
     limit = order.options.limit - done.removed if order.options.limit else 0
     return replace(order, options=replace(order.options, limit=limit, cursor=done.next))
 
@@ -142,7 +142,7 @@ def _ended(order: Order, intent: int, done: Done) -> Step:
 
 
 def _taken(order: Order, intent: int, removed: Removed) -> Step:
-    """What was taken away is kept, listed by job, and counted; also when another scheduler leads by now."""
+    """Keeps the removed jobs, lists them by id, and counts them; also when another scheduler leads by now."""
     holding = keep.keep(intent, order.queue, removed.jobs, sight.now()) if removed.jobs else Holding()
     jobs = [Done(job.id, Outcome.DONE) for job in removed.jobs]
     outcome, why = Outcome.DONE, told(removed.removed, removed.skipped, removed.removed - len(holding.ids))

@@ -1,4 +1,4 @@
-"""Why somebody does something: a sentence that every act and every edit has to come with."""
+"""Reason of an action: a sentence that every action and every edit has to come with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from recovery.errors import BadOrder
 
 
 def given(reason: str) -> str:
-    """On one line. Raises BadOrder."""
+    """Returns the reason on one line. Raises BadOrder if it is missing or too long."""
     reason = " ".join(reason.split())
     if not reason:
         raise BadOrder("Give a reason: it is recorded in the audit log.")

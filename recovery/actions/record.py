@@ -1,4 +1,4 @@
-"""What an audit entry holds of an act: the options, and each job before and after, bounded and without secrets."""
+"""Body of an audit entry: the options of an action, and each job before and after, bounded and without secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FACTS = (
 
 @lru_cache(maxsize=2_000)
 def _redacted(text: str) -> str:
-    """The jobs of one order are called alike, and are stuck for the same reasons."""
+    """Redacts a text, from a cache: the jobs of one order have the same names, and are stuck for the same reasons."""
     return redact.text(text)
 
 
@@ -33,7 +33,7 @@ def intent(order: Order, options: Options, judged: Sequence[Judged]) -> dict[str
 
 
 def of_queue(order: Order, options: Options) -> dict[str, Any]:
-    """The same for an act on the queue itself."""
+    """The body of an intent for an action on the queue itself."""
     return {"options": chosen(options)} | ({} if order.epoch is None else {"epoch": order.epoch})
 
 
@@ -43,13 +43,13 @@ def outcome(done: Iterable[Done], kept: Mapping[str, str], after: Mapping[str, J
 
 
 def chosen(options: Options) -> dict[str, Any]:
-    """The options that are not as they always are."""
+    """Returns the options that differ from their defaults."""
     usual = asdict(Options())
     return {name: value for name, value in asdict(options).items() if value != usual[name] and name != "affected"}
 
 
 def of_row(row: JobRow) -> dict[str, Any]:
-    """What of a job tells how it stood; nothing of its payload."""
+    """Returns the fields that tell how a job stood; nothing of its payload."""
     facts: dict[str, Any] = {"state": row.state, "name": _redacted(row.name)}
     facts |= {name: value for name in _FACTS if (value := getattr(row, name))}
     if row.reason:

@@ -1,4 +1,4 @@
-"""A person lets a brake go: kept together with its entry in the audit, or not at all."""
+"""Releases a safety limit for an operator: together with its entry in the audit, or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BY_LIMIT = 200  # characters
 
 
 def release(actor: Actor, kind: str, deployment: str, base: str, key: str, reason: str) -> int:  # noqa: PLR0917 -- which one, and why
-    """The number of its note in the audit. `base` "" is the deployment's own brake; `key` as the lists have it.
+    """Releases one limit; returns the number of its note. `base` "": the deployment's own; `key` as the lists have it.
 
     Raises Forbidden, BadOrder, Missing and NotRecorded, each with nothing done.
     """
@@ -61,7 +61,7 @@ def _past(_by: str, queue: QueueRef, key: str) -> str:
 
 
 def _quarantine(by: str, queue: QueueRef, key: str) -> str:
-    """What was proven until now is forgiven; the job has as many workers again as any other."""
+    """Releases a job from quarantine: what was proven until now no longer counts, as if the job were new."""
     at = clock.now()
     count = incidents.suffered(queue, [key], at).get(key, 0)
     if not count:
@@ -71,7 +71,7 @@ def _quarantine(by: str, queue: QueueRef, key: str) -> str:
 
 
 def _let_go(kind: Kind[T], place: Place, key: str, change: Change[T]) -> Row[T]:
-    """The row as it was."""
+    """Changes the row of a safety limit; returns the row as it was. Raises Missing."""
     row = brake_rows.one(kind, place, key)
     if row.version is None:
         raise Missing(_GONE)

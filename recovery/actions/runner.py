@@ -1,7 +1,7 @@
-"""The one door through which queues are changed, for pages, shell, API and scanners alike.
+"""Performs every action that changes a queue, for pages, shell, API and scanners alike: there is no other way.
 
 Each time: 1. the right to do it; 2. a target that may be changed in this way; 3. a fresh look; 4. the intent in the
-audit, committed; 5. the act; 6. its outcome in the audit. Without 4 there is no 5.
+audit, committed; 5. the action; 6. its outcome in the audit. Without 4 there is no 5.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKEPT = "The state store does not answer or refuses writes, so this cannot be 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would happen, judged now. `count`: about how many jobs a clean or a drain finds; None: unknown."""
+    """Judgement of an order, made now. `count`: about how many jobs a clean or a drain finds; None: unknown."""
 
     order: Order
     judgements: tuple[Judgement, ...]
@@ -43,14 +43,14 @@ class Preview:
 
     @property
     def relatives(self) -> int:
-        """Other jobs that are deleted, or fail, with those."""
+        """Number of other jobs that are deleted, or fail, with those."""
         return len(_relatives(self.judgements))
 
 
 def preview(order: Order, rows: Sequence[JobRow] | None = None) -> Preview:
-    """Changes nothing and needs no reason yet. Raises Forbidden, BadOrder, Unsupported, Missing, StoreError.
+    """Judges an order; changes nothing, needs no reason. Raises Forbidden, BadOrder, Unsupported, Missing, StoreError.
 
-    `rows`: the order's jobs, in its order, by who has read them for this very preview.
+    `rows`: the order's jobs, in its order, if the caller has read them for this very preview.
     """
     order = _permitted(order)
     entry = ENTRIES[order.act]
@@ -63,7 +63,7 @@ def preview(order: Order, rows: Sequence[JobRow] | None = None) -> Preview:
 
 
 def perform(order: Order, callbacks: jobs.Callbacks = jobs.NO_CALLBACKS) -> tuple[JobResult, ...]:
-    """One result a job, in their order; one for the queue itself.
+    """Performs an order; returns one result a job, in their order; one for the queue itself.
 
     Raises Forbidden, BadOrder, NotRecorded, Unsupported, Missing, and StoreError, each with nothing done; and Fenced,
     which says what was done until then. The audit holds all of it.
@@ -86,19 +86,19 @@ def perform_looked(
 
 
 def step(order: Order, told: Told | None = None) -> queues.Step:
-    """One step of a clean or a drain, for whoever shows progress between them. It says itself when it was fenced."""
+    """Executes one step of a clean or a drain, so that the caller can show progress. The step says if it was fenced."""
     order = _reasoned(_permitted(order))
     return queues.step(order, sight.scene(order.queue, order.act, order.epoch, order.installation), told)
 
 
 def sweep(order: Order) -> JobResult:
-    """A clean or a drain to its end, however long it takes: for the shell, where somebody waits for it."""
+    """Executes a clean or a drain to its end, however long it takes: for the shell, where an operator waits for it."""
     order = _reasoned(_permitted(order))
     return queues.sweep(order, sight.scene(order.queue, order.act, order.epoch, order.installation), sys.maxsize)
 
 
 def restore(number: int, actor: Actor, reason: str, ids: tuple[str, ...] = ()) -> tuple[JobResult, ...]:
-    """What the audit's entry of this number took away comes back, all of it or these jobs; itself an audited act.
+    """Restores what the audit's entry of this number removed, all of it or these jobs; itself an audited action.
 
     Raises as `perform` does; Missing when nothing of it is kept (any more).
     """
@@ -109,30 +109,30 @@ def restore(number: int, actor: Actor, reason: str, ids: tuple[str, ...] = ()) -
 
 
 def seen(queue: QueueRef, ids: tuple[str, ...]) -> tuple[Seen, ...]:
-    """Jobs as they are now, for whoever was not shown them before. Raises Missing, StoreError."""
+    """Returns jobs as they are now, for callers that were not shown them before. Raises Missing, StoreError."""
     return sight.seen(queue, ids)
 
 
 def ordered(order: Order) -> Order:
-    """The same checks for an order in bulk, which may have any number of jobs, and has them perhaps later."""
+    """Checks an order in bulk, which may have any number of jobs, and has them perhaps later; returns it."""
     entry = ENTRIES[order.act]
     require(order.actor, entry.label, entry.right(many=True))
     return _reasoned(_once(order))
 
 
 def require(actor: Actor, what: str, right: Right) -> None:
-    """Raises Forbidden."""
+    """Raises Forbidden unless the actor has the right."""
     if not actor.may(right):
         raise Forbidden(f"{what} needs the permission to {right.words}.")
 
 
 def _once(order: Order) -> Order:
-    """A job that is named twice is meant once."""
+    """Returns the order with each job once, as a job that is named twice is meant once."""
     return replace(order, jobs=tuple({seen.id: seen for seen in order.jobs}.values()))
 
 
 def _permitted(order: Order) -> Order:
-    """Who may do it, and whether it is an order at all."""
+    """Checks that the actor may do it, and that it is an order at all; returns the order."""
     entry, actor = ENTRIES[order.act], order.actor
     order = _once(order)
     if order.act is Act.RESTORE and not order.jobs:
@@ -154,7 +154,7 @@ def _reasoned(order: Order) -> Order:
 
 
 def insist_on_undo(order: Order) -> None:
-    """For callers that are shown no preview: nothing is taken away for good unless they say so. Raises BadOrder."""
+    """Refuses to remove for good unless `force` is given: for callers that see no preview. Raises BadOrder."""
     if ENTRIES[order.act].restorable and not order.options.force and not keep.is_ready():
         raise BadOrder(f"{_UNKEPT} Nothing was changed; use `force` to do it anyway.")
 
@@ -186,7 +186,7 @@ def _relatives(judgements: Sequence[Judgement]) -> set[Affected]:
 
 
 def _count(order: Order, sample: QueueSample | None) -> int | None:
-    """About how many jobs a clean or a drain would look at, as the snapshot counts them."""
+    """Returns about how many jobs a clean or a drain would look at, as the snapshot counts them."""
     if sample is None:
         return None
     if order.act is Act.CLEAN:

@@ -22,7 +22,7 @@ _ITEM = ("run_id", "place", "job", "seen", "outcome", "why", "audit")
 
 
 def order_of(run: BulkRun) -> Order:
-    """Without its jobs, which are the run's items."""
+    """Returns the order of a run, without its jobs, which are the run's items."""
     queue = QueueRef(run.deployment, unslug(run.base))
     options = json.loads(run.options)
     options["state"] = State(options["state"]) if options["state"] else None

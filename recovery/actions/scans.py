@@ -1,4 +1,4 @@
-"""What a person does to the scanners: have one run now, stop one, let it go on. Each is in the audit."""
+"""Operator commands on scanners: run one now, pause one, resume it. Each is in the audit."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 def order(actor: Actor, scan: Scan, observes: bool = False, queue: QueueRef | None = None, reason: str = "") -> ScanRun:
-    """Has it run now; the scheduler starts it within a second.
+    """Requests a run; the scheduler starts it within a second.
 
-    Looking takes the right to act on jobs, acting the right to act in bulk. Raises Forbidden, BadOrder,
+    A dry run takes the right to act on jobs, any other the right to act in bulk. Raises Forbidden, BadOrder,
     DeploymentMissing and NotRecorded.
     """
     _allowed(actor, observes=observes)
@@ -47,7 +47,7 @@ def order(actor: Actor, scan: Scan, observes: bool = False, queue: QueueRef | No
 
 
 def by_hand(actor: Actor, scan: Scan, observes: bool, queue: QueueRef | None, epoch: int | None) -> ScanRun:
-    """Somebody at the shell runs it themselves, under the epoch of whoever leads. Raises NotRecorded."""
+    """Records a run that an operator executes in the shell, under the epoch of the leader. Raises NotRecorded."""
     reason = "Started from the shell."
 
     def begun() -> ScanRun:
@@ -60,7 +60,7 @@ def by_hand(actor: Actor, scan: Scan, observes: bool, queue: QueueRef | None, ep
 
 
 def pause(actor: Actor, scan: Scan, reason: str) -> bool:
-    """It stops after the chunk in hand; False when it is paused already. Raises Forbidden, BadOrder, NotRecorded."""
+    """Pauses a scanner after its current chunk, or returns False if it is. Raises Forbidden, BadOrder, NotRecorded."""
     _allowed(actor, observes=False)
     wanted = given(reason)
     if not scan.can_pause:
@@ -69,7 +69,7 @@ def pause(actor: Actor, scan: Scan, reason: str) -> bool:
 
 
 def go_on(actor: Actor, scan: Scan, reason: str = "") -> bool:
-    """False when it is not paused. Raises Forbidden, BadOrder, NotRecorded."""
+    """Resumes a scanner; returns False if it is not paused. Raises Forbidden, BadOrder, NotRecorded."""
     _allowed(actor, observes=False)
     wanted = given(reason) if reason else ""
     return _recorded(lambda: _going_on(actor, scan, wanted))
@@ -106,7 +106,7 @@ def _going_on(actor: Actor, scan: Scan, reason: str) -> bool:
 
 
 def _recorded(change: Callable[[], T]) -> T:
-    """Both, or neither: what changes, and its note in the audit."""
+    """Commits a change together with its note in the audit, or neither."""
     try:
         with transaction.atomic():
             return change()

@@ -1,6 +1,6 @@
-"""What is to be changed, looked at: the queue and its operator, and each job as it is now, judged.
+"""Looks at what is to be changed: the queue and its operator, and each job as it is now, judged.
 
-Every act begins here, and a job is looked at again right before it: what was shown may be minutes old.
+Every action begins here, and a job is looked at again right before it: what was shown may be minutes old.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PUT = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A queue that may be changed in this way. The wire of `target` is asked in any case, also after a failure."""
+    """Context of an action on a queue that may be changed. The wire of `target` is asked even after a failure."""
 
     queue: Queue
     target: Target
@@ -57,7 +57,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A job, what was said of it, and how it looked."""
+    """A job with its judgement, and the row and verdict that it was judged by."""
 
     judgement: Judgement
     row: JobRow | None
@@ -66,7 +66,7 @@ class Judged:
 
 
 def scene(ref: QueueRef, act: Act, epoch: int | None = None, installation: str = "") -> Scene:
-    """Raises Missing, StoreError, and Unsupported when nothing may be changed here, or not in this way.
+    """Returns an action's context. Raises Missing, StoreError, and Unsupported if nothing may be changed so.
 
     `epoch`: of the scheduler that acts, and whose it is; under None no fence is asked.
     """
@@ -90,8 +90,9 @@ def judged(
     insists: bool = False,
     rows: Sequence[JobRow | None] | None = None,
 ) -> tuple[Judged, ...]:
-    """A fresh look at each, and whether the act may be done to it. Who `insists` is about to do it: raises NotRecorded
-    when what has to be known of them cannot be read. `rows`: who has just looked hands them in.
+    """Looks at each job afresh, and judges whether the action may be done to it. `insists`: the caller is about to do
+    it; raises NotRecorded when what has to be known of them cannot be read. `rows`: the jobs, if the caller has just
+    read them.
     """
     if rows is None:
         rows = scene.queue.rows([(seen.id, seen.state) for seen in jobs], by_script=order.epoch is None)
@@ -105,7 +106,7 @@ def judged_rows(
     rows: Sequence[JobRow | None],
     verdicts: Mapping[str, Verdict],
 ) -> tuple[Judged, ...]:
-    """The same of rows that were read just now."""
+    """Judges jobs whose rows were read just now."""
     standings = _standings(order.act, scene, rows)
     effects = _effects(order, scene, rows)
     right = _lacking(order)
@@ -117,7 +118,7 @@ def judged_rows(
 
 
 def followed(order: Order, scene: Scene, jobs: Sequence[Seen]) -> Scene:
-    """The same, with a look at the jobs behind each script: how it left them, without another round trip.
+    """Returns the context with a read of the jobs behind each script: how it left them, without another round trip.
 
     Not for scanners: of one whose user may run no script the store is to note one refusal, not three.
     """
@@ -130,7 +131,7 @@ def followed(order: Order, scene: Scene, jobs: Sequence[Seen]) -> Scene:
 
 
 def options(order: Order, judged: Sequence[Judged]) -> Options:
-    """As ordered, and with what only a look tells: that these orphans were proven by two sightings."""
+    """Returns the options as ordered, with what only a look tells: that these orphans were proven by two sightings."""
     allowed = [one for one in judged if one.judgement.is_allowed]
     is_late = bool(allowed) and all(is_proven(one.verdict) for one in allowed)
     affected = {str(other.job) for one in allowed for other in one.judgement.effects.affected}
@@ -139,7 +140,7 @@ def options(order: Order, judged: Sequence[Judged]) -> Options:
 
 
 def _effects(order: Order, scene: Scene, rows: Sequence[JobRow | None]) -> Mapping[str, ActionEffects]:
-    """Asked of jobs that have a family: most have none, and that their row says."""
+    """Reads the effects on parents and children, of jobs that have some: most have none, and their row says so."""
     if order.act not in _ON_OTHERS:
         return {}
     related = [row for row in rows if row is not None and (row.parent or order.options.children)]
@@ -152,13 +153,13 @@ def _effects(order: Order, scene: Scene, rows: Sequence[JobRow | None]) -> Mappi
 
 
 def _lacking(order: Order) -> Right | None:
-    """The right to act on more than one job, where whoever acts has it not."""
+    """Returns the right to act on more than one job, if the actor lacks it."""
     right = ENTRIES[order.act].right(many=True)
     return None if order.actor.may(right) else right
 
 
 def seen(ref: QueueRef, ids: Sequence[str]) -> tuple[Seen, ...]:
-    """These jobs as they are now, for whoever has only their ids. One that is gone is in no state."""
+    """Returns these jobs as they are now, for callers that have only their ids. One that is gone is in no state."""
     queue = lists.locate(ref, _newest(now()))
     found: list[Seen] = []
     for start in range(0, len(ids), LOOKED_UP):
@@ -178,7 +179,7 @@ def _judged(order: Order, scene: Scene, case: Case) -> Judged:
 
 
 def _standings(act: Act, scene: Scene, rows: Sequence[JobRow | None]) -> Mapping[str, Standing]:
-    """What n8n's database says of those that are there; nothing of queues that are not n8n's."""
+    """Returns what n8n's database says of the jobs that exist; nothing of queues that are not n8n's."""
     queue, ids = scene.queue, [row.id for row in rows if row is not None]
     if queue.flavour.library is Library.N8N:
         found = standing.of_executions(registry(), queue.ref, ids, scene.snapshot, now(), is_rerun=act is Act.RELAUNCH)
@@ -190,7 +191,7 @@ def _standings(act: Act, scene: Scene, rows: Sequence[JobRow | None]) -> Mapping
 
 
 def verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None], *, insists: bool) -> dict[str, Verdict]:
-    """Those that the act asks for. Raises NotRecorded as `judged` does."""
+    """Returns the verdicts that the action asks for. Raises NotRecorded as `judged` does."""
     there = tuple(row for row in rows if row is not None)
     if act not in _JUDGED or not there:
         return {}
@@ -200,7 +201,7 @@ def verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None], *, insists: 
 
 
 def _newest(now: int) -> Snapshot | None:
-    """None when nobody takes any, or none can be read: then the queue itself is asked what it is."""
+    """Returns the newest snapshot, or None if there is no fresh one: then the queue itself is asked what it is."""
     try:
         found = windows.get(("snapshot",), lambda: snapshots.fetch(registry().state()))
     except (ConfigError, StoreError):

@@ -1,4 +1,4 @@
-"""Compare-and-set of the brakes' rows: what was changed by somebody else meanwhile is read and changed anew."""
+"""Compare-and-set of safety limits' rows: a row that another process changed meanwhile is read and changed anew."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Together = Callable[[Mapping[str, T], int], dict[str, T]]  # the same for some o
 
 
 class _Moved(Exception):
-    """Somebody else was faster."""
+    """Raised when another process was faster."""
 
 
 def swap(kind: Kind[T], place: Place, changes: Mapping[str, Change[T]], now: int | None = None) -> dict[str, T]:
-    """All of these rows or none; their new values by key. `now` None: what the database's clock tells.
+    """Changes all of these rows or none; returns their new values by key. `now` None: the time of the database's clock.
 
     Raises NotRecorded; then nothing of it was kept.
     """
@@ -39,7 +39,7 @@ def swap(kind: Kind[T], place: Place, changes: Mapping[str, Change[T]], now: int
 def swap_together(
     kind: Kind[T], place: Place, keys: Iterable[str], change: Together[T], now: int | None = None
 ) -> dict[str, T]:
-    """As `swap`, where what becomes of one row depends on the others."""
+    """Changes rows as `swap` does, where the new value of one row depends on the others."""
     wanted = list(keys)
     try:
         for _ in range(TRIES):
@@ -63,7 +63,7 @@ def swap_one(kind: Kind[T], place: Place, change: Change[T], key: str = "", now:
 
 
 def _write(kind: Kind[T], place: Place, rows: Mapping[str, Row[T]], news: Mapping[str, T], at: int) -> None:
-    """In the order of the keys, so that two writers wait for each other and never in a ring."""
+    """Writes the rows in the order of the keys, so that two writers wait for each other and never in a ring."""
     with transaction.atomic():
         for key in sorted(news):
             row, new = rows[key], news[key]

@@ -1,4 +1,4 @@
-"""Putting back what an act took away: the last one taken comes first, so that each finds its neighbour again."""
+"""Restores what an action removed: the last job removed comes first, so that each finds its neighbour again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOTHING = "There is no undo copy any more: it was restored, it is older than a 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is still kept of one entry, in the order in which it is put back."""
+    """Jobs of one entry that are still kept, in the order in which they are restored."""
 
     number: int
     queue: QueueRef
@@ -36,7 +36,7 @@ class Found:
 
 
 def kept(number: int, ids: tuple[str, ...] = ()) -> Found:
-    """Of the intent of this number, or of the intent of the outcome of this number.
+    """Loads what is kept for the intent of this number, or for the intent of the outcome of this number.
 
     Raises Missing when nothing is kept, and Unsupported when no copy of what is kept can be used.
     """
@@ -61,7 +61,7 @@ def _digests(detail: book.Detail) -> dict[str, str]:
 
 
 def put_back(order: Order, scene: Scene, found: Found) -> tuple[JobResult, ...]:
-    """One script a job. What comes back is kept no longer."""
+    """Restores jobs, with one script each. The copies of restored jobs are deleted."""
     body: dict[str, Any] = {
         "restores": found.number,
         "jobs": [{"job": seen.id, "seen": of_seen(seen)} for seen in order.jobs],
