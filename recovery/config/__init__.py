@@ -1,4 +1,4 @@
-"""What the operator configured, read once from TOML and the environment into frozen values."""
+"""Configuration by the operator, read once from TOML and the environment into frozen values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""[alerts]: what is told, after how long and how often, and the channels that it goes to."""
+"""[alerts]: kinds of alerts, after how long and how often they are sent, and the channels that they go to."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _check_names(found: list[Channel], problems: Problems) -> None:
 def _kinds(
     written: tuple[str, ...], otherwise: frozenset[AlertKind], where: str, problems: Problems
 ) -> frozenset[AlertKind]:
-    """Empty: all of them."""
+    """Returns the kinds that are written; `otherwise` when none is."""
     known = {kind.value: kind for kind in AlertKind}
     strange = [name for name in written if name not in known]
     if strange:
@@ -153,7 +153,7 @@ def read_secret(values: Mapping[str, Any], name: str, where: str, problems: Prob
 
 
 def url_trouble(url: str) -> str:
-    """What is wrong with it. It is never quoted: the path of some is the secret."""
+    """Returns what is wrong with the URL. It is never quoted: the path of some is the secret."""
     if not url:
         return "is missing."
     try:
@@ -165,7 +165,7 @@ def url_trouble(url: str) -> str:
 
 
 def _is_address(written: str) -> bool:
-    """`ops@example.com` or `Ops <ops@example.com>`, in one line."""
+    """Returns True for `ops@example.com` or `Ops <ops@example.com>`, in one line."""
     _, address = parseaddr(written)
     name, at, host = address.rpartition("@")
     return bool(name and at and host) and written.isprintable() and "," not in written and " " not in address

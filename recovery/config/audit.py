@@ -1,4 +1,4 @@
-"""[audit]: where the heads of the audit's chain are sent, and how often."""
+"""[audit]: targets that the heads of the audit's chain are sent to, and how often."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_audit(written: Mapping[str, Any], folder: Path, problems: Problems) -> 
 
 
 def _file(written: str, folder: Path, problems: Problems) -> str:
-    """It is made when the first head is written; its directory has to be there."""
+    """Returns the path of the file. It is made when the first head is written; its directory has to exist."""
     if not written:
         return ""
     path = folder / Path(written).expanduser()

@@ -38,7 +38,7 @@ class BadDatabaseUrl(ValueError):
 
 
 def parse(url: str, folder: Path) -> dict[str, Any]:
-    """What the URL says, as fields of a Database; raises BadDatabaseUrl. A relative path begins in `folder`."""
+    """Parses the URL into fields of a Database; raises BadDatabaseUrl. A relative path begins in `folder`."""
     if any(character.isspace() for character in url):
         raise BadDatabaseUrl("has white space in it.", "Remove it; in a password or a path a space is %20.")
     try:
@@ -64,7 +64,7 @@ def parse(url: str, folder: Path) -> dict[str, Any]:
 
 
 def _file(place: str, path: str, folder: Path) -> str:
-    """Three slashes: relative, four: absolute."""
+    """Returns the path of a SQLite file: three slashes for a relative path, four for an absolute one."""
     if place or len(path) < 2:
         raise BadDatabaseUrl("names no file.", "Write sqlite:///RELATIVE/PATH or sqlite:////ABSOLUTE/PATH.")
     return str((folder / path[1:]).absolute())

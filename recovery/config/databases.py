@@ -1,4 +1,4 @@
-"""SQL databases and the job tables in them, as frozen values: what other rooms see of [[databases]] and [[tables]]."""
+"""SQL databases and the job tables in them, as frozen values of [[databases]] and [[tables]]."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Database:
 
     @property
     def target(self) -> str:
-        """The address as a person may see it: no password, no options."""
+        """Address as a person may see it: no password, no options."""
         if self.engine is Engine.SQLITE:
             return f"sqlite:///{self.path}"
         user = f"{self.username}@" if self.username else ""
@@ -50,7 +50,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns are called. "": there is none."""
+    """Names of the columns of a job table. "": there is none."""
 
     id: str = "id"
     state: str = "state"
@@ -68,14 +68,14 @@ class Columns:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """The names of all that there are, each once."""
+        """Names of all columns that there are, each once."""
         named = (getattr(self, role) for role in self.__slots__)
         return tuple(dict.fromkeys(name for name in named if name))
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The values of the state column. The first of each is the one that is written."""
+    """Values of the state column. The first of each is the one that is written."""
 
     queued: tuple[Value, ...] = ("queued",)
     running: tuple[Value, ...] = ("running",)
@@ -83,18 +83,18 @@ class States:
     failed: tuple[Value, ...] = ("failed",)
 
     def of(self, state: State) -> tuple[Value, ...]:
-        """() for a state that rows do not have."""
+        """Returns the values of a state; () for a state that rows do not have."""
         return _VALUES[state](self) if state in _VALUES else ()
 
     def named(self, value: object) -> State:
-        """UNKNOWN for a value that the configuration does not speak of: such rows are never touched."""
+        """Returns the state of a value; UNKNOWN for one that is not configured: such rows are never touched."""
         said = _text(value)
         found = (state for state in _VALUES if any(_text(known) == said for known in self.of(state)))
         return next(found, State.UNKNOWN)
 
 
 def _text(value: object) -> str:
-    """Columns of a fixed width come with blanks at their end, some as bytes."""
+    """Returns a value as text, without blanks at its end: columns of a fixed width have them, some as bytes."""
     return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).rstrip(" ")
 
 
@@ -108,7 +108,7 @@ _VALUES = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A job table, as a queue: `name` is its base. Limits are in ms; `age_limit` None: a row may run as it likes."""
+    """A job table, as a queue: `name` is its base. Limits are in ms; `age_limit` None: a row may run for any time."""
 
     database: str
     name: str
@@ -123,5 +123,5 @@ class Table:
 
     @property
     def has_proof(self) -> bool:
-        """Whether its workers show, row by row, that they live."""
+        """True if its workers show, row by row, that they are alive."""
         return bool(self.columns.lease_until or self.columns.heartbeat)

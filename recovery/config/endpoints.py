@@ -1,4 +1,4 @@
-"""Addresses that are read by HTTP: what may stand in them, and with what right we come."""
+"""HTTP endpoints that are read: their URL, and the login that is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST = 2000  # characters: what is longer was pasted by mistake
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`ca`: the file of certificates to trust; "": those of the system."""
+    """Endpoint with its login. `ca`: the file of certificates to trust; "": those of the system."""
 
     url: str
     token: str = field(default="", repr=False)
@@ -25,14 +25,14 @@ class Endpoint:
 
     @property
     def target(self) -> str:
-        """The address as a person may see it: what stands behind a ? may be a secret."""
+        """Address as a person may see it: what stands behind a ? may be a secret."""
         return self.url.partition("?")[0]
 
 
 def read_endpoint(
     written: Mapping[str, Any], name: str, where: str, problems: Problems, *, query: bool = False
 ) -> Endpoint | None:
-    """From values that were read already; `name` is the key of the URL. None when there is no use in it."""
+    """Builds an endpoint from values read before; `name` is the key of the URL. Returns None if it cannot be used."""
     url = str(written[name]).rstrip("/")
     trouble = _trouble(url, query=query)
     if trouble:
@@ -58,7 +58,7 @@ def _secret(path: str, where: str, problems: Problems) -> str:
 
 
 def _trouble(url: str, *, query: bool) -> tuple[str, str] | None:
-    """What is wrong with it, and what would be right. It is never quoted: it may hold a password."""
+    """Returns what is wrong with the URL, and a remedy. It is never quoted: it may hold a password."""
     if not url:
         return "is missing.", FORM
     try:

@@ -1,4 +1,4 @@
-"""[gate] and [[servers]]: when heavy work may start, on all servers and on some, and how some are called."""
+"""[gate] and [[servers]]: when heavy work may start, on all servers and on some, and the labels of servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABEL_LIMIT = 60  # characters, on a card
 
 
 class WithoutSample(StrEnum):
-    """What the gate says of a server whose samples are old."""
+    """Answer of the gate for a server whose samples are old."""
 
     REFUSE = "refuse"
     PASS = "pass"  # noqa: S105 -- no password
@@ -26,7 +26,7 @@ class WithoutSample(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What is written of one server."""
+    """Settings of one server."""
 
     label: str
     terms: Terms
@@ -44,7 +44,7 @@ class Gating:
         return named.terms if named else self.terms
 
     def label_of(self, server: str) -> str:
-        """How it is called on the pages."""
+        """Returns the label of a server on the pages."""
         named = self.servers.get(server)
         return (named.label if named else "") or server
 
@@ -72,7 +72,7 @@ def _id(id: str, named: Mapping[str, Named], where: str, problems: Problems) -> 
 
 
 def _named(values: Mapping[str, Any], common: Terms, where: str, problems: Problems) -> Named:
-    """What a table leaves out is as it is for all."""
+    """Reads one server; a key that its table leaves out has the value of all servers."""
     label = values["label"]
     if len(label) > _LABEL_LIMIT or not label.isprintable():
         problems.add(

@@ -1,4 +1,4 @@
-"""[[hooks]]: what is told, or done to a row of the application, when a job of a queue was lost or recovered."""
+"""[[hooks]]: functions to call, or rows of the application to update, when a job of a queue was lost or recovered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SET, _EMPTY = "set", "empty"
 def read_hooks(
     tables: list[Mapping[str, Any]], databases: Collection[str], folder: Path, problems: Problems
 ) -> tuple[Hook, ...]:
-    """`databases` are the names of those that are configured."""
+    """Reads [[hooks]]; `databases` are the names of those that are configured."""
     found: list[Hook] = []
     for number, table in enumerate(tables, 1):
         source = _Source(f"hooks[{number}].", databases, folder)
@@ -36,7 +36,7 @@ def read_hooks(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a hook is written, and what it may refer to."""
+    """Place in the file where a hook is written, and the databases that it may refer to."""
 
     where: str
     databases: Collection[str]
@@ -118,7 +118,7 @@ def _choice(table: Mapping[str, Any], where: str, folder: Path, problems: Proble
 
 
 def _check_name(name: str, where: str, problems: Problems, *, parts: int = 1) -> None:
-    """Of a table or a column: what could end a quote is in none."""
+    """Checks the name of a table or a column: it holds nothing that could end a quote."""
     found = name.split(".")
     if name and (len(found) > parts or not all(map(IDENTIFIER.fullmatch, found))):
         problems.add(where, "is not the name of a table or a column.", "Write the plain name, without quotes.")

@@ -1,4 +1,4 @@
-"""[idempotency]: how long the ledger keeps what, and how much of it."""
+"""[idempotency]: how long the ledger keeps its keys, and how many."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""[thresholds] and [[queues]]: from when on something is wrong with a job, for all queues and for some, and how the
-data of some has to be.
+"""[thresholds] and [[queues]]: limits from which on a job is overdue or stale, for all queues and for some, and the
+JSON Schema of a queue's data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = tuple[str, str]  # deployment ("": any) and base
 
 
 class Queues(NamedTuple):
-    """What is written of single queues."""
+    """Settings of single queues."""
 
     thresholds: dict[Key, Thresholds]
     schemas: dict[Key, Schema]
@@ -30,7 +30,7 @@ def read_thresholds(written: Mapping[str, Any], folder: Path, problems: Problems
 
 
 def read_queues(tables: list[Mapping[str, Any]], common: Thresholds, folder: Path, problems: Problems) -> Queues:
-    """What a table leaves out is as it is for all."""
+    """Reads [[queues]]; a key that a table leaves out has the value of all queues."""
     found = Queues({}, {})
     for number, table in enumerate(tables, 1):
         where = f"queues[{number}]."

@@ -1,4 +1,4 @@
-"""From the TOML file and the environment to one Config, or to every problem at once.
+"""Loads the TOML file and the environment into one Config, or reports every problem at once.
 
 1. Read UNSTALL_CONFIG (default: unstall.toml when there is one).
 2. Lay the environment over it: UNSTALL_REDIS_URL adds the deployment `main`, which UNSTALL_READ_ONLY makes read only;
@@ -43,7 +43,7 @@ ENVIRONMENT_LIMIT = 24  # characters: it stands in the page's frame beside the l
 
 
 def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config:
-    """The whole configuration; raises ConfigError with every problem."""
+    """Loads the whole configuration; raises ConfigError with every problem."""
     problems = Problems()
     refuse_misspelled(environ, problems)
     folder, written = _file(environ, directory or Path.cwd(), problems)
@@ -97,7 +97,7 @@ def load(environ: Mapping[str, str], *, directory: Path | None = None) -> Config
 
 
 def load_described(url: str, table: Mapping[str, Any], directory: Path) -> Config:
-    """One database with one table, told in the words of the file; raises ConfigError."""
+    """Loads one database with one table, described in the words of the file; raises ConfigError."""
     problems = Problems()
     databases = read_databases([{"name": "app", "url": url}], directory, problems)
     tables = read_tables([{"database": "app", **table}], frozenset({"app"}), directory, problems)
@@ -135,7 +135,7 @@ def _deployments(environ: Mapping[str, str], root: Mapping[str, Any], folder: Pa
 
 
 def _databases(root: Mapping[str, Any]) -> frozenset[str]:
-    """Names, as they are written: what is wrong with them is said where they are read."""
+    """Returns names of databases as they are written: what is wrong with them is said where they are read."""
     return frozenset(str(table.get("name", "")) for table in root.get("databases") or ())
 
 
@@ -157,7 +157,7 @@ def _environment(environ: Mapping[str, str], root: Mapping[str, Any], problems: 
 
 
 def _operators_may(environ: Mapping[str, str], root: Mapping[str, Any], problems: Problems) -> frozenset[Right]:
-    """In the environment an empty value is none, so there nothing has a word of its own."""
+    """Returns the rights of operators. Only the environment has the word "nothing": empty means unset there."""
     in_environ = environ.get("UNSTALL_OPERATORS_MAY", "").strip()
     named = [name.strip() for name in in_environ.split(",")] if in_environ else list(root["operators_may"])
     if in_environ == NOTHING:

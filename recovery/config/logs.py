@@ -1,4 +1,4 @@
-"""[[logs]]: where log lines are read. What the monitors ship is always there, under the name `servers`."""
+"""[[logs]]: sources of log lines. The lines that monitors ship are always one, under the name `servers`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_FILES = ("roots", "patterns", "server")
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """`match`: what is added to every question to Loki. `server`: whose files they are, as its monitor calls it."""
+    """Source of log lines. `match`: added to every Loki query. `server`: whose files they are, by its monitor's id."""
 
     name: str
     label: str

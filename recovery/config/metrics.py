@@ -1,4 +1,4 @@
-"""[metrics]: who may scrape us beside the holders of a token, and how much they get."""
+"""[metrics]: whether a scraper on loopback needs no token, and how many queues get series of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recovery.config.schema import METRICS
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """`queues`: how many of them have lines of their own at most."""
+    """Settings of the metrics endpoint. `queues`: how many of them have lines of their own at most."""
 
     open_on_loopback: bool = False
     queues: int = 2_000

@@ -37,7 +37,7 @@ _ONLY_POSTGRESQL = (
 
 @dataclass(frozen=True, slots=True)
 class N8n:
-    """One installation. `database` names a [[databases]]; "": nothing is known of its executions."""
+    """One installation of n8n. `database` names a [[databases]]; "": nothing is known of its executions."""
 
     name: str
     queue: QueueRef
@@ -55,11 +55,11 @@ class N8n:
 
     @property
     def executions(self) -> QueueRef:
-        """Its executions, for acts on one that has no job. No queue in Redis has a name without a colon."""
+        """Reference of its executions, for actions on one without a job. In Redis every queue name has a colon."""
         return QueueRef(self.queue.deployment, f"{self.name}.executions")
 
     def owns(self, queue: QueueRef) -> bool:
-        """Whether this is its queue, or that of one of its worker pools."""
+        """Returns True if this is its queue, or that of one of its worker pools."""
         own = self.queue
         return queue.deployment == own.deployment and (
             queue.base == own.base or queue.base.startswith(own.base + _POOL)
@@ -68,7 +68,7 @@ class N8n:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an installation may refer to: names of deployments with queues in Redis, and databases by their name."""
+    """Names that an installation may refer to: deployments with queues in Redis, and databases by their name."""
 
     deployments: tuple[str, ...]
     databases: Mapping[str, Database]
@@ -76,7 +76,7 @@ class Surroundings:
 
 
 def database_of(url: str, folder: Path, problems: Problems) -> tuple[Database, ...]:
-    """The one that UNSTALL_N8N_DATABASE_URL names, which is only read; () when it is not set, or wrong."""
+    """Returns the read-only database of UNSTALL_N8N_DATABASE_URL; () when it is not set, or wrong."""
     if not url:
         return ()
     try:
@@ -101,7 +101,7 @@ def read_n8n(tables: list[Mapping[str, Any]], around: Surroundings, problems: Pr
 def _with_variable(
     tables: list[Mapping[str, Any]], around: Surroundings, problems: Problems
 ) -> list[Mapping[str, Any]]:
-    """The variable gives the one installation its database, or makes one."""
+    """Gives the one installation the database of the environment variable, or adds an installation for it."""
     if DATABASE not in around.databases:
         return tables
     if not tables:
@@ -160,7 +160,7 @@ def _copies(written: Mapping[str, Any], where: str, around: Surroundings, proble
 def _idempotent(
     tables: Sequence[Mapping[str, Any]], where: str, around: Surroundings, problems: Problems
 ) -> Mapping[str, str]:
-    """By workflow: why running its steps twice does no harm."""
+    """Returns by workflow why running its steps twice does no harm."""
     found: dict[str, str] = {}
     for number, table in enumerate(tables, 1):
         here = f"{where}[{number}]."
@@ -177,7 +177,7 @@ def _idempotent(
 
 
 def _queue(written: str, where: str, around: Surroundings, problems: Problems) -> QueueRef:
-    """A base alone is that of the only deployment."""
+    """Parses a queue; a base alone is that of the only deployment."""
     ref = QueueRef.parse(written or BASE, default="")
     known = ", ".join(around.deployments) or "none"
     if not ref.deployment and len(around.deployments) > 1:
@@ -211,7 +211,7 @@ def _check_table_names(values: Mapping[str, Any], where: str, problems: Problems
 
 
 def _address(written: str, where: str, problems: Problems) -> str:
-    """Of pages, or of an API: without what a link must not carry."""
+    """Returns the address of pages or of an API, without a slash at its end; "" after a problem."""
     if written and not _is_address(written):
         problems.add(
             where, "is not a valid address.", "Write https://n8n.example.com, without a password and without ?."

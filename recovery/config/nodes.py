@@ -1,4 +1,4 @@
-"""[[nodes]] and [prometheus]: servers that need no monitor, because others measure them already."""
+"""[[nodes]] and [prometheus]: servers that need no monitor, because exporters measure them already."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MATCHERS = re.compile(f"{_MATCHER}(?:,{_MATCHER})*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One server. Either its own exporter is asked, or it is `instance` to Prometheus. `disk`: where it is mounted."""
+    """One server. Either its own exporter is read, or it is `instance` in Prometheus. `disk`: where it is mounted."""
 
     id: str
     exporter: Endpoint | None = None
@@ -32,7 +32,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """`label` is the one that tells servers apart, `match` narrows down which series are of servers."""
+    """Metrics of servers in a Prometheus. `label` tells servers apart, `match` narrows down which series are of
+    servers.
+    """
 
     endpoint: Endpoint
     label: str = "instance"
@@ -58,7 +60,7 @@ def read_nodes(tables: list[Mapping[str, Any]], folder: Path, problems: Problems
 def read_prometheus(
     written: Mapping[str, Any] | str, nodes: tuple[Node, ...], folder: Path, problems: Problems
 ) -> Prometheus | None:
-    """`written` is a text where no such table is."""
+    """Reads [prometheus]; `written` is a text where there is no such table."""
     if isinstance(written, str):
         for number, node in enumerate(nodes, 1):
             if node.instance:

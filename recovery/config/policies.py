@@ -39,7 +39,7 @@ def _layer(origin: Origin, written: Mapping[str, Any], where: str, problems: Pro
 
 
 def _origin(table: Mapping[str, Any], where: str, problems: Problems) -> Origin | None:
-    """None after a problem."""
+    """Returns where the policy counts; None after a problem."""
     named = dict(_names(table, where, problems))
     if len(named) != len(_PLACE & table.keys()):
         return None

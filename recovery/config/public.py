@@ -1,4 +1,4 @@
-"""Where people reach the pages: links in messages lead there."""
+"""Public URL of the pages, for links in messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recovery.config.readers import Problems
 
 
 def read_public_url(environ: Mapping[str, str], problems: Problems) -> str:
-    """UNSTALL_PUBLIC_URL, else the first of the trusted origins; "" when neither is set."""
+    """Reads UNSTALL_PUBLIC_URL, else the first of the trusted origins; "" when neither is set."""
     written = environ.get("UNSTALL_PUBLIC_URL", "").strip()
     if written and not _is_good(written):
         problems.add("UNSTALL_PUBLIC_URL", "is not a web address.", "Write https://unstall.example.com")

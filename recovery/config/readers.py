@@ -31,7 +31,7 @@ class Problems:
 def read_table(
     written: Mapping[str, Any], keys: Iterable[Key], where: str, folder: Path, problems: Problems
 ) -> dict[str, Any]:
-    """Every key of the table with its value or its default. `where` stands before the key's name in a problem."""
+    """Returns each key of the table with its value or default. `where` stands before the key's name in a problem."""
     known = {key.name: key for key in keys}
     for name in written:
         if name not in known:
@@ -75,7 +75,7 @@ def _fits(kind: Kind, written: Any) -> bool:  # noqa: PLR0911 -- a table
 
 
 def _described(written: Any) -> str:
-    """The kind of what was written, never the value: it may be a secret in the wrong place."""
+    """Returns the type of what was written, never the value: it may be a secret in the wrong place."""
     names = {str: "a string", bool: "a boolean", int: "a number", float: "a number", dict: "a table"}
     if isinstance(written, list):
         return "a list of something else"
@@ -100,7 +100,7 @@ def _readable(written: str, where: str, folder: Path, problems: Problems) -> str
 
 
 def secret_file(path: str, where: str, problems: Problems) -> str:
-    """A secret out of its file, without the newline that an editor left; "" after a problem."""
+    """Reads a secret from its file, without the newline that an editor left; returns "" after a problem."""
     try:
         with Path(path).expanduser().open("rb") as file:
             content = file.read(SECRET_LIMIT + 1)
@@ -117,7 +117,7 @@ def secret_file(path: str, where: str, problems: Problems) -> str:
 
 
 def secret(environ: Mapping[str, str], name: str, problems: Problems) -> str:
-    """The variable, or the content of the file that NAME_FILE names; "" when neither is set."""
+    """Returns the variable, or the content of the file that NAME_FILE names; "" when neither is set."""
     value, path = environ.get(name, "").strip(), environ.get(f"{name}_FILE", "").strip()
     if value and path:
         problems.add(f"{name}_FILE", f"is set, and {name} too.", "Set one of the two.")
@@ -127,7 +127,7 @@ def secret(environ: Mapping[str, str], name: str, problems: Problems) -> str:
 
 
 def flag(environ: Mapping[str, str], name: str, problems: Problems) -> bool:
-    """The variable; False when it is not set."""
+    """Returns the variable as a bool; False when it is not set."""
     value = environ.get(name, "").strip().lower()
     if value not in _FLAGS:
         problems.add(name, "is not a yes or no.", "Write 1, or leave it out.")
@@ -135,7 +135,7 @@ def flag(environ: Mapping[str, str], name: str, problems: Problems) -> bool:
 
 
 def refuse_misspelled(environ: Mapping[str, str], problems: Problems) -> None:
-    """Names that look like one of ours but are not. Names that look like nothing of ours are left alone."""
+    """Refuses variables that look like one of ours but are not. Names that look like nothing of ours are left alone."""
     known = {*VARIABLES, *(f"{name}_FILE" for name in SECRETS)}
     for name in sorted(name for name in environ.keys() - known if name.startswith(_PREFIX)):
         if close := difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE):

@@ -1,4 +1,4 @@
-"""[redaction]: patterns of texts that are hidden or kept beside our own, and values of payloads that are shown."""
+"""[redaction]: patterns that are hidden or kept beside our own, and values of payloads that are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Combinations that cannot be: each value may be right alone, and wrong beside another."""
+"""Checks combinations of settings: each value may be right alone, and wrong beside another."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _names(config: Config, problems: Problems) -> None:
 
 
 def _places_by_name(config: Config) -> list[str]:
-    """Of Redis and of SQL alike: a queue is DEPLOYMENT/BASE wherever it lives."""
+    """Returns the names of deployments, Redis and SQL alike: a queue is DEPLOYMENT/BASE wherever it lives."""
     return [*(one.name for one in config.deployments), *(one.name for one in config.databases)]
 
 
 def _places(config: Config, problems: Problems) -> None:
-    """The same queues twice: counted twice, and acted on under two names."""
+    """Refuses the same queues twice: they would be counted twice, and acted on under two names."""
     for one, other in combinations(config.deployments, 2):
         if one.name != other.name and _overlap(one, other) and one.prefixes == other.prefixes:
             problems.add(
@@ -68,7 +68,7 @@ def _state_apart(config: Config, problems: Problems) -> None:
 
 
 def _queues(config: Config, problems: Problems) -> None:
-    """A slip of the pen would leave a queue with the thresholds of all others, and nobody would notice."""
+    """Refuses unknown deployments: a typo would leave a queue with the thresholds of all others, unnoticed."""
     known = set(_places_by_name(config))
     for name, base in config.queue_thresholds:
         if name and name not in known:
@@ -80,7 +80,7 @@ def _queues(config: Config, problems: Problems) -> None:
 
 
 def _policies(config: Config, problems: Problems) -> None:
-    """What forbids something in a place that does not exist forbids nothing."""
+    """Refuses policies for unknown deployments: what they forbid would not be forbidden anywhere."""
     for name in sorted({layer.origin.deployment for layer in config.policies} - {""}):
         try:
             config.deployment(name)
@@ -89,7 +89,7 @@ def _policies(config: Config, problems: Problems) -> None:
 
 
 def _hooks(config: Config, problems: Problems) -> None:
-    """One that listens where nothing is would never be called."""
+    """Refuses hooks for unknown deployments: they would never be called."""
     known = {place.name for place in config.places}
     for hook in config.hooks:
         if hook.deployment and hook.deployment not in known:
@@ -98,7 +98,7 @@ def _hooks(config: Config, problems: Problems) -> None:
 
 
 def _own_tables(config: Config, environ: Mapping[str, str], problems: Problems) -> None:
-    """The tables that keep the audit and who may do what are no job tables, whatever their columns are called."""
+    """Refuses tables of Unstall as job tables, whatever their columns are: they keep the audit and the rights."""
     folder = Path.cwd()
     data = Path(environ.get("UNSTALL_DATA_DIR") or folder / ".unstall").expanduser().absolute()
     try:

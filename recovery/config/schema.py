@@ -1,4 +1,4 @@
-"""Every setting there is, as data: what the readers accept and what docs/configuration.md has to explain."""
+"""All settings as data: the keys that the readers accept and that docs/configuration.md has to explain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What may stand behind a key, in the words of the error message."""
+    """Type of a setting's value, in the words of the error message."""
 
     TEXT = "a string in quotes"
     NUMBER = "a number"

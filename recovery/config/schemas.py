@@ -1,4 +1,4 @@
-"""JSON Schemas of queues: read and compiled once, at the start, so that a mistake in one is told then.
+"""JSON Schemas of queues: read and compiled once, at the start, so that a mistake in one is reported then.
 
 A `$ref` never leaves its file: what a schema names is not fetched, neither from a network nor from a disk. `format` is
 left unchecked, as the standard has it: libraries draw those lines elsewhere, and a handler may take what one refuses.
@@ -22,18 +22,18 @@ _SAID = 200  # characters of a library's own words
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`check` raises fastjsonschema.JsonSchemaValueException; its message quotes data and is for nobody's eyes."""
+    """Compiled schema. `check` raises fastjsonschema.JsonSchemaValueException; its message quotes data: never show it."""
 
     path: str
     check: Callable[[Any], object] = field(repr=False, compare=False)
 
 
 class _BadSchema(ValueError):
-    """What is wrong, as it is told."""
+    """Raised with what is wrong with a schema, as it is reported."""
 
 
 def read_schema(path: str, where: str, problems: Problems) -> Schema | None:
-    """None where none is named, and after a problem."""
+    """Reads and compiles a schema; returns None if none is named, and after a problem."""
     if not path:
         return None
     try:

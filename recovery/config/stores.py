@@ -1,4 +1,4 @@
-"""One table of the file (or one URL of the environment) to one Deployment."""
+"""Reads one table of the file (or one URL of the environment) into one Deployment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TLS_KEYS = ("tls_ca", "tls_certificate", "tls_key")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a store is described. `url_key` is set when it is one variable of the environment."""
+    """Table in which a store is described. `url_key` is set when it is one variable of the environment."""
 
     where: str
     written: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Source:
 
 
 def read_deployment(source: Source, problems: Problems) -> Deployment | None:
-    """The deployment, or None when its URL is of no use; the problems say why."""
+    """Returns the deployment, or None if its URL cannot be used; the problems say why."""
     values = read_table(source.written, DEPLOYMENT, source.where, source.folder, problems)
     name = _name(source, values["name"], problems)
     store = _store(source, values, name, problems)
@@ -53,7 +53,7 @@ def read_deployment(source: Source, problems: Problems) -> Deployment | None:
 
 
 def read_state(source: Source, problems: Problems) -> Deployment | None:
-    """The store of our own, shaped like a deployment named `state`."""
+    """Reads the state store, shaped like a deployment named `state`."""
     values = read_table(source.written, STATE, source.where, source.folder, problems)
     store = _store(source, values, "state", problems)
     if store is not None and store.mode is not Mode.SINGLE:

@@ -21,7 +21,7 @@ _KEYS = {"name": "name_column"}  # columns whose key is called otherwise
 
 
 def read_databases(tables: list[Mapping[str, Any]], folder: Path, problems: Problems) -> tuple[Database, ...]:
-    """Those whose URL is of use; the problems say what is wrong with the others."""
+    """Returns the databases whose URL can be used; the problems say what is wrong with the others."""
     built = [_database(table, f"databases[{at}].", folder, problems) for at, table in enumerate(tables, 1)]
     return tuple(database for database in built if database)
 
@@ -114,7 +114,7 @@ def _values(written: Any, where: str, problems: Problems) -> tuple[Value, ...]:
 
 
 def _check_states(states: States, where: str, problems: Problems) -> None:
-    """A value that means two things would make a running row out of a finished one."""
+    """Refuses a value in two states: it would make a running row out of a finished one."""
     said = [(name, str(value)) for name in States.__slots__ for value in getattr(states, name)]
     for value in _twice(value for _, value in said):
         names = [name for name, one in said if one == value]

@@ -1,4 +1,4 @@
-"""Store URLs: the one reader of redis://, unix://, redis+sentinel:// and redis+cluster://, and how they are shown."""
+"""Parses and masks store URLs: redis://, unix://, redis+sentinel:// and redis+cluster://."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BadUrl(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a URL says."""
+    """Parts of a store URL."""
 
     mode: Mode
     encrypted: bool
@@ -54,7 +54,7 @@ class Place:
 
 
 def hidden(url: str) -> str:
-    """The URL as a person may see it. Greedy up to the last @, so that a badly encoded password is hidden too."""
+    """Masks the login in a URL. Greedy up to the last @, so that a badly encoded password is hidden too."""
     shown = _ANY_SECRET.sub(lambda found: f"{found['scheme']}{_masked(found['login'])}@", url)
     return _SECRET_OPTION.sub(r"\g<key>***", shown)
 
@@ -65,14 +65,14 @@ def _masked(login: str) -> str:
 
 
 def with_login(url: str, login: Login) -> str:
-    """The URL carrying this login instead of its own."""
+    """Returns the URL with this login instead of its own."""
     bare = _SECRET.sub(r"\g<scheme>", url)
     scheme, _, rest = bare.partition("://")
     return f"{scheme}://{quote(login.username, safe='')}:{quote(login.password, safe='')}@{rest}"
 
 
 def parse(url: str) -> Place:
-    """What the URL says; raises BadUrl."""
+    """Parses a store URL; raises BadUrl."""
     if url != url.strip() or any(character.isspace() for character in url):
         raise BadUrl("has white space in it.", "Remove it; in a password a space is %20.")
     found = _PARTS.fullmatch(url)

@@ -1,4 +1,4 @@
-"""The configuration as frozen values: what the other rooms see of it."""
+"""Values of the configuration, frozen, as the other packages see them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRODUCTION_NAMES = frozenset({"production", "prod", "live"})
 
 
 class Mode(StrEnum):
-    """How the servers of a deployment hang together."""
+    """Kind of a deployment: one server, Sentinel or Cluster."""
 
     SINGLE = "single"
     SENTINEL = "sentinel"
@@ -36,7 +36,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where one server listens: a host and a port, or the path of a unix socket."""
+    """Address of one server: a host and a port, or the path of a unix socket."""
 
     host: str = ""
     port: int = 0
@@ -59,7 +59,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to speak TLS. Empty paths: the system's certificates, and none of our own."""
+    """TLS settings. Empty paths: the system's certificates, and no client certificate."""
 
     ca: str = ""
     certificate: str = ""
@@ -88,11 +88,11 @@ class Deployment:
 
     @property
     def target(self) -> str:
-        """The address as a person may see it: no password, no options."""
+        """Address as a person may see it: no password, no options."""
         return self.target_of(*self.nodes) + self._tail
 
     def target_of(self, *nodes: Address) -> str:
-        """The same for some of the servers, for an error that one of them caused."""
+        """Returns the address of some of the servers, for an error that one of them caused."""
         user = f"{self.login.username}@" if self.login.username else ""
         return f"{self._scheme}://{user}{','.join(str(node) for node in nodes)}"
 
@@ -113,7 +113,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From when on something is wrong with a job, in milliseconds. `overdue_after` None: it may run as it likes."""
+    """Limits in milliseconds after which something is wrong with a job. `overdue_after` None: it may run as it likes."""
 
     stalled_interval: int = 30_000
     overdue_after: int | None = None
@@ -122,7 +122,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that is configured. `state` is the store of our own, shaped like a deployment."""
+    """The whole configuration. `state` is the state store, shaped like a deployment."""
 
     deployments: tuple[Deployment, ...] = ()
     state: Deployment | None = None
@@ -160,7 +160,7 @@ class Config:
 
     @property
     def state_url(self) -> str | None:
-        """With its password: for opening it and for handing it to a child process, never for showing."""
+        """URL of the state store with its password: to open it or to hand it to a child process, never to show."""
         return self.state.url if self.state else None
 
     @property
@@ -168,41 +168,41 @@ class Config:
         return self.environment.lower() in PRODUCTION_NAMES
 
     def n8n_of(self, queue: QueueRef) -> N8n | None:
-        """The installation whose queue, or whose worker pool's, this is."""
+        """Returns the n8n installation that owns this queue, or whose worker pool's queue it is."""
         return next((one for one in self.n8n if one.owns(queue)), None)
 
     def n8n_prefix(self, queue: QueueRef) -> str:
-        """In front of the keys that the n8n of this queue keeps beside it, configured or not."""
+        """Returns the prefix of the keys that the n8n of this queue keeps beside it, configured or not."""
         n8n = self.n8n_of(queue)
         return n8n.redis_prefix if n8n else REDIS_PREFIX
 
     def n8n_with(self, executions: QueueRef) -> N8n | None:
-        """The installation whose executions these are."""
+        """Returns the n8n installation whose executions these are."""
         return next((one for one in self.n8n if one.executions == executions), None)
 
     def thresholds_of(self, deployment: str, base: str) -> Thresholds:
-        """The queue's own, else those of its base anywhere, else those of all."""
+        """Returns the queue's own thresholds, else those of its base anywhere, else those of all."""
         own = self.queue_thresholds
         return own.get((deployment, base)) or own.get(("", base)) or self.thresholds
 
     def schema_of(self, deployment: str, base: str) -> Schema | None:
-        """The queue's own, else that of its base anywhere."""
+        """Returns the queue's own schema, else that of its base anywhere."""
         return self.queue_schemas.get((deployment, base)) or self.queue_schemas.get(("", base))
 
     @property
     def places(self) -> tuple[Deployment | Database, ...]:
-        """Wherever queues are, of either kind."""
+        """All deployments, Redis and SQL."""
         return (*self.deployments, *self.databases)
 
     def tables_of(self, database: str) -> tuple[Table, ...]:
         return tuple(table for table in self.tables if table.database == database)
 
     def table(self, database: str, name: str) -> Table | None:
-        """By its shown name, the base of its queue."""
+        """Returns a job table by its shown name, the base of its queue."""
         return next((table for table in self.tables_of(database) if table.name == name), None)
 
     def deployment(self, name: str) -> Deployment | Database:
-        """Of either kind."""
+        """Returns a deployment, Redis or SQL. Raises DeploymentMissing."""
         for place in self.places:
             if place.name == name:
                 return place
