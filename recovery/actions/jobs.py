@@ -50,8 +50,7 @@ NO_CALLBACKS = Callbacks()
 
 
 def perform(order: Order, scene: Scene, callbacks: Callbacks = NO_CALLBACKS) -> Results:
-    """Performs the action on all jobs. A later chunk's error is the result of all jobs not tried; the first's is
-    raised.
+    """Performs the action on all jobs. A later chunk's error is the result of jobs not tried; the first's is raised.
 
     Raises Fenced from any chunk, with all results until then.
     """

@@ -142,7 +142,7 @@ def pack(number: int, queue: QueueRef, job: Kept, place: int = 0) -> bytes:
 
 
 def unpack(number: int, queue: QueueRef, id: str, packed: bytes, expected: str = "") -> tuple[int, Kept]:
-    """The inverse of `pack`; raises UnusableCopy for what was not signed for this entry, queue and job."""
+    """Reverses `pack`; raises UnusableCopy for what was not signed for this entry, queue and job."""
     if packed.startswith(b"["):
         raise UnusableCopy(_UNSIGNED.format(job=shown(id)))
     content = signing.unseal(_PURPOSE, packed, *_bound(number, queue, id))

@@ -27,18 +27,18 @@ def _redacted(text: str) -> str:
 
 
 def intent(order: Order, options: Options, judged: Sequence[Judged]) -> dict[str, Any]:
-    """The body of an intent: the jobs it will be tried on, as they are."""
+    """Returns the body of an intent: the jobs it will be tried on, as they are."""
     jobs = [_before(one) for one in judged if one.judgement.is_allowed]
     return of_queue(order, options) | {"jobs": jobs}
 
 
 def of_queue(order: Order, options: Options) -> dict[str, Any]:
-    """The body of an intent for an action on the queue itself."""
+    """Returns the body of an intent for an action on the queue itself."""
     return {"options": chosen(options)} | ({} if order.epoch is None else {"epoch": order.epoch})
 
 
 def outcome(done: Iterable[Done], kept: Mapping[str, str], after: Mapping[str, JobRow]) -> dict[str, Any]:
-    """The body of an outcome: what came of each, how it is now, and the digest of what is kept of it."""
+    """Returns the body of an outcome: the result of each job, how it is now, and the digest of what is kept of it."""
     return {"jobs": [_after(one, kept, after.get(one.id)) for one in done]}
 
 

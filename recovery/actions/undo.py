@@ -54,7 +54,7 @@ def kept(number: int, ids: tuple[str, ...] = ()) -> Found:
 
 
 def _digests(detail: book.Detail) -> dict[str, str]:
-    """The jobs that were kept, with the digests of their copies; "" where no outcome was written."""
+    """Returns the jobs that were kept, with the digests of their copies; "" where no outcome was written."""
     if detail.outcome is None:
         return {fate.id: "" for fate in detail.jobs if fate.id}
     return {fate.id: fate.digest for fate in detail.jobs if fate.was_kept}

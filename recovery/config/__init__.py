@@ -35,7 +35,7 @@ __all__ = [
 
 @cache
 def current() -> Config:
-    """The configuration of this process, whose patterns redaction uses from then on.
+    """Returns the configuration of this process, whose patterns redaction uses from then on.
 
     `current.cache_clear()` makes the next call read it again.
     """

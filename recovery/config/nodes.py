@@ -32,9 +32,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """Metrics of servers in a Prometheus. `label` tells servers apart, `match` narrows down which series are of
-    servers.
-    """
+    """Metrics of servers in a Prometheus. `label` tells servers apart, `match` narrows down which series are theirs."""
 
     endpoint: Endpoint
     label: str = "instance"

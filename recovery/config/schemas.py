@@ -22,7 +22,7 @@ _SAID = 200  # characters of a library's own words
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Compiled schema. `check` raises fastjsonschema.JsonSchemaValueException; its message quotes data: never show it."""
+    """A schema. `check` raises fastjsonschema.JsonSchemaValueException; never show its message: it quotes data."""
 
     path: str
     check: Callable[[Any], object] = field(repr=False, compare=False)

@@ -113,7 +113,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Limits in milliseconds after which something is wrong with a job. `overdue_after` None: it may run as it likes."""
+    """Limits in milliseconds after which something is wrong with a job. `overdue_after` None: it may run for ever."""
 
     stalled_interval: int = 30_000
     overdue_after: int | None = None

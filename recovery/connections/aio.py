@@ -1,4 +1,4 @@
-"""The state store for the event loop of a web process: one client a loop, bounded like the others."""
+"""Client of the state store for the event loop of a web process: one client a loop, bounded like the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recovery.connections.state_limits import AsyncBoundedParser
 
 
 def state_client(config: Config) -> redis.asyncio.Redis:
-    """Not connected yet. It belongs to the loop that first uses it; end it with `await client.aclose()`."""
+    """Makes a client, not connected yet. It belongs to the loop that uses it first; end with `await client.aclose()`."""
     state = state_of(config)
     pool = redis.asyncio.ConnectionPool(
         connection_class=_connection_class(bool(state.nodes[0].path), bool(state.tls)),

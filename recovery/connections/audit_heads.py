@@ -1,4 +1,4 @@
-"""One head of the audit on its way out: to a file, to syslog, to a webhook. Each ends within a deadline."""
+"""Sends one head of the audit to a file, to syslog, or to a webhook. Each ends within a deadline."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def send(places: AuditHeadTargets, place: AuditHeadTarget, line: str, id: str) -
 
 
 def _append(path: Path, line: str) -> None:
-    """On the disk when it returns, and so is the name of a file that is new. A line is one write: none is torn."""
+    """Appends a line and syncs it, with the name of a file that is new. A line is one write: none is torn."""
     try:
         is_new = not path.exists()
         file = os.open(path, _FLAGS, 0o600)
@@ -71,7 +71,7 @@ def _sync(folder: Path) -> None:
 
 
 def _log(address: str, line: str, lifeline: Lifeline) -> None:
-    """RFC 5424 over the network, the short form on the machine's own socket. UDP cannot tell that it arrived."""
+    """Sends RFC 5424 over the network, the short form on the machine's own socket. UDP cannot tell that it arrived."""
     parts = urlsplit(address)
     try:
         if not parts.scheme:

@@ -1,4 +1,4 @@
-"""One attempt at a channel, of whatever kind, within five seconds."""
+"""Delivers to an alert channel of any kind: one attempt, within five seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS = 5.0  # whoever needs longer holds up what the others are to hear
 
 
 def reach(channel: Channel) -> str:
-    """Whether a message could be sent now, without one. What could not be tried, else "". Raises NotDelivered."""
+    """Checks that a message could be sent, without one. Returns what could not be tried, or "". Raises NotDelivered."""
 
     def attempt(lifeline: Lifeline) -> str:
         if isinstance(channel, Webhook):
@@ -22,7 +22,7 @@ def reach(channel: Channel) -> str:
 
 
 def deliver(channel: Channel, told: Message, within_seconds: float | None = None) -> str:
-    """What went wrong on the way though it was taken, else "". Raises NotDelivered."""
+    """Sends a message; returns what went wrong on the way though it was taken, else "". Raises NotDelivered."""
     seconds = within_seconds or SECONDS
 
     def attempt(lifeline: Lifeline) -> str:

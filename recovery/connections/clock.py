@@ -1,4 +1,4 @@
-"""The time as the database tells it: the one clock that everybody who writes there shares."""
+"""Clock of the database: the one clock that all processes share that write there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLOCK = {
 
 
 def now() -> int:
-    """Raises django.db.Error."""
+    """Returns the database's time in ms. Raises django.db.Error."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT " + CLOCK[connection.vendor])
         (told,) = cursor.fetchone()

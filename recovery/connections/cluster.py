@@ -1,4 +1,4 @@
-"""A Redis Cluster: each command goes to the master that owns its slot, and after a change of owners once more."""
+"""Client of a Redis Cluster: each command goes to the master of its slot, and after a change of owners once more."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ClusterWire(Wire):
         self._drawing = threading.Lock()
 
     def send(self, batch: Encoded) -> list[Any]:
-        """What was moved, or found no server at all, is sent once more by a fresh map; nothing else is."""
+        """Sends a batch. What was moved, or found no server, is sent once more by a fresh map; nothing else is."""
         topology = self._mapped(None)
         replies, again, fault = self._round(batch, topology)
         if not again:
@@ -104,7 +104,7 @@ class ClusterWire(Wire):
 
     @contextmanager
     def _doubting(self) -> Iterator[None]:
-        """Whatever fails, the map may be the reason: the next call draws it anew."""
+        """Drops the map after any failure, as it may be the reason: the next call draws it anew."""
         try:
             yield
         except StoreError:
@@ -112,7 +112,7 @@ class ClusterWire(Wire):
             raise
 
     def _asked(self, command: Command, redirect: Any) -> Any:
-        """A slot on its way: the target answers when ASKING stands right before the command."""
+        """Follows an ASK redirect: the slot's target answers when ASKING stands right before the command."""
         if type(redirect) is not redis.exceptions.AskError:
             return redirect
         address = Address(*redirect.node_addr)
@@ -128,7 +128,7 @@ class ClusterWire(Wire):
     # -- the map
 
     def _mapped(self, old: Topology | None) -> Topology:
-        """The map, drawn anew when there is none or when it is still the `old` one."""
+        """Returns the map, drawn anew when there is none or when it is still the `old` one."""
         topology = self._topology
         if topology is None or topology is old:
             with self._drawing:

@@ -1,4 +1,4 @@
-"""Opening sockets under a deadline: names, TCP, unix sockets, TLS, and finding out which protocol a server speaks."""
+"""Opens sockets under a deadline: names, TCP, unix sockets, TLS, and finding out which protocol a server speaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a van
 
 
 def dial(address: Address, target: str, deadline: float, limit: float) -> socket.socket:
-    """A connected socket; raises StoreError."""
+    """Returns a connected socket; raises StoreError."""
     try:
         return _unix(address, deadline) if address.path else _tcp(address, deadline)
     except TimeoutError as error:
@@ -71,7 +71,7 @@ def _tune(opened: socket.socket) -> None:
 
 
 def _resolved(address: Address, deadline: float) -> list[tuple[int, Any]]:
-    """The host's addresses. getaddrinfo knows no timeout, so it is asked in a thread that we can leave behind."""
+    """Returns the host's addresses. getaddrinfo knows no timeout, so a thread that can be left behind asks it."""
     with suppress(socket.gaierror):  # a number needs no name server
         return _places(socket.getaddrinfo(*_question(address), flags=socket.AI_NUMERICHOST))
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -101,7 +101,7 @@ def _places(answer: list[Any]) -> list[tuple[int, Any]]:
 
 
 def context(tls: Tls, target: str) -> ssl.SSLContext:
-    """Loading the certificates costs 10 ms and more, so it is done once a deployment; raises TlsMismatch."""
+    """Makes the TLS context, once a deployment: loading the certificates costs 10 ms and more. Raises TlsMismatch."""
     try:
         made = ssl.create_default_context(cafile=tls.ca or None)
         if not tls.verify:
@@ -120,14 +120,14 @@ def secure(plain: socket.socket, address: Address, made: ssl.SSLContext, deadlin
 
 
 def has_news(connected: socket.socket) -> bool:
-    """Whether anything waits to be read: between calls that is a hang-up or a stray answer, never good news."""
+    """Returns True if anything waits to be read: between calls that is a hang-up or a stray answer."""
     poll = select.poll()
     poll.register(connected, select.POLLIN | select.POLLHUP | select.POLLERR)
     return bool(poll.poll(0))
 
 
 def speaks_plain(address: Address) -> bool:
-    """Whether a bare PING is answered as only a Redis answers it."""
+    """Returns True if a bare PING is answered as only a Redis answers it."""
     try:
         with _probe(address) as probe:
             probe.sendall(b"PING\r\n")
@@ -137,7 +137,7 @@ def speaks_plain(address: Address) -> bool:
 
 
 def speaks_tls(address: Address) -> bool:
-    """Whether a TLS handshake is answered in kind. No certificate is checked: nothing is sent."""
+    """Returns True if a TLS handshake is answered in kind. No certificate is checked: nothing is sent."""
     if address.path:
         return False
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

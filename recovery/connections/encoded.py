@@ -1,4 +1,4 @@
-"""A batch of commands as the bytes that go over the wire, made once and sent again and again."""
+"""Encodes a batch of commands as the bytes that go over the wire, made once and sent again and again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one node gets of a batch; `places` are the positions of its commands in the whole."""
+    """Commands of a batch for one node; `places` are their positions in the whole."""
 
     node: Hashable
     places: tuple[int, ...]
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class Encoded:
-    """A batch that keeps its bytes. Immutable for its user; the split over a cluster is remembered inside."""
+    """Batch of commands that keeps its bytes. Immutable for its user; the split over a cluster is remembered inside."""
 
     __slots__ = ("_chunks", "_split", "commands")
 
@@ -47,7 +47,7 @@ class Encoded:
 
     @classmethod
     def joined(cls, batches: Iterable[Encoded]) -> Encoded:
-        """Several batches as one, of the bytes that each of them keeps."""
+        """Joins several batches into one, from the bytes that each of them keeps."""
         batches = list(batches)
         whole = cls(chain.from_iterable(batch.commands for batch in batches))
         pieces = [chunk for batch in batches for chunk in batch.chunks]
@@ -59,13 +59,13 @@ class Encoded:
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """The whole batch, for one server."""
+        """Chunks of the whole batch, for one server."""
         if self._chunks is None:
             self._chunks = chunked(self.commands)
         return self._chunks
 
     def split(self, topology: object, owner: Callable[[Command], Hashable]) -> tuple[Part, ...]:
-        """The batch by node. Made anew only when the topology is another object than last time."""
+        """Splits the batch by node, anew only when the topology is another object than last time."""
         kept = self._split
         if kept is None or kept[0] is not topology:
             kept = self._split = (topology, _parts(self.commands, owner))
@@ -73,7 +73,7 @@ class Encoded:
 
 
 def _filled(pieces: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """As many pieces together as a chunk holds."""
+    """Yields as many pieces together as a chunk holds."""
     taken: list[Chunk] = []
     room = CHUNK
     for piece in pieces:

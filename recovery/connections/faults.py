@@ -1,4 +1,4 @@
-"""What can go wrong with a store, translated: errors of the system, of TLS and of Redis into the tree of errors.py."""
+"""Translates errors of the system, of TLS and of Redis into the tree of errors.py."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _FULL = "max number of clients"
 
 
 class ReplyTooLarge(redis.ConnectionError):
-    """An answer was larger than any of ours; the rest of it was not read (state_limits.py)."""
+    """Raised when an answer was larger than any of ours; the rest of it was not read (state_limits.py)."""
 
 
 def refusal(message: str) -> redis.ResponseError:
-    """The exception that stands for an error reply; `status_code` is its first word."""
+    """Returns the exception that stands for an error reply; `status_code` is its first word."""
     message = visible(message)  # it is printed and logged, and the store's owner chose it
     code, _, rest = message.partition(" ")
     if code in _REDIRECTS:
@@ -67,7 +67,7 @@ def refusal(message: str) -> redis.ResponseError:
 
 
 def store_wide(error: redis.ResponseError, target: str) -> StoreError | None:
-    """The StoreError, when this reply condemns more than its own command."""
+    """Returns the StoreError when this reply condemns more than its own command, else None."""
     if _FULL in str(error):
         return Unreachable(target, "it has reached its client limit (maxclients)")
     found = _STORE_WIDE.get(error.status_code or "")
@@ -75,7 +75,7 @@ def store_wide(error: redis.ResponseError, target: str) -> StoreError | None:
 
 
 def from_system(error: Exception, target: str, *, limit: float | None = None) -> StoreError:  # noqa: PLR0911 - a table
-    """An error of a socket, of TLS or of name resolution."""
+    """Translates an error of a socket, of TLS or of name resolution."""
     match error:
         case ssl.SSLCertVerificationError():
             return TlsMismatch(target, f"its certificate was rejected: {error.verify_message or error.reason}")
@@ -108,7 +108,7 @@ def _tls_reason(error: ssl.SSLError) -> str:
 
 
 def from_redis(error: redis.RedisError, target: str) -> StoreError:  # noqa: C901, PLR0911 - a table
-    """An error of redis-py, as our own state store raises it."""
+    """Translates an error of redis-py, as our own state store raises it."""
     cause = error.__cause__ or error.__context__
     match error:
         case redis.exceptions.NoPermissionError():
@@ -136,7 +136,7 @@ def from_redis(error: redis.RedisError, target: str) -> StoreError:  # noqa: C90
 
 @contextmanager
 def guarded(client: redis.Redis | redis.asyncio.Redis) -> Iterator[None]:
-    """Around calls of a redis-py client, sync or async: what it raises comes out as a StoreError."""
+    """Wraps calls of a redis-py client, sync or async: what it raises comes out as a StoreError."""
     try:
         yield
     except redis.RedisError as error:
@@ -146,7 +146,7 @@ def guarded(client: redis.Redis | redis.asyncio.Redis) -> Iterator[None]:
 
 
 def target_of(client: redis.Redis | redis.asyncio.Redis) -> str:
-    """The client's address as a person may see it."""
+    """Returns the client's address as a person may see it."""
     known = client.connection_pool.connection_kwargs
     if "path" in known:
         return f"unix://{known['path']}"

@@ -1,9 +1,9 @@
-"""Pages that are read by HTTP, each within a deadline and a size, and never anywhere else than asked.
+"""HTTP GET with a deadline and a size limit, and never to any other address than the one asked.
 
-`ask` reads some side by side, `Pool` one place again and again from an event loop.
+`ask` reads some addresses side by side, `Pool` one again and again from an event loop.
 
-A page is not followed where it leads to: an address comes from the configuration alone. It is not taken compressed: a
-few KB may unfold to gigabytes. No proxy of the environment is used, and no login that stands in a file of ours.
+A redirect is not followed: an address comes from the configuration alone. Compressed responses are not taken: a few KB
+may unfold to gigabytes. No proxy of the environment is used, and no login from a file such as .netrc.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Refusal = Callable[[str, int, Mapping[str, str], bytes], StoreError]  # target, 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`path` is put behind the endpoint's own, `more` are headers of its own."""
+    """One GET. `path` is put behind the endpoint's own, `more` are headers of its own."""
 
     endpoint: Endpoint
     path: str = ""
@@ -48,7 +48,7 @@ class Question:
 
     @property
     def url(self) -> httpcore.URL:
-        """Raises httpx.InvalidURL."""
+        """URL of the request. Raises httpx.InvalidURL."""
         written = httpx.URL(self.endpoint.url + self.path + (f"?{urlencode(self.params)}" if self.params else ""))
         return httpcore.URL(
             scheme=written.raw_scheme, host=written.raw_host, port=written.port, target=written.raw_path
@@ -67,7 +67,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A good one. `address` is of the machine that gave it."""
+    """A successful response. `address` is of the machine that sent it."""
 
     body: bytes
     address: str = ""
@@ -76,7 +76,7 @@ class Answer:
 def ask(
     questions: Sequence[Question], *, seconds: float = SECONDS, largest: int = LARGEST
 ) -> list[Answer | StoreError]:
-    """One answer each, in their order, or why there is none. Must not be called from a coroutine."""
+    """Returns one answer each, in their order, or why there is none. Must not be called from a coroutine."""
     if not questions:
         return []
     with asyncio.Runner() as runner:
@@ -85,14 +85,14 @@ def ask(
 
 
 class _Resolving(ThreadPoolExecutor):
-    """A name server that is silent holds a thread for half a minute. Nobody waits for it, and all others go on."""
+    """Resolves names in threads that are not waited for: a silent name server holds one for half a minute."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)
 
 
 class Pool:
-    """Connections to one place that are kept open between questions. It belongs to the event loop that uses it."""
+    """Connections to one address that are kept open between questions. It belongs to the event loop that uses it."""
 
     def __init__(
         self, ca: str, *, seconds: float = SECONDS, largest: int = LARGEST, refusal: Refusal = refused
@@ -105,11 +105,11 @@ class Pool:
 
     @property
     def opened(self) -> int:
-        """How many connections it has."""
+        """Number of its open connections."""
         return sum(connection.network.opened for connection in self._connections)
 
     async def answer(self, question: Question) -> Answer:
-        """Raises StoreError. What did not answer well is told by `refusal`."""
+        """Asks, and returns the answer. Raises StoreError; `refusal` turns a bad response into one."""
         return await _bounded(self._in_turn(question), question, self._seconds)
 
     async def _in_turn(self, question: Question) -> Answer:
@@ -141,7 +141,7 @@ class Pool:
             self._idle.append(connection)
 
     def _give_up(self, connection: _Connection) -> asyncio.Task[None]:
-        """Closes it in a task, which a second cancellation does not reach."""
+        """Closes the connection in a task, which a second cancellation does not reach."""
         self._connections.discard(connection)
         task = asyncio.create_task(connection.network.close())
         self._closing.add(task)
@@ -154,7 +154,7 @@ class Pool:
 
 
 class _Connection:
-    """One connection at a time to one place, made when it is needed."""
+    """One connection at a time to one address, made when it is needed."""
 
     def __init__(self, ca: str) -> None:
         self.network = _Network()
@@ -162,7 +162,7 @@ class _Connection:
 
 
 class _Network(httpcore.AnyIOBackend):
-    """Closes all that it opened: a handshake that is cut off in the middle leaves its connection to nobody."""
+    """Network that closes all that it opened: a handshake that is cut off half-way would leave its connection open."""
 
     def __init__(self) -> None:
         self._opened: set[_Stream] = set()
@@ -190,7 +190,7 @@ class _Network(httpcore.AnyIOBackend):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection that says when it is closed."""
+    """Connection that reports when it is closed."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream, leave: Callable[[_Stream], object]) -> None:
         self._inner, self._leave = inner, leave
@@ -273,7 +273,7 @@ async def _answer(pool: httpcore.AsyncConnectionPool, question: Question, larges
 
 @cache
 def _trusted(ca: str) -> ssl.SSLContext:
-    """Read once: each costs some ten milliseconds."""
+    """Returns the TLS context, read once: each costs some ten milliseconds."""
     return ssl.create_default_context(cafile=ca or None)
 
 

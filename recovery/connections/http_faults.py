@@ -1,4 +1,4 @@
-"""What can go wrong with a page, translated: refusals, errors of the system, of TLS and of HTTP into the tree."""
+"""Translates HTTP refusals and errors of the system, of TLS and of HTTP into the tree of errors.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HUNG_UP = ("disconnected", "closed connection")  # as the library words it, in 
 
 
 class TooLong(Garbled):
-    """An answer that is larger than whoever asked can take."""
+    """Raised for an answer that is larger than the caller can take."""
 
 
 def too_late(target: str, seconds: float) -> TimedOut:
@@ -33,7 +33,7 @@ def too_late(target: str, seconds: float) -> TimedOut:
 
 
 def refused(target: str, status: int, headers: Mapping[str, str], body: bytes) -> StoreError:
-    """Anything but a good answer, with what it says of itself."""
+    """Translates any response but a good one, with what it says of itself."""
     reason = f"it answers {status} {_phrase(status)}".rstrip()
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AccessDenied(target, reason, advice=_LOGIN)
@@ -49,7 +49,7 @@ def refused(target: str, status: int, headers: Mapping[str, str], body: bytes) -
 
 
 def translated(error: Exception, target: str, seconds: float) -> StoreError:
-    """Of whatever the library raises."""
+    """Translates an error of the HTTP library."""
     if isinstance(error, (TimeoutError, httpcore.TimeoutException)):
         return too_late(target, seconds)
     cause = _cause(error)
@@ -67,7 +67,7 @@ def _phrase(status: int) -> str:
 
 
 def _told(body: bytes) -> str:
-    """The error in an answer as Prometheus gives it."""
+    """Returns the error in an answer as Prometheus gives it."""
     try:
         found: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -77,7 +77,7 @@ def _told(body: bytes) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What lies beneath, through the layers of the libraries: the error of the system or of TLS, when there is one."""
+    """Returns the error of the system or of TLS beneath the layers of the libraries, when there is one."""
     found = error
     while (below := found.__cause__ or found.__context__) is not None:
         found = below

@@ -47,7 +47,7 @@ _OTHER = {False: "it does not speak TLS here", True: "it speaks TLS here"}  # by
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How to open a line: the same for all servers of a deployment."""
+    """Options to open a connection: the same for all servers of a deployment."""
 
     login: Login
     database: int
@@ -59,7 +59,7 @@ class Terms:
 
 
 class Line:
-    """Not for two threads at once; the pool sees to that. After any exception it must be closed."""
+    """Connection to one server, for one thread at a time: the pool sees to that. Close it after any exception."""
 
     __slots__ = (
         "_buffer",
@@ -94,7 +94,7 @@ class Line:
 
     @classmethod
     def open(cls, address: Address, terms: Terms, target: str) -> Line:
-        """Connected, logged in, and answered once; raises StoreError."""
+        """Connects, logs in, and waits for one answer; raises StoreError."""
         deadline = time.monotonic() + terms.connect
         plain = dialing.dial(address, target, deadline, terms.connect)
         try:
@@ -125,7 +125,7 @@ class Line:
                 raise Unreachable(self.target, "it is no longer the master")
 
     def _introduce(self, commands: list[Command], deadline: float) -> None:
-        """With TLS 1.3 we are done before the server has judged our certificate: its refusal is still to be read."""
+        """Sends the greeting. With TLS 1.3 the server judges our certificate afterwards: its refusal is read here."""
         try:
             self._send(chunked(commands)[0], deadline)
         except Unreachable:
@@ -133,11 +133,11 @@ class Line:
             raise
 
     def exchange(self, chunks: Iterable[Chunk]) -> list[Any]:
-        """Every reply in order; the next flight is sent when the last one is answered."""
+        """Returns every reply in order; the next flight is sent when the last one is answered."""
         return list(chain.from_iterable(self.parts(chunks)))
 
     def parts(self, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
-        """The replies flight by flight: while the caller looks at one, the server works on the next.
+        """Yields the replies flight by flight: while the caller looks at one, the server works on the next.
 
         A flight is one chunk where the server is near, and as many as fill a longer way.
         """
@@ -165,7 +165,7 @@ class Line:
         self._deadline = time.monotonic() + self._timeout * self._flight
 
     def collect(self) -> list[Any]:
-        """The replies to what was posted last; raises StoreError when one of them condemns the whole store."""
+        """Returns the replies to the last `post`; raises StoreError when one of them condemns the whole store."""
         replies = self._replies(self._deadline)
         took = time.monotonic() - self._posted_at
         self._round_trip = min(self._round_trip, max(0.0, took - self._flight * CHUNK_SECONDS))
@@ -191,7 +191,7 @@ class Line:
             raise faults.from_system(error, self.target, limit=self._timeout) from error
 
     def _replies(self, deadline: float) -> list[Any]:
-        """One for each command. As long as no string and no flight is long, hiredis makes them all in one go."""
+        """Returns a reply for each command. Unless a string or the flight is long, hiredis makes them all in one go."""
         incoming = _Incoming(deadline, self._timeout)
         pieces: list[bytearray] = []
         try:
@@ -210,7 +210,7 @@ class Line:
         return found
 
     def _measured(self, pieces: list[bytearray], incoming: _Incoming) -> list[Any]:
-        """The same, reply by reply, from what has come and what is still to come: none is longer than its limit."""
+        """Returns the same reply by reply, from what has come and is still to come: none exceeds its limit."""
         self._reader = hiredis.Reader(replyError=self._refuse)
         asked = list(reply_limits.commands(self._posted.sent))
         replies = ReplyReader(asked, self._refuse)
@@ -248,7 +248,7 @@ class Line:
             self._transmit(self._posted.sent[culprit.end :], incoming.deadline)
 
     def _receive(self, incoming: _Incoming) -> int:
-        """The next bytes into the buffer; raises OSError and StoreError."""
+        """Receives the next bytes into the buffer; raises OSError and StoreError."""
         left = incoming.left()
         self._socket.settimeout(left if self._flight == 1 else min(left, self._timeout))
         size = self._socket.recv_into(self._buffer)
@@ -264,7 +264,7 @@ class Line:
         return faults.refusal(message)
 
     def is_usable(self) -> bool:
-        """Still open and silent. Costs a microsecond; it spares the next call a connection that died in the pool."""
+        """Returns True if it is open and silent. Costs a microsecond, and spares the next call a dead connection."""
         return not dialing.has_news(self._socket)
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class Line:
 
 
 class _Incoming:
-    """How much of a flight has come, and until when the rest has to."""
+    """Size of what has come of a flight, and the time until which the rest has to."""
 
     __slots__ = ("_timeout", "_was_late", "deadline", "received")
 
@@ -283,7 +283,7 @@ class _Incoming:
         self._was_late = False
 
     def left(self) -> float:
-        """Seconds; raises TimeoutError."""
+        """Returns the seconds left; raises TimeoutError."""
         left = self.deadline + self.received / PACE * self._timeout - time.monotonic()
         if left > 0:
             return left
@@ -294,12 +294,12 @@ class _Incoming:
         return GLANCE
 
     def begin_anew(self) -> None:
-        """The rest was asked again."""
+        """Extends the deadline, as the rest was asked again."""
         self.deadline = max(self.deadline, time.monotonic() + self._timeout)
 
 
 def _taken(pieces: list[bytearray]) -> Iterator[bytearray]:
-    """Each piece once, in its order, and it is not kept meanwhile."""
+    """Yields each piece once, in order, without keeping it meanwhile."""
     pieces.reverse()
     while pieces:
         yield pieces.pop()
@@ -313,7 +313,7 @@ def _left(deadline: float) -> float:
 
 
 def _greeting(terms: Terms) -> list[Command]:
-    """AUTH when there is a login, SELECT when it is not number 0, and a PING that makes any server speak."""
+    """Returns AUTH when there is a login, SELECT when it is not number 0, and a PING that makes any server speak."""
     commands: list[Command] = []
     if terms.login:
         names = (terms.login.username,) if terms.login.username else ()
@@ -327,7 +327,7 @@ def _greeting(terms: Terms) -> list[Command]:
 
 
 def _judge_greeting(command: Command, refused: redis.ResponseError, target: str) -> None:
-    """Raises, unless an ACL merely refuses PING or ROLE: those are no reads that anybody needs."""
+    """Raises StoreError, unless an ACL merely refuses PING or ROLE: no read needs those."""
     fault = faults.store_wide(refused, target)
     if fault:
         raise fault
@@ -349,7 +349,7 @@ def _diagnosed(error: OSError, address: Address, terms: Terms, target: str) -> S
 
 
 def _is_other_protocol(fault: StoreError, address: Address, terms: Terms) -> bool:
-    """After a hang-up or noise, would the server talk if we had (or had not) spoken TLS?
+    """Returns True if, after a hang-up or noise, the server talks the other way: with TLS, or without it.
 
     Silence is doubted only under TLS: a plain server waits for the end of a line that our hello may lack, while
     one that speaks TLS hangs up on plain words at once.

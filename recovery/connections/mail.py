@@ -1,4 +1,4 @@
-"""A message as mail, by one SMTP server."""
+"""Sends a message as mail, by one SMTP server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUBJECT = 180  # characters
 
 
 class _Line(smtplib.SMTP):
-    """Its connection is in the lifeline from the first byte on; smtplib knows TLS from the start only without it."""
+    """SMTP connection that is in the lifeline from the first byte on; smtplib starts with TLS only without it."""
 
     def __init__(self, mail: Mail, seconds: float, lifeline: Lifeline) -> None:
         self._mail = mail
@@ -41,14 +41,14 @@ class _Line(smtplib.SMTP):
 
 
 def reach(mail: Mail, seconds: float, lifeline: Lifeline) -> str:
-    """Everything but a letter. Raises NotDelivered."""
+    """Connects and logs in without sending a mail. Raises NotDelivered."""
     with _translated(mail), closing(_Line(mail, seconds, lifeline)) as line:
         _enter(line, mail)
     return ""
 
 
 def send(mail: Mail, told: Message, seconds: float, lifeline: Lifeline) -> str:
-    """What went wrong on the way though it was taken, else "". Raises NotDelivered."""
+    """Sends a mail; returns what went wrong on the way though it was taken, else "". Raises NotDelivered."""
     letter = _letter(mail, told)
     with _translated(mail), closing(_Line(mail, seconds, lifeline)) as line:
         _enter(line, mail)
@@ -61,7 +61,7 @@ def send(mail: Mail, told: Message, seconds: float, lifeline: Lifeline) -> str:
 
 @contextmanager
 def _translated(mail: Mail, *, may_have: bool = False) -> Iterator[None]:
-    """What it says itself is sure: then it has taken nothing."""
+    """Turns errors into NotDelivered. An answer of the server is sure: then it has taken nothing."""
     try:
         yield
     except smtplib.SMTPResponseException as error:
@@ -106,6 +106,6 @@ def _words(error: Exception, mail: Mail) -> str:
 
 
 def _plain(said: bytes | str) -> str:
-    """A stranger's text."""
+    """Cleans a text of the mail server, which is not trusted."""
     words = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
     return shown(redact.text(" ".join(words.split())))[:_SAID]

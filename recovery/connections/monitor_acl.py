@@ -1,4 +1,4 @@
-"""The user of one monitor in the state store: which keys it may touch, and with which commands."""
+"""ACL of one monitor's user in the state store: the keys it may touch, and with which commands."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class WideUser:
 
 
 def pattern(server: str) -> str:
-    """All keys of this server and no others; nothing in it is special to the store."""
+    """Returns a pattern for all keys of this server and no others; nothing in it is special to the store."""
     return text(state.server_prefix(server)) + "*"
 
 
 def user(server: str) -> str:
-    """The name of a monitor's user: one word, as an ACL takes it."""
+    """Returns the name of a monitor's user: one word, as an ACL takes it."""
     return f"monitor-{slug(server)}"
 
 
 def rule(server: str, password: str = "SECRET") -> str:  # noqa: S107 -- a placeholder
-    """The command that makes the user, without a line break."""
+    """Returns the command that makes the user, without a line break."""
     commands = " ".join(f"+{command}" for command in (*MEASURING, *SHIPPING))
     return f"ACL SETUSER {user(server)} reset on >{password} resetchannels ~{pattern(server)} {commands}"
 
 
 def too_wide(lines: Iterable[str]) -> Iterator[WideUser]:
-    """Users of `ACL LIST` that have a pattern over the keys of all servers; ours, which has all keys, is none."""
+    """Yields users of `ACL LIST` with a pattern over the keys of all servers, but not ours, which has all keys."""
     for line in lines:
         words = line.split()
         if words[:1] != ["user"] or "on" not in words[2:3]:

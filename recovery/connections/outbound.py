@@ -1,4 +1,4 @@
-"""Something that is sent out, within a deadline: what hangs is cut off, and delays nobody but itself."""
+"""Deadline for anything that is sent out: what hangs is cut off, and delays nothing but itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Lifeline:
-    """The connections of one attempt, so that they can be cut from outside."""
+    """Connections of one attempt, so that they can be cut from outside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class Lifeline:
         self._is_cut = False
 
     def hold(self, connected: socket.socket) -> None:
-        """A twin of it is kept: whoever wraps it in TLS takes the first one away."""
+        """Keeps a duplicate of the socket: a wrapper in TLS takes the first one away."""
         twin = connected.dup()
         with self._lock:
             self._held.append(twin)
@@ -30,7 +30,7 @@ class Lifeline:
                 _shut(twin)
 
     def cut(self) -> None:
-        """Whoever reads or writes there gets an error at once."""
+        """Shuts the connections down: a thread that reads or writes there gets an error at once."""
         with self._lock:
             self._is_cut = True
             for one in self._held:
@@ -44,7 +44,7 @@ class Lifeline:
 
 
 class _Attempt(threading.Thread):
-    """A daemon: looking up a name cannot be cut off, and must keep no process alive."""
+    """Daemon thread of one attempt: looking up a name cannot be cut off, and must keep no process alive."""
 
     def __init__(self, work: Callable[[Lifeline], str]) -> None:
         super().__init__(name="message", daemon=True)
@@ -63,7 +63,7 @@ class _Attempt(threading.Thread):
 
 
 def within(seconds: float, work: Callable[[Lifeline], str]) -> str:
-    """What `work` gives back. Raises NotDelivered, also when it has not ended by then or came to grief."""
+    """Returns what `work` returns. Raises NotDelivered, also when it has not ended by then or failed otherwise."""
     attempt = _Attempt(work)
     attempt.start()
     attempt.join(seconds)

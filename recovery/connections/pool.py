@@ -12,7 +12,7 @@ IDLE_LIMIT = 8  # connections kept open: one thread seldom waits for another, an
 
 
 class Pool:
-    """Last in, first out: the rest stay idle and can be closed by the server without harm."""
+    """Pool of connections, last in, first out: the rest stay idle and can be closed by the server without harm."""
 
     __slots__ = ("_closed", "_idle", "_lock", "_open")
 
@@ -24,7 +24,7 @@ class Pool:
 
     @contextmanager
     def line(self) -> Iterator[Line]:
-        """A line for one exchange. Whatever is raised meanwhile, the line's state is unknown: it is closed."""
+        """Lends a connection for one exchange. After any exception its state is unknown: it is closed."""
         line = self._take() or self._open()
         try:
             yield line
@@ -51,7 +51,7 @@ class Pool:
         line.close()
 
     def close(self) -> None:
-        """Closes the idle ones now, the others when they come back."""
+        """Closes the idle connections now, the others when they come back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

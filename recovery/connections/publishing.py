@@ -1,8 +1,8 @@
-"""A server's newest sample and its history, written to the state store by whoever measures it.
+"""Writes a server's newest sample and its history to the state store, for the monitor or a scanner that measures it.
 
-One small hash a server that disappears by itself when nobody tells of it any more, its name in the list of servers,
-and two rings of cells. All in one round trip, all or nothing. A monitor whose user may write its own keys alone leaves
-the list out: whoever leads finds its keys and lists it.
+One small hash a server that expires when no sample follows, its name in the list of servers, and two rings of cells.
+All in one round trip, all or nothing. A monitor whose user may write its own keys alone leaves the list out: the leader
+finds its keys and lists it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ HISTORY_S = 8 * 86_400  # a week, and a day for the oldest point of the chart
 
 
 class Receipt(NamedTuple):
-    """What the store answered: its own time in ms, and who told of this server before."""
+    """Answer of the store: its own time in ms, and which program published this server before."""
 
     now: int
     before: str  # the identity of that program, "" when nobody did
 
 
 class Publisher:
-    """Raises StoreError."""
+    """Publishes samples of servers. Its methods raise StoreError."""
 
     def __init__(self, store: redis.Redis) -> None:
         self._store = store
         self._lists = True  # as far as we know, our user may write the list of servers
 
     def publish(self, server: Server, backlog: Backlog) -> Receipt:
-        """The newest sample in place of the one before, and what of its history is not written yet."""
+        """Replaces the newest sample, and writes what of its history is not written yet."""
         with guarded(self._store):
             try:
                 return self._publish(server, backlog)
@@ -65,11 +65,11 @@ class Publisher:
 
     @staticmethod
     def identity(server: Server) -> str:
-        """Of the program that tells of it, as a receipt names the one before."""
+        """Returns the identity of the program that publishes, as a receipt names the one before."""
         return ":".join((server.origin, server.host, str(server.started_at)))
 
     def greet(self, id: str) -> tuple[int, Server | None]:
-        """The store's clock in ms, the one that all servers share; and what stands of this server."""
+        """Returns the store's clock in ms, the one that all servers share, and the stored sample of this server."""
         with guarded(self._store), self._store.pipeline(transaction=False) as pipeline:
             pipeline.time()
             pipeline.hgetall(state.server_metrics(id))

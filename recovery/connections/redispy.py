@@ -1,4 +1,4 @@
-"""Our own state store through redis-py, whose defaults would wait ten seconds for a silent server."""
+"""Client of the state store by redis-py, whose defaults would wait ten seconds for a silent server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recovery.errors import ConfigError, Problem
 
 
 def state_of(config: Config) -> Deployment:
-    """Where our own things are kept; raises ConfigError when nobody said."""
+    """Returns the deployment that is the state store; raises ConfigError when none is configured."""
     if config.state is None:
         raise ConfigError(
             (
@@ -31,7 +31,7 @@ def state_of(config: Config) -> Deployment:
 
 
 def options(state: Deployment) -> dict[str, Any]:
-    """Keyword arguments of a redis-py connection: RESP2, no library name (an ACL may refuse it), bounded waits."""
+    """Returns arguments of a redis-py connection: RESP2, no library name (an ACL may refuse it), bounded waits."""
     address, tls = state.nodes[0], state.tls
     place = {"path": address.path} if address.path else {"host": address.host, "port": address.port}
     chosen: dict[str, Any] = {
@@ -55,7 +55,7 @@ def options(state: Deployment) -> dict[str, Any]:
 
 
 def client(state: Deployment, parser: type | None = None) -> redis.Redis:
-    """A thread-safe client; it connects when first used. `parser`: in place of redis-py's own, to bound replies."""
+    """Makes a thread-safe client; it connects when first used. `parser` replaces redis-py's own, to bound replies."""
     connection_class: type[redis.Connection] | type[redis.UnixDomainSocketConnection] = redis.Connection
     if state.nodes[0].path:
         connection_class = redis.UnixDomainSocketConnection
@@ -71,7 +71,7 @@ def client(state: Deployment, parser: type | None = None) -> redis.Redis:
 
 
 def _greet(connection: redis.Connection) -> None:
-    """One answer is read at once: with it come the session tickets of TLS 1.3.
+    """Reads one answer at once: with it come the session tickets of TLS 1.3.
 
     Left unread they look to the pool like data that nobody asked for, and it gives the connection up.
     """

@@ -1,4 +1,4 @@
-"""Every connection of this process, one wire a deployment, made when first asked for."""
+"""Registry of every connection of this process, one wire a deployment, made when first asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _current: Registry | None = None
 
 
 class Registry:
-    """Thread-safe. Making one opens nothing."""
+    """Connections of one process. Thread-safe. Making one opens nothing."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -34,7 +34,7 @@ class Registry:
         self._lock = threading.Lock()
 
     def wire(self, deployment_name: str) -> Wire:
-        """Raises DeploymentMissing for a name that is not configured."""
+        """Returns the wire of a deployment. Raises DeploymentMissing for a name that is not configured."""
         with self._lock:
             wire = self._wires.get(deployment_name)
             if wire is None:
@@ -42,7 +42,7 @@ class Registry:
             return wire
 
     def state(self) -> redis.Redis:
-        """The state store; raises ConfigError when none is configured."""
+        """Returns the client of the state store; raises ConfigError when none is configured."""
         with self._lock:
             if self._state is None:
                 self._state = redispy.client(redispy.state_of(self.config), BoundedParser)
@@ -64,12 +64,12 @@ class Registry:
 
 
 def open_wire(deployment: Deployment) -> Wire:
-    """A wire of its own, as the deployment's mode asks; it connects when first used."""
+    """Makes a wire of its own, as the deployment's mode asks; it connects when first used."""
     return _WIRES[deployment.mode](deployment)
 
 
 def registry() -> Registry:
-    """The registry of this process, from its configuration; raises ConfigError."""
+    """Returns the registry of this process, from its configuration; raises ConfigError."""
     global _current  # noqa: PLW0603 - one set of connections a process, and it has to live somewhere
     with _lock:
         if _current is None:

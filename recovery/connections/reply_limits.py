@@ -1,8 +1,8 @@
 """Limits the size of each reply of a queues' Redis: a longer one is dropped while it arrives, and never held in memory.
 
-Redis keeps strings of 512 MB, and whoever writes to a queue may put one into a list, a sorted set or `meta`, of which
-no command tells the size beforehand. A connection hands its bytes to hiredis as long as they are few. When one string
-or the whole flight grows long, the flight is cut into single replies here, without objects, and each is measured.
+Redis keeps strings of 512 MB, and any client of a queue may put one into a list, a sorted set or `meta`, of which no
+command tells the size beforehand. A connection hands its bytes to hiredis as long as they are few. When one string or
+the whole flight grows long, the flight is cut into single replies here, without objects, and each is measured.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class OversizedReply(redis.ResponseError):
 
 
 class UnreadReply(OversizedReply):
-    """Stands for one that was not asked any more, because too many before it were too long."""
+    """Stands for a reply that was not asked any more, because too many before it were too long."""
 
 
 class SentCommand(NamedTuple):
-    """One command of a flight, as it was sent. `end`: where the next one begins."""
+    """Command of a flight, as it was sent. `end`: where the next one begins."""
 
     verb: bytes
     key: bytes
@@ -93,7 +93,7 @@ class SentCommand(NamedTuple):
 
 
 def commands(sent: bytes) -> Iterator[SentCommand]:
-    """The commands in these bytes, which this process has encoded."""
+    """Yields the commands in these bytes, which this process has encoded."""
     at = 0
     while at < len(sent):
         parts, at = _number(sent, at)
@@ -134,13 +134,13 @@ class ReplyReader:
             pass
 
     def go_on(self) -> None:
-        """The stream begins anew with the reply behind the one that was given up."""
+        """Continues on a stream that begins with the reply behind the one that was given up."""
         self._buffer.clear()
         self._refused()
         self.has_given_up = False
 
     def end(self) -> None:
-        """None of the rest is read."""
+        """Refuses the rest of the replies, none of which is read."""
         self.found += [one.not_read for one in self._asked[len(self.found) :]]
 
     def _begin(self) -> None:
@@ -151,7 +151,7 @@ class ReplyReader:
         self._cursor: bytes | None = None
 
     def _step(self) -> bool:
-        """One value further; False when more bytes are needed."""
+        """Reads one value further; returns False when more bytes are needed."""
         if self._rest:
             return self._pass_string()
         end = self._buffer.find(b"\r\n", self._at)
@@ -173,7 +173,7 @@ class ReplyReader:
         return self._rest > 0 or self._ended()
 
     def _pass_string(self) -> bool:
-        """Over the bytes of a string, as far as they have come."""
+        """Skips the bytes of a string, as far as they have come."""
         here = len(self._buffer) - self._at
         if here < self._rest:
             if self._dropped is not None:
@@ -207,7 +207,7 @@ class ReplyReader:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no long reply is read any more. What a script answers is: it has done its part."""
+        """True if no long reply is read any more, except from a script: it has done its part."""
         return self._kept > FLIGHT_LIMIT and self._asked[len(self.found)].verb not in _SCRIPTS
 
     def _refused(self) -> None:
@@ -218,7 +218,7 @@ class ReplyReader:
         self._begin()
 
     def _check(self) -> None:
-        """Whether the reply at hand is too long already; then what there is of it is dropped."""
+        """Drops what there is of the reply at hand, if it is too long already."""
         if self._dropped is None:
             if self._at + self._rest <= self._limit:
                 return
@@ -238,6 +238,6 @@ class ReplyReader:
 
 
 def _number(sent: bytes, at: int) -> tuple[int, int]:
-    """The number behind a sign, and where what follows begins."""
+    """Returns the number behind a sign, and where what follows begins."""
     end = sent.index(b"\r\n", at)
     return int(sent[at + 1 : end]), end + 2

@@ -1,4 +1,4 @@
-"""Lua scripts by file, with their shared parts put in, and how they are called by their digest.
+"""Loads Lua scripts by file, with their shared parts put in, and calls them by their digest.
 
 A script is one file; a line `--- include NAME` is replaced by `NAME.lua` of the same folder's `parts/`, or of those
 that all libraries share (`backends/shared`). The server is sent the digest; only when it does not know it (a restart,
@@ -30,14 +30,14 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """`run` answers what the script returned; its own errors are raised as redis.ResponseError."""
+    """Lua script. `run` returns what the script returned; its own errors are raised as redis.ResponseError."""
 
     name: str
     text: bytes
     digest: str
 
     def run(self, wire: Caller, keys: Sequence[Part], args: Sequence[Part]) -> Any:
-        """At least one key, all of one slot: it decides which node runs the script."""
+        """Runs the script with at least one key, all of one slot: it decides which node runs it."""
         (reply,) = wire.call([("EVALSHA", self.digest, len(keys), *keys, *args)])
         if isinstance(reply, redis.exceptions.NoScriptError):
             (reply,) = wire.call([("EVAL", self.text, len(keys), *keys, *args)])
@@ -46,11 +46,11 @@ class Script:
         return reply
 
     def commands(self, runs: Sequence[tuple[Sequence[Part], Sequence[Part]]]) -> list[Command]:
-        """Once for each (keys, args), for a server that knows the script; another answers NOSCRIPT."""
+        """Returns a command for each (keys, args), for a server that knows the script; another answers NOSCRIPT."""
         return [("EVALSHA", self.digest, len(keys), *keys, *args) for keys, args in runs]
 
     def each(self, wire: Caller, runs: Sequence[tuple[Sequence[Part], Sequence[Part]]]) -> list[Any]:
-        """Once for each (keys, args), in one batch: others are served between two of them.
+        """Runs the script for each (keys, args), in one batch: others are served between two of them.
 
         An error of one of them stays in the list.
         """
@@ -65,13 +65,13 @@ class Script:
 
 @cache
 def script(path: Path) -> Script:
-    """Read once a process."""
+    """Loads a script, once a process."""
     text = _whole(path).encode("utf-8")
     return Script(path.stem, text, hashlib.sha1(text, usedforsecurity=False).hexdigest())
 
 
 def _whole(path: Path) -> str:
-    """Each part once, in front of where it is first asked for."""
+    """Returns the text with each part once, in front of where it is first asked for."""
     known: set[str] = set()
     folders = _parts_for(path)
 
@@ -89,6 +89,6 @@ def _whole(path: Path) -> str:
 
 
 def _parts_for(path: Path) -> tuple[Path, Path]:
-    """`<library>/lua/write/parts`, and the same beside the library in `shared`."""
+    """Returns `<library>/lua/write/parts`, and the same beside the library in `shared`."""
     kind = path.parent
     return kind / "parts", kind.parents[2] / "shared" / "lua" / kind.name / "parts"

@@ -1,4 +1,4 @@
-"""A deployment behind Sentinels: they are asked who the master is, and asked again whenever it fails us."""
+"""Client of a deployment behind Sentinels: they are asked who the master is, and asked again whenever it fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASK_BUDGET = 0.5  # seconds for all sentinels together; who failed is asked last
 
 
 class SentinelWire(SingleWire):
-    """One master at a time. Its address is kept until an error, and every new connection checks its role."""
+    """Client of one master at a time. Its address is kept until an error, and every new connection checks its role."""
 
     def __init__(self, deployment: Deployment) -> None:
         super().__init__(deployment)
@@ -37,7 +37,7 @@ class SentinelWire(SingleWire):
             raise
 
     def _forget(self) -> None:
-        """The master may be another one by now: no connection to this one is used again."""
+        """Drops the master's connections: it may be another one by now, so none of them is used again."""
         with self._lock:
             self._master = None
             old, self._pool = self._pool, Pool(self._open)
@@ -61,7 +61,7 @@ class SentinelWire(SingleWire):
             return Line.open(fresh, self._terms, self._target_of(fresh))
 
     def _elsewhere(self, failed: Address) -> Address | None:
-        """The new master, if the sentinels have agreed on another one already."""
+        """Returns the new master, if the sentinels have agreed on another one already."""
         with self._lock:
             if self._master == failed:
                 self._master = self._asked()

@@ -1,4 +1,4 @@
-"""Reads what a server's monitor wrote of it, field by field and only as far as it is short.
+"""Reads the metrics that a server's monitor wrote, field by field and only as far as they are short.
 
 A monitor writes its own keys and may write anything there. The script looks at sizes before it reads, in the same
 moment, so that no server costs the reader more than `FIELD_LIMIT` a field.
@@ -29,11 +29,11 @@ def ask(pipeline: Any, server: str, fields: Sequence[str] = FIELDS) -> None:
 
 
 def row_of(reply: Any, count: int) -> list[bytes | None]:
-    """The values in the order in which they were asked; all None where there are none, or too large ones."""
+    """Returns the values in the order in which they were asked; all None where there are none, or too large ones."""
     return reply if isinstance(reply, list) and len(reply) == count else [None] * count
 
 
 def fields_of(reply: Any, fields: Sequence[str] = FIELDS) -> Mapping[bytes, bytes]:
-    """The fields that are there, by their names."""
+    """Returns the fields that are there, by their names."""
     row = zip(fields, row_of(reply, len(fields)), strict=True)
     return {name.encode("ascii"): value for name, value in row if value is not None}

@@ -1,4 +1,4 @@
-"""Which slot of a cluster a command belongs to: Redis's CRC16 over the key, or over its {tag}."""
+"""Computes the slot of a cluster that a command belongs to: Redis's CRC16 over the key, or over its {tag}."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KEYLESS = frozenset({
 
 
 def slot(key: bytes) -> int:
-    """The key's slot. Only what stands between the first { and the next } counts, unless it is empty."""
+    """Returns the key's slot. Only what stands between the first { and the next } counts, unless it is empty."""
     start = key.find(b"{")
     if start >= 0:
         end = key.find(b"}", start + 1)
@@ -46,7 +46,7 @@ def slot(key: bytes) -> int:
 
 
 def slot_of(command: Command) -> int | None:
-    """The command's slot; None when any node may answer it."""
+    """Returns the command's slot; None when any node may answer it."""
     word = _text(command[0]).upper()
     if word in _KEYLESS or len(command) < 2:
         return None

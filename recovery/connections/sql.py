@@ -1,4 +1,4 @@
-"""How the engine speaks to SQL databases with job tables: Django's own backends, on connections apart from Django's.
+"""Client of SQL databases with job tables: Django's own backends, on connections apart from Django's.
 
 They are in none of Django's aliases, so no model, migration or test database of ours can end up there.
 """
@@ -30,7 +30,7 @@ _ASKED_IN_SQL = "This deployment is a database: it is read with SQL."
 
 
 class Session:
-    """One connection while it is lent. Statements are bounded in time; `%s` stands for a parameter."""
+    """A connection while it is lent. Statements are bounded in time; `%s` stands for a parameter."""
 
     def __init__(self, wire: SqlWire, connection: Any) -> None:
         self.connection = connection  # Django's wrapper, for its operations and features
@@ -42,12 +42,12 @@ class Session:
             return [tuple(row) for row in cursor.fetchall()]
 
     def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
-        """How many rows it found."""
+        """Executes a statement; returns how many rows it found."""
         with self._running(statement, parameters) as cursor:
             return int(cursor.rowcount)
 
     def quoted(self, name: str) -> str:
-        """An identifier, or SCHEMA.TABLE, in the database's own quotes."""
+        """Quotes an identifier, or SCHEMA.TABLE, as the database does."""
         if self.engine is Engine.SQLITE:
             # In double quotes, what is no column is a text to SQLite, and a row would be in the state "state".
             return ".".join(f"`{part}`" for part in name.split("."))
@@ -55,7 +55,7 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing. On SQLite it has the one lock from the beginning: nothing changes between look and write."""
+        """Commits all or nothing. On SQLite it takes the one lock first: nothing changes between read and write."""
         self.change(_BEGIN[self.engine])
         try:
             yield
@@ -108,7 +108,7 @@ class SqlWire(Wire):
 
     @property
     def reached_for(self) -> float | None:
-        """Seconds since it could not be reached last, as far as this process tried; None: it always could."""
+        """Seconds since it last could not be reached, as far as this process tried; None: it always could."""
         return None if self._lost_at is None else time.monotonic() - self._lost_at
 
     @property
@@ -116,14 +116,14 @@ class SqlWire(Wire):
         return tuple(self._tables.values())
 
     def table(self, base: str) -> Table:
-        """By its shown name; raises QueueMissing."""
+        """Returns a table by its shown name; raises QueueMissing."""
         found = self._tables.get(base)
         if found is None:
             raise QueueMissing(f"There is no table {base} in the database {self.database.name}.")
         return found
 
     def learned(self, key: Any) -> Any:
-        """What was found out about this database before, for whoever keeps it with `learn`; None: nothing."""
+        """Returns what `learn` has stored about this database under the key; None: nothing."""
         return self._learned.get(key)
 
     def learn(self, key: Any, found: Kept) -> Kept:
@@ -135,7 +135,7 @@ class SqlWire(Wire):
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Raises StoreError; after any failure the connection is closed, as its state is unknown."""
+        """Lends a connection. Raises StoreError; after any failure it is closed, as its state is unknown."""
         self._spare()
         if not self._places.acquire(timeout=self.database.timeout):
             raise TimedOut(self.target, f"all {OPEN_LIMIT} connections are in use")
@@ -181,7 +181,7 @@ class SqlWire(Wire):
     # -- connections
 
     def _spare(self) -> None:
-        """A page of several reads waits once, not once each."""
+        """Raises the last failure again for a moment, so that a page of several reads waits once, not once each."""
         failure = self._failure
         if failure is not None and time.monotonic() < failure[0]:
             raise failure[1]
@@ -194,7 +194,7 @@ class SqlWire(Wire):
             _close(connection)
 
     def _taken(self) -> Session | None:
-        """An idle one that works."""
+        """Returns an idle connection that works, else None."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -237,14 +237,14 @@ class SqlWire(Wire):
 
 
 def of(wire: object) -> SqlWire:
-    """The database behind a wire; whoever asks with the wire of a Redis has a mistake of their own."""
+    """Returns the wire as that of a database; raises TypeError for the wire of a Redis."""
     if not isinstance(wire, SqlWire):
         raise TypeError(f"not a database: {wire!r}")
     return wire
 
 
 def open_connection(database: Database) -> Any:
-    """Django's wrapper, not connected yet. It may be handed from thread to thread, one at a time."""
+    """Returns Django's wrapper, not connected yet. It may be handed from thread to thread, one at a time."""
     written = sql_settings.of(database)
     connection = load_backend(written["ENGINE"]).DatabaseWrapper(written, alias=f"unstall-{database.name}")
     connection.inc_thread_sharing()

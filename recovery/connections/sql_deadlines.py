@@ -1,4 +1,4 @@
-"""A statement that the server itself does not end in time is ended from this side."""
+"""Deadlines for SQL statements: ends from this side a statement that the server itself does not end in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEPS = 10_000  # of SQLite's machine between two looks at the clock: well belo
 
 
 class Deadline:
-    """Whether it was over: then an error that follows is told as one."""
+    """Deadline of one statement. `is_over`: an error that follows is reported as a timeout."""
 
     __slots__ = ("at", "descriptor", "is_over")
 
@@ -29,7 +29,7 @@ class Deadline:
         self.is_over = False
 
     def cut(self) -> None:
-        """Shuts the socket; whoever waits for it then hears that it ended."""
+        """Shuts the socket down; the thread that waits for it then gets an error."""
         self.is_over = True
         with suppress(OSError), socket.socket(fileno=os.dup(self.descriptor)) as copy:
             copy.shutdown(socket.SHUT_RDWR)
@@ -51,7 +51,7 @@ def within(connection: Any, engine: Engine, limit: float) -> Iterator[Deadline]:
 
 
 class _Watcher:
-    """libpq waits for ever for a server that was stopped. One thread looks after all, and ends when none is out."""
+    """Cuts late statements: libpq waits for ever for a stopped server. One thread watches all, and ends when idle."""
 
     def __init__(self) -> None:
         self._out: set[Deadline] = set()

@@ -1,4 +1,4 @@
-"""What can go wrong with a SQL database, translated into the tree of errors.py."""
+"""Translates errors of a SQL database into the tree of errors.py."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _ON_CONNECT = (
 
 
 def translated(error: Error, target: str, limit: float, engine: Engine, *, is_over: bool = False) -> StoreError:
-    """What a statement ran into."""
+    """Translates an error of a statement."""
     code, said = _code(error), words(error)
     if isinstance(error, (DataError, IntegrityError)):
         return StatementRefused(target, said)
@@ -76,7 +76,7 @@ def translated(error: Error, target: str, limit: float, engine: Engine, *, is_ov
 
 
 def on_connect(error: Error, target: str, limit: float, engine: Engine) -> StoreError:
-    """Why there is no connection."""
+    """Translates an error of connecting."""
     code, said = _code(error), words(error)
     advice = next((advice for pattern, advice in _ON_CONNECT if re.search(pattern, said, re.IGNORECASE)), "")
     if code in _DENIED or _DENIED_WORDS.search(said):
@@ -89,7 +89,7 @@ def on_connect(error: Error, target: str, limit: float, engine: Engine) -> Store
 
 
 def words(error: Error) -> str:
-    """The first line: what follows may quote a row."""
+    """Returns the first line of the error's text: what follows may quote a row."""
     cause = error.__cause__ or error
     said = cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[0], int) else str(cause)
     lines = [line.strip() for line in str(said).splitlines() if line.strip()]
@@ -98,7 +98,7 @@ def words(error: Error) -> str:
 
 
 def _code(error: Error) -> Any:
-    """The number first: PyMySQL tells a SQLSTATE too, and it is a coarse one."""
+    """Returns the error's number or SQLSTATE. The number first: PyMySQL has a SQLSTATE too, and it is a coarse one."""
     cause = error.__cause__ or error
     number = cause.args[0] if cause.args else None
     if isinstance(number, int) and not isinstance(number, bool):
@@ -107,5 +107,5 @@ def _code(error: Error) -> Any:
 
 
 def _is_cut(error: Error) -> bool:
-    """libpq has no code for a connection that ended."""
+    """Returns True if the connection ended: libpq has no code for that."""
     return isinstance(error, OperationalError) and hasattr(error.__cause__, "sqlstate")

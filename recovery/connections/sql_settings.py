@@ -1,4 +1,4 @@
-"""What Django's backends are told of a database with job tables, engine by engine."""
+"""Settings of Django's backends for a database with job tables, engine by engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABANDONED_MS = 10_000  # a transaction of ours that says nothing for so long is
 
 
 def of(database: Database) -> dict[str, Any]:
-    """One entry as in DATABASES, whole: outside of Django's settings nobody fills in what is missing."""
+    """Returns one complete entry as in DATABASES: outside of Django's settings no defaults are filled in."""
     return {
         "ENGINE": _ENGINES[database.engine],
         "NAME": database.path,
@@ -38,7 +38,7 @@ def of(database: Database) -> dict[str, Any]:
 
 
 def prepare(change: Callable[[str], int], connection: Any, database: Database) -> None:
-    """What can be set only once it is connected."""
+    """Sets the limits that can be set only once it is connected."""
     if database.engine is not Engine.MYSQL:
         return
     seconds = database.timeout
@@ -85,7 +85,7 @@ def _mysql(database: Database) -> dict[str, Any]:
 
 
 def _sqlite(database: Database) -> dict[str, Any]:
-    """A file that is not there is not made; what a column holds comes as it is, whatever its type is called."""
+    """Opens an existing file only; a column's values come as they are, whatever its type is called."""
     mode = "ro" if database.read_only else "rw"
     return {
         "NAME": f"file:{quote(database.path)}?mode={mode}",

@@ -1,4 +1,4 @@
-"""The names of all that we keep in the state store: one function (or constant) a key, and nobody else makes names."""
+"""Names of all keys in the state store: one function or constant for each; no other module makes names."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def silent(deployment: str) -> bytes:
 
 
 def server_prefix(server: str) -> bytes:
-    """In front of all keys that the monitor of this server writes, so that one ACL pattern covers them and no others.
+    """Returns the prefix of all keys that a server's monitor writes, so that one ACL pattern covers no others.
 
     A colon in the name is escaped: no server's prefix begins another's.
     """
@@ -91,7 +91,7 @@ def server_prefix(server: str) -> bytes:
 
 
 def server_of(key: bytes, last: bytes) -> str | None:
-    """The server whose key this is, when it ends like this; None for any other key."""
+    """Returns the server whose key this is, when it ends like this; None for any other key."""
     name, colon, rest = key.removeprefix(MONITORS).partition(b":")
     if not key.startswith(MONITORS) or not colon or rest != last:
         return None
@@ -137,7 +137,7 @@ def gate_decisions(server: str) -> bytes:
 
 
 def deployment_of(key: bytes) -> str:
-    """The deployment that a key of `OF_DEPLOYMENTS` belongs to. Its name has neither : nor /."""
+    """Returns the deployment that a key of `OF_DEPLOYMENTS` belongs to. Its name has neither : nor /."""
     for whole in (_FOUND, _WATCHED):
         if key.startswith(whole):
             return text(key.removeprefix(whole))

@@ -25,7 +25,7 @@ _SMALL_HASH = script(Path(__file__).parent / "lua" / "read" / "read-small-hash.l
 
 
 class _Reader:
-    """Counts what belongs to a reply that is not whole yet."""
+    """Counts the bytes of a reply that is not whole yet."""
 
     __slots__ = ("_reader", "_waiting")
 

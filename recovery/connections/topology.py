@@ -1,4 +1,4 @@
-"""A cluster's map: which master owns which slots, as CLUSTER SLOTS tells it."""
+"""Map of a cluster: which master owns which slots, from CLUSTER SLOTS."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from recovery.connections.slots import slot_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Topology:
-    """One look at the cluster. Compared by identity: a batch split for another look is split anew."""
+    """Slots of a cluster at one moment. Compared by identity: a batch split for another moment is split anew."""
 
     starts: tuple[int, ...]
     ranges: tuple[tuple[int, int, Address], ...]
     masters: tuple[Address, ...]
 
     def owner(self, command: Command) -> Address:
-        """Who answers this command. A slot that nobody owns goes to the first master, which says what is wrong."""
+        """Returns who answers this command. A slot without owner goes to the first master, which says so."""
         slot = slot_of(command)
         if slot is None:
             return self.masters[0]
@@ -37,7 +37,7 @@ class Topology:
 
 
 def read(reply: Sequence[Any], asked: Address) -> Topology | None:
-    """CLUSTER SLOTS as a topology; None when no slot has an owner."""
+    """Parses CLUSTER SLOTS; returns None when no slot has an owner."""
     ranges = sorted(
         ((int(entry[0]), int(entry[1]), _address(entry[2], asked)) for entry in reply), key=lambda found: found[:2]
     )
@@ -48,6 +48,6 @@ def read(reply: Sequence[Any], asked: Address) -> Topology | None:
 
 
 def _address(node: Sequence[Any], asked: Address) -> Address:
-    """A node that does not know its own name yet gives none: it is then where we asked."""
+    """Returns a node's address. A node that does not know its own name yet gives none: it is then where we asked."""
     host = (node[0] or b"").decode()
     return Address(host if host not in ("", "?") else asked.host, int(node[1]))

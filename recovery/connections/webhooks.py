@@ -1,4 +1,4 @@
-"""A message to a webhook: one POST, signed where there is a secret. It goes where it is sent, and nowhere further."""
+"""Sends a message to a webhook: one POST, signed where there is a secret. No redirect is followed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, 
 
 
 def post(webhook: Webhook, told: Message, seconds: float, lifeline: Lifeline) -> str:
-    """Raises NotDelivered. Proxies are those of the environment."""
+    """Sends a message. Raises NotDelivered. Proxies are those of the environment."""
     return send(webhook, told.id, messages.body(told, webhook), seconds, lifeline)
 
 
 def send(webhook: Webhook, id: str, body: bytes, seconds: float, lifeline: Lifeline) -> str:
-    """The same for any body of JSON; `id` is the same when it is sent once more."""
+    """Sends any body of JSON; `id` is the same when it is sent once more. Raises NotDelivered."""
     try:
         with (
             httpx.Client(verify=_trusted(webhook.ca), timeout=seconds, follow_redirects=False) as client,
@@ -57,7 +57,7 @@ def send(webhook: Webhook, id: str, body: bytes, seconds: float, lifeline: Lifel
 
 
 def reach(webhook: Webhook, seconds: float, lifeline: Lifeline) -> str:
-    """A connection, and TLS where it is spoken. What was left untried, else "". Raises NotDelivered."""
+    """Connects, with TLS where it is spoken. Returns what was left untried, else "". Raises NotDelivered."""
     parts = urlsplit(webhook.url)
     host = parts.hostname or ""
     if getproxies().get(parts.scheme) and not proxy_bypass(host):
@@ -96,7 +96,7 @@ def _holding(lifeline: Lifeline) -> Callable[[str, Any], None]:
 
 
 def _judge(response: httpx.Response) -> None:
-    """Anything but a success is none: also a redirect, which would lead to where nobody wrote that it may go."""
+    """Raises NotDelivered unless the response is a success; a redirect leads to an address that is not configured."""
     if response.is_success:
         return
     status = response.status_code
@@ -110,7 +110,7 @@ def _judge(response: httpx.Response) -> None:
 
 
 def _said(response: httpx.Response) -> str:
-    """The beginning of what it says of itself, which is a stranger's text."""
+    """Returns the beginning of the response's text, which is not trusted."""
     found = b""
     with suppress(httpx.HTTPError):
         found = b"".join(islice(response.iter_raw(_SAID), 1))
@@ -118,7 +118,7 @@ def _said(response: httpx.Response) -> str:
 
 
 def _words(error: Exception, webhook: Webhook, seconds: float) -> str:
-    """Never the library's own text: it may hold the address."""
+    """Describes an error, never in the library's own text: it may hold the address."""
     if isinstance(error, httpx.TimeoutException):
         return late(seconds)  # as whoever waits for us says it, who may be the first to notice
     if isinstance(error, httpx.ProxyError):
@@ -132,7 +132,7 @@ def _words(error: Exception, webhook: Webhook, seconds: float) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The error of the system or of TLS beneath those of the libraries."""
+    """Returns the error of the system or of TLS beneath those of the libraries."""
     while (below := error.__cause__ or error.__context__) is not None:
         error = below
         if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""How the engine speaks to the Redis of queues: a batch in, its replies out, wherever the keys live."""
+"""Clients of the Redis of queues: a batch in, its replies out, wherever the keys live."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Command", "Encoded", "SingleWire", "Wire"]
 
 
 class Wire(ABC):
-    """Thread-safe. One round trip a node and chunk; nothing is ever sent twice by itself once it may have run."""
+    """Client of one deployment. Thread-safe. One round trip a node and chunk; what may have run is never sent twice."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -31,27 +31,27 @@ class Wire(ABC):
         return self.deployment.target
 
     def call(self, commands: Sequence[Command]) -> list[Any]:
-        """Replies in order. A command's own error is in the list; a dead store raises StoreError."""
+        """Returns replies in order. A command's own error is in the list; a dead store raises StoreError."""
         return self.send(Encoded(commands))
 
     @abstractmethod
     def send(self, batch: Encoded) -> list[Any]:
-        """The same for a batch that is kept and sent again: no encoding, no cost a reply in Python."""
+        """Sends a batch that is kept and sent again: no encoding, no cost a reply in Python."""
 
     def parts(self, batch: Encoded) -> Iterator[list[Any]]:
-        """The same replies piece by piece, so that the caller can work while the server does. To be read to its end."""
+        """Yields the same replies in pieces, so that the caller can work while the server does. Read it to its end."""
         yield self.send(batch)
 
     @abstractmethod
     def nodes(self) -> tuple[str, ...]:
-        """The masters by address, as `at` and `each_node` name them."""
+        """Returns the masters by address, as `at` and `each_node` name them."""
 
     @abstractmethod
     def at(self, node: str, commands: Sequence[Command]) -> list[Any]:
-        """Like `call`, but at this node: for SCAN with that node's cursor, CLIENT LIST, INFO."""
+        """Calls one node: for SCAN with that node's cursor, CLIENT LIST, INFO."""
 
     def each_node(self, command: Command) -> dict[str, Any]:
-        """One command at every master; a refusal is an exception among the values."""
+        """Sends one command to every master; a refusal is an exception among the values."""
         return {node: self.at(node, [command])[0] for node in self.nodes()}
 
     @abstractmethod
@@ -59,7 +59,7 @@ class Wire(ABC):
 
     @cached_property
     def _terms(self) -> Terms:
-        """Made at the first use: a certificate file that is gone then costs this deployment only."""
+        """Options of its connections, made at the first use: a missing certificate file costs this deployment only."""
         deployment = self.deployment
         return Terms(
             login=deployment.login,
@@ -72,7 +72,7 @@ class Wire(ABC):
 
 
 class SingleWire(Wire):
-    """One server."""
+    """Client of one server."""
 
     def __init__(self, deployment: Deployment) -> None:
         super().__init__(deployment)
@@ -104,6 +104,6 @@ class SingleWire(Wire):
 
 
 def refuse_cluster(replies: Sequence[Any], target: str) -> None:
-    """Says so when a plain URL met a node of a cluster: it would answer for a part of the keys only."""
+    """Raises Garbled when a plain URL met a node of a cluster: it would answer for a part of the keys only."""
     if any(type(reply) is redis.exceptions.MovedError for reply in replies):
         raise Garbled(target, "it is a node of a cluster: write redis+cluster:// in the URL")
