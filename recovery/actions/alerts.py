@@ -48,4 +48,4 @@ def _keep(name: str, outlet: Outlet) -> None:
             outlet = replace(known, failed_at=outlet.failed_at, trouble=outlet.trouble, tries=max(1, known.tries))
         outlets.write(store, name, outlet)
     except StoreError:
-        return  # whoever asked is told how it went
+        return  # the caller reports how it went

@@ -44,7 +44,7 @@ class _Draft:
     jobs: tuple[str, ...] = ()
 
 
-Also = Callable[[int], None]  # what is written in the same transaction as an entry, by its number
+Also = Callable[[int], None]  # writes in the transaction of an entry, given its number
 
 
 def write_intent(order: Order, body: Mapping[str, Any], jobs: Iterable[str] = (), also: Also | None = None) -> int:

@@ -52,7 +52,7 @@ class FoundJobs:
 
     jobs: set[str] = field(default_factory=set)
     count: int = 0
-    beat: int | None = None  # of the run when it was left
+    beat: int | None = None  # `beat_at` of the run when this process left it
 
     def add(self, jobs: Iterable[str]) -> None:
         before = len(self.jobs)
@@ -83,7 +83,7 @@ def work(
             raise HeldByConsole(rival)
         order = replace(order, epoch=mandate.epoch, installation=mandate.installation)
     scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
-    scene.operator.fence(scene.target)  # what one before us may still send comes too late, so what we see stays true
+    scene.operator.fence(scene.target)  # earlier leaders are refused from now on, so what we read stays true
     if ENTRIES[order.act].in_steps:
         _sweep(claim, order, go_on)
         return FoundJobs()
@@ -127,7 +127,7 @@ class _Walk:
 
     def __init__(self, claim: Claim, order: Order, selection: gather.Selection, found: FoundJobs) -> None:
         self._claim, self._order, self._selection, self.found = claim, order, selection, found
-        self._has_news = bool(claim.run.cursor)  # since the walk began at the first job
+        self._has_news = bool(claim.run.cursor)  # jobs were recorded since the list was last begun at its first job
 
     def step(self, size: int) -> None:
         """Reads one window and acts on it. Its jobs get rows in the transaction of the intent of their attempt."""

@@ -51,10 +51,10 @@ __all__ = [
 
 # Errors of one queue that have breakers of their own: beyond them, the one for all errors counts.
 BREAKERS = 500
-# For how long a row is kept that nobody writes any more. How often a job was relaunched in all has to outlive the job.
+# For how long a row is kept after its last write. How often a job was auto-retried in all has to outlive the job.
 _KEPT: Mapping[Kind[Any], int] = {
     BUDGET: DAY,
-    PARDON: 92 * DAY,  # longer than the incidents that it forgives
+    PARDON: 92 * DAY,  # longer than the incidents that it covers
     BREAKER: 30 * DAY,
     STORE: 30 * DAY,
     PAST: 90 * DAY,
@@ -132,7 +132,7 @@ def settled(queue: QueueRef, ends: Mapping[str, End], now: int | None = None) ->
     swap(BREAKER, place, dict.fromkeys(concerned, _settling(ends)), now)
 
 
-# -- the past of each job, and both of what is kept before a relaunch
+# -- the retry history of each job, and what is recorded before an auto-retry
 
 
 def past_of(queue: QueueRef, ids: Sequence[str]) -> dict[str, Past]:

@@ -44,10 +44,10 @@ __all__ = ["Runner", "Selection", "go_on", "order", "stop"]
 
 log = logging.getLogger(__name__)
 
-EVERY = 0.25  # seconds between two looks for new runs, and before a long one goes on
+EVERY = 0.25  # seconds between two polls for new runs, and before a long one continues
 SLICE = 2.0  # seconds a run has before the next one gets its turn
-RUN = 10.0  # seconds of slices before a look ends, so that what went wrong is told
-HOLD, LONGEST_HOLD = 2.0, 30.0  # seconds until a run that is held is tried again
+RUN = 10.0  # seconds of slices before `run` returns, so that errors are reported
+HOLD, LONGEST_HOLD = 2.0, 30.0  # seconds until a run that cannot continue is tried again
 
 
 def order(wanted: Order, selection: Selection | None = None) -> BulkRun:
@@ -135,7 +135,7 @@ class Runner:
         self._mandate = mandate
         self._may = mandate.holds if mandate else always
         self._stopping = threading.Event()
-        self._held: dict[int, tuple[float, float]] = {}  # run → (until, how long it was)
+        self._held: dict[int, tuple[float, float]] = {}  # run → (when it is tried again, length of the delay)
         self._paces: dict[str, Pace] = {}
         self._found: dict[int, FoundJobs] = {}
 

@@ -9,7 +9,7 @@ from django.db.models import F
 from recovery.actions import runs
 from recovery.models import BulkRun
 
-EVERY_MS = 1000  # between two beats
+EVERY_MS = 1000  # between two renewals
 
 
 class Lost(Exception):

@@ -18,8 +18,8 @@ from recovery.domain.drills.rounds import OPEN, Round, summed
 from recovery.errors import BadOrder, Forbidden, Missing, NotRecorded
 from recovery.models import DrillRun
 
-NOTE = "fire drill"  # the act of the notes that say who ordered a drill, and what it came to
-KEPT = 50  # drills: more than anybody compares
+NOTE = "fire drill"  # the act of the notes that say who ordered a drill, and its result
+KEPT = 50  # drills: more than anyone compares
 LONGEST = 4 * 60 * 60 * 1000  # ms of rounds that an order may ask for
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from recovery.domain.verdicts import Kind
 from recovery.models import ExecutionCopy, LostExecution
 
 HISTORY_FOR = 90 * DAY
-LONGEST = 30 * DAY  # that a copy can be configured to be kept
+LONGEST = 30 * DAY  # the longest time that a copy can be configured to be kept
 HISTORY = 10_000  # rows of the history at most, the newest
 _PURPOSE = "execution copy"
 _LEVEL = 1  # of zlib: JSON shrinks to a fifth at 100 MB/s

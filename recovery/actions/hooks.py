@@ -107,7 +107,7 @@ def _write(
         )
         for id in ids
         for hook in hooks
-        if job_key(id) == slug(id)  # a very long id is held cut, and could not be looked up again
+        if job_key(id) == slug(id)  # a very long id is stored truncated, and could not be looked up again
     ]
     try:
         HookCall.objects.bulk_create(calls, batch_size=_BATCH)

@@ -12,7 +12,7 @@ from recovery.idempotency.apart import Guard
 from recovery.idempotency.ledger import Ledger
 
 RELEASE, FORGET, NOT_DONE = "release claim", "forget completed", "claim not changed"  # acts of the audit's notes
-KEY_TOLD = 600  # characters of a key in the audit: all of nearly any
+KEY_TOLD = 600  # characters of a key in the audit: nearly every key fits
 guard = Guard(registry)
 _MOVED = {
     Word.LATE: "It was claimed meanwhile with another token.",

@@ -20,11 +20,11 @@ from recovery.reads import refusals
 
 log = logging.getLogger(__name__)
 
-LOOKED_AFTER = 10  # jobs looked at again afterwards; of more, the entry holds the state that the script left them in
+LOOKED_AFTER = 10  # jobs read again afterwards; for more, the entry holds the state in which the script left them
 PERHAPS = "It may or may not have happened: {error}"
 UNTOLD = "Its result could not be written to the audit."
-_IN_SCRIPT = "script"  # Redis says of an error inside of one where it was
-_NO_RIGHT = "no permissions to"  # and of a command that its user may not call, also inside of one
+_IN_SCRIPT = "script"  # Redis names the script in an error that happened inside of it
+_NO_RIGHT = "no permissions to"  # Redis's words for a command that the user may not call, also inside of a script
 _NOT_TRIED = "Not tried: {error}"
 
 Told = Callable[[int], None]

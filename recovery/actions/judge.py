@@ -88,7 +88,7 @@ class Case:
     seen: Seen | None = None
     standing: Standing | None = None  # of its execution in n8n
     effects: ActionEffects = NO_EFFECTS  # on other jobs
-    right: Right | None = None  # that whoever acts lacks, and that it takes to act on more than one job
+    right: Right | None = None  # right to act on more than one job, if the actor lacks it
 
 
 def judge(act: Act, queue: QueueRef, flavour: Flavour, options: Options, case: Case) -> Judgement:

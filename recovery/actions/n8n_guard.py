@@ -29,8 +29,8 @@ from recovery.n8n import executions, holding
 from recovery.n8n.tables import Tables
 from recovery.reads.n8n import instances, targets
 
-FOLLOWED = 5.0  # seconds that we look for what n8n makes of a failure: its main takes one
-_FOLLOWED_JOBS = 10  # of more at once nobody reads each answer
+FOLLOWED = 5.0  # seconds that we wait for n8n's reaction to a failure: its main process takes one
+_FOLLOWED_JOBS = 10  # jobs at most: of more at once no operator reads each answer
 _PAUSE = 0.1  # seconds between two looks
 _GUARDED = frozenset({Act.FAIL, Act.REQUEUE, Act.RETRY})
 _SILENT = "The status of its execution cannot be read from n8n's database: {why}"
@@ -129,7 +129,7 @@ class GuardedOperator:
         failed = [one for one in done if one.outcome is Outcome.DONE and one.id in named]
         if not failed or len(failed) > _FOLLOWED_JOBS:
             return done
-        # In a cluster who listens at another node is not counted.
+        # In a cluster, subscribers at other nodes are not counted.
         deaf = [] if isinstance(target.wire, ClusterWire) else [one for one in failed if one.heard == 0]
         waited = {one.id: named[one.id] for one in failed if one not in deaf}
         told = {one.id: _DEAF for one in deaf} | self._became(waited)

@@ -61,7 +61,7 @@ def rescue(place: RescuePlace, execution: Execution, *, latest: bool, now: int) 
         found = (
             _going(place, execution, latest) if execution.status.is_going else _ended(place, execution, loss, latest)
         )
-    except StoreError:  # raised while nothing was begun; of anything else the claim stays until it is known
+    except StoreError:  # raised while nothing was begun; after another error the claim stays until its result is known
         copies.release(loss.number)
         raise
     _conclude(loss, execution, found, now)

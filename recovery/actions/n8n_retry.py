@@ -48,7 +48,7 @@ def _made(wire: SqlWire, known: Tables, asked: Retry, newest: int) -> str:
     """Returns the id of the new execution; "" when n8n refused, or time is up."""
     until = time.monotonic() + public.SECONDS
     while time.monotonic() < until:
-        is_over = asked.is_over  # asked before the look: what it told of is in the database then
+        is_over = asked.is_over  # read before the look: what n8n answered by then is in the database
         made = asked.id or _found(wire, known, asked.execution, newest)
         if made or is_over:
             return made

@@ -10,10 +10,10 @@ from recovery.config.databases import Database
 from recovery.connections.registry import open_wire
 from recovery.connections.wire import Wire
 
-REST = 0.0005  # seconds between two chunks: whoever waits for the store gets in between
-SLOW_MS = 5.0  # a PING that takes so much longer than the best one: others wait too, and it may be because of us
+REST = 0.0005  # seconds between two chunks: other clients of the store get in between
+SLOW_MS = 5.0  # a PING that takes so much longer than the best one: other clients wait too, perhaps because of us
 JITTER = 0.25  # of the best one: over a long way the times differ by more
-BASELINE = 100  # looks among which the best one is sought: what is slow in all of them is far away, or not our doing
+BASELINE = 100  # PINGs among which the best is sought: a store that is slow in all is far away, or not slowed by us
 LOOKS = 2  # PINGs, of which the quicker counts: a busy machine delays one now and then, a busy store delays all
 LONGEST = 1.0  # seconds: however slow it is, a run goes on
 LOOK_EVERY = 0.1  # seconds between two looks: far away each is a round trip in which nothing else is done

@@ -29,7 +29,7 @@ class Step:
     kept: int = 0
     is_finished: bool = False
     next: str = ""  # where the following step begins
-    fenced: Rival | None = None  # whom it met: there is no following one
+    fenced: Rival | None = None  # the rival that it met: no step follows
 
 
 def turn(order: Order, scene: Scene) -> JobResult:

@@ -13,7 +13,7 @@ from recovery.domain.acting import Done, Options, Order, Seen, affected_json
 from recovery.domain.jobs import JobRow
 from recovery.domain.verdicts import Verdict
 
-TEXT_LIMIT = 200  # characters of a failure's reason: what tells it from others
+TEXT_LIMIT = 200  # characters of a failure's reason: enough to tell it from others
 _FACTS = (
     *("added_at", "processed_at", "finished_at", "due_at", "priority"),
     *("attempts", "starts", "stalls", "worker", "scheduler", "parent"),

@@ -22,7 +22,7 @@ from recovery.domain.refs import QueueRef
 from recovery.errors import BadOrder, Forbidden
 from recovery.reads.lists import count_of
 
-AT_ONCE = 1000  # jobs of one order: what a request can see through; more is for a bulk run
+AT_ONCE = 1000  # jobs of one order: as many as one request can wait for; more need a bulk run
 NAMED_FROM = 100  # jobs, with those that go or fail with them, from which on the queue's name is to be typed
 _UNKEPT = "The state store does not answer or refuses writes, so this cannot be undone."
 

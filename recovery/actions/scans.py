@@ -20,7 +20,7 @@ from recovery.errors import BadOrder, Forbidden, NotRecorded
 from recovery.models import ScannerPause, ScanRun
 
 ORDERED, PAUSED, GOES_ON = "scan", "pause scanner", "resume scanner"  # acts of the audit's notes
-WAITING_AT_ONCE = 3  # of one scanner: they run one after the other, and say much the same
+WAITING_AT_ONCE = 3  # runs of one scanner: they run one after the other, with much the same result
 
 T = TypeVar("T")
 

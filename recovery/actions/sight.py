@@ -27,10 +27,10 @@ from recovery.reads.lists import Queue
 from recovery.reads.n8n import rescue_standing, standing
 from recovery.reads.shared import windows
 
-STALE_MS = 30_000  # an older snapshot knows nothing of today's workers; what it said of them is not used
-LOOKED_UP = 50  # jobs looked for at once of which it is not known where they are
+STALE_MS = 30_000  # an older snapshot does not know the workers of now, and is not used
+LOOKED_UP = 50  # jobs of unknown state that are looked for at once
 
-# A verdict is about who holds a job, and whether it can run: other acts do not ask for it.
+# A verdict tells which worker holds a job, and whether it can run: other actions do not need it.
 _JUDGED = frozenset({Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.CANCEL, Act.REMOVE, Act.RETRY, Act.PROMOTE})
 
 _ON_OTHERS = frozenset({Act.REMOVE, Act.FAIL})  # acts that change children and parents
@@ -196,7 +196,7 @@ def verdicts(act: Act, scene: Scene, rows: Sequence[JobRow | None], *, insists: 
     if act not in _JUDGED or not there:
         return {}
     found = dict(stuck.of_rows(scene.queue, there, scene.snapshot, now(), insists=insists))
-    # A failed job has no holder to speak of; whether its data lets it run is asked all the same.
+    # No worker holds a failed job; its data is checked all the same.
     return found | stuck.malformed(scene.queue, there) if act is Act.RETRY else found
 
 

@@ -14,10 +14,10 @@ from recovery.models import BrakeState
 from recovery.reads import brake_rows
 from recovery.reads.brake_rows import Kind, Place, Row, T
 
-TRIES = 100  # somebody gets through at each, so only a crowd would need as many
+TRIES = 100  # one process succeeds at each, so only very many processes would need as many
 
 Change = Callable[[T, int], T]  # the value and the time → the new value
-Together = Callable[[Mapping[str, T], int], dict[str, T]]  # the same for some of them, by key
+Together = Callable[[Mapping[str, T], int], dict[str, T]]  # the same for several rows, by key
 
 
 class _Moved(Exception):

@@ -75,7 +75,7 @@ def put_back(order: Order, scene: Scene, found: Found) -> tuple[JobResult, ...]:
     finally:
         untried = [Done(job.id, Outcome.UNKNOWN) for job in found.jobs[len(done) :]]
         number = conclude(order, intent, [*done, *untried])
-    with suppress(StoreError):  # then it ends by itself within the day
+    with suppress(StoreError):  # then the copies expire within the day
         keep.forget(found.number, [one.id for one in done if one.outcome is Outcome.DONE])
     refused = (JobResult(id, Outcome.REFUSED, why) for id, why in found.refused.items())
     return (*(JobResult(one.id, one.outcome, one.why if number else UNTOLD, number) for one in done), *refused)

@@ -53,7 +53,7 @@ def _webhook(
     if not _NAME.fullmatch(name):
         problems.add(f"{where}name", f"is {name!r}." if name else "is missing.", "Write up to 40 of a–z, 0–9, - and _.")
     trouble = url_trouble(url)
-    if trouble and not ("url_file" in written and not url):  # what is wrong with the file was said
+    if trouble and not ("url_file" in written and not url):  # the problem of the file is reported already
         problems.add(f"{where}url", trouble, "Write http://… or https://…, or url_file.")
     if not _HEADER.fullmatch(values["header"]) or values["header"].lower() in _TAKEN:
         problems.add(f"{where}header", "is not a valid header name.", "Write letters, digits and -, like X-Signature.")

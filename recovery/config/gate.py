@@ -21,7 +21,7 @@ class WithoutSample(StrEnum):
 
     REFUSE = "refuse"
     PASS = "pass"  # noqa: S105 -- no password
-    MEASURE = "measure"  # by itself, when the server is the one it runs on; else it refuses
+    MEASURE = "measure"  # the gate measures its own server itself; for any other it refuses
 
 
 @dataclass(frozen=True, slots=True)

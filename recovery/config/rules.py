@@ -104,7 +104,7 @@ def _own_tables(config: Config, environ: Mapping[str, str], problems: Problems) 
     try:
         own = parse(environ.get("DATABASE_URL") or f"sqlite:///{data}/unstall.sqlite3", folder)
     except BadDatabaseUrl:
-        return  # whoever opens it says so
+        return  # reported when it is opened
     place = own["engine"], own.get("host", ""), own.get("port", 0), own["path"]
     ours = {
         database.name

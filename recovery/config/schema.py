@@ -60,7 +60,7 @@ DEPLOYMENT = (
 )
 STATE = _STORE
 INTERVALS = (
-    # Faster than twice a second nobody can read; slower than a minute it is no live view any more.
+    # Faster than twice a second is not readable; slower than a minute it is no live view any more.
     Key("collect", Kind.NUMBER, 2.0, low=0.5, high=60.0),
     Key("discover", Kind.NUMBER, 60.0, low=5.0, high=3600.0),
     # An orphan is to be seen within seconds; a look costs a command an active job.
@@ -178,7 +178,7 @@ LOGS = (
     *_ENDPOINT,
     Key("tenant"),
     Key("match"),
-    # Behind a slow object store a search takes seconds; whoever reads gave up by half a minute.
+    # Behind a slow object store a search takes seconds; after half a minute a reader has given up.
     Key("timeout", Kind.NUMBER, 5.0, low=0.5, high=30.0),
     Key("server_label"),
     # files
@@ -186,7 +186,7 @@ LOGS = (
     Key("patterns", Kind.NAMES, ("*.log",)),
     Key("server"),
 )
-# Shorter than a look nothing is told; whoever can wait for a week needs no alert.
+# Nothing is sent sooner than a scanner run; a problem that can wait for a week needs no alert.
 ALERTS = (
     Key("kinds", Kind.NAMES, ()),
     Key("after", Kind.NUMBER, 30.0, low=0.0, high=86_400.0),

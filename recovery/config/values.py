@@ -153,7 +153,7 @@ class Config:
     redaction: Redaction = field(default_factory=Redaction)
     alerting: Alerting = field(default_factory=Alerting)
     audit: AuditHeadTargets = field(default_factory=AuditHeadTargets)  # where heads of its chain are sent
-    public_url: str = ""  # where people reach the pages, without a slash at its end; "": nobody said
+    public_url: str = ""  # where people reach the pages, without a slash at its end; "": not configured
     nodes: tuple[Node, ...] = ()  # servers without a monitor, measured by others
     prometheus: Prometheus | None = None
     n8n: tuple[N8n, ...] = ()

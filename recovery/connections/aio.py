@@ -12,7 +12,7 @@ from recovery.connections.state_limits import AsyncBoundedParser
 
 
 def state_client(config: Config) -> redis.asyncio.Redis:
-    """Makes a client, not connected yet. It belongs to the loop that uses it first; end with `await client.aclose()`."""
+    """Makes a client, not connected yet, for the loop that uses it first; end it with `await client.aclose()`."""
     state = state_of(config)
     pool = redis.asyncio.ConnectionPool(
         connection_class=_connection_class(bool(state.nodes[0].path), bool(state.tls)),

@@ -7,7 +7,7 @@ from recovery.connections.outbound import Lifeline, within
 from recovery.domain.channels import Channel, Webhook
 from recovery.domain.messages import Message
 
-SECONDS = 5.0  # whoever needs longer holds up what the others are to hear
+SECONDS = 5.0  # a slower channel would delay the messages of the others
 
 
 def reach(channel: Channel) -> str:

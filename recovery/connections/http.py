@@ -26,13 +26,13 @@ from recovery.config.endpoints import Endpoint
 from recovery.connections.http_faults import LOOK, TooLong, refused, too_late, translated
 from recovery.errors import Garbled, StoreError
 
-SECONDS = 2.0  # whoever needs longer is no help to a page that waits, nor to a sample that is to be fresh
+SECONDS = 2.0  # a slower answer is of no use to a page that waits, nor to a sample that is to be fresh
 LARGEST = 8 * 1024 * 1024  # bytes; an exporter with everything switched on writes less than one MB
 TOGETHER = 64  # asked at the same time
 POOLED = 8  # connections to one place
 _IDLE_SECONDS = 15.0  # that a connection is kept: less than any proxy on the way waits before it hangs up
 _RESOLVERS = 16  # threads that ask for the address of a name
-# What the library raises has no root of its own.
+# Exceptions of the library have no common base class.
 _HTTP = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.UnsupportedProtocol)
 Refusal = Callable[[str, int, Mapping[str, str], bytes], StoreError]  # target, status, headers, body
 

@@ -38,7 +38,7 @@ RECEIVED_LIMIT = 256 * 1024 * 1024  # bytes a flight, with what is dropped: beyo
 # Seconds in which a flight may begin anew, each time because of one reply that is too long. What is asked behind those
 # is not read any more: the server copies every such reply in full before it sends the first byte.
 REOPENING = 1.0
-GLANCE = 0.001  # seconds for what has come already, when the time is up before anybody looked
+GLANCE = 0.001  # seconds to read what has come already, when the time is up before this process looked
 CHUNK_SECONDS = 0.001  # what a chunk of small reads costs both sides: a longer way is filled with more of them
 FLIGHT_LIMIT = 16  # chunks: the server keeps the replies to them in its memory until they are read
 _NOTHING = Chunk(b"", 0)

@@ -29,7 +29,7 @@ class _Line(smtplib.SMTP):
     def __init__(self, mail: Mail, seconds: float, lifeline: Lifeline) -> None:
         self._mail = mail
         self._lifeline = lifeline
-        # Its own default asks a name server who we are, which may take longer than all the rest.
+        # smtplib's default asks a name server for our name, which may take longer than all the rest.
         super().__init__(mail.host, mail.port, local_hostname=socket.gethostname() or "localhost", timeout=seconds)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
@@ -52,9 +52,9 @@ def send(mail: Mail, told: Message, seconds: float, lifeline: Lifeline) -> str:
     letter = _letter(mail, told)
     with _translated(mail), closing(_Line(mail, seconds, lifeline)) as line:
         _enter(line, mail)
-        with _translated(mail, may_have=True):  # until it says that it has it, nobody can tell
+        with _translated(mail, may_have=True):  # until the server confirms, it is not known
             refused = line.send_message(letter)
-        with suppress(smtplib.SMTPException, OSError):  # it has it, however it parts from us
+        with suppress(smtplib.SMTPException, OSError):  # it has the mail, however the connection ends
             line.quit()
     return f"It refuses mail for {', '.join(sorted(refused))}." if refused else ""
 
@@ -94,7 +94,7 @@ def _letter(mail: Mail, told: Message) -> EmailMessage:
     letter["Subject"] = told.title if len(told.title) <= _SUBJECT else f"{told.title[: _SUBJECT - 1]}…"
     letter["Date"] = format_datetime(datetime.fromtimestamp(told.at / 1000, UTC))
     letter["Message-ID"] = f"<{told.id}@{parseaddr(mail.sender)[1].rpartition('@')[2]}>"
-    letter["Auto-Submitted"] = "auto-generated"  # no answer of somebody's holiday
+    letter["Auto-Submitted"] = "auto-generated"  # no out-of-office replies
     letter.set_content(messages.text(told))
     return letter
 

@@ -25,7 +25,7 @@ class Receipt(NamedTuple):
     """Answer of the store: its own time in ms, and which program published this server before."""
 
     now: int
-    before: str  # the identity of that program, "" when nobody did
+    before: str  # the identity of that program, "" when there was none
 
 
 class Publisher:

@@ -71,7 +71,7 @@ class Session:
         with sql_deadlines.within(self.connection, self.engine, limit) as deadline:
             try:
                 with self.connection.cursor() as cursor:
-                    # Without parameters a % is a %: Django's cursors are asked so by None.
+                    # Without parameters a % is a %: None tells Django's cursors so.
                     cursor.execute(statement, list(parameters) if parameters else None)
                     yield cursor
             except Error as error:
@@ -150,7 +150,7 @@ class SqlWire(Wire):
                 if isinstance(error, Unreachable):  # a statement that took too long is no outage
                     self._lost_at = time.monotonic()
                 raise
-            if session.connection.errors_occurred:  # somebody took the error for an answer
+            if session.connection.errors_occurred:  # a caller has swallowed the error
                 _close(session.connection)
             else:
                 self._give(session.connection)
@@ -164,7 +164,7 @@ class SqlWire(Wire):
         for _, connection in idle:
             _close(connection)
 
-    # -- a wire of Redis can do this; nobody may ask it of a database
+    # -- methods of a Redis wire, which a database does not have
 
     def call(self, commands: Sequence[Command]) -> list[Any]:
         raise Unsupported(_ASKED_IN_SQL)

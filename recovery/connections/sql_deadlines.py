@@ -68,7 +68,7 @@ class _Watcher:
         try:
             yield deadline
         finally:
-            with self._lock:  # and so it is not cut any more, whoever has its descriptor next
+            with self._lock:  # so that it is not cut after its descriptor is in other use
                 self._out.discard(deadline)
 
     def _watch(self) -> None:

@@ -47,7 +47,7 @@ _TLS = {
     Engine.POSTGRESQL: "Set sslmode, and sslrootcert for its certificate authority, behind the ? of the URL.",
     Engine.MYSQL: "Set ssl_ca to its certificate authority, behind the ? of the URL.",
 }
-# What PostgreSQL and MySQL say when somebody connects, and what to look at.
+# Errors of PostgreSQL and MySQL on connecting, and what to look at.
 _ON_CONNECT = (
     (r"pg_hba\.conf", "Let this user in from this address to this database: a line of PostgreSQL's pg_hba.conf."),
     (r"role .* does not exist|not permitted to log in", "CREATE ROLE … LOGIN PASSWORD … makes it (docs/n8n.md)."),

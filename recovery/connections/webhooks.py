@@ -22,13 +22,13 @@ from recovery.domain.messages import Message
 from recovery.domain.refs import shown
 from recovery.errors import NotDelivered
 
-# They write whole addresses into the log, and of some receivers the address is the secret.
+# These loggers write whole URLs into the log, and the URL of some receivers is a secret.
 for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 _PORTS = {"http": 80, "https": 443}
 _SAID = 200  # characters of what the other side says of its own failure
-_BETWEEN = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)  # who says so does not know how it ended
+_BETWEEN = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)  # of a proxy, which does not know how it ended
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.ProxyError)
 
 
@@ -120,7 +120,7 @@ def _said(response: httpx.Response) -> str:
 def _words(error: Exception, webhook: Webhook, seconds: float) -> str:
     """Describes an error, never in the library's own text: it may hold the address."""
     if isinstance(error, httpx.TimeoutException):
-        return late(seconds)  # as whoever waits for us says it, who may be the first to notice
+        return late(seconds)  # as `within` words it, which may be the first to notice
     if isinstance(error, httpx.ProxyError):
         return "The proxy of the environment refuses the connection."
     cause = _cause(error)
