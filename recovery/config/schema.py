@@ -73,13 +73,13 @@ INTERVALS = (
     Key("startup_sweep", Kind.NUMBER, 60.0, low=5.0, high=86_400.0),
     Key("prune", Kind.NUMBER, 3600.0, low=60.0, high=86_400.0),
 )
-# Half a second is less than any watchdog's interval; a limit of more than a week is none.
+# Half a second is less than any stalled check's interval; a limit of more than a week is none.
 _STALLED = Key("stalled_interval", Kind.NUMBER, 30.0, low=0.5, high=3600.0)
 _OVERDUE = Key("overdue_after", Kind.NUMBER, 0.0, low=0.0, high=604_800.0)
 # Longer than anything that a library itself would wait; a day is no check any more.
 _STALE = Key("stale_after", Kind.NUMBER, 900.0, low=1.0, high=86_400.0)
 THRESHOLDS = (_STALLED, _OVERDUE, _STALE)
-# Here 0 is: as in [thresholds].
+# Here 0 means: as in [thresholds].
 QUEUE = (
     Key("name"),
     Key("stalled_interval", Kind.NUMBER, 0.0, low=0.0, high=_STALLED.high),
@@ -124,7 +124,7 @@ TABLE = (
     Key("name_column"),
     Key("attempts"),
     Key("max_attempts"),
-    # A row that takes its worker down does it to no more than so many.
+    # A row that crashes its workers is given to no more than so many.
     Key("attempts_limit", Kind.NUMBER, 3.0, low=1.0, high=1000.0),
     Key("last_error"),
     Key("queued_at"),
@@ -232,7 +232,7 @@ GATE = (
     Key("without_sample", default="refuse"),
     Key("open_on_loopback", Kind.FLAG, default=False),
 )
-# Here 0 is: as in [gate].
+# Here 0 means: as in [gate].
 SERVER = (Key("id"), Key("label"), *(replace(key, default=0.0, low=0.0) for key in (_CLOSE, _OPEN, _SETTLE)))
 METRICS = (
     Key("open_on_loopback", Kind.FLAG, default=False),
@@ -318,7 +318,7 @@ TABLES = {
 }
 
 # Variables that this package reads, then those of the web process and of the children of `up`.
-# All are here, so that a slip of the pen in any of them is found.
+# All are here, so that a typo in any of them is found.
 VARIABLES = (
     "UNSTALL_REDIS_URL",
     "UNSTALL_READ_ONLY",

@@ -62,7 +62,7 @@ def _compiled(written: Any) -> Callable[[Any], object]:
         raise _BadSchema("which is not a JSON object.")
     draft = written.get("$schema")
     if draft is not None and not any(known in str(draft) for known in _DRAFTS):
-        # Of a draft that it does not know the compiler would leave out what is new in it, and say nothing.
+        # The compiler would silently ignore what is new in a draft that it does not know.
         raise _BadSchema("whose $schema is an unsupported draft.")
     # Not above: a monitor reads the configuration too, and its server need not have this package.
     import fastjsonschema  # noqa: PLC0415
@@ -73,7 +73,7 @@ def _compiled(written: Any) -> Callable[[Any], object]:
         )
     except _BadSchema:
         raise
-    except Exception as error:  # a wrong schema makes the compiler stumble in every way there is
+    except Exception as error:  # a wrong schema makes the compiler raise anything
         raise _BadSchema(f"which is not a JSON Schema: {str(error)[:_SAID] or type(error).__name__}.") from error
     return compiled
 

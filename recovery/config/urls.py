@@ -29,7 +29,7 @@ _SCHEMES: dict[str, tuple[Mode, bool]] = {
     "rediss+cluster": (Mode.CLUSTER, True),
 }
 _PORTS = {Mode.SINGLE: 6379, Mode.SENTINEL: 26379, Mode.CLUSTER: 6379}
-_DATABASE_LIMIT = 10_000  # far above any real `databases` setting; a bigger number is a slip of the pen
+_DATABASE_LIMIT = 10_000  # far above any real `databases` setting; a bigger number is a typo
 
 
 class BadUrl(ValueError):

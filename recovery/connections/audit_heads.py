@@ -15,7 +15,7 @@ from recovery.connections.outbound import Lifeline, within
 from recovery.domain.audit_head_targets import AuditHeadTarget, AuditHeadTargets
 from recovery.errors import NotDelivered
 
-SECONDS = 5.0  # for one place; a disk or a receiver that needs longer is away
+SECONDS = 5.0  # for one target; a disk or a receiver that needs longer is down
 _AUTHPRIV_NOTICE = 10 * 8 + 5
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PROGRAM = "unstall-audit"

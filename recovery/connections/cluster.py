@@ -21,7 +21,7 @@ from recovery.errors import Garbled, NotReady, StoreError, Unreachable
 
 # Seconds a node has to draw the map: it answers from memory, and a silent one must leave time for the next.
 MAP_LIMIT = 0.25
-MAP_BUDGET = 0.5  # seconds for all nodes together; who failed is asked last the next time
+MAP_BUDGET = 0.5  # seconds for all nodes together; a node that failed is asked last the next time
 _REDIRECTS = (redis.exceptions.MovedError, redis.exceptions.AskError)
 
 

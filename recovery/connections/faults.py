@@ -67,7 +67,7 @@ def refusal(message: str) -> redis.ResponseError:
 
 
 def store_wide(error: redis.ResponseError, target: str) -> StoreError | None:
-    """Returns the StoreError when this reply condemns more than its own command, else None."""
+    """Returns the StoreError if this reply condemns more than its own command, else None."""
     if _FULL in str(error):
         return Unreachable(target, "it has reached its client limit (maxclients)")
     found = _STORE_WIDE.get(error.status_code or "")

@@ -17,7 +17,7 @@ from recovery.errors import StoreError, Unreachable
 
 # Seconds a sentinel has: it answers from memory, and a silent one must leave time for the next.
 ASK_LIMIT = 0.25
-ASK_BUDGET = 0.5  # seconds for all sentinels together; who failed is asked last the next time
+ASK_BUDGET = 0.5  # seconds for all sentinels together; a sentinel that failed is asked last the next time
 
 
 class SentinelWire(SingleWire):

@@ -58,27 +58,27 @@ def history(ref: QueueRef, resolution: str) -> bytes:
 
 
 def kept(number: int) -> bytes:
-    """Hash with a TTL: id → job that this entry's act took away, so that it can be put back."""
+    """Hash with a TTL: job id → copy of a job that this audit entry's action removed, so that it can be restored."""
     return b"unstall:kept:%d" % number
 
 
 def sightings(ref: QueueRef) -> bytes:
-    """Hash: job id → since when it has been seen as it is, for every job that is not simply held."""
+    """Hash: job id → since when it has been seen in its present state, for every job that is not simply locked."""
     return _SIGHTINGS + raw(str(ref))
 
 
 def watched(deployment: str) -> bytes:
-    """Hash: base → what the looks at its active jobs have learned of the queue; "" → of the deployment itself."""
+    """Hash: base → what the orphan watch keeps of the queue between passes; "" → of the deployment itself."""
     return _WATCHED + raw(deployment)
 
 
 def answered(deployment: str) -> bytes:
-    """String with a TTL, by which it tells when the deployment last answered whoever looked at it."""
+    """String whose TTL tells when the deployment last answered a process that read from it."""
     return b"unstall:answered:" + raw(deployment)
 
 
 def silent(deployment: str) -> bytes:
-    """String with a TTL: for how long it had not answered before, in ms."""
+    """String with a TTL: for how long the deployment had not answered before, in ms."""
     return b"unstall:silent:" + raw(deployment)
 
 
@@ -127,12 +127,12 @@ def log_offsets(server: str) -> bytes:
 
 
 def gate_settling(server: str) -> bytes:
-    """String with a TTL: a heavy job was let in a moment ago, by one of several web processes."""
+    """String with a TTL: one of several web processes admitted a heavy job a moment ago."""
     return b"unstall:gate:settling:" + raw(server)
 
 
 def gate_decisions(server: str) -> bytes:
-    """Stream with a TTL: who asked its gate, and what it said."""
+    """Stream with a TTL: requests to the server's gate, and its answers."""
     return b"unstall:gate:decisions:" + raw(server)
 
 
