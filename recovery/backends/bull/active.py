@@ -1,4 +1,4 @@
-"""Jobs that are active and whose holder is gone: requeue, fail, release."""
+"""Requeues, fails and releases jobs that are active and whose worker is gone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def requeue(target: Target, jobs: Sequence[Seen], options: Options, now: int) ->
 
 
 def fail(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """As the library's own check does it, and told to whoever listens in its very words, whatever the reason."""
+    """Fails jobs as the library's own stalled check does, and publishes its very words, whatever the reason."""
     refused = _unfit(jobs, options)
     kept = {job.id: retention.of_failed(wishes) for job, wishes in zip(jobs, looks.options(target, jobs), strict=True)}
 
@@ -63,7 +63,7 @@ def _told(job: Seen, answer: Sequence[Any]) -> Done:
 
 
 def _unfit(jobs: Sequence[Seen], options: Options) -> dict[str, Done]:
-    """Bull takes a job and locks it in two steps: one look at a job without a lock proves nothing."""
+    """Returns refusals for jobs without proof. Bull takes a job, then locks it: one read without a lock is no proof."""
     refused = {} if options.is_late else scripted.refuse(jobs, scripted.UNPROVEN)
     return refused | scripted.refuse((job for job in jobs if job.token is not None), _HAD_LOCK) | _not_active(jobs)
 
@@ -80,7 +80,7 @@ def _without_consent(target: Target, jobs: Sequence[Seen], options: Options) -> 
 
 
 def _message(id: str) -> bytes:
-    """The library's own text, blank for blank; it does not quote the id, and so breaks on one with a quote in it."""
+    """Returns the library's own text, blank for blank; the library itself breaks on an id with a quote in it."""
     return raw(f'{{"jobId":{json.dumps(id, ensure_ascii=False)}, "val": "{PUBLISHED}"}}')
 
 

@@ -1,4 +1,4 @@
-"""Which jobs a clean or a drain takes next: read in windows, from the end where the oldest are."""
+"""Finds the jobs that a clean or a drain takes next: in windows, from the end where the oldest are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCHEDULED = b"repeat:"
 
 @dataclass(slots=True)
 class Candidates:
-    """What was found so far; `is_all` when there is nothing more to be found."""
+    """Jobs found so far; `is_all` when there is nothing more to be found."""
 
     jobs: list[Seen] = field(default_factory=list)
     skipped: int = 0
@@ -32,7 +32,7 @@ class Candidates:
 
 
 def for_clean(target: Target, options: Options, now: int, budget: int) -> Candidates:
-    """Jobs of one state that are old enough: since they finished, else since they were started, else added."""
+    """Returns jobs of one state that are old enough: since they finished, else since they were started, else added."""
     found = Candidates()
     if options.state is not None:
         _collect(found, target, (options.state,), budget, now - options.older_than if options.older_than else None)
@@ -40,7 +40,7 @@ def for_clean(target: Target, options: Options, now: int, budget: int) -> Candid
 
 
 def for_drain(target: Target, options: Options, budget: int) -> Candidates:
-    """All that wait to run, and the delayed ones when asked to."""
+    """Returns all that wait to run, and the delayed ones when asked to."""
     found = Candidates()
     _collect(found, target, (State.WAITING, State.PAUSED), budget, None)
     if options.delayed and found.is_all:
@@ -63,7 +63,7 @@ def _collect(found: Candidates, target: Target, states: Iterable[State], budget:
 
 
 def _windows(target: Target, place: Place, until: int | None) -> Iterator[list[bytes]]:
-    """Ids, next to run or oldest first. Sets of finished jobs are sorted by when they finished."""
+    """Yields ids, next to run or oldest first. Sets of finished jobs are sorted by when they finished."""
     key = place.key(BullKeys(target.ref.base))
     by_score = place.state.is_finished and until is not None
     for first in count(0, _WINDOW):
@@ -85,7 +85,7 @@ def _read(target: Target, command: Command) -> list[bytes]:
 
 
 def _fit(found: Candidates, target: Target, state: State, ids: Sequence[bytes], until: int | None) -> Iterator[Seen]:
-    """Those that are nobody's, no schedule's next run, and old enough; the others are counted as skipped."""
+    """Yields jobs that have no lock, are no schedule's next run, and are old enough; counts the others as skipped."""
     keys = BullKeys(target.ref.base)
     commands = [
         command
@@ -111,6 +111,6 @@ def _fit(found: Candidates, target: Target, state: State, ids: Sequence[bytes], 
 
 
 def _slot(id: bytes) -> tuple[bytes, bytes]:
-    """When a repeatable job's run is due, as its id tells: `repeat:<hash>:<ms>`. Of others: never."""
+    """Returns when a repeatable job's run is due, as its id tells: `repeat:<hash>:<ms>`. Of others: never."""
     due = id.rpartition(b":")[2]
     return (due, due) if id.startswith(_SCHEDULED) and due.isdigit() else (b"inf", b"(inf")

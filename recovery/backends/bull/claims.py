@@ -1,4 +1,4 @@
-"""All jobs of one of n8n's queues, with the execution that each is for: named fields only, in windows.
+"""Reads all jobs of one of n8n's queues, with the execution that each is for: named fields only, in windows.
 
 The places are read in the order of a job's life: one that moves on meanwhile is met again, and the later place counts.
 `priority` is not among them: in Bull it only says where in `wait` a job with a priority belongs.
@@ -36,7 +36,7 @@ _Ask = Callable[[bytes, int], tuple[Command, Command]]  # key and start → how 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where every job of a queue is. `left_out`: jobs beyond the limit."""
+    """State of every job of a queue. `left_out`: jobs beyond the limit."""
 
     ref: QueueRef
     states: Mapping[bytes, State]
@@ -45,7 +45,7 @@ class Places:
 
 
 def places(wire: Wire, ref: QueueRef, limit: int) -> Places:
-    """Ids alone: about 3 ms for ten thousand. Raises StoreError when a list is refused: it is not known to be empty."""
+    """Reads ids alone: 3 ms for ten thousand. Raises StoreError if a list is refused: it is not known to be empty."""
     keys, states, left_out = BullKeys(ref.base), dict[bytes, State](), 0
     for state, key, ask in _lists(keys):
         most = min(limit - len(states), FINISHED_LIMIT) if state.is_finished else limit - len(states)
@@ -57,21 +57,21 @@ def places(wire: Wire, ref: QueueRef, limit: int) -> Places:
 
 
 def active(wire: Wire, ref: QueueRef, limit: int) -> tuple[Claim, ...]:
-    """The oldest active jobs, with their locks; nothing else is read. Raises StoreError."""
+    """Returns the oldest active jobs, with their locks; nothing else is read. Raises StoreError."""
     keys = BullKeys(ref.base)
     ids, _ = _ids(wire, ref, _list, keys.active, limit)
     return tuple(read(wire, ref, dict.fromkeys(ids, State.ACTIVE)))
 
 
 def read(wire: Wire, ref: QueueRef, jobs: Mapping[bytes, State]) -> Iterator[Claim]:
-    """These jobs, three round trips a thousand. One whose hash is gone meanwhile is left out."""
+    """Reads these jobs, three round trips a thousand. One whose hash is gone meanwhile is left out."""
     left = iter(jobs.items())
     while some := list(islice(left, WINDOW)):
         yield from _claims(wire, ref, some)
 
 
 def again(jobs: Mapping[bytes, State], known: Mapping[bytes, Claim]) -> tuple[dict[bytes, State], list[Claim]]:
-    """Of a second look: those that have to be read, and those that are as they were. Only what is active changes."""
+    """Splits the jobs of a second read into those to be read and those that are as before. Only active ones change."""
     same = {
         id: known[id]
         for id, state in jobs.items()
@@ -92,7 +92,7 @@ def _lists(keys: BullKeys) -> tuple[tuple[State, bytes, _Ask], ...]:
 
 
 def _list(key: bytes, start: int) -> tuple[Command, Command]:
-    """From the tail, where the oldest are: what is added in front meanwhile moves nothing."""
+    """Returns the commands for a window from the tail, where the oldest are: what is added in front moves nothing."""
     return (b"LLEN", key), (b"LRANGE", key, -(start + WINDOW), -(start + 1))
 
 
@@ -105,7 +105,7 @@ def _newest(key: bytes, start: int) -> tuple[Command, Command]:
 
 
 def _ids(wire: Wire, ref: QueueRef, ask: _Ask, key: bytes, most: int) -> tuple[list[bytes], int]:
-    """At most so many, and how many more there are."""
+    """Returns at most so many ids, and how many more there are."""
     found: dict[bytes, None] = {}
     start = length = 0
     while start == 0 or start < min(length, most):
@@ -152,7 +152,7 @@ def _claim(
 
 
 def named(data: Any) -> tuple[str, str]:
-    """The execution and the workflow that a job's data names. With an id that no database has, it is not n8n's."""
+    """Returns the execution and the workflow that a job's data names; "" for an execution id that no database has."""
     written = decode.mapping(decode.octets(data))
     execution, workflow = (str(written.get(name, "")) for name in (_EXECUTION, _WORKFLOW))
     return execution if _ID.fullmatch(execution) else "", workflow[:_NAME_LIMIT]

@@ -62,7 +62,7 @@ def _id(head: bytes, key: bytes) -> str:
 
 
 def _instance(key: str, left: Any, written: Any, now: int) -> Instance | None:
-    """None for what is no registration of the schema that is known. A process of another clock is dated by Redis."""
+    """Returns the process, or None for what is no known registration. Redis dates a process whose clock is another."""
     told = decode.mapping(written)
     version, beat, began = told.get("version"), _moment(told.get("lastSeen")), _moment(told.get("registeredAt"))
     ttl = decode.remaining(left)

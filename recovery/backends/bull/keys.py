@@ -1,4 +1,4 @@
-"""The keys that only Bull has."""
+"""Keys that only Bull has."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class BullKeys(Keys):
 
     @property
     def paused_flag(self) -> bytes:
-        """Exists while the queue is paused."""
+        """Key that exists while the queue is paused."""
         return self.named(b"meta-paused")
 
     @property
     def limited(self) -> bytes:
-        """Which job waits in which group of the rate limiter."""
+        """Index of the rate limiter: which job waits in which group."""
         return self.named(b"limiter:index")

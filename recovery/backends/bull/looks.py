@@ -1,4 +1,4 @@
-"""What an act must know of jobs before it begins: their options, and whether they are n8n's."""
+"""Reads what an action must know of jobs before it begins: their options, and whether they are n8n's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAMPLE = 5  # jobs of each state that are looked at to know whose queue it is
 
 
 def options(target: Target, jobs: Sequence[Seen]) -> list[Mapping[str, Any]]:
-    """Written once, when the job is added, so they may be read before the script runs. Unreadable ones are empty."""
+    """Returns the options, written once when a job is added, so before the script runs. Unreadable ones are empty."""
     return [decode.mapping(value) for value in _short(target, jobs, b"opts", _OPTIONS_LIMIT)]
 
 
@@ -26,20 +26,20 @@ def of_n8n(target: Target, jobs: Sequence[Seen]) -> list[bool]:
 
 
 def _short(target: Target, jobs: Sequence[Seen], name: bytes, limit: int) -> list[bytes | None]:
-    """As `_field`, in one round trip: for who may run scripts."""
+    """Returns one field of each job, as `_field` does, in one round trip: for callers that may run scripts."""
     ids = [raw(job.id) for job in jobs]
     return [found.get(name) for found in script_reads.fields(target, ids, (name,), longest=limit, most=limit)]
 
 
 def executions(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> dict[str, str]:
-    """The execution of n8n's that each job is for, by job; those that name none are left out."""
+    """Returns the n8n execution that each job is for, by job; those that name none are left out."""
     found = _data(wire, ref, [raw(id) for id in ids])
     named = {id: decode.mapping(decode.octets(data)).get(EXECUTION) for id, data in zip(ids, found, strict=True)}
     return {id: str(execution) for id, execution in named.items() if execution}
 
 
 def is_queue_of_n8n(target: Target) -> bool:
-    """Judged by a few jobs of each state; a queue with no job at all shows nothing."""
+    """Returns True if a few jobs of any state are n8n's; a queue with no job at all shows nothing."""
     keys = BullKeys(target.ref.base)
     lists = [(b"LRANGE", key, -_SAMPLE, -1) for key in (keys.wait, keys.paused, keys.active)]
     sets = [(b"ZRANGE", key, 0, _SAMPLE - 1) for key in (keys.delayed, keys.completed, keys.failed)]
@@ -52,7 +52,7 @@ def _data(wire: Wire, ref: QueueRef, ids: Iterable[bytes]) -> list[Any]:
 
 
 def _field(wire: Wire, ref: QueueRef, ids: Iterable[bytes], name: bytes, limit: int) -> list[Any]:
-    """One field of each job, None where it is longer than `limit`."""
+    """Returns one field of each job, None where it is longer than `limit`."""
     keys = BullKeys(ref.base)
     jobs = [keys.job(id) for id in ids]
     sizes = wire.call([(b"HSTRLEN", job, name) for job in jobs]) if jobs else []

@@ -1,4 +1,4 @@
-"""Jobs that go back into the queue: retry and promote."""
+"""Retries and promotes jobs: both go back into the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP = 15  # jobs of one run: one with a priority is put in order in the waiting
 
 
 def retry(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """Failed or completed jobs, each from where it was shown."""
+    """Retries failed or completed jobs, each from where it was shown."""
     wishes = {job.id: wish for job, wish in zip(jobs, looks.options(target, jobs), strict=True)}
 
     def each(job: Seen) -> Iterable[Part]:

@@ -1,4 +1,4 @@
-"""How a queue of n8n is told from any other: its jobs name a workflow and an execution.
+"""Tells a queue of n8n from any other: its jobs name a workflow and an execution.
 
 Its rules are its own: main learns from a publish alone that a job failed; a job that runs again runs its workflow from
 the start; and executions of a paused queue are taken for crashed.
@@ -16,7 +16,7 @@ _NAMES = frozenset({EXECUTION, "workflowId"})
 
 
 def is_n8n(data: bytes | str | None) -> bool:
-    """Whether this is what n8n writes as the data of a job."""
+    """Returns True if this is what n8n writes as the data of a job."""
     if data is None or len(data) > DATA_LIMIT:
         return False
     raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data

@@ -1,4 +1,4 @@
-"""What is done to a whole queue; and telling who runs a job to give it up."""
+"""Pauses and resumes a queue, and asks the worker of a job to stop it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _N8N = (
 
 
 def turn(act: Act, target: Target, options: Options, now: int) -> Done:
-    """Pause or resume."""
+    """Pauses or resumes a queue; a pause of a queue of n8n is refused."""
     if act is Act.PAUSE and looks.is_queue_of_n8n(target):
         return Done("", Outcome.REFUSED, _N8N)
     keys = BullKeys(target.ref.base)
@@ -45,7 +45,7 @@ def turn(act: Act, target: Target, options: Options, now: int) -> Done:
 
 
 def cancel(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """n8n's own abort for its jobs. For others a wish: no version of Bull can be told from outside to give a job up."""
+    """Cancels jobs of n8n by its own abort. Of others it publishes a request: no Bull can be told to stop a job."""
     theirs = zip(jobs, looks.of_n8n(target, jobs), strict=True)
     of_n8n = [job for job, is_its in theirs if is_its]
     answers = {done.id: done for done in _abort(target, of_n8n)}
@@ -53,7 +53,7 @@ def cancel(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> 
 
 
 def _wish(target: Target, jobs: Sequence[Seen], answers: Mapping[str, Done]) -> tuple[Done, ...]:
-    """What is said is the job's id, as JSON. Those that have an answer already are not asked again."""
+    """Publishes each job's id as JSON. Those that have an answer already are not asked again."""
 
     def each(job: Seen) -> Iterable[Part]:
         return (*scripted.shown(job), raw(job.token or ""), json.dumps(job.id))
@@ -64,7 +64,7 @@ def _wish(target: Target, jobs: Sequence[Seen], answers: Mapping[str, Done]) -> 
 
 
 def _abort(target: Target, jobs: Sequence[Seen]) -> tuple[Done, ...]:
-    """As `job.progress({"kind": "abort-job"})` writes and publishes it."""
+    """Writes and publishes what `job.progress({"kind": "abort-job"})` does."""
 
     def each(job: Seen) -> Iterable[Part]:
         told = (json.dumps({"jobId": job.id, "progress": word}, separators=(",", ":")) for word in (OLD_ABORT, ABORT))

@@ -27,8 +27,8 @@ class BullReader(KeyspaceReader):
         return sample.read(ref, flavour, replies)
 
     def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> None:
-        """Bull's scripts do not say where a job went, and nobody looks it up."""
+        """Returns None: Bull's scripts do not say where a job went, and no read follows them."""
 
     def family(self, wire: Wire, ref: QueueRef, id: str) -> Family:
-        """Bull's jobs have neither parents nor children."""
+        """Returns no family: Bull's jobs have neither parents nor children."""
         return Family(None)

@@ -1,4 +1,4 @@
-"""Jobs that are taken away, one by one or in bounded steps, and put back."""
+"""Removes jobs, one by one or in bounded steps, and restores them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def remove(target: Target, jobs: Sequence[Seen], options: Options, now: int) -> 
 
 
 def take_away(act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
-    """The library's own `empty` leaves the hashes of delayed jobs, logs and keys against doubles behind, and takes the
-    pause off; its `clean` holds the server for the whole list. A repeatable job's next run stays: without it the
-    schedule would never run again.
+    """Cleans or drains one step. The library's own `empty` leaves the hashes of delayed jobs, logs and keys against
+    doubles behind, and takes the pause off; its `clean` holds the server for the whole list. A repeatable job's next
+    run stays: without it the schedule would never run again.
 
     A `limit` counts from this step on: whoever asks again deducts what went.
     """
@@ -49,7 +49,7 @@ def take_away(act: Act, target: Target, options: Options, now: int, *, budget: i
 
 
 def put_back(target: Target, kept: Kept, now: int) -> Done:
-    """Its key against doubles does not come back: what it kept away may be there by now."""
+    """Restores a job without its deduplication key: the job that it kept away may be there by now."""
     keys, id = BullKeys(target.ref.base), raw(kept.id)
     dumps = dict(kept.dumps)
     args = (id, kept.state.value, kept.score, raw(kept.before), dumps[""], dumps.get(":logs", b""))
@@ -60,7 +60,7 @@ def put_back(target: Target, kept: Kept, now: int) -> Done:
 
 
 def _chunks(found: Candidates) -> Iterable[Sequence[Seen]]:
-    """In the order they were found, few at a time where a list is searched for each."""
+    """Yields jobs in the order they were found, few at a time where a list is searched for each."""
     size = MOVE_CHUNK if found.are_sorted else ACTIVE_CHUNK
     return (found.jobs[at : at + size] for at in range(0, len(found.jobs), size))
 

@@ -1,4 +1,4 @@
-"""How many failed jobs a job's own options want to be kept when it fails.
+"""Reads how many failed jobs a job's own options want to be kept when it fails.
 
 `removeOnFail` is true or false, a number of jobs, or an object with `count` and `age` in seconds. What it means is
 taken from where the library fails a job that was handled: its stalled check, when told to keep none, wipes all failed
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 
 class Retention(NamedTuple):
-    """`keep` None: all; 0: not even this one. `age` in ms; None: however old."""
+    """Failed jobs to keep. `keep` None: all; 0: not even this one. `age` in ms; None: however old."""
 
     keep: int | None = None
     age: int | None = None
 
 
 def of_failed(options: Mapping[str, Any]) -> Retention:
-    """What cannot be understood keeps everything."""
+    """Returns what `removeOnFail` says; what cannot be understood keeps everything."""
     wish = options.get("removeOnFail")
     if wish is True:
         return Retention(0)

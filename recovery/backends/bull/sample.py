@@ -1,4 +1,4 @@
-"""One Bull queue at one moment: what to ask every time, and what the answers mean."""
+"""Samples one Bull queue: the commands of each snapshot, and what the answers mean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FLAG, _TAIL, _PAUSED_TAIL, _RUNNING, _DUE, _WATCHDOG, _LIMITER, _ADDED = range(
 
 
 def plan(base: str) -> tuple[Command, ...]:
-    """A thousand queues ask this every two seconds, so each command is one that something on the screen needs."""
+    """Returns the commands. A thousand queues ask this every two seconds, so each is one that the screen needs."""
     keys = BullKeys(base)
     return (
         (b"LLEN", keys.wait),
@@ -35,7 +35,7 @@ def plan(base: str) -> tuple[Command, ...]:
 
 
 def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample, tuple[str, str]]:
-    """Bull has no prioritized jobs apart from the waiting ones, and no children: those are 0, not unknown."""
+    """Returns the sample. Bull has no set of prioritized jobs, and no children: those are 0, not unknown."""
     due = decode.pairs(replies[_DUE])
     flag = decode.count(replies[_FLAG])
     running = only(replies[_RUNNING])

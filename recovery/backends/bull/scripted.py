@@ -1,4 +1,4 @@
-"""Scripts on jobs of a Bull queue: what each is given, and what its answers mean in words."""
+"""Runs scripts on jobs of a Bull queue: what each is given, and what its answers mean in words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BARE = "Its job data is missing: there is nothing to run. It can be removed."
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One script for many jobs; `each` gives what follows a job's id, `step` how many jobs one run takes.
+    """Script call for many jobs; `each` gives what follows a job's id, `step` how many jobs one run takes.
 
     So many runs go out `together`; 0: all of a call. None holds the server for long.
     """
@@ -53,13 +53,13 @@ class Call:
     together: int = 0
 
     def do(self, jobs: Sequence[Seen], against: Mapping[str, Done] | None = None) -> tuple[Done, ...]:
-        """One answer a job; those that something stands `against` already are left out."""
+        """Runs the script; one answer a job. Those that something stands `against` already are left out."""
         return self.told(jobs, read, against)
 
     def told(
         self, jobs: Sequence[Seen], reading: Reading, against: Mapping[str, Done] | None = None
     ) -> tuple[Done, ...]:
-        """As `do`, for scripts whose answers say more."""
+        """Runs the script like `do`, for scripts whose answers say more."""
         refused = against or {}
         answers = iter(self._ask([job for job in jobs if job.id not in refused]))
         return tuple(refused[job.id] if job.id in refused else _done(job, next(answers), reading) for job in jobs)
@@ -82,7 +82,7 @@ class Call:
 
 
 def _each_of(jobs: Sequence[Seen], reply: Any) -> Sequence[Any]:
-    """A run that the store refused has changed nothing; those before it have."""
+    """Returns the answer of each job. A run that the store refused has changed nothing; those before it have."""
     if isinstance(reply, redis.ResponseError) and fence.met_by(reply) is None:
         return [(b"refused", str(reply).encode())] * len(jobs)
     return [reply] * len(jobs) if isinstance(reply, Exception | Unsent) else reply
@@ -93,7 +93,7 @@ def _done(job: Seen, answer: Any, reading: Reading) -> Done:
 
 
 def run(name: str, target: Target, keys: Sequence[Part], args: Sequence[Part]) -> Any:
-    """What the script returned. Its own error is told as a StoreError: it checks before its first write.
+    """Runs a script and returns its reply. Its own error becomes a StoreError: it checks before its first write.
 
     Raises Fenced.
     """
@@ -111,19 +111,19 @@ def _script(name: str) -> Script:
 
 
 def shown(job: Seen) -> tuple[Part, Part, Part]:
-    """What every script compares before it writes."""
+    """Returns what every script compares before it writes."""
     return ("" if job.processed_at is None else job.processed_at, job.attempts, job.stalls)
 
 
 def counting(options: Options) -> str:
-    """What becomes of the stall counter."""
+    """Returns the word for what becomes of the stalled counter."""
     if options.reset_stalls:
         return "forget"
     return "count" if options.counts_as_stall else "keep"
 
 
 def queue_keys(keys: BullKeys) -> tuple[bytes, ...]:
-    """In the order of `lua/write/parts/jobs.lua`. Behind a script's own keys comes the fence."""
+    """Returns the keys in the order of `lua/write/parts/jobs.lua`. Behind a script's own keys comes the fence."""
     places = (keys.wait, keys.paused, keys.active, keys.delayed, keys.completed, keys.failed)
     return (*places, keys.named(b"priority"), keys.named(b"stalled"), keys.paused_flag, keys.limited)
 
@@ -133,7 +133,7 @@ def refuse(jobs: Iterable[Seen], why: str) -> dict[str, Done]:
 
 
 def misplaced(jobs: Iterable[Seen], wanted: Container[State]) -> dict[str, Done]:
-    """Those that were shown in a state that the act is not for."""
+    """Returns refusals for jobs that were shown in a state that the act is not for."""
     return {
         job.id: Done(job.id, Outcome.REFUSED, f"It was {job.state} when it was shown.", job.state)
         for job in jobs
@@ -142,7 +142,7 @@ def misplaced(jobs: Iterable[Seen], wanted: Container[State]) -> dict[str, Done]
 
 
 def read(job: Seen, answer: Sequence[Any]) -> Done:
-    """One job's answer."""
+    """Returns the result of one job's answer."""
     word, more = decode.name(answer[0]), answer[1] if len(answer) > 1 else None
     match word:
         case "done":

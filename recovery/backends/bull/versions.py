@@ -1,4 +1,4 @@
-"""What Bull 3 and 4 keep, as far as a reader must know it."""
+"""Describes what Bull 3 and 4 keep, as far as a reader must know it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator of Bull 3 and 4: which act is done by which room, and which cannot be done at all.
+"""Operator of Bull 3 and 4: which module does which act, and which cannot be done at all.
 
 The exact version of Bull cannot be told from Redis. Every act does what its newest version does, where older ones are
 not harmed by it; each script says which those are.
@@ -31,7 +31,7 @@ _MIXED = "Bull and BullMQ workers both use this queue: a change for one of them 
 
 
 class BullOperator:
-    """Stateless: which queue it is comes with every call."""
+    """Operator of Bull. Stateless: which queue it is comes with every call."""
 
     def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
         reason = flavour.read_only or (_MIXED if flavour.mixed else "")
@@ -71,6 +71,6 @@ class BullOperator:
         fence.raise_for(target)
 
     def _check(self, act: Act, flavour: Flavour) -> None:
-        """Raises Unsupported for what this flavour forbids, whoever asks."""
+        """Raises Unsupported for what this flavour forbids, whichever process asks."""
         if reason := self.refusals(flavour).get(act):
             raise Unsupported(reason)
