@@ -1,4 +1,4 @@
-"""Active jobs whose holder is gone: requeue, fail, release. One script for so many jobs."""
+"""Requeues, fails and releases active jobs whose worker is gone. One script for so many jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Answers = Mapping[str, calls.Answer]  # what the script said of each job, in one
 
 
 def requeue(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """Back to wait, where the library's own recovery would put them."""
+    """Puts jobs back to wait, where the library's own recovery would put them."""
     if not _is_proven(traits, options):
         return tuple(_refusal(seen, _ONCE) for seen in jobs)
     answers = _recover(target, traits, jobs, options, "")
@@ -40,7 +40,7 @@ def requeue(target: Target, traits: Traits, jobs: Sequence[Seen], options: Optio
 
 
 def fail(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """As a stalled job fails: by the worker that takes it next where the version does so, else here and now."""
+    """Fails jobs as stalled ones fail: by the worker that takes them next where the version does so, else at once."""
     if not _is_proven(traits, options):
         return tuple(_refusal(seen, _ONCE) for seen in jobs)
     if not fails_here(traits, options):
@@ -51,21 +51,21 @@ def fail(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options,
 
 
 def fails_here(traits: Traits, options: Options) -> bool:
-    """Whether a job fails at once, and is not left to the worker that takes it next."""
+    """Returns True if a job fails at once, and is not left to the worker that takes it next."""
     return options.directly or not traits.has("defers_stalls")
 
 
 def effects_of_failing(
     target: Target, traits: Traits, jobs: Sequence[Seen], options: Options
 ) -> dict[str, ActionEffects]:
-    """Which parents hear of each failure."""
+    """Returns which parents hear of each failure."""
     everywhere = replace(options, other_queues=True, affected=None)
     plans = failing.plans(target, traits, jobs, everywhere, options.message or STALLED)
     return {plan.seen.id: ActionEffects(failing.affected(target, plan.parents), refusal=plan.refusal) for plan in plans}
 
 
 def release(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """The lock that was shown is taken away, and no other."""
+    """Deletes the lock that was shown, and no other."""
     locked = [seen for seen in jobs if seen.token]
     flags = map(int, (options.requeue, options.counts_as_stall, options.reset_stalls))
     each = {seen.id: (raw(seen.id), raw(seen.token or ""), *calls.seen_args(seen)) for seen in locked}
@@ -76,7 +76,7 @@ def release(target: Target, traits: Traits, jobs: Sequence[Seen], options: Optio
 
 
 def _if_ended(done: Done, options: Options) -> Done:
-    """A lock that has ended by itself is what a release was to bring about; a requeue must be asked for anew."""
+    """Returns unchanged for a lock that has expired by itself, as a release wants; a requeue must be asked for anew."""
     has_ended = done.why == looks.ENDED and not options.requeue
     return replace(done, outcome=Outcome.UNCHANGED) if has_ended else done
 
@@ -86,7 +86,7 @@ _BACK = {state.value: state for state in (State.WAITING, State.PAUSED, State.PRI
 
 
 def _is_proven(traits: Traits, options: Options) -> bool:
-    """Whether one look is enough to know that nobody holds a job that has no lock."""
+    """Returns True if one read is enough to know that no worker holds a job that has no lock."""
     return traits.locks_when_taking or options.is_late
 
 
@@ -117,7 +117,7 @@ def _fail_here(target: Target, traits: Traits, jobs: Sequence[Seen], options: Op
 
 
 def _counted(answers: Answers) -> tuple[dict[str, int], Answers]:
-    """How many parents heard of each job, which follows the word, and the words alone."""
+    """Splits the answers into how many parents heard of each job, which follows the word, and the words alone."""
     parts = {id: str(word).partition(" ") if isinstance(word, str) else (word, "", "") for id, word in answers.items()}
     return {id: int(count or 0) for id, (_, _, count) in parts.items()}, {id: part[0] for id, part in parts.items()}
 
@@ -149,7 +149,7 @@ def _ask(target: Target, name: str, parts: Sequence[_Part], more: Sequence[bytes
 def _told(
     target: Target, jobs: Sequence[Seen], answers: Answers, done: Mapping[str, tuple[str, State | None]]
 ) -> tuple[Done, ...]:
-    """One answer a job: `done` has the words for success, all others are refusals."""
+    """Returns one answer a job: `done` has the words for success, all others are refusals."""
     refused = {seen.id: found for seen in jobs if (found := failure(seen, answers[seen.id]))}
     others = [seen for seen in jobs if answers[seen.id] not in done and seen.id not in refused]
     refused |= looks.refused(target, answers, others)

@@ -1,4 +1,4 @@
-"""What an act on some jobs would do to their parents and children, before anything is done."""
+"""Predicts what an action on some jobs would do to their parents and children."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recovery.domain.acting import Act, ActionEffects, Options, Seen
 def effects(
     act: Act, target: Target, traits: Traits, jobs: Sequence[Seen], options: Options
 ) -> Mapping[str, ActionEffects]:
-    """By the id of the job. An act that is left to a worker does nothing to others by itself."""
+    """Returns the effects by the id of the job. An act that is left to a worker does nothing to others by itself."""
     if act is Act.REMOVE and jobs:
         return removal.effects(target, jobs, options)
     if act is Act.FAIL and jobs and active.fails_here(traits, options):

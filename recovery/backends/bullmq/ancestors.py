@@ -1,4 +1,4 @@
-"""Who else is touched when a job fails: its parent, and the parents above that fail with it."""
+"""Finds the jobs that change when a job fails: its parent, and the parents above that fail with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTIONS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """One job above, and what the failure below does to it."""
+    """Parent above a job, and what the failure below does to it."""
 
     option: str
     base: bytes
@@ -44,7 +44,7 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """From the parent upwards, as far as the failure goes."""
+    """Chain of parents upwards, as far as the failure goes."""
 
     parents: tuple[Ancestor, ...] = ()
     refusal: str = ""
@@ -54,8 +54,8 @@ class Line:
 def lines(
     target: Target, traits: Traits, ids: Sequence[str], jobs: Sequence[Mapping[bytes, Any]], *, is_stall: bool
 ) -> list[Line]:
-    """One line a job, from the fields of its hash. One round trip for each generation that fails directly, and one
-    that asks which of them have it written down.
+    """Returns one line a job, from the fields of its hash. One round trip for each generation that fails directly, and
+    one that asks which of them have it written down.
     """
     found = [_above(traits, fields, is_stall=is_stall) for fields in jobs]
     climbing = [line for line in found if _goes_on(traits, line)]
@@ -80,7 +80,7 @@ def _key(target: Target, id: str) -> bytes:
 
 
 def _pointing_back(target: Target, jobs: Sequence[bytes], lines: Sequence[Sequence[Ancestor]]) -> list[int]:
-    """How many of each line, from the nearest up, have the one below among their dependencies.
+    """Returns how many of each line, from the nearest up, have the one below among their dependencies.
 
     What a job says of its parent may be planted; the parent's own books are not, unless whoever did it may write there.
     """
@@ -94,12 +94,12 @@ def _pointing_back(target: Target, jobs: Sequence[bytes], lines: Sequence[Sequen
 
 
 def _goes_on(traits: Traits, line: Sequence[Ancestor]) -> bool:
-    """From 5.49.2 on a parent fails later, and its own parent then."""
+    """Returns True if the failure goes further up. From 5.49.2 on a parent fails later, and its own parent then."""
     return bool(line) and line[-1].option == "fpof" and not line[-1].is_last and not traits.has("defers_parents")
 
 
 def _climb(target: Target, traits: Traits, climbing: Sequence[list[Ancestor]], *, is_stall: bool) -> None:
-    """One generation further for each of these lines."""
+    """Adds one more generation to each of these lines."""
     asked: list[Command] = [(b"HMGET", line[-1].key, *_FIELDS) for line in climbing]
     for line, reply in zip(climbing, target.wire.call(asked), strict=True):
         fields = dict(zip(_FIELDS, decode.fields(reply, len(_FIELDS)), strict=True))
@@ -109,7 +109,7 @@ def _climb(target: Target, traits: Traits, climbing: Sequence[list[Ancestor]], *
 
 
 def _above(traits: Traits, fields: Mapping[bytes, Any], *, is_stall: bool) -> list[Ancestor]:
-    """The parent, if it hears of the failure: the list has one entry or none."""
+    """Returns the parent if it hears of the failure: the list has one entry or none."""
     written = decode.mapping(fields.get(b"parent"))
     option = _option(traits, written, is_stall=is_stall) or _option(
         traits, decode.mapping(fields.get(b"opts")), is_stall=is_stall
@@ -126,7 +126,7 @@ def _option(traits: Traits, written: Mapping[str, Any], *, is_stall: bool) -> st
 
 
 def _place(written: Mapping[str, Any], key: bytes) -> tuple[bytes, bytes] | None:
-    """(base, id) of the parent. Where what is written does not make its key, that is cut as the library cuts it."""
+    """Returns (base, id) of the parent. If what is written does not make its key, that is cut as the library does."""
     base, id = written.get("queueKey"), written.get("id")
     if isinstance(base, str) and isinstance(id, str):
         place = base.encode("utf-8", "replace"), id.encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How the scripts that write are called: a queue's keys in their order, what was seen, and how a refusal comes out."""
+"""Calls the scripts that write: a queue's keys in their order, what was seen, and how a refusal is reported."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def queue_keys(base: str) -> tuple[bytes, ...]:
 
 
 def seen_args(seen: Seen) -> tuple[Part, ...]:
-    """What `as-seen.lua` compares."""
+    """Returns what `as-seen.lua` compares."""
     values = (seen.processed_at, seen.attempts, seen.starts, seen.stalls)
     return tuple("" if value is None else value for value in values)
 
 
 def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -> Any:
-    """One script, once. Raises StoreError when the store refuses it, Fenced when another scheduler leads."""
+    """Runs one script, once. Raises StoreError when the store refuses it, Fenced when another scheduler leads."""
     fence_keys, stamp = fence.part_of(target)
     try:
         return lua(name).run(target.script_wire, [*keys, *fence_keys], [*args, stamp])
@@ -67,7 +67,7 @@ def run(target: Target, name: str, keys: Sequence[Part], args: Sequence[Part]) -
 def each_word(
     target: Target, name: str, runs: Sequence[Run], widths: Sequence[int], together: int = TOGETHER
 ) -> list[Answer]:
-    """What the same script said of the jobs of each (keys, args), one word a job; `widths` says how many those are.
+    """Returns one word a job of what the same script said for each (keys, args); `widths` are their numbers of jobs.
 
     Of one that failed there is that instead of the words; see `script_batches.send_in_batches`, which raises as well.
     """
@@ -80,7 +80,7 @@ def _answers(reply: Any, width: int) -> Sequence[Answer]:
 
 
 def each(target: Target, name: str, runs: Sequence[Run]) -> list[Any]:
-    """The same script once for each (keys, args), in one batch: others may be served between two of them.
+    """Runs the same script once for each (keys, args), in one batch: others may be served between two of them.
 
     An error of one of them is in the list. None is sent twice but those that the server did not know yet.
     """
@@ -89,12 +89,12 @@ def each(target: Target, name: str, runs: Sequence[Run]) -> list[Any]:
 
 
 def is_elsewhere(target: Target, key: bytes) -> bool:
-    """On another node of a cluster, perhaps: a script reaches only the slot of its own queue."""
+    """Returns True if a key is in another slot of a cluster: a script reaches only the slot of its own queue."""
     return isinstance(target.wire, ClusterWire) and slot(key) != slot(queue_keys(target.ref.base)[0])
 
 
 def moved(target: Target, jobs: Sequence[Seen]) -> dict[str, Done]:
-    """Refusals for jobs that are not as they were seen, with where they are now, if the store still says so."""
+    """Returns refusals for jobs that are not as they were seen, with where they are now if the store still says so."""
     states: dict[str, State] = {}
     with suppress(StoreError):  # what the script said is known
         states = _states(target, [seen.id for seen in jobs[:LOOKED_FOR]])
@@ -120,5 +120,5 @@ def _states(target: Target, ids: Sequence[str]) -> dict[str, State]:
 
 
 def words(reply: Any) -> list[str]:
-    """What a script answered, one word a job."""
+    """Returns what a script answered, one word a job."""
     return [answer.decode("utf-8", "replace") for answer in decode.items(reply)]

@@ -1,4 +1,4 @@
-"""The children of a job: full keys, in four places by how they ended, and never more of them than a page shows."""
+"""Reads the children of a job: full keys, in four places by how they ended, never more than a page shows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ROUNDS = 10  # SSCAN may come back with few or none
 
 
 class Children(NamedTuple):
-    """(key, outcome) of those listed, and how many there are; None when the store would not say."""
+    """Listed children as (key, outcome), and how many there are; None when the store would not say."""
 
     listed: tuple[tuple[bytes, str], ...] = ()
     total: int | None = 0
 
 
 def read(wire: Wire, keys: BullMQKeys, id: bytes) -> Children:
-    """Failures first: they are what one looks for."""
+    """Reads the children, failures first: they are what a person looks for."""
     places: tuple[tuple[str, bytes, bytes, _Listing], ...] = (
         ("unsuccessful", b"ZCARD", keys.unsuccessful(id), _of_sorted_set),
         ("ignored", b"HLEN", keys.ignored(id), _of_hash),
@@ -51,7 +51,7 @@ def _of_sorted_set(wire: Wire, key: bytes, _size: int) -> list[bytes]:
 
 
 def _of_hash(wire: Wire, key: bytes, size: int) -> list[bytes]:
-    """HSCAN would bring the values along. A random choice of names stands for a hash of very many."""
+    """Returns field names; HSCAN would bring the values along. A random choice stands for a hash of very many."""
     if size <= _WHOLE:
         return _items(wire, (b"HKEYS", key))
     return sorted(_items(wire, (b"HRANDFIELD", key, CHILD_LIMIT)))

@@ -1,4 +1,4 @@
-"""What failing a job directly would do, decided before the script runs: its options are parsed here, never in Lua.
+"""Plans what failing a job directly does, before the script runs: its options are parsed here, never in Lua.
 
 What is read here does not change while a job is active, but for its parent's key, which the script compares.
 """
@@ -38,7 +38,7 @@ _ELSEWHERE = "Its parent lives on another node of the cluster, which one script 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """`removeOnFail` of a job. Without one the worker's own decides, which is not known here: it is kept."""
+    """Option `removeOnFail` of a job. Without one the worker's own decides, which is not known here: it is kept."""
 
     is_kept: bool = True
     count: int | None = None  # of failed jobs, the newest
@@ -47,7 +47,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one job fails; `refusal` says why it cannot."""
+    """Plan of how one job fails; `refusal` says why it cannot."""
 
     seen: Seen
     parent: bytes = b""  # full key
@@ -62,8 +62,8 @@ class Plan:
 
 
 def plans(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, reason: str) -> tuple[Plan, ...]:
-    """One round trip, two for a job that another follows or that has a parent, and one for each generation above that
-    would fail, too.
+    """Plans each failure: one round trip, two for a job that another follows or that has a parent, and one for each
+    generation above that would fail, too.
     """
     is_stall = not options.directly
     read = _read(target, jobs)
@@ -74,7 +74,7 @@ def plans(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options
 
 
 def affected(target: Target, parents: Sequence[Ancestor]) -> tuple[Affected, ...]:
-    """What the failure does to them."""
+    """Returns what the failure does to these parents."""
     return tuple(
         Affected(
             QueueRef(target.ref.deployment, text(one.base)).job(text(one.id)),
@@ -85,7 +85,7 @@ def affected(target: Target, parents: Sequence[Ancestor]) -> tuple[Affected, ...
 
 
 def _within(target: Target, plan: Plan, options: Options) -> Plan:
-    """Refused when it reaches into another queue, or further than when its family was looked at."""
+    """Refuses a plan that reaches into another queue, or further than when its family was looked at."""
     base = raw(target.ref.base)
     if not options.other_queues and any(one.base != base for one in plan.parents):
         return replace(plan, refusal=plan.refusal or OTHERS)
@@ -96,7 +96,7 @@ def _within(target: Target, plan: Plan, options: Options) -> Plan:
 
 
 def arguments(traits: Traits, chosen: Iterable[Plan], options: Options, reason: str, now: int) -> list[Part]:
-    """What `fail-jobs.lua` takes."""
+    """Returns the arguments of `fail-jobs.lua`."""
     how = "direct" if options.directly else "stall"
     args: list[Part] = [traits.for_script(), now, reason.encode("utf-8", "replace"), how, int(options.other_queues)]
     for plan in chosen:
@@ -110,20 +110,20 @@ def arguments(traits: Traits, chosen: Iterable[Plan], options: Options, reason: 
 
 
 def keys(target: Target, chosen: Iterable[Plan]) -> tuple[bytes, ...]:
-    """Beside the queue's and the jobs' own: as many as are known beforehand."""
+    """Returns the keys beside the queue's and the jobs' own: as many as are known beforehand."""
     queue = BullMQKeys(target.ref.base)
     near = [parent.key for plan in chosen for parent in plan.parents]
     return (queue.metrics(b"failed"), queue.metrics_points(b"failed"), *dict.fromkeys(near))
 
 
 def _read(target: Target, jobs: Sequence[Seen]) -> Sequence[_Fields]:
-    """The fields of each job; one that is too long to be fetched is there, and empty."""
+    """Reads the fields of each job; one that is too long to be fetched is there, and empty."""
     ids = [raw(seen.id) for seen in jobs]
     return script_reads.fields(target, ids, _FIELDS, longest=TEXT_LIMIT, most=_JOB_BYTES)
 
 
 class _Found(NamedTuple):
-    """What was read of one job and its surroundings."""
+    """Fields of one job, its parents and the job that follows it."""
 
     seen: Seen
     fields: _Fields
@@ -155,7 +155,7 @@ def _plan(target: Target, found: _Found, reason: str, *, is_stall: bool) -> Plan
 
 
 def _keep(written: Any, *, is_stall: bool) -> Keep:
-    """As the library reads it; but for `0`, with which its stalled check removes all failed jobs of the queue."""
+    """Reads the option as the library does; but for `0`, with which its stalled check removes all failed jobs."""
     if written is True or (written == 0 and written is not False):
         return Keep(is_kept=False)
     if isinstance(written, dict):
@@ -168,7 +168,7 @@ def _keep(written: Any, *, is_stall: bool) -> Keep:
 
 
 def _traces(written: Any, options: Mapping[str, Any], reason: str) -> str:
-    """One more entry, as every failed attempt adds one; traces that cannot be read are left alone."""
+    """Returns the traces with one more entry, as a failed attempt adds one; "" leaves unreadable ones alone."""
     known = [] if written is None else decode.from_json(written)
     if not isinstance(known, list):
         return ""

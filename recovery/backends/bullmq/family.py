@@ -1,4 +1,4 @@
-"""A job's parent and children, perhaps in other queues, with where each of them is now."""
+"""Reads a job's parent and children, perhaps in other queues, with where each of them is now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME_BYTES = 1024
 
 
 def read(wire: Wire, scene: Scene, id: bytes) -> Family:
-    """A handful of round trips, however many relatives there are."""
+    """Reads the family in a handful of round trips, however many relatives there are."""
     parent, hints = _parent(wire, scene.keys.job(id))
     listed, total = children.read(wire, BullMQKeys(scene.ref.base), id)
     keys = [key for key, _ in listed] + ([parent] if parent else [])
@@ -37,7 +37,7 @@ def read(wire: Wire, scene: Scene, id: bytes) -> Family:
 
 
 def _parent(wire: Wire, job: bytes) -> tuple[bytes, Mapping[bytes, str]]:
-    """The parent's key, and its queue when the job says which: `parent` has it as JSON, apart from the id."""
+    """Returns the parent's key, and its queue when the job says which: `parent` has it as JSON, apart from the id."""
     sizes = wire.call(lengths(job, _FIELDS))
     names = tuple(Budget(_FIELD_BYTES * 2, _FIELD_BYTES).affordable(_FIELDS, sizes))
     if not names:
@@ -51,12 +51,12 @@ def _parent(wire: Wire, job: bytes) -> tuple[bytes, Mapping[bytes, str]]:
 
 
 def _raw(name: str) -> bytes:
-    """JSON may hold half a surrogate pair, which no key can be made of."""
+    """Encodes a name from JSON, which may hold half a surrogate pair, of which no key can be made."""
     return name.encode("utf-8", "replace")
 
 
 def _known(wire: Wire, layout: Layout, jobs: Sequence[JobRef]) -> dict[JobRef, tuple[State, str]]:
-    """State and name of each, in two round trips."""
+    """Returns state and name of each, in two round trips."""
     commands = [command for job in jobs for command in _ask(layout, job)]
     replies = wire.call(commands) if commands else []
     width = len(layout.places) + 1
@@ -84,7 +84,7 @@ def _names(wire: Wire, jobs: Sequence[JobRef], sizes: Sequence[Any]) -> list[str
 
 
 def _relative(key: bytes, outcome: str, job: JobRef | None, known: Mapping[JobRef, tuple[State, str]]) -> Relative:
-    """A child that failed and yet is pending is the end of the line: its parent waits for ever."""
+    """Returns a relative. A child that failed and is still pending is marked failed: its parent waits for ever."""
     state, name = known[job] if job is not None else (State.UNKNOWN, "")
     if outcome == "pending" and state is State.FAILED:
         outcome = "failed"

@@ -1,4 +1,4 @@
-"""The job that was added while a deduplicated one ran, and is to be made when that ends (keepLastIfActive, 5.72)."""
+"""Reads the job that was added while a deduplicated one ran, to be made when that ends (keepLastIfActive, 5.72)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recovery.domain.refs import raw
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """`options` as they are written, b"" when no job follows; what stands in them, parsed."""
+    """Job to be made: `options` as they are written, b"" when no job follows; what stands in them, parsed."""
 
     options: bytes = b""
     delay: int = 0
@@ -32,7 +32,7 @@ class Follower:
     is_readable: bool = True
 
     def arguments(self) -> tuple[Part, ...]:
-        """As `parts/read-failing.lua` takes them."""
+        """Returns the arguments as `parts/read-failing.lua` takes them."""
         ttl: Part = "" if self.ttl is None else self.ttl
         return self.options, self.delay, self.priority, self.push, ttl, self.dedup, self.books
 
@@ -41,7 +41,7 @@ NONE = Follower()
 
 
 def read(target: Target, traits: Traits, ids: Sequence[bytes]) -> list[Follower]:
-    """One for each deduplication id (b"" for none), in two round trips."""
+    """Reads one follower for each deduplication id (b"" for none), in two round trips."""
     keys = [BullMQKeys(target.ref.base).named(b"dn:" + id) if id and traits.has("keeps_next") else b"" for id in ids]
     asked: list[Command] = [(b"HSTRLEN", key, b"opts") for key in keys if key]
     sizes = iter(target.wire.call(asked) if asked else ())

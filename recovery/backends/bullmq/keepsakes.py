@@ -1,4 +1,4 @@
-"""What is kept of a job that is taken away, so that it can be put back."""
+"""Keeps an undo copy of a job that is removed, so that it can be restored."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _HEAD = 6  # id, place, score, neighbour, the parent that waited for it, size; t
 
 
 def keep_limit(jobs: int) -> int:
-    """Bytes of each job when so many are taken away by one call."""
+    """Returns how many bytes of each job are kept when one call removes so many."""
     return min(KEEP_LIMIT, KEEP_TOTAL // max(1, jobs))
 
 
 def kept_of(reply: Any) -> Kept | None:
-    """One job as `keepsake.lua` answers it; None when it was too big, or there was nothing of it but an id."""
+    """Returns one job as `keepsake.lua` answers it; None when it was too big, or there was nothing of it but an id."""
     parts = decode.items(reply)
     if len(parts) <= _HEAD:
         return None
@@ -48,15 +48,15 @@ def kept_of(reply: Any) -> Kept | None:
 
 
 def is_too_big(reply: Any) -> bool:
-    """There was something to keep, and it was more than the limit."""
+    """Returns True if there was something to keep, and it was more than the limit."""
     return decode.items(reply)[_HEAD - 1] == b"-1"
 
 
 def parent_of(reply: Any) -> bytes:
-    """The key of the parent that waited for the job; b"" when none did."""
+    """Returns the key of the parent that waited for the job; b"" when none did."""
     return decode.items(reply)[4]
 
 
 def args_of(kept: Kept) -> Sequence[Part]:
-    """Suffix and dump of each key, as `restore-job.lua` takes them."""
+    """Returns suffix and dump of each key, as `restore-job.lua` takes them."""
     return [part for suffix, dump in kept.dumps for part in (raw(suffix), dump)]

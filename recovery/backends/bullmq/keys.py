@@ -1,4 +1,4 @@
-"""The keys that only BullMQ has."""
+"""Keys that only BullMQ has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class BullMQKeys(Keys):
 
     @property
     def prioritized(self) -> bytes:
-        """BullMQ ≥ 4: score is priority * 2^32 + a counter."""
+        """Sorted set of BullMQ ≥ 4: score is priority * 2^32 + a counter."""
         return self.named(b"prioritized")
 
     @property
@@ -19,7 +19,7 @@ class BullMQKeys(Keys):
 
     @property
     def marker(self) -> bytes:
-        """BullMQ ≥ 5: what idle workers block on."""
+        """Key of BullMQ ≥ 5 on which idle workers block."""
         return self.named(b"marker")
 
     @property

@@ -1,4 +1,4 @@
-"""A job's relatives, looked up before a script that touches them runs: it is told their queues, and checks the rest.
+"""Looks up a job's relatives before a script that touches them: it is told their queues, and checks the rest.
 
 A full key (`prefix:queue:id`) does not say where its base ends, so the store is asked; see splitting.py.
 """
@@ -34,7 +34,7 @@ class Relative(NamedTuple):
 
 
 class JobDescendants(NamedTuple):
-    """The children of a job, their children, and so on; `staying` are keys of those that are left alone."""
+    """Children of a job, their children, and so on; `staying` are keys of those that are left alone."""
 
     found: tuple[Relative, ...] = ()
     staying: tuple[bytes, ...] = ()
@@ -44,14 +44,14 @@ CHILDLESS = JobDescendants()
 
 
 class Unreached(Exception):
-    """A relative that a script cannot take along; the text says why. Among many jobs it stands for its own."""
+    """Relative that a script cannot take along; the text says why. Among many jobs it stands for its own."""
 
 
 def around(
     target: Target, jobs: Sequence[bytes], options: Options
 ) -> tuple[dict[bytes, Relative | Unreached | None], dict[bytes, JobDescendants | Unreached]]:
-    """The parent of each of these job keys and, when they are asked for, its descendants. Most jobs have neither,
-    which one round trip tells of all of them.
+    """Returns the parent of each of these job keys and, when they are asked for, its descendants. Most jobs have
+    neither, which one round trip tells of all of them.
     """
     asked = [*_ask_parents(jobs), *(_ask_families(jobs) if options.children else ())]
     replies = target.wire.call(asked) if asked else []
@@ -61,7 +61,7 @@ def around(
 
 
 def parents(target: Target, jobs: Sequence[bytes]) -> dict[bytes, Relative | Unreached | None]:
-    """The parent of each of these job keys, in one round trip where the jobs say it themselves."""
+    """Returns the parent of each of these job keys, in one round trip where the jobs name it themselves."""
     return _parents(target, jobs, target.wire.call(_ask_parents(jobs)) if jobs else [])
 
 
@@ -80,13 +80,13 @@ def _parents(target: Target, jobs: Sequence[bytes], replies: Sequence[Any]) -> d
 
 
 def _gone(target: Target, keys: Sequence[bytes]) -> set[bytes]:
-    """Those that are no more: then it does not matter where they were. And b"", for a job that has no parent."""
+    """Returns parents that do not exist: then it does not matter where they were. And b"", for a job without one."""
     replies = target.wire.call([(b"EXISTS", key) for key in keys]) if keys else []
     return {b""} | {key for key, reply in zip(keys, replies, strict=True) if decode.count(reply) == 0}
 
 
 def relatives(target: Target, keys: Sequence[bytes]) -> dict[bytes, Relative | Unreached]:
-    """Each of these keys as queue and id."""
+    """Returns each of these keys as queue and id."""
     found: dict[bytes, Relative | Unreached] = {}
     for key, job in (split(target.wire, target.ref, keys) if keys else {}).items():
         if job is None:
@@ -97,7 +97,7 @@ def relatives(target: Target, keys: Sequence[bytes]) -> dict[bytes, Relative | U
 
 
 def lines(target: Target, jobs: Sequence[bytes]) -> dict[bytes, tuple[Relative, ...] | Unreached]:
-    """For each job its parent, that one's parent, and so on."""
+    """Returns for each job its parent, that one's parent, and so on."""
     found: dict[bytes, tuple[Relative, ...] | Unreached] = dict.fromkeys(jobs, ())
     tips = {job: job for job in jobs}
     for _ in range(ANCESTORS):
@@ -131,7 +131,7 @@ def _families(
 
 
 def descendants(target: Target, job: bytes, *, others: bool) -> JobDescendants:
-    """All children that name the job as their parent, the children that name those, and so on.
+    """Returns all children that name the job as their parent, the children that name those, and so on.
 
     What is merely written down with a job may have been planted there. Children in other queues stay where they are,
     with all below them, unless `others` are meant. Raises Unreached when there are too many, or one is out of reach.
@@ -157,7 +157,7 @@ def descendants(target: Target, job: bytes, *, others: bool) -> JobDescendants:
 
 
 def _pointing_back(target: Target, written: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
-    """Of these (child, job) the children whose own `parentKey` is the job."""
+    """Returns, of these (child, job), the children whose own `parentKey` is the job."""
     asked: list[Command] = [(b"HMGET", child, b"parentKey") for child, _ in written]
     replies = target.wire.call(asked) if asked else []
     pairs = zip(written, replies, strict=True)
@@ -165,7 +165,7 @@ def _pointing_back(target: Target, written: Sequence[tuple[bytes, bytes]]) -> li
 
 
 def _children(target: Target, jobs: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Whoever is written down in one of their books, and with which job; the sizes are asked first."""
+    """Returns all that are listed as children of these jobs, each with its job; the sizes are asked first."""
     books = [(job, name) for job in jobs for name in _LISTING]
     sizes = target.wire.call([(_SIZE[name], job + name) for job, name in books])
     if sum(decode.count(size) or 0 for size in sizes) > FAMILY_LIMIT:
@@ -192,7 +192,7 @@ def _reached(target: Target, relative: Relative) -> Relative | Unreached:
 
 
 def _hint(parent: Any, key: bytes) -> str:
-    """The parent's base, where the job's own JSON names it apart from the id."""
+    """Returns the parent's base, where the job's own JSON names it apart from the id."""
     queue, id = map(decode.mapping(parent).get, ("queueKey", "id"))
     if not isinstance(queue, str) or not isinstance(id, str):
         return ""

@@ -1,4 +1,4 @@
-"""How a job that was refused is now, in words: where it is, who holds it, what came in between."""
+"""Says in words how a refused job is now: where it is, who holds it, what came in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAITING = (State.WAITING, State.PAUSED, State.PRIORITIZED)
 
 
 def refused(target: Target, answers: Mapping[str, Answer], jobs: Sequence[Seen]) -> dict[str, Done]:
-    """One refusal for each of these jobs; `answers` is what the script said of them, in one word."""
+    """Returns one refusal for each of these jobs; `answers` is what the script said of them, in one word."""
     scene = Scene(target.ref, BullMQKeys(target.ref.base), LAYOUT)
     try:
         wanted = [(seen.id, State.ACTIVE) for seen in jobs]

@@ -1,4 +1,4 @@
-"""Jobs that go from one set to another: retry and promote."""
+"""Retries and promotes jobs: both move from one set to another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BOOKS = "The key that lists its parent's children has an unexpected type, so no
 
 
 def retry(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """Failed or completed jobs run once more, keeping their priority and their parent's books."""
+    """Runs failed or completed jobs once more, keeping their priority and their parent's lists of children."""
     refused = {seen.id: _not_in(seen, "failed and completed", "retried") for seen in jobs if not seen.state.is_finished}
     plans = _plans(target, traits, [seen for seen in jobs if seen.id not in refused])
     refused |= {id: Done(id, Outcome.REFUSED, _ELSEWHERE, plan.seen.state) for id, plan in plans.items() if plan.is_far}
@@ -40,7 +40,7 @@ def retry(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options
 
 
 def promote(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """Delayed jobs run now."""
+    """Makes delayed jobs run now."""
     delayed = {seen.id: seen for seen in jobs if seen.state is State.DELAYED}
     refused = {seen.id: _not_in(seen, "delayed", "promoted") for seen in jobs if seen.state is not State.DELAYED}
     queue = BullMQKeys(target.ref.base)
@@ -53,7 +53,7 @@ _Part = tuple[tuple[Part, ...], tuple[Part, ...]]  # what one job adds to the ke
 
 
 def _run(target: Target, traits: Traits, name: str, head: Sequence[Part], parts: Sequence[_Part]) -> list[Answer]:
-    """A few scripts, none of them long."""
+    """Runs a few scripts, none of them long."""
     size = SCRIPT_JOBS if traits.has("has_prioritized") else SEARCHING_JOBS
     queue = calls.queue_keys(target.ref.base)
     some = [parts[at : at + size] for at in range(0, len(parts), size)]
@@ -74,7 +74,7 @@ _RUNNABLE = {state.value: state for state in (State.WAITING, State.PAUSED, State
 
 
 class _Plan(NamedTuple):
-    """How one job is retried: what is decided outside the script."""
+    """Plan of how one job is retried: what is decided outside the script."""
 
     seen: Seen
     key: bytes
@@ -88,7 +88,7 @@ class _Plan(NamedTuple):
 
 
 def _plans(target: Target, traits: Traits, jobs: Sequence[Seen]) -> dict[str, _Plan]:
-    """One round trip: parents, and the options that are not beyond all measure."""
+    """Reads parents, and the options that are not beyond all measure, in one round trip."""
     keys = [BullMQKeys(target.ref.base).job(raw(seen.id)) for seen in jobs]
     ids = [raw(seen.id) for seen in jobs]
     read = script_reads.fields(target, ids, (b"parentKey", b"opts"), longest=TEXT_LIMIT, most=2 * TEXT_LIMIT)
@@ -111,7 +111,7 @@ def _dones(
     tried: Sequence[Seen],
     answers: Sequence[Answer],
 ) -> tuple[Done, ...]:
-    """One answer a job, in the order in which they were asked for."""
+    """Returns one answer a job, in the order in which they were asked for."""
     known = dict(refused)
     words = {seen.id: word for seen, word in zip(tried, answers, strict=True)}
     known |= calls.moved(target, [seen for seen in tried if words[seen.id] == "moved"])

@@ -1,4 +1,4 @@
-"""How the parents of some jobs are: there, failed, or gone."""
+"""Reads the state of some jobs' parents: there, failed, or gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 500  # parents in one go: children of one flow share theirs
 
 
 def parents(wire: Wire, own: QueueRef, keys: Iterable[str]) -> dict[str, Parent]:
-    """By full key (`prefix:queue:id`), in three round trips. What is beyond MOST, or fits no queue, is unknown."""
+    """Returns states by full key (`prefix:queue:id`), in three round trips. Beyond MOST, or of no queue: unknown."""
     wanted = [key for key in dict.fromkeys(keys) if key]
     asked = wanted[:MOST]
     if not asked:

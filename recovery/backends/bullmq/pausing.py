@@ -1,4 +1,4 @@
-"""What is done to a whole queue (pause, resume), and the wish to cancel a job that runs."""
+"""Pauses and resumes a queue, and publishes requests to cancel a running job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOBODY = (
 
 
 def turn(act: Act, target: Target, traits: Traits, options: Options, now: int) -> Done:
-    """Pause or resume; unchanged when it is so already."""
+    """Pauses or resumes a queue; unchanged when it is so already."""
     keys = calls.queue_keys(target.ref.base)
     answer = decode.octets(calls.run(target, _SCRIPTS[act], keys, [traits.for_script()]))
     if answer == b"unchanged":
@@ -38,7 +38,7 @@ def cancel_channel(base: str) -> bytes:
 
 
 def cancel(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """Tell whoever listens that these jobs are not wanted any more. The worker decides what comes of it."""
+    """Publishes to listening workers that these jobs are not wanted any more. The worker decides what comes of it."""
     keys = BullMQKeys(target.ref.base)
     locks: list[Command] = [(b"GET", keys.lock(raw(seen.id))) for seen in jobs]
     holders = target.wire.call(locks)

@@ -1,4 +1,4 @@
-"""Jobs that are taken away one by one, and put back; by the many see sweeping.py.
+"""Removes jobs one by one, and restores them; by the many see sweeping.py.
 
 Each job is a script of its own, and a batch of them one round trip: a job may stand in a long list, which is searched,
 and is packed before it goes. So nobody waits longer than for one of them.
@@ -48,7 +48,7 @@ _WHY_NOT_BACK = {
 
 
 def remove(target: Target, traits: Traits, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-    """Whatever state a job is in, unless somebody holds its lock."""
+    """Removes jobs in whatever state they are, unless a worker holds their lock."""
     plans = _plans(target, jobs, options)
     most = keepsakes.keep_limit(len(jobs))
     runs = [(_keys(target, plan), _args(traits, plan, options, now, most)) for plan in plans if not plan.refusal]
@@ -61,7 +61,7 @@ def remove(target: Target, traits: Traits, jobs: Sequence[Seen], options: Option
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How one job is removed: its relatives, or why not."""
+    """Plan of how one job is removed: its relatives, or why not."""
 
     seen: Seen
     key: bytes
@@ -87,7 +87,7 @@ def _plan(seen: Seen, key: bytes, parent: Relative | Unreached | None, descent: 
 
 
 def _within(target: Target, plan: _Plan, affected: frozenset[str] | None) -> _Plan:
-    """Refused when a child goes with it that was not there when its family was looked at."""
+    """Refuses a plan that takes a child along that was not there when the family was looked at."""
     if affected is None or {str(kin.ref_of(target, child)) for child in plan.descent.found} <= affected:
         return plan
     return replace(plan, descent=kin.CHILDLESS, refusal=_WHY["family"])
@@ -108,7 +108,7 @@ def _args(traits: Traits, plan: _Plan, options: Options, now: int, most: int) ->
 
 
 def _done(target: Target, plan: _Plan, reply: Any) -> Done | None:
-    """None: it is not as it was seen."""
+    """Returns the result of one job; None: it is not as it was seen."""
     if (rival := fence.met_by(reply)) is not None:
         return fence.refusal(plan.seen, rival)
     insist(reply, target.ref, b"EVALSHA")
@@ -125,7 +125,7 @@ def _done(target: Target, plan: _Plan, reply: Any) -> Done | None:
 
 
 def effects(target: Target, jobs: Sequence[Seen], options: Options) -> dict[str, ActionEffects]:
-    """Which relatives change with each of these jobs."""
+    """Returns which relatives change with each of these jobs."""
     plans = _plans(target, jobs, replace(options, affected=None))
     asked = [(b"SISMEMBER", plan.parent[0].key + b":dependencies", plan.key) for plan in plans if plan.parent]
     waits = iter(target.wire.call(asked) if asked else ())
@@ -138,14 +138,14 @@ def effects(target: Target, jobs: Sequence[Seen], options: Options) -> dict[str,
 
 
 def affected(target: Target, plan: _Plan, *, has_waited: bool) -> tuple[Affected, ...]:
-    """The children that go with it, and the parent that waits for it no more."""
+    """Returns the children that go with a job, and the parent that waits for it no more."""
     children = [Affected(kin.ref_of(target, one), RelativeChange.REMOVED) for one in plan.descent.found]
     parent = [Affected(kin.ref_of(target, one), RelativeChange.RELEASED) for one in plan.parent if has_waited]
     return (*children, *parent)
 
 
 def put_back(target: Target, traits: Traits, kept: Kept, now: int) -> Done:
-    """To its place: in a list in front of its old neighbour, or next to run when that is not there any more."""
+    """Restores a job to its place: in a list in front of its old neighbour, or next to run if that is gone."""
     key = kin.own_key(target, kept.id)
     parent = _parent_of(target, kept)
     if isinstance(parent, Unreached):
@@ -161,7 +161,7 @@ def put_back(target: Target, traits: Traits, kept: Kept, now: int) -> Done:
 
 
 def _parent_of(target: Target, kept: Kept) -> tuple[Relative, ...] | Unreached:
-    """The parent that waited for it, if there still is one."""
+    """Returns the parent that waited for it, if there still is one."""
     key = raw(kept.parent)
     if not key or not decode.count(target.wire.call([(b"EXISTS", key)])[0]):
         return ()

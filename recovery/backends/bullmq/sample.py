@@ -1,4 +1,4 @@
-"""One BullMQ queue at one moment: what to ask every time, and what the answers mean."""
+"""Samples one BullMQ queue: the commands of each snapshot, and what the answers mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _META, _TAIL, _PAUSED_TAIL, _FIRST, _RUNNING, _DUE, _WATCHDOG, _LIMITER, _ADDED,
 
 
 def plan(base: str, *, with_head: bool) -> tuple[Command, ...]:
-    """A thousand queues ask this every two seconds, so each command is one that something on the screen needs.
+    """Returns the commands. A thousand queues ask this every two seconds, so each is one that the screen needs.
 
     `with_head`: BullMQ ≤ 4 may keep a marker at the head of `wait`. Nothing here is above O(log n).
     """
@@ -69,7 +69,7 @@ def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample
 
 
 def _waiting(replies: Replies) -> tuple[int | None, bytes | None]:
-    """How many jobs wait, and which runs next, markers left out.
+    """Returns how many jobs wait, and which runs next, markers left out.
 
     A marker is only ever pushed into an empty `wait`; it ends at the tail, or at the head when jobs jump the queue.
     """
@@ -85,7 +85,7 @@ def _waiting(replies: Replies) -> tuple[int | None, bytes | None]:
 
 
 def _active(replies: Replies) -> tuple[int | None, bytes | None]:
-    """How many jobs run, and the oldest. A worker of BullMQ ≤ 4 that is about to drop a marker has it here."""
+    """Returns how many jobs run, and the oldest. A worker of BullMQ ≤ 4 about to drop a marker has it here."""
     length, oldest_active = decode.count(replies[_ACTIVE]), only(replies[_RUNNING])
     if oldest_active is None or not LAYOUT.is_marker(oldest_active):
         return length, oldest_active

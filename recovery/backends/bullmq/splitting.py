@@ -1,4 +1,4 @@
-"""A job's full key (`prefix:queue:id`) as queue and id. All three parts may hold colons, so the store is asked.
+"""Splits a job's full key (`prefix:queue:id`) into queue and id. All parts may hold colons, so the store is asked.
 
 A queue that ever had a job has a counter, the string `<base>:id`; that tells where the base ends.
 """
@@ -19,7 +19,7 @@ _MOST_ASKED = 500  # counters in one go: a hundred children with ids of their ow
 def split(
     wire: Wire, own: QueueRef, keys: Sequence[bytes], hints: Mapping[bytes, str] | None = None
 ) -> dict[bytes, JobRef | None]:
-    """Each key's job; None for one that fits no queue. `hints`: bases that are known to be right."""
+    """Returns each key's job; None for one that fits no queue. `hints`: bases that are known to be right."""
     possible = {key: _bases(key) for key in keys}
     wanted = dict.fromkeys(base for bases in possible.values() for base in bases)
     queues = _queues(wire, list(wanted)[:_MOST_ASKED])
@@ -27,20 +27,20 @@ def split(
 
 
 def _bases(key: bytes) -> list[bytes]:
-    """Every way to cut it, the longest base first. A base holds a colon itself: the one behind its prefix."""
+    """Returns every way to cut it, the longest base first. A base holds a colon itself: the one behind its prefix."""
     cuts = [at for at, byte in enumerate(key) if byte == ord(":")][1 : _COLONS + 1]
     return [key[:at] for at in reversed(cuts)]
 
 
 def _queues(wire: Wire, bases: Sequence[bytes]) -> set[bytes]:
-    """Those that have a counter. TYPE, because a scheduler may be called `id` and is a hash."""
+    """Returns those that have a counter. TYPE, because a scheduler may be called `id` and is a hash."""
     asked: list[Command] = [(b"TYPE", Keys(text(base)).counter) for base in bases]
     replies = wire.call(asked) if asked else []
     return {base for base, reply in zip(bases, replies, strict=True) if decode.octets(reply) == b"string"}
 
 
 def _job(own: QueueRef, key: bytes, hint: str | None, bases: Iterable[bytes], queues: set[bytes]) -> JobRef | None:
-    """A queue that exists; else the queue at hand, when the key starts like it."""
+    """Returns the job in a queue that exists; else in the queue at hand, when the key starts like it."""
     near = raw(own.base)
     found = [base for base in bases if base in queues]
     if hint is not None:

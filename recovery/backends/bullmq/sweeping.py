@@ -1,4 +1,4 @@
-"""Clean and drain: jobs that are taken away by the many, in steps of which each does a bounded part."""
+"""Cleans and drains: removes many jobs, in steps of which each does a bounded part."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CLEANED = f"Clean takes one of these states: {', '.join(_AGES)}."
 
 
 class _Spot(NamedTuple):
-    """How far the steps came: which place, and how many entries were passed over there."""
+    """Progress of the steps: which place, and how many entries were passed over there."""
 
     place: int = 0
     passed: int = 0
@@ -49,7 +49,7 @@ class _Spot(NamedTuple):
 
 
 def take_away(act: Act, target: Target, traits: Traits, options: Options, now: int, *, budget: int) -> Removed:
-    """The oldest first. Who is locked, too young, or a scheduler's next run is passed over, and without
+    """Removes the oldest first. What is locked, too young, or a scheduler's next run is passed over, and without
     `Options.other_queues` a job for which a parent in another queue waits.
 
     `Options.limit` is for what is still to come: whoever takes another step lowers it by what is gone. When another
@@ -70,7 +70,7 @@ def take_away(act: Act, target: Target, traits: Traits, options: Options, now: i
 
 
 def _wanted(act: Act, options: Options, now: int) -> tuple[tuple[State, ...], int | None]:
-    """The places, and the time when a job must have been there already; None: whatever its age."""
+    """Returns the places, and the time when a job must have been there already; None: whatever its age."""
     if act is Act.DRAIN:
         return (*_DRAINED, State.DELAYED) if options.delayed else _DRAINED, None
     if options.state not in _AGES:
@@ -79,7 +79,7 @@ def _wanted(act: Act, options: Options, now: int) -> tuple[tuple[State, ...], in
 
 
 class _Sweep:
-    """One step: at most `most` jobs go."""
+    """Step that removes at most `most` jobs."""
 
     def __init__(
         self, target: Target, traits: Traits, now: int, cutoff: int | None, most: int, *, others: bool
@@ -96,7 +96,7 @@ class _Sweep:
         self.kept: list[Kept] = []
 
     def over(self, states: Sequence[State], spot: _Spot) -> tuple[_Spot, bool]:
-        """Where it ended, and whether that is the end of the last place."""
+        """Returns where it ended, and whether that is the end of the last place."""
         while spot.place < len(states):
             if self.removed >= self._most:
                 return spot, False
@@ -105,7 +105,7 @@ class _Sweep:
         return spot, True
 
     def _window(self, state: State, passed: int) -> list[bytes]:
-        """The next ids, the oldest first: in a list they stand at the tail."""
+        """Returns the next ids, the oldest first: in a list they stand at the tail."""
         key, size = self._keys.named(keepsakes.PLACES[state].encode()), min(_WINDOW, self._most - self.removed)
         if state in _LISTS:
             return self._ids((b"LRANGE", key, -(passed + size), -(passed + 1)))[::-1]
@@ -119,7 +119,7 @@ class _Sweep:
         return decode.items(reply)
 
     def _take(self, state: State, ids: Sequence[bytes], spot: _Spot) -> _Spot:
-        """One window: a script for each job that may go, all in one batch. What is no job is dropped with them.
+        """Runs a script for each job of a window that may go, all in one batch; drops what is no job with them.
 
         Raises Fenced; what was taken before that is counted.
         """
@@ -134,7 +134,7 @@ class _Sweep:
         return _Spot(spot.place, spot.passed + len(ids) - gone - dropped)
 
     def _old(self, state: State, ids: Sequence[bytes]) -> list[bytes]:
-        """Those that are not too young; the script looks again."""
+        """Returns those that are not too young; the script looks again."""
         if self._cutoff is None or _AGES[state] == (_SCORE,):
             return list(ids)
         asked: list[Command] = [(b"HMGET", self._keys.job(id), *_AGES[state]) for id in ids]
@@ -161,11 +161,11 @@ class _Sweep:
         return 1
 
     def _drop(self, state: State, markers: Sequence[bytes]) -> int:
-        """Entries of BullMQ ≤ 4 that wake workers: there is nothing left to wake them for."""
+        """Drops entries of BullMQ ≤ 4 that wake workers: there is nothing left to wake them for."""
         key = self._keys.named(keepsakes.PLACES[state].encode())
         return decode.count(calls.run(self._target, "drop-entries", [key], markers)) or 0 if markers else 0
 
 
 def _age(state: State, reply: Any) -> int:
-    """The first that is set; a job without any of them is as old as can be."""
+    """Returns the first time that is set; a job without any of them is as old as can be."""
     return next((decode.integer(field) or 0 for field in decode.fields(reply, len(_AGES[state])) if field), 0)

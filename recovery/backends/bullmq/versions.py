@@ -1,4 +1,4 @@
-"""What each generation of BullMQ keeps, and how it writes: the first version of each feature."""
+"""Describes what each generation of BullMQ keeps, and how it writes: the first version of each feature."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LAYOUT = Layout(_PLACES, has_markers=True, has_families=True, repeat_has_zone=Tr
 
 
 def number(flavour: Flavour) -> tuple[int, int] | None:
-    """(major, minor) as far as they are known. The workers' major wins over what a producer wrote."""
+    """Returns (major, minor) as far as they are known. The workers' major wins over what a producer wrote."""
     exact = _exact(flavour)
     return exact[:2] if exact else None
 
@@ -70,7 +70,7 @@ def capabilities(flavour: Flavour) -> Capabilities:
 
 
 def _has(flavour: Flavour, since: tuple[int, int]) -> bool:
-    """A reader shows what may be there: without a minor version the major one decides."""
+    """Returns True if the feature may be there: a reader shows it, and without a minor version the major decides."""
     exact = number(flavour)
     return exact >= since if exact else flavour.major is None or flavour.major >= since[0]
 
@@ -112,7 +112,7 @@ _MUST_BE_KNOWN = frozenset({"defers_parents", "defers_stalls"})
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """How the workers of a queue write, as far as it is known; what is not known is taken as the lowest of them.
+    """Way in which a queue's workers write, as far as known; what is not known is taken as the lowest of them.
 
     Without a minor version (workers of other languages, `skipMetasUpdate`) it is the newest of its major, with two
     exceptions. The scripts raise the stall counter in the field that a job has already. And nothing is left to a
@@ -141,7 +141,7 @@ class Traits:
 
     @property
     def locks_when_taking(self) -> bool:
-        """Up to 4 a job is taken first and locked then: for a moment it is active without a lock."""
+        """Returns True if a job is taken and locked at once. Up to 4 it is for a moment active without a lock."""
         return self.since(5)
 
     @property
@@ -153,7 +153,7 @@ class Traits:
         return "atm" if self.has("counts_starts") else "attemptsMade"
 
     def for_script(self) -> str:
-        """What the scripts are told, as a JSON object."""
+        """Returns the traits as a JSON object for the scripts."""
         return _for_script(self)
 
 
@@ -173,7 +173,7 @@ _SAME_IN_ALL = frozenset({Act.REQUEUE, Act.RELEASE, Act.CANCEL})
 
 @lru_cache(maxsize=256)
 def refusals(flavour: Flavour) -> Mapping[Act, str]:
-    """What cannot be done to a queue of this flavour, and why."""
+    """Returns what cannot be done to a queue of this flavour, and why."""
     if flavour.read_only or flavour.library is not Library.BULLMQ:
         reason = flavour.read_only or "This BullMQ version is not supported: nothing is changed."
         return MappingProxyType(dict.fromkeys(Act, reason))

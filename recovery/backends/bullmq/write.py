@@ -1,4 +1,4 @@
-"""The operator of BullMQ 3 to 6: which act is done by which room, and which cannot be done at all."""
+"""Operator of BullMQ 3 to 6: which module does which act, and which cannot be done at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AT_ONCE = frozenset({Act.CANCEL, Act.REMOVE, Act.FAIL})
 
 
 class BullMQOperator:
-    """Stateless: which queue, and which version keeps it, comes with every call."""
+    """Operator of BullMQ. Stateless: which queue, and which version keeps it, comes with every call."""
 
     def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
         return versions.refusals(flavour)
@@ -69,7 +69,7 @@ class BullMQOperator:
         fence.raise_for(target)
 
     def _traits(self, act: Act, flavour: Flavour) -> Traits:
-        """Raises Unsupported for what this flavour forbids, whoever asks."""
+        """Returns the traits. Raises Unsupported for what this flavour forbids, whichever process asks."""
         if reason := self.refusals(flavour).get(act):
             raise Unsupported(reason)
         return Traits.of(flavour)
