@@ -1,4 +1,4 @@
-"""Active jobs of many queues at once: their ids in windows, who has a lock, and a sure look at those that have none.
+"""Reads active jobs of many queues at once: their ids in windows, who has a lock, and twice those that have none.
 
 Plain commands in long batches: no rights beyond reading, nothing that holds the server. A window is a thousand ids
 from the tail of a list, where the oldest jobs stand.
@@ -37,21 +37,21 @@ _TEXTS = (b"name", b"data", b"pb", b"parentKey")
 
 
 class Window(NamedTuple):
-    """A part of a queue's active list: `start` ids from its tail on."""
+    """Part of a queue's active list: `start` ids from its tail on."""
 
     ref: QueueRef
     start: int = 0
 
 
 class Suspect(NamedTuple):
-    """An active job that is to be looked at for sure, and in which window it was."""
+    """Active job that is to be read twice for proof, and the window in which its id was."""
 
     id: bytes
     window: Window
 
 
 class Facts(NamedTuple):
-    """What a job says of itself that may make it a suspect."""
+    """Fields of a job that may make it a suspect."""
 
     processed_at: int | None
     worker: str
@@ -61,7 +61,7 @@ class Facts(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A sure look. `row` has only what a verdict needs; `is_steady`: nothing moved between the two reads."""
+    """Result of reading a job twice. `row` has only what a verdict needs; `is_steady`: nothing moved in between."""
 
     row: JobRow
     is_steady: bool
@@ -69,30 +69,30 @@ class Sight(NamedTuple):
 
     @property
     def is_sure(self) -> bool:
-        """That nobody held it."""
+        """Returns True if no worker held the job."""
         return self.is_steady and self.row.lock_known and self.row.lock is None
 
 
 def ids(wire: Wire, windows: Sequence[Window]) -> list[list[bytes] | Exception]:
-    """The ids of each window, oldest first; an exception says why a list cannot be read."""
+    """Returns the ids of each window, oldest first; an exception says why a list cannot be read."""
     replies = wire.call([_window(window, 0) for window in windows])
     return [reply if isinstance(reply, Exception) else _plain_ids(reply)[::-1] for reply in replies]
 
 
 def _plain_ids(reply: Any) -> list[bytes]:
-    """A list of nothing but bytes, as hiredis hands it over, is taken as it is."""
+    """Returns the ids of a reply; a list of nothing but bytes, as hiredis hands it over, is taken as it is."""
     return reply if type(reply) is list and set(map(type, reply)) == {bytes} else decode.items(reply)
 
 
 def ttls(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[int | None]:
-    """What is left of each job's lock in ms, NO_KEY or ENDLESS; None where we may not look."""
+    """Returns what is left of each job's lock in ms, NO_KEY or ENDLESS; None where we may not look."""
     keys = _all_keys(ref for ref, _ in jobs)
     asked: list[Command] = [(b"PTTL", keys[ref].lock(id)) for ref, id in jobs]
     return [decode.count(reply) for reply in wire.call(asked)] if asked else []
 
 
 def locked(wire: Wire, groups: Sequence[tuple[QueueRef, Sequence[bytes]]]) -> list[bool]:
-    """Whether all jobs of each group have a lock: one command a group. A refusal says nothing, so it is no yes."""
+    """Returns True for each group whose jobs all have a lock: one command a group. A refusal counts as no."""
     asked: list[Command] = []
     for ref, ids in groups:
         prefix = Keys(ref.base).named(b"")
@@ -102,7 +102,7 @@ def locked(wire: Wire, groups: Sequence[tuple[QueueRef, Sequence[bytes]]]) -> li
 
 
 def starts(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[tuple[int | None, bool]]:
-    """When each job was started, and whether there is such a job: one command each. Another start is another run."""
+    """Returns when each job was started, and whether it exists: one command each. Another start is another run."""
     keys = _all_keys(ref for ref, _ in jobs)
     asked: list[Command] = [(b"HMGET", keys[ref].job(id), b"processedOn", b"timestamp") for ref, id in jobs]
     found = (_facts(reply, "", "") for reply in (wire.call(asked) if asked else []))
@@ -110,7 +110,7 @@ def starts(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[tuple[int
 
 
 def facts(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[Facts]:
-    """Three short commands a job, asked once while it is active; its longer texts are only measured."""
+    """Reads each job with three short commands, once while it is active; its longer texts are only measured."""
     keys = _all_keys(ref for ref, _ in jobs)
     asked: list[Command] = []
     for ref, id in jobs:
@@ -123,7 +123,7 @@ def facts(wire: Wire, jobs: Sequence[tuple[QueueRef, bytes]]) -> list[Facts]:
 
 
 def sights(wire: Wire, suspects: Sequence[Suspect]) -> list[Sight | None]:
-    """A sure look at each; None: it is not in its window any more. One round trip, plus one for names."""
+    """Reads each suspect twice; None: it is not in its window any more. One round trip, plus one for names."""
     keys = _all_keys(suspect.window.ref for suspect in suspects)
     windows = list(dict.fromkeys(suspect.window for suspect in suspects))
     before = [part for one in suspects for part in _ask(keys[one.window.ref], one.id)]
@@ -187,7 +187,7 @@ def _counted(reply: Any) -> dict[str, Any]:
 
 
 def _is_missing(numbers: Any, name_size: Any, data_size: Any) -> bool:
-    """No hash, or what a removed job left of it: a counter or an error, and neither name, data nor time."""
+    """Returns True without a hash, or with the rest of a removed job: a counter or an error, no name, data or time."""
     if decode.is_wrong_type(numbers):
         return True
     if isinstance(numbers, Exception):
@@ -196,7 +196,7 @@ def _is_missing(numbers: Any, name_size: Any, data_size: Any) -> bool:
 
 
 def _lock(ttl: Any) -> tuple[Lock | None, bool]:
-    """Whose it is costs another read, and is asked for the rows that are shown."""
+    """Returns the lock without its token, which costs another read and is asked only for the rows that are shown."""
     left = decode.count(ttl)
     if left is None:
         return None, False
@@ -212,7 +212,7 @@ def _facts(reply: Any, worker: str, parent: str) -> Facts:
 def _texts(
     wire: Wire, keys: dict[QueueRef, Keys], jobs: Sequence[tuple[QueueRef, bytes]], sizes: Sequence[Sequence[Any]]
 ) -> list[tuple[str, str]]:
-    """Worker and parent of each job, where there is one of a sane length."""
+    """Returns worker and parent of each job, where there is one of a sane length."""
     wanted = [
         (at, column, name)
         for at, measured in enumerate(sizes)
@@ -241,7 +241,7 @@ def _all_keys(refs: Iterable[QueueRef]) -> dict[QueueRef, Keys]:
 
 
 def position(wire: Wire, ref: QueueRef, wanted: Sequence[str], depth: int = 100_000) -> list[Suspect]:
-    """These jobs with the windows they stand in now: for a few rows of a page. LPOS costs 1 ms at that depth."""
+    """Returns the windows in which these jobs stand now: for a few rows of a page. LPOS costs 1 ms at that depth."""
     key = Keys(ref.base).active
     replies = wire.call([(b"LPOS", key, raw(id), b"RANK", -1, b"MAXLEN", depth) for id in wanted] + [(b"LLEN", key)])
     length = decode.count(replies[-1]) or 0
@@ -254,7 +254,7 @@ def position(wire: Wire, ref: QueueRef, wanted: Sequence[str], depth: int = 100_
 
 
 def details(wire: Wire, ref: QueueRef, wanted: Sequence[str]) -> list[JobRow]:
-    """What a list shows of these jobs, their locks' tokens with them. Two round trips."""
+    """Reads what a list shows of these jobs, their locks' tokens with them. Two round trips."""
     scene = Scene(ref, Keys(ref.base), _ANY)
     return rows.read(wire, scene, State.ACTIVE, [Entry(raw(id)) for id in wanted])
 

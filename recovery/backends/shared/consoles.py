@@ -1,4 +1,4 @@
-"""The consoles that watch a Redis, as they tell each other there, in a few small keys beside the queues."""
+"""Announces and reads the consoles that watch a Redis, in a few small keys beside its queues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIMIT = 100  # of those that are read: more would be no consoles
 
 
 def announce(wire: Wire, me: Console) -> tuple[Console, ...]:
-    """All that are there, this one first. Raises StoreError and redis.ResponseError."""
+    """Announces this console and returns all that are there, itself first. Raises StoreError, redis.ResponseError."""
     said = f"{me.host} {me.pid} {me.since}"
     keys = (_NAMES, _ACTS, _key(raw(me.installation)))
     args: tuple[Part, ...] = (me.installation, said, consoles.LIFE)
@@ -33,13 +33,13 @@ def announce(wire: Wire, me: Console) -> tuple[Console, ...]:
 
 
 def read(wire: Wire) -> tuple[Console, ...]:
-    """The same, and nothing is written. Raises StoreError and redis.ResponseError."""
+    """Returns the consoles without writing anything. Raises StoreError and redis.ResponseError."""
     names, acts = _answers(wire, [("GET", _NAMES), ("GET", _ACTS)])
     return tuple(_consoles(wire.deployment.name, _said(wire, (names or b"").split()), acts))
 
 
 def _said(wire: Wire, names: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Of those that are there still."""
+    """Returns the announcements that have not expired."""
     some = names[:_LIMIT]
     replies = _answers(wire, [("GET", _key(name)) for name in some]) if some else []
     return {name: said for name, said in zip(some, replies, strict=True) if said}

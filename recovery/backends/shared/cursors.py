@@ -1,4 +1,4 @@
-"""Where the next page starts, as text for a URL. A cursor comes back from outside: what cannot be read is the start."""
+"""Cursors: where the next page starts, as text for a URL. A cursor from outside that cannot be read is the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OFFSET = re.compile(r"[0-9]{1,12}")
 
 
 class Spot(NamedTuple):
-    """The last job shown of a sorted set, or with `is_back` the first one, to turn back from."""
+    """Cursor of a sorted set: the last job shown, or with `is_back` the first one, to turn back from."""
 
     score: float
     id: bytes
@@ -23,7 +23,7 @@ class Spot(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """How far from its end a list was read, and the last job shown, to find the place again when it has moved."""
+    """Cursor of a list: offset from its end, and the last job shown, to find the place again when it has moved."""
 
     rows: int
     anchor: bytes = b""
@@ -33,7 +33,7 @@ class Offset(NamedTuple):
 
 
 def without(before: str, after: str, gone: int, last: str) -> str:
-    """The cursor `after` a page, when so many of its jobs have left their list; `last` of it is still there, or "".
+    """Returns the cursor behind a page of which so many jobs left their list; `last` of it is still there, or "".
 
     `before` is the cursor of the page. In a sorted set the place of the next page does not change.
     """
@@ -43,7 +43,7 @@ def without(before: str, after: str, gone: int, last: str) -> str:
 
 
 def is_offset(cursor: str) -> bool:
-    """Whether it counts the jobs in front of it, so that it is wrong when others leave the list."""
+    """Returns True if it counts the jobs in front of it, so that it is wrong when others leave the list."""
     return _parts(cursor)[0] == "o"
 
 

@@ -1,4 +1,4 @@
-"""Replies of a store as values: any bytes come in, no exception goes out. None means: not there, or not known."""
+"""Decodes replies of a store: any bytes come in, no exception goes out. None means: not there, or not known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DECIMAL = re.compile(rb"-?[0-9]{1,18}(\.[0-9]{1,20})?")
 
 
 def octets(reply: Any) -> bytes | None:
-    """A string reply as bytes, however the client hands it over."""
+    """Returns a string reply as bytes, however the client hands it over."""
     if isinstance(reply, bytes):
         return reply
     if isinstance(reply, str):
@@ -30,12 +30,12 @@ def octets(reply: Any) -> bytes | None:
 
 
 def count(reply: Any) -> int | None:
-    """The length of something; a refused or misplaced command leaves it unknown."""
+    """Returns the length of something; a refused or misplaced command leaves it unknown."""
     return reply if type(reply) is int else None
 
 
 def integer(reply: Any) -> int | None:
-    """A whole number as the libraries write it; JavaScript now and then leaves a fraction."""
+    """Returns a whole number as the libraries write it; JavaScript now and then leaves a fraction."""
     if reply is None or type(reply) is int:
         return reply
     raw = octets(reply)
@@ -47,17 +47,17 @@ def integer(reply: Any) -> int | None:
 
 
 def moment(reply: Any) -> int | None:
-    """A time in milliseconds since 1970 that a calendar can hold."""
+    """Returns a time in milliseconds since 1970 that a calendar can hold."""
     return as_moment(integer(reply))
 
 
 def as_moment(value: int | None) -> int | None:
-    """The same of a number."""
+    """Returns the number if it is a time that a calendar can hold, else None."""
     return value if value is not None and 0 < value <= LAST_MOMENT else None
 
 
 def score(reply: Any) -> float | None:
-    """The score of a sorted set's member."""
+    """Returns the score of a sorted set's member."""
     if isinstance(reply, (int, float)):
         return float(reply)
     raw = octets(reply)
@@ -69,33 +69,33 @@ def score(reply: Any) -> float | None:
 
 
 def due(packed: float | None) -> int | None:
-    """When a delayed job becomes runnable, from its score."""
+    """Returns when a delayed job becomes runnable, from its score."""
     if packed is None or not math.isfinite(packed):
         return None
     return moment(int(packed) // DELAY_FACTOR)
 
 
 def remaining(reply: Any) -> int | None:
-    """Milliseconds left of a key; None when there is none, or when it never ends."""
+    """Returns the milliseconds left of a key; None when there is none, or when it never ends."""
     return reply if type(reply) is int and reply >= 0 else None
 
 
 def items(reply: Any) -> list[bytes]:
-    """The members of an array reply; an error or a null has none."""
+    """Returns the members of an array reply; an error or a null has none."""
     if not reply or not isinstance(reply, (list, tuple, set, frozenset)):
         return []
     return [raw for raw in map(octets, reply) if raw is not None]
 
 
 def fields(reply: Any, width: int) -> Sequence[Any]:
-    """The answer of HMGET, or as many nothings when it was refused."""
+    """Returns the answer of HMGET, or as many None when it was refused."""
     if isinstance(reply, (list, tuple)) and len(reply) == width:
         return reply
     return (None,) * width
 
 
 def pairs(reply: Any) -> list[tuple[bytes, Any]]:
-    """Member and score, or field and value: flat in RESP2, nested in RESP3, a mapping from some clients."""
+    """Returns member and score, or field and value: flat in RESP2, nested in RESP3, a mapping from some clients."""
     if not reply:
         return []
     return [(raw, value) for member, value in _couples(reply) if (raw := octets(member)) is not None]
@@ -112,51 +112,51 @@ def _couples(reply: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def refusal(reply: Any) -> str:
-    """Why a command was refused, as a sentence; "" when it was not."""
+    """Returns why a command was refused, as a sentence; "" when it was not."""
     return str(reply) if isinstance(reply, Exception) else ""
 
 
 def is_wrong_type(reply: Any) -> bool:
-    """The key is there, and holds something else."""
+    """Returns True if the key is there, and holds something else."""
     return "WRONGTYPE" in refusal(reply)
 
 
 def name(reply: Any) -> str:
-    """An id, a name or a key, losing no byte."""
+    """Returns an id, a name or a key, losing no byte."""
     raw = octets(reply)
     return "" if raw is None else text(raw)
 
 
 def prose(reply: Any) -> str:
-    """A text for people: undecodable bytes replaced."""
+    """Returns a text for people: undecodable bytes replaced."""
     raw = octets(reply)
     return "" if raw is None else raw.decode("utf-8", "replace")
 
 
 def line(written: str, limit: int = LINE_LIMIT) -> str:
-    """A text in one line, cut where a table ends."""
+    """Returns a text in one line, cut where a table ends."""
     # Four times the limit is enough to fold from; a text that is blank for so long has nothing to show.
     folded = " ".join(written[: limit * 4].split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
 
 
 def first_line(written: str, limit: int = LINE_LIMIT) -> str:
-    """The first line that says something."""
+    """Returns the first line that is not blank."""
     return line(next((row for row in written.splitlines() if row.strip()), ""), limit)
 
 
 def too_long(size: int) -> str:
-    """What stands in place of a text that was not fetched."""
+    """Returns what is shown in place of a text that was not fetched."""
     return f"({size:,} bytes, too long to show here)"
 
 
 def is_too_long(written: str) -> bool:
-    """Whether it stands in place of a text that was not fetched."""
+    """Returns True if it stands in place of a text that was not fetched."""
     return bool(_TOO_LONG.fullmatch(written))
 
 
 def from_json(reply: Any) -> Any:
-    """What a JSON text holds; None when it holds nothing, or is no JSON."""
+    """Returns what a JSON text holds; None when it holds nothing, or is no JSON."""
     raw = octets(reply)
     if raw is None:
         return None
@@ -167,12 +167,12 @@ def from_json(reply: Any) -> Any:
 
 
 def mapping(reply: Any) -> Mapping[str, Any]:
-    """A JSON object, or an empty one."""
+    """Returns a JSON object, or an empty one."""
     value = from_json(reply)
     return value if isinstance(value, dict) else {}
 
 
 def times(reply: Any) -> tuple[int | None, int | None, int | None]:
-    """The answer to `age_plan`: (timestamp, processedOn, delay)."""
+    """Returns the answer to `age_plan`: (timestamp, processedOn, delay)."""
     added, processed, delay = fields(reply, 3)
     return moment(added), moment(processed), integer(delay)

@@ -1,4 +1,4 @@
-"""What has become of jobs that are not where they were: light enough to be asked of thousands."""
+"""Reads what became of jobs that are not where they were: light enough to be asked of thousands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH = 4
 
 
 class Ending(NamedTuple):
-    """A job as it is now. `is_locked` None: we may not look. `ttl`: what is left of its lock (ms)."""
+    """State of a job now. `is_locked` None: we may not look. `ttl`: what is left of its lock (ms)."""
 
     is_there: bool
     is_finished: bool
@@ -30,21 +30,21 @@ class Ending(NamedTuple):
 
 
 def endings(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> list[Ending | None]:
-    """None: it could not be read. Each costs O(log n)."""
+    """Reads the state of each job; None: it could not be read. Each costs O(log n)."""
     keys = Keys(ref.base)
     replies = wire.call([command for id in ids for command in _ask(keys, raw(id))]) if ids else []
     return [_ending(replies[at : at + _WIDTH]) for at in range(0, len(replies), _WIDTH)]
 
 
 def still_active(wire: Wire, ref: QueueRef, ids: Sequence[str], depth: int = 100_000) -> set[str]:
-    """For a few of which nothing else is known: LPOS costs 1 ms at that depth. Where it is refused, all count as so."""
+    """Returns those that are active: for a few. LPOS costs 1 ms at that depth. Where it is refused, all count as so."""
     key = Keys(ref.base).active
     replies = wire.call([(b"LPOS", key, raw(id), b"RANK", -1, b"MAXLEN", depth) for id in ids]) if ids else []
     return {id for id, reply in zip(ids, replies, strict=True) if reply is not None}
 
 
 def events(wire: Wire, ref: QueueRef, since: int) -> dict[str, set[str]]:
-    """What BullMQ's own stream says happened to which job since then: for jobs that were removed meanwhile."""
+    """Reads from BullMQ's event stream what happened to which job since then: for jobs that were removed meanwhile."""
     key = Keys(ref.base).events
     (reply,) = wire.call([(b"XREVRANGE", key, b"+", b"%d" % since, b"COUNT", EVENTS)])
     told: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""What a page of ids is, before their jobs are read."""
+"""Types of a page of ids, before their jobs are read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """An id, and in a sorted set its score."""
+    """Job id, and in a sorted set its score."""
 
     id: bytes
     score: float | None = None
 
 
 class Wish(NamedTuple):
-    """Which page: from where, how long, and from which end."""
+    """Request for a page: from where, how long, and from which end."""
 
     cursor: str
     size: int
@@ -22,7 +22,7 @@ class Wish(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Some ids of a state; `total` None: the store would not say."""
+    """Ids of one page of a state; `total` None: the store would not say."""
 
     entries: tuple[Entry, ...] = ()
     total: int | None = None

@@ -1,5 +1,5 @@
-"""What keeps a scheduler that leads no more from changing anything: each script meets the newest epoch of its queue.
-And what keeps two installations apart: each script meets the one that holds its queue, as long as that one's lease.
+"""Fences off former leaders and other installations: each script compares its epoch with the newest of its queue, and
+its installation with the one that holds the queue, as long as that one's lease.
 
 A script is given the fence as its last two keys, and as its last argument the epoch, the installation and for how long
 it holds (lua/write/parts/fence.lua). Who acts by hand has no epoch: no key of ours is touched then, and none has to be
@@ -29,7 +29,7 @@ UNNAMED = "-"  # one that has no name yet
 
 
 def key_of(base: str) -> bytes:
-    """In the same slot as the queue's own keys: the base has the tag."""
+    """Returns the fence's key, in the same slot as the queue's own keys: the base has the tag."""
     return b"unstall:fence:" + raw(base)
 
 
@@ -38,7 +38,7 @@ def epoch_key_of(base: str, installation: str = "") -> bytes:
 
 
 def part_of(target: Target) -> tuple[tuple[Part, Part], Part]:
-    """The last keys and the last argument of every script."""
+    """Returns the last keys and the last argument of every script."""
     base = target.ref.base
     if target.epoch is None:
         return (Keys(base).wait, Keys(base).wait), ""
@@ -50,7 +50,7 @@ def stamp(epoch: int, installation: str) -> str:
 
 
 def met_by(reply: Any) -> Rival | None:
-    """Who stood in the way of the script, when it was refused for that."""
+    """Returns the epoch or installation that refused the script; None when it was not refused for that."""
     if not isinstance(reply, redis.ResponseError) or not str(reply).startswith(_WORD):
         return None
     return parse(str(reply).removeprefix(_WORD))
@@ -71,8 +71,8 @@ def check(reply: Any) -> None:
 
 
 def raise_for(target: Target) -> None:
-    """From now on scripts of earlier epochs are refused here. Raises Fenced when this one is the earlier, or when
-    another installation holds the queue.
+    """Raises the fence: scripts of earlier epochs are refused here from now on. Raises Fenced when this epoch is the
+    earlier, or when another installation holds the queue.
     """
     if target.epoch is None:
         return

@@ -1,4 +1,4 @@
-"""How jobs that were put back to work have ended: light enough to be asked of a thousand every few seconds."""
+"""Reads how retried jobs ended: light enough to be asked of a thousand every few seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 3
 
 
 class Finish(NamedTuple):
-    """`failed_at` None: it is not among the failed ones."""
+    """End of a retried job. `failed_at` None: it is not among the failed ones."""
 
     is_there: bool
     is_completed: bool
@@ -23,7 +23,7 @@ class Finish(NamedTuple):
 
 
 def finishes(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> list[Finish | None]:
-    """None: it could not be read. Three short commands a job; raises StoreError."""
+    """Reads how each job ended; None: it could not be read. Three short commands a job; raises StoreError."""
     keys = Keys(ref.base)
     asked = [command for id in ids for command in _ask(keys, raw(id))]
     replies = wire.call(asked) if asked else []
@@ -31,7 +31,7 @@ def finishes(wire: Wire, ref: QueueRef, ids: Sequence[str]) -> list[Finish | Non
 
 
 def oldest_failed(wire: Wire, ref: QueueRef) -> int | None:
-    """When the oldest failed job failed that is still kept; None: none is kept, or it cannot be read."""
+    """Returns when the oldest failed job that is still kept failed; None: none is kept, or it cannot be read."""
     (reply,) = wire.call([(b"ZRANGE", Keys(ref.base).failed, 0, 0, b"WITHSCORES")])
     scores = [decode.score(score) for _, score in decode.pairs(reply)]
     return None if not scores or scores[0] is None else _moment(scores[0])
@@ -50,5 +50,5 @@ def _finish(replies: Sequence[Any]) -> Finish | None:
 
 
 def _moment(score: float) -> int:
-    """0 for what is no time: a score may be infinite."""
+    """Returns the score as a time, 0 for what is none: a score may be infinite."""
     return int(score) if math.isfinite(score) else 0

@@ -1,4 +1,4 @@
-"""Jobs that were seen before, looked at again: where they were expected first, which costs least."""
+"""Reads jobs again that were shown before: first where they were expected, which costs least."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Wanted = Sequence[tuple[str, State]]
 
 
 def read(wire: Wire, scene: Scene, wanted: Wanted, *, by_script: bool = False) -> tuple[JobRow | None, ...]:
-    """One row a job, in their order; None: it is gone. Four round trips for all that are where they were; one for a
-    few that may be read by a script.
+    """Returns one row a job, in their order; None: it is gone. Four round trips for all that are where they were; one
+    for a few that may be read by a script.
     """
     is_few = by_script and len(wanted) <= script_reads.JOBS
     found = script_reads.look(wire, scene, wanted) if is_few and wanted else {}
@@ -35,7 +35,7 @@ def read(wire: Wire, scene: Scene, wanted: Wanted, *, by_script: bool = False) -
 
 
 def _there(wire: Wire, scene: Scene, place: Place, ids: Sequence[str]) -> dict[str, JobRow | None]:
-    """Those that are at this place."""
+    """Returns the rows of those that are at this place."""
     if not ids:
         return {}
     replies = wire.call([membership.ask(scene, place, raw(id)) for id in ids])
@@ -55,6 +55,6 @@ def _anywhere(wire: Wire, scene: Scene, id: str) -> JobRow | None:
 
 
 def _lost(wire: Wire, scene: Scene, ids: Sequence[str]) -> dict[str, JobRow | None]:
-    """The rest: that they moved is known, and not where to."""
+    """Returns the rows of the rest: that they moved is known, and not where to."""
     read = rows.read(wire, scene, State.UNKNOWN, [Entry(raw(id)) for id in ids])
     return {row.id: None if row.missing else row for row in read}

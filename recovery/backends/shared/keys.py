@@ -6,7 +6,7 @@ from recovery.domain.refs import raw
 
 
 class Keys:
-    """The keys of one queue. Ids and suffixes are bytes: nothing is lost on the way."""
+    """Keys of one queue. Ids and suffixes are bytes: nothing is lost on the way."""
 
     __slots__ = ("base",)
 
@@ -18,22 +18,22 @@ class Keys:
 
     @property
     def counter(self) -> bytes:
-        """Raised with every job that was added, whatever id it was given."""
+        """String that is raised with every job that was added, whatever id it was given."""
         return self.named(b"id")
 
     @property
     def wait(self) -> bytes:
-        """Pushed on the left, popped on the right: the tail runs next."""
+        """List that is pushed on the left and popped on the right: the tail runs next."""
         return self.named(b"wait")
 
     @property
     def paused(self) -> bytes:
-        """What `wait` is called while the queue is paused (Bull, BullMQ ≤ 5)."""
+        """List that `wait` becomes while the queue is paused (Bull, BullMQ ≤ 5)."""
         return self.named(b"paused")
 
     @property
     def active(self) -> bytes:
-        """The head is the newest, the tail the oldest."""
+        """List of active jobs: the head is the newest, the tail the oldest."""
         return self.named(b"active")
 
     @property
@@ -50,7 +50,7 @@ class Keys:
 
     @property
     def watchdog(self) -> bytes:
-        """Held by the last stalled check; while it lives no other check runs."""
+        """Key that the last stalled check set; while it lives no other check runs."""
         return self.named(b"stalled-check")
 
     @property
@@ -67,7 +67,7 @@ class Keys:
 
     @property
     def repeat(self) -> bytes:
-        """Schedulers or repeatable jobs, by the time of their next run."""
+        """Sorted set of schedulers or repeatable jobs, by the time of their next run."""
         return self.named(b"repeat")
 
     def scheduler(self, id: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Where a library keeps its jobs: one place a state."""
+"""Tells where a library keeps its jobs: one place a state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`places` stand in the order of a job's life; `membership` says why that matters."""
+    """Places of all states of one library, in the order of a job's life; `membership` says why that matters."""
 
     places: tuple[Place, ...]
     has_markers: bool = False  # `0:…` entries of BullMQ among the ids of `wait` and `active`
@@ -35,13 +35,13 @@ class Layout:
         return next((place for place in self.places if place.state == state), None)
 
     def is_marker(self, id: bytes) -> bool:
-        """An entry that wakes workers up and is no job."""
+        """Returns True for an entry that wakes workers up and is no job."""
         return self.has_markers and id.startswith(b"0:")
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One queue of one library: what every read here needs to know."""
+    """Queue of one library, with what every read here needs to know of it."""
 
     ref: QueueRef
     keys: Keys

@@ -1,4 +1,4 @@
-"""A page of a list. Jobs are pushed on the left and popped on the right, so both ends move.
+"""Reads a page of a list. Jobs are pushed on the left and popped on the right, so both ends move.
 
 The cursor holds the last id shown. When it is no longer where it was, the list is searched for it near that place.
 """
@@ -22,7 +22,7 @@ _MARGINS = (100, 1000)
 
 
 class _Look(NamedTuple):
-    """What one read of a list gave, from `start` on. `is_sure`: a whole page that follows the id shown last."""
+    """Result of one read of a list, from `start` on. `is_sure`: a whole page that follows the id shown last."""
 
     start: int
     ids: list[bytes]
@@ -43,7 +43,7 @@ def window(wire: Wire, scene: Scene, place: Place, wish: Wish) -> Window:
 
 
 def _look(wire: Wire, scene: Scene, key: bytes, start: Offset, wish: Wish) -> _Look:
-    """One id more in front, to know the place again, and one behind, to know whether there is more."""
+    """Reads one id more in front, to know the place again, and one behind, to know whether there is more."""
     first = max(0, start.rows - 1 - wish.margin) if start.anchor else start.rows
     count = start.rows - first + wish.size + 1 + wish.margin
     part = _slice(key, first, count, from_tail=wish.ascending)
@@ -70,7 +70,7 @@ def _slice(key: bytes, first: int, count: int, *, from_tail: bool) -> Command:
 
 
 def _found_again(wire: Wire, scene: Scene, place: Place, start: Offset, *, from_tail: bool) -> Offset:
-    """Where the page starts now. Without LPOS (Redis < 6.0.6) the old offset has to do."""
+    """Returns where the page starts now. Without LPOS (Redis < 6.0.6) the old offset has to do."""
     key, rank = place.key(scene.keys), -1 if from_tail else 1
     length, index = wire.call(
         [(b"LLEN", key), (b"LPOS", key, start.anchor, b"RANK", rank, b"MAXLEN", start.rows + SLACK)]

@@ -1,4 +1,4 @@
-"""Who holds an active job, and for how long."""
+"""Reads who holds an active job, and for how long."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ WIDTH = 2
 
 
 def ask(keys: Keys, id: bytes) -> tuple[Command, Command]:
-    """The token first: a lock that ends in between is then seen as gone, not as one without an end."""
+    """Asks for the token first: a lock that ends in between is then seen as gone, not as one without an end."""
     key = keys.lock(id)
     return (b"GETRANGE", key, 0, TOKEN_BYTES - 1), (b"PTTL", key)
 
 
 def read(token: Any, ttl: Any) -> tuple[Lock | None, bool]:
-    """The lock, and whether we may know of it."""
+    """Returns the lock, and whether we may know of it."""
     value, left = decode.octets(token), decode.count(ttl)
     if value is None or left is None:
         return None, False

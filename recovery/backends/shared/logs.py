@@ -1,4 +1,4 @@
-"""The lines a job wrote with `job.log`, oldest first."""
+"""Reads the lines a job wrote with `job.log`, oldest first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(wire: Wire, scene: Scene, id: bytes, start: int, size: int) -> LogPage:
 
 
 def _one_by_one(wire: Wire, scene: Scene, key: bytes, places: range) -> list[bytes]:
-    """A few lines, of which one or more are too long to be read: that is said in their place."""
+    """Reads a few lines of which one or more are too long to be read: that is said in their place."""
     replies = wire.call([(b"LINDEX", key, place) for place in places])
     for reply in replies:
         if not isinstance(reply, OversizedReply):

@@ -1,4 +1,4 @@
-"""Where a job really is: which list or sorted set holds its id.
+"""Finds where a job really is: which list or sorted set holds its id.
 
 The places are asked in the order of a job's life, in one batch. A job that moves on meanwhile is then seen at least
 once, perhaps twice, and the later place is the newer truth. A job that moves back (retried, recovered) can slip
@@ -25,14 +25,14 @@ _WINDOWS = 100
 
 
 class Whereabouts(NamedTuple):
-    """Where a job is; `score` is its place in a sorted set."""
+    """Location of a job; `score` is its place in a sorted set."""
 
     state: State = State.UNKNOWN
     score: float | None = None
 
 
 def find(wire: Wire, scene: Scene, id: bytes) -> Whereabouts:
-    """Sorted sets first: they answer in O(log n), and most jobs somebody opens are finished."""
+    """Finds a job, in sorted sets first: they answer in O(log n), and most jobs that a person opens are finished."""
     sets = [place for place in scene.layout.places if not place.is_list]
     found = located(sets, wire.call([ask(scene, place, id) for place in sets]))
     for _ in range(_LOOKS):
@@ -48,7 +48,7 @@ def ask(scene: Scene, place: Place, id: bytes, depth: int = DEPTH) -> Command:
 
 
 def located(places: Sequence[Place], replies: Sequence[Any]) -> Whereabouts:
-    """The last place of a job's life that has it."""
+    """Returns the last place of a job's life that has it."""
     for place, reply in reversed(list(zip(places, replies, strict=True))):
         if reply is not None and not isinstance(reply, Exception):
             return Whereabouts(place.state, None if place.is_list else decode.score(reply))
@@ -67,13 +67,13 @@ def _everywhere(wire: Wire, scene: Scene, id: bytes) -> Whereabouts:
 
 
 def _is_unknown_command(reply: Any) -> bool:
-    """The server is too old for LPOS, or its ACL does not grant it: LRANGE may do."""
+    """Returns True if the server is too old for LPOS, or its ACL does not grant it: LRANGE may do."""
     refusal = decode.refusal(reply)
     return "unknown command" in refusal or "NOPERM" in refusal or "no permissions" in refusal
 
 
 def _walk(wire: Wire, scene: Scene, place: Place, id: bytes) -> int | None:
-    """The index of an id, window by window from the tail."""
+    """Returns the index of an id, searched window by window from the tail."""
     key = place.key(scene.keys)
     for number in range(_WINDOWS):
         last = number * _WINDOW

@@ -1,4 +1,4 @@
-"""Finished jobs a minute, as the workers themselves count them (`bull-reference`: metrics)."""
+"""Reads finished jobs a minute, as the workers themselves count them (`bull-reference`: metrics)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Minutes = tuple[int | None, ...]
 
 
 def read(wire: Wire, keys: Keys, now: int, minutes: int) -> tuple[Minutes, Minutes] | None:
-    """Completed and failed, newest closed minute first; None when the workers keep no metrics."""
+    """Reads completed and failed, newest closed minute first; None when the workers keep no metrics."""
     minutes = max(0, min(minutes, MINUTES))
     return columns(wire.call(plan(keys, minutes)), now, minutes)
 
 
 def plan(keys: Keys, minutes: int) -> tuple[Command, ...]:
-    """What to ask; `COMMANDS` of them, so that many queues fit into one batch."""
+    """Returns the commands to ask; `COMMANDS` of them, so that many queues fit into one batch."""
     return *_ask(keys, b"completed", minutes), *_ask(keys, b"failed", minutes)
 
 
 def columns(replies: Sequence[Any], now: int, minutes: int) -> tuple[Minutes, Minutes] | None:
-    """What the answers to `plan` say."""
+    """Returns what the answers to `plan` say."""
     completed, failed = _column(replies[:2], now, minutes), _column(replies[2:], now, minutes)
     if completed is None and failed is None:
         return None
@@ -51,8 +51,8 @@ def _column(replies: Sequence[Any], now: int, minutes: int) -> Minutes | None:
 
 
 def _with_zeros(column: Minutes | None, other: Minutes | None, minutes: int) -> Minutes:
-    """A worker counts both outcomes and trims both lists at the same length. So where only the other one reaches,
-    this outcome had not happened yet.
+    """Returns the column with 0 in place of unknown minutes that the other outcome has. A worker counts both outcomes
+    and trims both lists at the same length. So where only the other one reaches, this outcome had not happened yet.
     """
     unknown = (None,) * minutes
     pairs = zip(column or unknown, other or unknown, strict=True)

@@ -1,4 +1,4 @@
-"""Which of several waiting jobs has waited longest, as far as one can tell without asking for its times."""
+"""Finds which of several waiting jobs has waited longest, as far as can be told without asking for its times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLAIN = frozenset({int, bytes, list, type(None)})
 
 
 def oldest(candidates: Sequence[bytes | None]) -> str:
-    """The likely oldest of the next-to-run jobs of several lists; "" when nothing waits.
+    """Returns the likely oldest of the next-to-run jobs of several lists; "" when nothing waits.
 
     Ids are counted up unless the application chose them, so the lowest number is the oldest. Where ids are
     chosen, the first candidate stands for all: each list is in order, and more would cost a command a queue.
@@ -26,14 +26,14 @@ def oldest(candidates: Sequence[bytes | None]) -> str:
 
 
 def only(reply: Any) -> bytes | None:
-    """The one member of a window of one."""
+    """Returns the one member of a window of one."""
     if not reply:
         return None
     return decode.octets(reply[0]) if isinstance(reply, (list, tuple)) else decode.octets(reply)
 
 
 def problem(replies: Sequence[Any]) -> str:
-    """Why something of a queue could not be read: the first refusal."""
+    """Returns why something of a queue could not be read: the first refusal."""
     if _PLAIN.issuperset(map(type, replies)):  # asked a thousand times a snapshot, and nearly always so
         return ""
     return next((str(reply) for reply in replies if isinstance(reply, Exception)), "")

@@ -1,4 +1,4 @@
-"""One page of a state: its ids, their rows, and a second look at those that seem wrong."""
+"""Reads one page of a state: its ids, their rows, and once more the rows that seem wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def read(
     oldest_first: bool | None,
     by_script: bool = False,
 ) -> Page:
-    """Three round trips; two more when a row looks wrong. `by_script`: what scripts can read of it, they do."""
+    """Reads a page in three round trips; two more when a row looks wrong. `by_script`: scripts read what they can of
+    it.
+    """
     size = max(1, min(size, READ_LIMIT))
     ascending = not place.newest_first if oldest_first is None else oldest_first
     seen = window(wire, scene, place, cursor=cursor, size=size, oldest_first=ascending)
@@ -39,7 +41,7 @@ def read(
 
 
 def settled(wire: Wire, scene: Scene, place: Place, found: Sequence[JobRow]) -> list[JobRow]:
-    """Without the jobs that left the place between the reading of its ids and of their fields.
+    """Leaves out the jobs that left the place between the reading of its ids and of their fields.
 
     Such a job looks like one without a hash, or like an active one that nobody holds: exactly what a person is
     alarmed by. So these are asked again, lock first: no lock and then still active is what the row says.
@@ -56,7 +58,7 @@ def _is_doubtful(row: JobRow) -> bool:
 
 
 def _second_look(wire: Wire, scene: Scene, place: Place, found: Sequence[JobRow]) -> list[JobRow | None]:
-    """None for one that has left. A refused look leaves the row as it was."""
+    """Reads doubtful rows again; None for one that has left. A refused read leaves the row as it was."""
     ids = [raw(row.id) for row in found]
     stretch = _stretch(wire, scene, place, ids)
     looks = [command for id in ids for command in locks.ask(scene.keys, id)]
@@ -69,7 +71,7 @@ def _second_look(wire: Wire, scene: Scene, place: Place, found: Sequence[JobRow]
 
 
 def _stretch(wire: Wire, scene: Scene, place: Place, ids: Sequence[bytes]) -> Command | None:
-    """The part of a list where many of a page stand. Searched for one by one, a hundred deep ones cost 50 ms."""
+    """Returns the part of a list where many of a page stand. One by one, a hundred deep ones cost 50 ms."""
     if not place.is_list or len(ids) < MANY:
         return None
     ends = [decode.count(reply) for reply in wire.call([membership.ask(scene, place, id) for id in (ids[0], ids[-1])])]
@@ -80,7 +82,7 @@ def _stretch(wire: Wire, scene: Scene, place: Place, ids: Sequence[bytes]) -> Co
 
 
 def _listed(wire: Wire, scene: Scene, place: Place, ids: Sequence[bytes], stretch: Any) -> set[bytes]:
-    """Of a stretch that others move, what is not in it may still be in the list."""
+    """Returns the ids that are in the list: others move it, so what is not in the stretch may still be in the list."""
     here = set(decode.items(stretch))
     missed = [id for id in ids if id not in here]
     if not missed:

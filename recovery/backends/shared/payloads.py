@@ -1,4 +1,4 @@
-"""Which texts of a job may be fetched. Redis has no part of a hash field: a value comes whole or not at all.
+"""Decides which texts of a job may be fetched. Redis has no part of a hash field: it comes whole or not at all.
 
 So every length is asked first (HSTRLEN), and only what fits is fetched.
 """
@@ -21,7 +21,7 @@ def fetch(key: bytes, names: Sequence[bytes]) -> Command:
 
 
 class Budget:
-    """How many bytes may still be fetched, in all and of one text."""
+    """Number of bytes that may still be fetched, in all and of one text."""
 
     __slots__ = ("_each", "_left")
 
@@ -30,7 +30,7 @@ class Budget:
         self._each = each
 
     def affordable(self, names: Sequence[bytes], sizes: Sequence[Any]) -> Iterator[bytes]:
-        """Those names whose texts fit, first come first served; empty ones are not worth a fetch."""
+        """Yields the names whose texts fit, first come first served; empty ones are not worth a fetch."""
         for name, reply in zip(names, sizes, strict=True):
             size = decode.count(reply)
             if size and size <= min(self._each, self._left):

@@ -1,4 +1,4 @@
-"""The reads of one queue that Bull and BullMQ share; what differs is in the layout."""
+"""Reads of one queue that Bull and BullMQ share; what differs is in the layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recovery.domain.refs import QueueRef, raw
 
 
 class KeyspaceReader:
-    """Stateless, so one instance serves all queues and threads."""
+    """Reader of both libraries. Stateless, so one instance serves all queues and threads."""
 
     layout: Layout
 

@@ -1,4 +1,4 @@
-"""A refused read is not an empty list: what must be known to show anything at all is insisted on."""
+"""Raises errors for refused reads: a refused read is not an empty list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def insist(reply: Any, ref: QueueRef, command: bytes) -> None:
 
 
 def oversized(*replies: Any) -> str:
-    """Which of them was too long to be read; one that was merely not asked any more does not count."""
+    """Returns which of them was too long to be read; one that was merely not asked any more does not count."""
     return next((str(reply) for reply in replies if type(reply) is OversizedReply), "")
 
 

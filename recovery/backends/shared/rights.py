@@ -1,4 +1,4 @@
-"""Whether the user of a connection may do to a queue what a scanner does: found out without changing anything.
+"""Finds out, without changing anything, whether a connection's user may do to a queue what a scanner does.
 
 ACL DRYRUN would tell, but a user who may only read may not call it. Who may call no script at all leaves one entry in
 the ACL log each time it is asked.
@@ -20,7 +20,7 @@ _CHECK = Path(__file__).parent / "lua" / "read" / "check-rights.lua"
 
 
 def lacking(wire: Wire, ref: QueueRef) -> str | None:
-    """What the store says that its user may not do; "": nothing of what was asked; None: it does not tell.
+    """Returns what the store says that its user may not do; "": nothing of what was asked; None: it does not tell.
 
     Raises StoreError, and redis.ResponseError for whatever else stands against a script.
     """

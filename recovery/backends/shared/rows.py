@@ -1,4 +1,4 @@
-"""Rows of a list: named fields of each job, and no more bytes than a screen has room for."""
+"""Reads rows of a list: named fields of each job, and no more bytes than a screen has room for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAME, _DATA = SIZES.index(b"name"), SIZES.index(b"data")
 
 
 class ScriptLook(NamedTuple):
-    """What `look-at-job.lua` answers. `place`: number of the place in the layout, 0 for none, -1 for not searched."""
+    """Answer of `look-at-job.lua`. `place`: number of the place in the layout, 0 for none, -1 for not searched."""
 
     place: int
     score: Any
@@ -44,7 +44,7 @@ class ScriptLook(NamedTuple):
 
 @dataclass(slots=True)
 class _Draft:
-    """A job while it is being read."""
+    """Job while it is being read."""
 
     entry: Entry
     numbers: Sequence[Any]
@@ -55,7 +55,7 @@ class _Draft:
 
 
 def read(wire: Wire, scene: Scene, state: State, entries: Sequence[Entry]) -> list[JobRow]:
-    """Two round trips for all of them: numbers and lengths, then the texts that fit."""
+    """Reads all of them in two round trips: numbers and lengths, then the texts that fit."""
     drafts = _drafts(wire, scene, state, entries)
     budget = Budget(PAGE_BYTES, TEXT_BYTES)
     wanted = [tuple(budget.affordable(TEXTS, [draft.sizes[name] for name in TEXTS])) for draft in drafts]
@@ -68,7 +68,7 @@ def read(wire: Wire, scene: Scene, state: State, entries: Sequence[Entry]) -> li
 
 
 def of_script(scene: Scene, state: State, entry: Entry, look: ScriptLook) -> JobRow:
-    """The row of a job that a script looked at."""
+    """Returns the row of a job that a script read."""
     lock = (look.token, look.ttl) if state is State.ACTIVE else ()
     draft = _draft(entry, (look.numbers, *look.sizes, *lock))
     draft.texts = {name: text for name, text in zip(TEXTS, look.texts, strict=True) if text is not None}
@@ -76,7 +76,7 @@ def of_script(scene: Scene, state: State, entry: Entry, look: ScriptLook) -> Job
 
 
 def is_old_marker(scene: Scene, row: JobRow) -> bool:
-    """BullMQ < 3.1.3 wrote `0` alone; an application may call a job so, and then there is a job."""
+    """Returns True for a `0` alone, which BullMQ < 3.1.3 wrote; if an application calls a job so, there is a job."""
     return scene.layout.has_markers and row.missing and row.id == "0"
 
 
@@ -107,7 +107,7 @@ def _draft(entry: Entry, replies: Sequence[Any]) -> _Draft:
 
 
 def is_missing(numbers: Any, sizes: Sequence[Any]) -> bool:
-    """No job hash, or what a removed job left of it: a counter or an error, and neither name, data nor time."""
+    """Returns True without a hash, or with the rest of a removed job: a counter or an error, no name, data or time."""
     if decode.is_wrong_type(numbers):
         return True
     if isinstance(numbers, Exception):
@@ -154,7 +154,7 @@ def _row(scene: Scene, state: State, draft: _Draft, *, is_one_moment: bool = Fal
 
 @lru_cache(maxsize=256)
 def _attempts_limit(options: Any) -> int:
-    """The jobs of a queue are mostly added with the same options."""
+    """Returns the limit that a job's options set. The jobs of a queue are mostly added with the same options."""
     limit = decode.mapping(options).get("attempts")
     return limit if type(limit) is int and limit > 0 else 1
 
@@ -168,13 +168,13 @@ def _prose(draft: _Draft, field: bytes) -> str:
 
 
 def _unread(draft: _Draft, field: bytes) -> str:
-    """Empty when there is nothing; its size when it did not fit."""
+    """Returns "" when there is nothing; its size when it did not fit."""
     size = decode.count(draft.sizes[field])
     return decode.too_long(size) if size else ""
 
 
 def _empty_as_nothing(progress: str) -> str:
-    """Both libraries write 0 from the start."""
+    """Returns "" for the progress that both libraries write from the start (0)."""
     return "" if progress in ("0", "{}") else progress
 
 

@@ -1,4 +1,4 @@
-"""Job schedulers (BullMQ ≥ 5.16) and repeatable jobs (older, and Bull): what will be added, and when next."""
+"""Reads job schedulers (BullMQ ≥ 5.16) and repeatable jobs (older, and Bull): what will be added, and when next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BYTES = 1024  # of one field; a cron pattern or a name that is longer is none
 
 
 def read(wire: Wire, scene: Scene, size: int) -> tuple[SchedulerRow, ...]:
-    """By next run, soonest first."""
+    """Reads schedulers by next run, soonest first."""
     size = max(1, min(size, LIST_LIMIT))
     (reply,) = wire.call([(b"ZRANGE", scene.keys.repeat, 0, size - 1, b"WITHSCORES")])
     insist(reply, scene.ref, b"ZRANGE")
@@ -33,7 +33,7 @@ def read(wire: Wire, scene: Scene, size: int) -> tuple[SchedulerRow, ...]:
 
 
 def _hashes(wire: Wire, scene: Scene, ids: list[bytes]) -> list[dict[bytes, Any]]:
-    """The short fields of each; empty where there is no hash, as with all older ones."""
+    """Returns the short fields of each; empty where there is no hash, as with all older ones."""
     if not ids:
         return []
     keys = [scene.keys.scheduler(id) for id in ids]
@@ -69,7 +69,7 @@ def _row(scene: Scene, id: bytes, score: float | None, fields: dict[bytes, Any])
 
 
 def _legacy(scene: Scene, id: str, next_at: int | None) -> SchedulerRow:
-    """`name:jobId:endDate:tz:cron`, read from the right: names may hold colons, what follows them may not.
+    """Parses `name:jobId:endDate:tz:cron`, read from the right: names may hold colons, what follows them may not.
 
     With an interval in place of the cron pattern, Bull leaves out the time zone and BullMQ leaves it empty.
     """

@@ -1,4 +1,4 @@
-"""Scripts that write, a few at a time: others are served in between, and a lost connection leaves few jobs unknown."""
+"""Sends scripts that write a few at a time: others are served in between, a lost connection leaves few jobs unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = tuple[Sequence[Part], Sequence[Part]]
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """Instead of a reply to a script that was not sent, because those before it failed."""
+    """Stands in place of a reply to a script that was not sent, because those before it failed."""
 
     error: Exception
 
@@ -33,7 +33,7 @@ class Unsent:
 def send_in_batches(
     target: Target, send: Callable[[Sequence[Run]], list[Any]], runs: Sequence[Run], together: int = TOGETHER
 ) -> list[Any]:
-    """The reply to each of `runs`, of which so many are sent `together`; the next when all of those are answered.
+    """Returns the reply to each of `runs`, sent `together` so many at once; the next when all those are answered.
 
     A connection that is lost is the reply to those that were on their way. When all that were sent together failed,
     none is sent any more. Raises StoreError when no script may run here, or when there was nothing else to send.
@@ -64,7 +64,7 @@ def _raise_for(target: Target, error: Exception, *, is_all: bool) -> None:
 
 
 def failure(seen: Seen, reply: Any) -> Done | None:
-    """What a script that failed as a whole came to for one of its jobs; None when it answered."""
+    """Returns the result for one job of a script that failed as a whole; None when the script answered."""
     error = reply.error if isinstance(reply, Unsent) else reply
     if (rival := fence.met_by(error)) is not None:
         return fence.refusal(seen, rival)

@@ -1,4 +1,4 @@
-"""What an act has to know of a few jobs, in one round trip: scripts that only read, one a job, in one batch.
+"""Reads what an action has to know of a few jobs, in one round trip: scripts that only read, one a job, in one batch.
 
 Plain commands take three to six round trips for the same, because a list is searched before a job is read, a text is
 measured before it is fetched, and what looks wrong is asked again. A script sees one moment, so nothing moves between
@@ -41,7 +41,7 @@ def look_script() -> Script:
 
 
 def look_runs(scene: Scene, wanted: Wanted) -> list[Run]:
-    """Keys and arguments of one look a job, at the place where it is expected first."""
+    """Returns keys and arguments of one read a job, first at the place where it is expected."""
     places = scene.layout.places
     letters = "".join("l" if place.is_list else "z" for place in places)
     expected = {place.state: number for number, place in enumerate(places, start=1)}
@@ -58,12 +58,12 @@ def look_runs(scene: Scene, wanted: Wanted) -> list[Run]:
 
 
 def look(wire: Wire, scene: Scene, wanted: Wanted) -> dict[str, JobRow | None]:
-    """The jobs that a script could look at; None: it is gone."""
+    """Returns the jobs that a script could read; None: it is gone."""
     return dict(looked(scene, wanted, look_script().each(wire, look_runs(scene, wanted))))
 
 
 def look_at_page(wire: Wire, scene: Scene, place: Place, page: Window, *, from_tail: bool) -> dict[str, JobRow]:
-    """The jobs of a page that scripts find where it was read, each as it is at one moment. The others are left out."""
+    """Reads the jobs of a page that scripts find where it was read, each at one moment. The others are left out."""
     found: dict[str, JobRow] = {}
     names = (*rows.NUMBERS, *rows.SIZES)
     entries = page.entries
@@ -90,7 +90,7 @@ def look_at_page(wire: Wire, scene: Scene, place: Place, page: Window, *, from_t
 
 
 def _stretch(place: Place, first: int, count: int, from_tail: bool) -> tuple[str, int, int]:
-    """Where a script looks for these ids of a list, that may have moved a little since it was read."""
+    """Returns where a script searches for these ids of a list, which may have moved a little since it was read."""
     start, end = max(0, first - MARGIN), first + count + MARGIN
     if not place.is_list:
         return "z", 0, 0
@@ -98,7 +98,7 @@ def _stretch(place: Place, first: int, count: int, from_tail: bool) -> tuple[str
 
 
 class ScriptedFollowUp:
-    """Sends a look at some jobs behind each script, so that nobody waits for it alone; see `base.FollowUpRead`."""
+    """Sends a read of some jobs behind each script, so that no round trip is spent on it; see `base.FollowUpRead`."""
 
     __slots__ = ("_commands", "_replies", "_scene", "_wanted", "_wire")
 
@@ -118,7 +118,7 @@ class ScriptedFollowUp:
 
 
 def looked(scene: Scene, wanted: Wanted, replies: Sequence[Any]) -> Iterator[tuple[str, JobRow | None]]:
-    """What the scripts of `look_runs` answered. A job of which one could not tell all is left out."""
+    """Yields what the scripts of `look_runs` answered. A job that could not be read whole is left out."""
     for (id, _), reply in zip(wanted, replies, strict=True):
         if not isinstance(reply, Exception) and reply[0] != _UNSEARCHED:
             yield id, _row(scene, raw(id), rows.ScriptLook(*reply), scene.layout.places)
@@ -135,7 +135,7 @@ def _row(scene: Scene, id: bytes, look: rows.ScriptLook, places: Sequence[Place]
 def fields(
     target: Target, ids: Sequence[bytes], names: Sequence[bytes], *, longest: int, most: int
 ) -> list[dict[bytes, bytes]]:
-    """These fields of each job: b"" for one that is too long, none where there is nothing or it may not be read.
+    """Returns these fields of each job: b"" for one that is too long, none where there is none or it may not be read.
 
     Of many jobs by plain commands, of which others wait less. Raises StoreError where no script may run.
     """
@@ -152,7 +152,7 @@ def fields(
 def _by_commands(
     wire: Wire, jobs: Sequence[bytes], names: Sequence[bytes], longest: int, most: int
 ) -> Iterator[list[Any]]:
-    """What the script says of each, in two round trips."""
+    """Yields what the script would say of each, in two round trips."""
     replies = wire.call([command for job in jobs for command in lengths(job, names)])
     sizes = [replies[at : at + len(names)] for at in range(0, len(replies), len(names))]
     fits = [tuple(Budget(most, longest).affordable(names, some)) for some in sizes]

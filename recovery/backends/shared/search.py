@@ -1,4 +1,4 @@
-"""A search through one state, slice by slice: Redis has no index of names or payloads, so each job is looked at."""
+"""Searches one state, slice by slice: Redis has no index of names or payloads, so each job is read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _FIELDS = (b"name", b"data")
 
 
 class Wanted(NamedTuple):
-    """What to look for. The name is compared without case, the payload byte for byte."""
+    """Terms of a search. The name is compared without case, the payload byte for byte."""
 
     name: str
     texts: tuple[bytes, ...]
 
     @classmethod
     def of(cls, name: str, data: str) -> Wanted:
-        """A payload may hold a text as it is, or escaped as some JSON writers do."""
+        """Returns the terms as typed: a payload may hold a text as it is, or escaped as some JSON writers do."""
         plain = data.encode("utf-8", "surrogateescape")
         escaped = json.dumps(data)[1:-1].encode() if data else b""
         return cls(name.casefold(), tuple({plain, escaped}) if data else ())
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 
 
 def run(wire: Wire, scene: Scene, place: Place, wanted: Wanted, *, cursor: str, budget: int) -> Found:
-    """One slice. It stops after `budget` jobs, or when a page of hits is full."""
+    """Searches one slice. It stops after `budget` jobs, or when a page of hits is full."""
     hits: list[JobRow] = []
     examined = skipped = 0
     total: int | None = None
@@ -58,7 +58,7 @@ def run(wire: Wire, scene: Scene, place: Place, wanted: Wanted, *, cursor: str, 
 
 
 def _fitting(wire: Wire, scene: Scene, wanted: Wanted, entries: Sequence[Entry]) -> tuple[list[Entry], int]:
-    """The entries that fit, and how many payloads were too long to be compared."""
+    """Returns the entries that fit, and how many payloads were too long to be compared."""
     if not entries:
         return [], 0
     keys = [scene.keys.job(entry.id) for entry in entries]

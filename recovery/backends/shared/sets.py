@@ -1,4 +1,4 @@
-"""A page of a sorted set, by score and id: new arrivals neither double nor lose a row.
+"""Reads a page of a sorted set, by score and id: new arrivals neither double nor lose a row.
 
 Redis can start a range at a score but not at a score *and* an id, and many jobs may finish in one millisecond.
 So a page is read by rank, and counts only when its first member is one that was shown before.
@@ -36,7 +36,7 @@ def window(wire: Wire, scene: Scene, place: Place, wish: Wish) -> Window:
 
 
 class _Way(NamedTuple):
-    """From one spot of a sorted set in one direction."""
+    """Direction in a sorted set, from one spot on."""
 
     ref: QueueRef
     key: bytes
@@ -44,7 +44,7 @@ class _Way(NamedTuple):
     ascending: bool
 
     def beyond(self, wire: Wire, size: int) -> list[Entry]:
-        """The next members after the spot, read in one command that proves that nothing lies between."""
+        """Returns the next members after the spot, read in one command that proves that nothing lies between."""
         rank = self._rank(wire)
         count = size + 1
         fresh: list[Entry] = []
@@ -61,7 +61,7 @@ class _Way(NamedTuple):
         return fresh[:size]
 
     def _rank(self, wire: Wire) -> int:
-        """The spot's own rank, or where its score begins when its job is gone or has another score now."""
+        """Returns the spot's own rank, or where its score begins when its job is gone or has another score now."""
         edge = f"({self.start.score!r}".encode()
         before = (b"-inf", edge) if self.ascending else (edge, b"+inf")
         score, rank, passed = wire.call(
@@ -103,7 +103,7 @@ def _forward(entries: Sequence[Entry], total: int | None, size: int, start: Spot
 
 
 def _backward(entries: Sequence[Entry], total: int | None, size: int) -> Window:
-    """They were read away from the spot, so they are shown the other way round."""
+    """Returns the page before the spot, turned round: its entries were read away from the spot."""
     shown = tuple(reversed(entries[:size]))
     previous = _spot(shown[0], is_back=True) if len(entries) > size else ""
     return Window(shown, total, _spot(shown[-1], is_back=False), previous)

@@ -1,4 +1,4 @@
-"""One job: its row with its true state, and everything its hash holds, as far as it fits on a page."""
+"""Reads one job: its row with its true state, and everything its hash holds, as far as it fits on a page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SUFFIXES = (b"dependencies", b"processed", b"failed", b"unsuccessful")
 
 
 def row(wire: Wire, scene: Scene, id: bytes) -> JobRow:
-    """The row as it is, after at most three looks at a job that moves between them."""
+    """Returns the row as it is, after at most three reads of a job that moves between them."""
     found = _look(wire, scene, id)
     for _ in range(2):
         if found is not None:
@@ -38,7 +38,7 @@ def row(wire: Wire, scene: Scene, id: bytes) -> JobRow:
 
 
 def _look(wire: Wire, scene: Scene, id: bytes) -> JobRow | None:
-    """None when it moved meanwhile; raises JobMissing."""
+    """Reads the row once; None when it moved meanwhile; raises JobMissing."""
     where = membership.find(wire, scene, id)
     (found,) = rows.read(wire, scene, where.state, [Entry(id, where.score)])
     place = scene.layout.place(where.state)
@@ -71,7 +71,7 @@ def job(wire: Wire, scene: Scene, id: bytes, limit: int) -> Job:
 
 
 def _fields(wire: Wire, scene: Scene, id: bytes, limit: int) -> dict[bytes, Text]:
-    """Every field by name; those that are too long with their size only."""
+    """Returns every field by name; those that are too long with their size only."""
     key = scene.keys.job(id)
     names = _names(wire, scene, key)
     sizes = wire.call(lengths(key, names)) if names else []
@@ -93,13 +93,13 @@ def _names(wire: Wire, scene: Scene, key: bytes) -> tuple[bytes, ...]:
 
 
 def _text(value: Any, size: Any) -> Text:
-    """It may have grown since its length was asked."""
+    """Returns a text with its size; it may have grown since its length was asked."""
     raw = decode.octets(value)
     return Text("", decode.count(size) or 0) if raw is None else Text(decode.prose(raw), len(raw))
 
 
 def _written(shown: Mapping[bytes, Text], name: bytes) -> str:
-    """A text field in full, or what stands in its place."""
+    """Returns a text field in full, or what stands in its place."""
     value = shown.get(name)
     if value is None:
         return ""
@@ -107,7 +107,7 @@ def _written(shown: Mapping[bytes, Text], name: bytes) -> str:
 
 
 def _stack(written: str) -> tuple[str, ...]:
-    """One entry an attempt. What is no JSON array of texts is shown as it stands."""
+    """Returns one entry an attempt. What is no JSON array of texts is shown as it stands."""
     value = decode.from_json(written)
     if not isinstance(value, list):
         return (written,) if written else ()
