@@ -1,1 +1,1 @@
-"""Job tables: rows of a SQL database as jobs, each with its state in a column."""
+"""Backend of job tables: rows of a SQL database as jobs, each with its state in a column."""

@@ -1,4 +1,4 @@
-"""What a table really looks like, as the database's own catalogue has it: what is configured is held to it."""
+"""Reads a table's columns from the database's own catalogue, and holds the configuration to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIFE = 60.0  # seconds: an application that is deployed over may change its tabl
 
 
 class Kind(StrEnum):
-    """What a column holds, as far as it matters how it is written."""
+    """Kind of a column's values, as far as it matters how they are written."""
 
     NUMBER = "number"
     FRACTION = "fraction"
@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table and the columns of it that are used, by name."""
+    """Table and the columns of it that are used, by name."""
 
     table: Table
     columns: Mapping[str, Column]
@@ -48,11 +48,11 @@ class Shape:
         return self.columns[name].kind
 
     def id(self, written: str) -> Any:
-        """An id as the database has to be asked for it; None for one that no row can have."""
+        """Returns an id as the database has to be asked for it; None for one that no row can have."""
         return _id(self.kind(self.table.columns.id), written, self.beyond)
 
     def states(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Values of the state column in its own type; a number where numbers are kept."""
+        """Returns values of the state column in its own type; a number where numbers are kept."""
         if self.kind(self.table.columns.state) is Kind.NUMBER:
             return tuple(int(value) for value in values)
         return tuple(str(value) for value in values)
@@ -72,7 +72,9 @@ _CATALOGUE = {
 
 
 def shape(wire: SqlWire, session: Session, base: str) -> Shape:
-    """Looked up once a minute. Raises QueueMissing, and StoreError when the table does not fit what is configured."""
+    """Reads the columns once a minute. Raises QueueMissing, and StoreError if the table does not fit what is
+    configured.
+    """
     table = wire.table(base)
     key = ("shape", base)
     learned = wire.learned(key)
@@ -153,5 +155,5 @@ def _id(kind: Kind, written: str, beyond: int) -> Any:
 
 
 def id_of(value: Any) -> str:
-    """A row's id as it stands in addresses."""
+    """Returns a row's id as it stands in addresses."""
     return text(bytes(value)) if isinstance(value, (bytes, bytearray, memoryview)) else str(value)

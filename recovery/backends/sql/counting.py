@@ -1,4 +1,4 @@
-"""A job table at one moment: how many rows are in each state, since when the oldest is, and whose they are."""
+"""Samples a job table: how many rows are in each state, since when the oldest is, and which workers own them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWNERS = 200  # that are told; more do not fit on a page
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A worker as its rows name it. `heard_at`: when one of its rows was renewed last, where they tell."""
+    """Worker as its rows name it. `heard_at`: when one of its rows was renewed last, where they tell."""
 
     name: str
     rows: int
@@ -23,7 +23,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class TableSample:
-    """`owners` None: the table does not tell whose a row is. `now` is the database's clock."""
+    """Sample of a job table. `owners` None: the table does not tell whose a row is. `now` is the database's clock."""
 
     now: int
     counts: Counts
@@ -34,7 +34,7 @@ class TableSample:
 
 
 def sample(scene: Scene) -> TableSample:
-    """Five or six statements; with an index on the state column each is short."""
+    """Runs five or six statements; with an index on the state column each is short."""
     (((now,)),) = scene.session.all(f"SELECT {times.clock(scene.session.engine)}")
     counts = Counts(
         waiting=select.count(scene, State.WAITING),

@@ -1,4 +1,4 @@
-"""Since when a database has been up: after a restart no worker had a chance to renew what it holds."""
+"""Reads how long a database has been up: after a restart no worker had a chance to renew what it holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UPTIME_MYSQL = "SELECT variable_value FROM performance_schema.global_status WHE
 
 
 def uptime(wire: object) -> int | None:
-    """In ms; None where there is no server. Raises StoreError: it does not answer."""
+    """Returns the uptime in ms; None where there is no server. Raises StoreError: it does not answer."""
     with of(wire).session() as session:
         if session.engine is Engine.SQLITE:
             session.all("SELECT 1")

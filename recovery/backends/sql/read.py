@@ -1,4 +1,4 @@
-"""The reader of job tables: what a queue's pages ask, answered from rows."""
+"""Reader of job tables: answers from rows what a queue's pages ask."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING = Text("", 0)
 
 
 class TableReader:
-    """Stateless: the table is the wire's, by the queue's base."""
+    """Reader of job tables. Stateless: the table is the wire's, by the queue's base."""
 
     def capabilities(self, flavour: Flavour) -> Capabilities:
         return Capabilities(
@@ -36,7 +36,7 @@ class TableReader:
     # -- the snapshot
 
     def look(self, wire: object, ref: QueueRef) -> TableSample:
-        """All counts, the oldest of each, and who has what; raises StoreError."""
+        """Reads all counts, the oldest of each, and which worker has what; raises StoreError."""
         with select.scene(wire, ref) as scene:
             return counting.sample(scene)
 
@@ -68,7 +68,7 @@ class TableReader:
             return select.page(scene, state, cursor=cursor, size=size, oldest_first=oldest_first)
 
     def following(self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> None:
-        """No script changes a table."""
+        """Returns None: no script changes a table."""
 
     def row(self, wire: object, ref: QueueRef, id: str) -> JobRow:
         (found,) = self.rows(wire, ref, [(id, State.UNKNOWN)])
@@ -125,7 +125,7 @@ class TableReader:
 
 
 def _fields(scene: Scene, id: Any, limit: int) -> dict[str, Text]:
-    """Every column that is configured, by name, each cut on its own. Of others nothing is read: they are not ours."""
+    """Returns every configured column by name, each cut on its own. Of others nothing is read: they are not ours."""
     session, shape = scene.session, scene.shape
     names = shape.table.columns.used
     columns = [part for name in names for part in _cut(scene, name, limit)]

@@ -23,7 +23,7 @@ def lacking(wire: object, ref: QueueRef) -> str:
 
 
 def _tried(scene: Scene) -> str:
-    """A plan is refused like the statement itself, and fires no trigger; SQLite judges only what it executes."""
+    """Explains an UPDATE: a plan is refused like the statement, and fires no trigger; SQLite has to execute it."""
     columns = [name for role in _WRITTEN if (name := scene.column(role))]
     statement = f"UPDATE {scene.place} SET {', '.join(f'{name} = {name}' for name in columns)} WHERE 1 = 0"
     session = scene.session

@@ -1,4 +1,4 @@
-"""Rows of a job table as they are selected and read, and what says of a running one that somebody still works on it."""
+"""Selects and reads rows of a job table, and tells until when a worker holds a running one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME_LIMIT = 500  # characters
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One row at one moment of the database's clock: as a job, and as it really stands there."""
+    """Row at one moment of the database's clock: as a job, and as it really stands there."""
 
     row: JobRow
     id: Any
@@ -34,7 +34,7 @@ class Look:
 
 
 def selected(session: Session, shape: Shape) -> str:
-    """What stands between SELECT and FROM: the clock, the id, then a column a role."""
+    """Returns what stands between SELECT and FROM: the clock, the id, then a column a role."""
     table = shape.table
     columns = (_expression(session, shape, role) for role in ROLES)
     return ", ".join((times.clock(session.engine), session.quoted(table.columns.id), *columns))
@@ -47,7 +47,7 @@ def look(ref: QueueRef, shape: Shape, reply: Sequence[Any]) -> Look:
 
 
 def held_until(table: Table, row: JobRow) -> tuple[int | None, str]:
-    """Until when a running row is somebody's, and what says so: its lease, else its heartbeat, else its age.
+    """Returns until when a worker holds a running row, and what says so: its lease, else heartbeat, else age.
 
     (None, "") when nothing says it: then only a worker that starts knows that the row is nobody's.
     """
@@ -61,7 +61,7 @@ def held_until(table: Table, row: JobRow) -> tuple[int | None, str]:
 
 
 def cut(session: Session, shape: Shape, name: str, limit: int) -> str:
-    """A column's text, at most so many characters of it, as SQL."""
+    """Returns a column's text as SQL, at most so many characters of it."""
     column = session.quoted(name)
     if session.engine is Engine.POSTGRESQL:
         return f"substring({column} FROM 1 FOR {limit})" if _is_bytes(shape, name) else f"left({column}::text, {limit})"
@@ -69,7 +69,7 @@ def cut(session: Session, shape: Shape, name: str, limit: int) -> str:
 
 
 def size(session: Session, shape: Shape, name: str) -> str:
-    """How many bytes a column's text has, as SQL."""
+    """Returns as SQL how many bytes a column's text has."""
     column = session.quoted(name)
     if session.engine is Engine.SQLITE:
         return f"length(CAST({column} AS BLOB))"
@@ -78,7 +78,7 @@ def size(session: Session, shape: Shape, name: str) -> str:
 
 
 def prose(value: Any) -> str:
-    """A column's value as a text for people."""
+    """Returns a column's value as a text for people."""
     if value is None:
         return ""
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -120,7 +120,7 @@ def _row(ref: QueueRef, shape: Shape, id: Any, values: dict[str, Any], now: int)
 
 
 def _held(table: Table, row: JobRow, now: int) -> JobRow:
-    """With a lock where something says that it is held. Its age alone says only when nobody can be holding it."""
+    """Returns the row with a lock where it is held. Its age alone only tells when no worker can be holding it."""
     until, by = held_until(table, row)
     if until is not None and until > now and by != "age":
         return _with(row, lock=Lock(row.worker or by, until - now))

@@ -1,4 +1,4 @@
-"""All running rows of a job table, in one statement: whoever judges them wants them side by side."""
+"""Reads all running rows of a job table in one statement, so that they are judged side by side."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ LIMIT = 5_000  # rows of one look: some 50 ms
 
 
 def running(wire: object, ref: QueueRef, limit: int = LIMIT) -> tuple[JobRow, ...]:
-    """At most so many, those with the smallest ids, which are the oldest nearly everywhere. Raises StoreError."""
+    """Returns at most so many, with the smallest ids, which are the oldest nearly everywhere. Raises StoreError."""
     with select.scene(wire, ref) as scene:
         return tuple(look.row for look in select.window(scene, State.ACTIVE, limit))

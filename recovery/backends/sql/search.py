@@ -1,4 +1,4 @@
-"""A search through one state of a job table, slice by slice: the database looks at each row, the hits come here."""
+"""Searches one state of a job table, slice by slice: the database looks at each row, the hits come here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUDGET = 5000  # rows of one slice at most, whatever is asked for
 
 
 def run(scene: Scene, state: State, *, name: str, data: str, cursor: str, budget: int) -> Found:
-    """The name is compared without case, the data as it is. Rows come in the order of their ids."""
+    """Searches one slice. The name is compared without case, the data as it is. Rows come in the order of their ids."""
     if not scene.shape.table.states.of(state):
         return Found()
     condition, values = scene.within(state)
@@ -47,7 +47,7 @@ def run(scene: Scene, state: State, *, name: str, data: str, cursor: str, budget
 
 
 def _hit(scene: Scene, name: str, data: str) -> tuple[str, tuple[str, ...]]:
-    """The condition and its parameters. What has no column holds nothing that could be found."""
+    """Returns the condition and its parameters. What has no column holds nothing that could be found."""
     conditions: list[str] = []
     sought: list[str] = []
     for role, text in (("name", name), ("data", data)):

@@ -1,4 +1,4 @@
-"""The statements that read a job table: a page of one state, rows by their ids, one whole row."""
+"""Statements that read a job table: a page of one state, rows by their ids, one whole row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ASCENDING, _DESCENDING = ">", "<"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A table while one piece of work is done with it."""
+    """Table with its session and columns, while one piece of work is done with it."""
 
     wire: SqlWire
     session: Session
@@ -35,7 +35,7 @@ class Scene:
         return self.session.quoted(self.shape.table.table)
 
     def column(self, role: str) -> str:
-        """In quotes; "" when there is none."""
+        """Returns the column's name in quotes; "" when there is none."""
         name = getattr(self.shape.table.columns, role)
         return self.session.quoted(name) if name else ""
 
@@ -44,7 +44,7 @@ class Scene:
         return f"SELECT {rows.selected(self.session, self.shape)} FROM {self.place}"
 
     def within(self, state: State) -> tuple[str, tuple[Any, ...]]:
-        """The condition that a row is in this state, and its parameters."""
+        """Returns the condition that a row is in this state, and its parameters."""
         values = self.shape.states(self.shape.table.states.of(state))
         return f"{self.column('state')} IN ({marks(values)})", values
 
@@ -54,7 +54,7 @@ class Scene:
 
 @contextmanager
 def scene(wire: object, ref: QueueRef) -> Iterator[Scene]:
-    """Raises QueueMissing and StoreError."""
+    """Opens a session on the table. Raises QueueMissing and StoreError."""
     database = of(wire)
     try:
         with database.session() as session:
@@ -65,7 +65,7 @@ def scene(wire: object, ref: QueueRef) -> Iterator[Scene]:
 
 
 def page(scene: Scene, state: State, *, cursor: str, size: int, oldest_first: bool | None) -> Page:
-    """In the order of the ids, which costs no sort and in which nothing is passed over while others come and go."""
+    """Reads a page in the order of the ids: no sort, and nothing is passed over while others come and go."""
     size = max(1, min(size, LIST_LIMIT))
     values = scene.shape.table.states.of(state)
     if not values:
@@ -87,12 +87,12 @@ def page(scene: Scene, state: State, *, cursor: str, size: int, oldest_first: bo
 
 
 def window(scene: Scene, state: State, size: int, after: Look | None = None) -> list[Look]:
-    """In the order of the ids, from the beginning or from the row behind `after` on."""
+    """Reads rows in the order of the ids, from the beginning or from the row behind `after` on."""
     return _window(scene, state, _ASCENDING, (_ASCENDING, after.id) if after else None, size)
 
 
 def by_ids(scene: Scene, ids: Sequence[str], *, locked: str = "") -> dict[str, Look]:
-    """Those that are there. `locked` is what stands behind the statement to lock them."""
+    """Returns the rows that are there. `locked` is what stands behind the statement to lock them."""
     asked = [value for value in map(scene.shape.id, ids) if value is not None]
     if not asked:
         return {}
@@ -104,7 +104,7 @@ def by_ids(scene: Scene, ids: Sequence[str], *, locked: str = "") -> dict[str, L
 
 
 def count(scene: Scene, state: State, limit: int = COUNT_LIMIT) -> int | None:
-    """None: more than anybody would count."""
+    """Counts rows; None: there are more than `limit`."""
     condition, values = scene.within(state)
     statement = f"SELECT COUNT(*) FROM (SELECT 1 FROM {scene.place} WHERE {condition} LIMIT {limit + 1}) AS counted"
     found = int(scene.session.all(statement, values)[0][0])
@@ -126,7 +126,7 @@ def _window(scene: Scene, state: State, onward: str, start: tuple[str, Any] | No
 
 
 def _start(scene: Scene, cursor: str) -> tuple[str, Any] | None:
-    """A cursor that nobody handed out begins anew."""
+    """Returns where the page starts; a cursor that no page handed out begins anew."""
     direction, id = cursor[:1], scene.shape.id(cursor[1:])
     return (direction, id) if direction in (_ASCENDING, _DESCENDING) and cursor[1:] and id is not None else None
 

@@ -1,4 +1,4 @@
-"""The one statement that changes rows of a job table: an UPDATE that finds a row only as it was just seen.
+"""Changes rows of a job table, by one statement: an UPDATE that finds a row only as it was just seen.
 
 Chunk by chunk in one transaction: 1. the rows are locked, but for those that somebody else is changing right now, who
 is not waited for; 2. each is looked at anew, and whoever called decides by that; 3. the UPDATE asks once more for the
@@ -30,7 +30,7 @@ _COMPARED = ("attempts", "owner")  # beside the state; times are looked at under
 
 
 class Effect(Enum):
-    """What a row becomes."""
+    """State that a row gets."""
 
     REQUEUED = "requeued"
     FAILED = "failed"
@@ -43,7 +43,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`error` is written beside it. `counts`: as one more attempt. `anew`: the attempts begin again."""
+    """Update of a row. `error` is written beside it. `counts`: as one more attempt. `anew`: attempts begin again."""
 
     effect: Effect
     error: str = ""
@@ -62,7 +62,7 @@ Decide = Callable[[Look], Move | Refusal]
 
 
 def swap(scene: Scene, ids: Sequence[str], decide: Decide) -> tuple[Done, ...]:
-    """One answer a row, in their order. Raises StoreError with nothing done, or with nobody knowing."""
+    """Updates rows; one answer a row, in their order. Raises StoreError: nothing was done, or it is unknown what."""
     if len(ids) > CHUNK:
         raise ValueError(f"at most {CHUNK} rows at once, not {len(ids)}")
     with scene.session.transaction():
@@ -75,7 +75,7 @@ def swap(scene: Scene, ids: Sequence[str], decide: Decide) -> tuple[Done, ...]:
 
 
 def _lock(scene: Scene) -> str:
-    """SQLite has its lock from the beginning of the transaction."""
+    """Returns the clause that locks rows. SQLite has its lock from the beginning of the transaction."""
     if scene.session.engine is Engine.SQLITE:
         return ""
     can_skip = scene.session.connection.features.has_select_for_update_skip_locked
@@ -105,7 +105,7 @@ def _update(scene: Scene, look: Look, move: Move) -> bool:
 
 
 def _as_seen(scene: Scene, look: Look) -> tuple[str, tuple[Any, ...]]:
-    """In the state that was seen, which is none that a finished row has, unless the act is about finished rows."""
+    """Returns the condition that a row is as seen: a finished one is not, unless the act is about finished rows."""
     same = _SAME[scene.session.engine]
     compared = [role for role in _COMPARED if scene.column(role)]
     parts = [f"{scene.column('id')} = %s", f"{scene.column('state')} = %s"]
@@ -114,7 +114,7 @@ def _as_seen(scene: Scene, look: Look) -> tuple[str, tuple[Any, ...]]:
 
 
 def _assigned(scene: Scene, look: Look, move: Move) -> dict[str, Any]:
-    """`column = %s` → its value, for every column that there is and that may be so."""
+    """Returns `column = %s` → its value, for every column that there is and that may be so."""
     shape, columns = scene.shape, scene.shape.table.columns
     values: dict[str, Any] = {"state": shape.states(shape.table.states.of(move.effect.state))[0]}
     if columns.attempts:

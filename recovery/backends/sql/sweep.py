@@ -1,4 +1,4 @@
-"""Rows that are left running by a worker that is no more: found, and put back to wait.
+"""Finds rows left running by a worker that is gone, and puts them back to wait.
 
 Two occasions. A worker starts and says so: then what it had before it died is nobody's. Or time goes by: then it is a
 row whose lease is over, whose heartbeat is old, or, where neither is kept, which has run too long.
@@ -31,14 +31,14 @@ MOVED = "It was started again meanwhile."
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """`owner`: of a start, the worker that starts; "": the only one. `after`: ms beyond the table's own limits."""
+    """Reason for a sweep. `owner`: the worker that starts; "": the only one. `after`: ms beyond the limits."""
 
     is_start: bool = False
     owner: str = ""
     after: int = 0
 
     def evidence(self, table: Table, row: JobRow, now: int, began: int) -> str:
-        """Why this row is nobody's, in one sentence; "" when it may be somebody's."""
+        """Returns why no worker holds this row, in one sentence; "" when one may hold it."""
         if self.is_start:
             return self._of_start(table, row, now, began)
         until, by = held_until(table, row)
@@ -66,7 +66,7 @@ _OVER = {
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A row that is nobody's, as it was seen."""
+    """Row that no worker holds, as it was seen."""
 
     look: Look
     evidence: str
@@ -74,7 +74,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep came to. `left` are running rows that may be somebody's, `refused` those that moved meanwhile."""
+    """Result of a sweep. `left` are running rows that may be held, `refused` those that changed meanwhile."""
 
     requeued: int = 0
     failed: int = 0
@@ -91,13 +91,13 @@ class Swept:
 
 
 def check(table: Table, occasion: Occasion) -> None:
-    """Raises BadOrder: without a column of owners nobody's own rows can be told from others'."""
+    """Raises BadOrder if the table has no owner column: then one owner's rows cannot be told from others'."""
     if occasion.owner and not table.columns.owner:
         raise BadOrder(f"The table {table.name} has no owner column, so a sweep cannot be limited to one owner.")
 
 
 def orphans(wire: object, ref: QueueRef, occasion: Occasion) -> Iterator[tuple[int, tuple[Orphan, ...]]]:
-    """Window by window: how many running rows were looked at, and those that are nobody's. Raises StoreError.
+    """Yields, window by window, how many running rows were read, and those that no worker holds. Raises StoreError.
 
     No connection is held between two windows.
     """
@@ -117,7 +117,7 @@ def orphans(wire: object, ref: QueueRef, occasion: Occasion) -> Iterator[tuple[i
 
 
 def take(scene: Scene, found: Sequence[Orphan], occasion: Occasion, error: str = ORPHANED) -> tuple[Done, ...]:
-    """At most a chunk of them; one answer each, in their order. Raises StoreError with nothing of it done."""
+    """Recovers at most a chunk of them; one answer each, in their order. Raises StoreError with nothing of it done."""
     table = scene.shape.table
     seen = {one.look.row.id: one.look for one in found}
 
@@ -135,7 +135,7 @@ def take(scene: Scene, found: Sequence[Orphan], occasion: Occasion, error: str =
 
 
 def sweep(wire: object, ref: QueueRef, occasion: Occasion, most: int) -> Swept:
-    """All of them, by whoever may: a worker on its own table, at its start. The count is logged."""
+    """Recovers at most so many orphaned rows: a worker calls it at its start for its own table. The count is logged."""
     swept = Swept()
     insist_on_writing(of(wire))
     for looked, found in orphans(wire, ref, occasion):

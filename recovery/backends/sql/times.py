@@ -1,4 +1,4 @@
-"""Times as job tables keep them: with a zone or without, as numbers, as texts. Here they are ms since 1970."""
+"""Reads and writes times as job tables keep them: with a zone or without, as numbers, as texts. Here: ms since 1970."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNITS = ((1e11, 1000.0), (1e14, 1.0), (1e17, 1e-3), (math.inf, 1e-6))
 
 
 def clock(engine: Engine) -> str:
-    """What the database's own clock says, as SQL: leases are compared with it, and with no other."""
+    """Returns SQL for the database's own clock: leases are compared with it, and with no other."""
     return CLOCK[engine.value]
 
 
 def reading(engine: Engine, column: str, kind: Kind) -> str:
-    """A column of times, as it is selected.
+    """Returns SQL that selects a column of times.
 
     PostgreSQL's `infinity` fits no calendar, so it is the last day there is. And whichever zone a connection has, a
     time with a zone comes in UTC.
@@ -40,7 +40,7 @@ def reading(engine: Engine, column: str, kind: Kind) -> str:
 
 
 def read(value: Any, kind: Kind, zone: str) -> int | None:
-    """None for nothing, and for what is no time."""
+    """Returns the time; None for nothing, and for what is no time."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, datetime):
@@ -61,7 +61,7 @@ def read(value: Any, kind: Kind, zone: str) -> int | None:
 
 
 def written(now: int, kind: Kind, zone: str, beside: Iterable[Any]) -> Any:
-    """This moment as it is written into a column of this kind.
+    """Returns this moment as it is written into a column of this kind.
 
     Where a type does not tell how, it is written like the first time that the row has in another column.
     """
@@ -93,12 +93,12 @@ def _of_number(number: float) -> int | None:
 
 
 def _within(ms: int) -> int | None:
-    """A time of 0 or before is one that nobody set."""
+    """Returns the time with an upper bound; None for 0 or before: such a time was never set."""
     return min(ms, LAST_MOMENT) if ms > 0 else None
 
 
 def _number(now: int, kind: Kind, example: Any) -> int | float:
-    """In seconds, unless another time of the row is so long that it cannot be."""
+    """Returns the time in seconds, unless another time of the row is so long that it cannot be."""
     size = abs(float(example)) if isinstance(example, (int, float, Decimal)) else 0.0
     factor = next(factor for limit, factor in _UNITS if size < limit)
     exact = now / factor

@@ -1,4 +1,4 @@
-"""The operator of job tables: requeue, fail and retry, each a guarded UPDATE; what else there is does not fit rows."""
+"""Operator of job tables: requeue, fail and retry, each a guarded UPDATE; other actions do not fit rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REFUSED: Mapping[Act, str] = {
 
 
 class TableOperator:
-    """Stateless: the table is the wire's, by the queue's base."""
+    """Operator of job tables. Stateless: the table is the wire's, by the queue's base."""
 
     def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
         if flavour.read_only:
@@ -74,7 +74,7 @@ class TableOperator:
         raise Unsupported(_REFUSED[Act.RESTORE])
 
     def fence(self, target: Target) -> None:
-        """Nothing to raise: a row is changed only as it is then, and what another scheduler did is seen in it."""
+        """Does nothing: a row is changed only as it is then, and what another scheduler did is seen in it."""
 
 
 def insist_on_writing(wire: SqlWire) -> None:
@@ -83,7 +83,7 @@ def insist_on_writing(wire: SqlWire) -> None:
 
 
 def orphaned(look: Look, error: str, *, counts: bool = True) -> Move:
-    """Back to wait, or failed when this was its last attempt."""
+    """Returns the update back to wait, or to failed when this was its last attempt."""
     row = look.row
     made = row.attempts + counts
     if "attempts" in look.raw and made >= row.attempts_limit:
@@ -102,7 +102,7 @@ def _fail(table: Table, seen: Seen, look: Look, options: Options) -> Move | Refu
 
 
 def _retry(table: Table, seen: Seen, look: Look, options: Options) -> Move | Refusal:
-    """Only a row that had come to its end: it is what this act is for."""
+    """Retries a finished row only: it is what this act is for."""
     if not look.row.state.is_finished:
         return _is_now(look)
     return _moved(seen, look) or Move(Effect.RETRIED, anew=options.reset_attempts, counts=False)
@@ -125,7 +125,7 @@ def _moved(seen: Seen, look: Look) -> Refusal | None:
 
 
 def _in_work(table: Table, look: Look, options: Options) -> Refusal | None:
-    """A row that runs, and of which nothing says that nobody works on it any more."""
+    """Refuses a row that is not running, or of which nothing says that its worker is gone."""
     if look.row.state is not State.ACTIVE:
         return _is_now(look)
     if options.force or options.at_start:
