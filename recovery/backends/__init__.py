@@ -22,7 +22,7 @@ _TABLE_OPERATOR = TableOperator()
 
 
 def reader(flavour: Flavour) -> QueueReader:
-    """The reader that knows this flavour's keys; for an unknown one, the reader that knows most of them.
+    """Returns the reader that knows this flavour's keys; for an unknown one, the reader that knows most of them.
 
     Where several generations may be at work, it is the one that takes care of the oldest.
     """
@@ -35,7 +35,7 @@ def reader(flavour: Flavour) -> QueueReader:
 
 
 def operator(flavour: Flavour) -> QueueOperator:
-    """The operator of this flavour; what it refuses is in its `refusals`, which is everything for an unknown one."""
+    """Returns the operator of this flavour; its `refusals` say what it cannot do: for an unknown one, everything."""
     if flavour.library is Library.TABLE:
         return _TABLE_OPERATOR
     return _BULL_OPERATOR if flavour.library is Library.BULL else _BULLMQ_OPERATOR

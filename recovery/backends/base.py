@@ -1,4 +1,4 @@
-"""What a backend promises: plans that the snapshot can batch, and reads of one queue.
+"""Contract of a backend: plans that the snapshot can batch, and reads of one queue.
 
 A backend never opens a connection of its own: it is given one, and it says beforehand what it will ask.
 """
@@ -29,7 +29,7 @@ READ_LIMIT = MOVE_CHUNK  # rows a page at most for a bulk run, which does as man
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this flavour and version can do; the pages ask this, never the class."""
+    """Features of one flavour and version; the pages ask this, never the class."""
 
     states: tuple[State, ...]  # the tabs, in the order a person reads them
     schedulers: bool
@@ -44,7 +44,7 @@ class Wire(Protocol):
     """Sends a batch to wherever the keys live (single, Sentinel, Cluster) in one round trip a node."""
 
     def call(self, commands: Sequence[Command]) -> list[Any]:
-        """Replies in order. A command's own error is in the list; a dead store raises StoreError."""
+        """Returns the replies in order. A command's own error is in the list; a dead store raises StoreError."""
 
 
 class QueueReader(Protocol):
@@ -55,15 +55,15 @@ class QueueReader(Protocol):
     # -- the snapshot: two plans a queue, batched over all queues by the collector
 
     def sample_plan(self, ref: QueueRef) -> tuple[Command, ...]:
-        """What to ask every time. Fixed for a queue, so that the request is encoded once and kept."""
+        """Returns the commands of each snapshot. Fixed for a queue, so that the request is encoded once and kept."""
 
     def sample(
         self, ref: QueueRef, flavour: Flavour, replies: Replies, now: int
     ) -> tuple[QueueSample, tuple[str, str]]:
-        """The sample, and the ids (oldest waiting, oldest active) whose times are still to be asked; "" for none."""
+        """Returns the sample, and the ids (oldest waiting, oldest active) whose times are to be asked; "" for none."""
 
     def age_plan(self, ref: QueueRef, id: str) -> Command:
-        """What to ask for a head's times: (timestamp, processedOn, delay)."""
+        """Returns the command that reads a job's times: (timestamp, processedOn, delay)."""
 
     # -- one queue
 
@@ -78,7 +78,7 @@ class QueueReader(Protocol):
         oldest_first: bool | None = None,
         by_script: bool = False,
     ) -> Page:
-        """A window of one state. `oldest_first` None: the order a person expects of that state.
+        """Reads one page of a state. `oldest_first` None: the order a person expects of that state.
 
         That is newest first for finished jobs, oldest first for active ones, next to run first for the others.
         `by_script`: for who acts, and so may run scripts; each job is then read at one moment. Raises StoreError when
@@ -86,22 +86,22 @@ class QueueReader(Protocol):
         """
 
     def following(self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]]) -> FollowUpRead | None:
-        """For an act on these jobs, with where each is expected then. None: no look goes out with a script here."""
+        """Returns a wire that reads these jobs behind each script of an action; None: this library has no such read."""
 
     def row(self, wire: Wire, ref: QueueRef, id: str) -> JobRow:
-        """One job's row with its true state; raises JobMissing."""
+        """Reads one job's row with its true state; raises JobMissing."""
 
     def rows(
         self, wire: Wire, ref: QueueRef, wanted: Sequence[tuple[str, State]], *, by_script: bool = False
     ) -> tuple[JobRow | None, ...]:
-        """Many jobs with where each was seen last, looked at again in one go. None: it is gone.
+        """Reads many jobs again, each first in the state in which it was shown last. None: it is gone.
 
         One that moved has its true state, or UNKNOWN when very many moved at once. `by_script`: for who acts, and so
         may run scripts; a few jobs then take one round trip.
         """
 
     def job(self, wire: Wire, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
-        """One job in full; raises JobMissing."""
+        """Reads one job in full; raises JobMissing."""
 
     def logs(self, wire: Wire, ref: QueueRef, id: str, *, start: int = 0, size: int = 200) -> LogPage: ...
 
@@ -112,7 +112,7 @@ class QueueReader(Protocol):
     def metrics(
         self, wire: Wire, ref: QueueRef, now: int, *, minutes: int
     ) -> tuple[tuple[int | None, ...], tuple[int | None, ...]] | None:
-        """Completed and failed per minute, newest first; index 0 is the newest *closed* minute.
+        """Reads completed and failed jobs per minute, newest first; index 0 is the newest *closed* minute.
 
         None: the workers keep no metrics.
         """
@@ -128,19 +128,19 @@ class QueueReader(Protocol):
         cursor: str = "",
         budget: int = 1000,
     ) -> Found:
-        """One bounded slice of a search: at most `budget` jobs are looked at; payloads are compared in the client."""
+        """Searches one bounded slice: at most `budget` jobs are looked at; payloads are compared in the client."""
 
 
 class FollowUpRead(Wire, Protocol):
-    """A wire that sends a look at some jobs behind each script, in the same round trip."""
+    """Wire that sends a read of some jobs behind each script, in the same round trip."""
 
     def rows(self) -> Mapping[str, JobRow | None]:
-        """The jobs as the newest script left them; None: it is gone. Empty when nothing is known of it."""
+        """Returns the jobs as the newest script left them; None: it is gone. Empty when nothing is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A queue to be changed: where it lives, what it is called, which library keeps it."""
+    """Queue to be changed: where it lives, what it is called, which library keeps it."""
 
     wire: Wire
     ref: QueueRef
@@ -151,7 +151,7 @@ class Target:
 
     @property
     def script_wire(self) -> Wire:
-        """Where the scripts that write are sent."""
+        """Wire to which the scripts that write are sent."""
         return self.following or self.wire
 
 
@@ -162,20 +162,20 @@ class QueueOperator(Protocol):
     """
 
     def refusals(self, flavour: Flavour) -> Mapping[Act, str]:
-        """The acts that cannot be done to a queue of this flavour, each with its reason. All others can."""
+        """Returns the acts that cannot be done to a queue of this flavour, each with its reason. All others can."""
 
     def chunk(self, act: Act) -> int:
-        """How many jobs one call of `on_jobs` takes at most."""
+        """Returns how many jobs one call of `on_jobs` takes at most."""
 
     def effects(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options) -> Mapping[str, ActionEffects]:
-        """What the act would do to other jobs, children and parents, by the id of the job that it is done to.
+        """Returns what the act would do to other jobs, children and parents, by the id of the job that it is done to.
 
         Only those that point back count: a child that names the job as its parent and is written down with it. Reads
         only; raises StoreError.
         """
 
     def on_jobs(self, act: Act, target: Target, jobs: Sequence[Seen], options: Options, now: int) -> tuple[Done, ...]:
-        """Requeue, fail, release, retry, promote, remove or cancel these jobs; one answer a job, in their order.
+        """Requeues, fails, releases, retries, promotes, removes or cancels jobs; one answer a job, in their order.
 
         A job that moved since it was seen is refused with its present state, one whose script met a later epoch than
         the target's is refused and says so (`Done.fenced`). Raises StoreError when the store does not answer: then the
@@ -183,16 +183,16 @@ class QueueOperator(Protocol):
         """
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
-        """Pause or resume. `Done.id` is "". Raises Fenced."""
+        """Pauses or resumes a queue. `Done.id` is "". Raises Fenced."""
 
     def take_away(self, act: Act, target: Target, options: Options, now: int, *, budget: int) -> Removed:
-        """One bounded step of a clean or a drain, at most `budget` jobs; to be called until it is finished.
+        """Does one bounded step of a clean or a drain, at most `budget` jobs; to be called until it is finished.
 
         A later epoch that a script meets ends it (`Removed.fenced`); what went before is told all the same.
         """
 
     def put_back(self, target: Target, kept: Kept, now: int) -> Done:
-        """A job that was taken away comes back to its place; refused when its id is in use again. Raises Fenced."""
+        """Restores a removed job to its place; refused when its id is in use again. Raises Fenced."""
 
     def fence(self, target: Target) -> None:
-        """From now on whatever comes under an earlier epoch is refused. Raises Fenced when this one is the earlier."""
+        """Raises the fence: scripts of an earlier epoch are refused from now on. Raises Fenced for a later one."""

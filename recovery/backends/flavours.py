@@ -1,4 +1,4 @@
-"""Which library keeps a queue, and which generation: signs weighed against each other."""
+"""Detects which library keeps a queue, and which generation: signs weighed against each other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HIDDEN = "The ACL hides the keys that tell Bull from BullMQ, so nothing here is 
 
 
 def detect_plan(base: str) -> tuple[Command, ...]:
-    """What to ask of a base that may be a queue; in the order of `_NAMES`. Nothing above O(log n)."""
+    """Returns the commands to ask of a base that may be a queue; in the order of `_NAMES`. Nothing above O(log n)."""
     keys, bull = BullMQKeys(base), BullKeys(base)
     return (
         (b"GETRANGE", keys.counter, 0, _ID_DIGITS),
@@ -65,14 +65,14 @@ def detect_plan(base: str) -> tuple[Command, ...]:
 
 
 def closer_plan(base: str, replies: Replies) -> tuple[Command, ...]:
-    """A few of its jobs, whose fields tell more."""
+    """Returns the commands that read a few of its jobs, whose fields tell more."""
     seen = _seen(replies)
     ids = dict.fromkeys(id for name in _HEADS for id in decode.items(_listed(seen[name])) if not id.startswith(b"0:"))
     return tuple((b"HMGET", BullMQKeys(base).job(id), *JOB_FIELDS) for id in islice(ids, _JOBS_READ))
 
 
 def identify(wire: Wire, bases: Sequence[str], workers: Mapping[str, Sequence[Worker]]) -> list[Flavour | None]:
-    """The flavours of many bases in two round trips; None where there is no queue."""
+    """Returns the flavours of many bases in two round trips; None where there is no queue."""
     first = _chunks(wire, [detect_plan(base) for base in bases])
     closer = _chunks(wire, [closer_plan(base, replies) for base, replies in zip(bases, first, strict=True)])
     return [
@@ -82,7 +82,7 @@ def identify(wire: Wire, bases: Sequence[str], workers: Mapping[str, Sequence[Wo
 
 
 def detect(replies: Replies, workers: Sequence[Worker], *, jobs: Replies = (), base: str = "") -> Flavour | None:
-    """What the answers to `detect_plan` (and `closer_plan`) say; None: this is not a queue."""
+    """Returns the flavour that the answers to `detect_plan` (and `closer_plan`) show; None: this is not a queue."""
     if oversized := [reply for reply in (*replies, *jobs) if isinstance(reply, OversizedReply)]:
         is_unread = all(isinstance(reply, UnreadReply) for reply in oversized)
         return UNREAD if is_unread else Flavour(evidence=(str(oversized[0]),), read_only=OVERSIZED.format(oversized[0]))
@@ -102,7 +102,7 @@ def detect(replies: Replies, workers: Sequence[Worker], *, jobs: Replies = (), b
 
 
 def _is_queue(seen: Mapping[str, Any], workers: Sequence[Worker], base: str) -> bool:
-    """Its own writing in `meta`, a worker, or keys of the right types beside the counter.
+    """Returns True if BullMQ wrote `meta`, a worker waits on it, or keys of the right types stand beside the counter.
 
     A counter alone is any program's (`user:id`), and yet all that is left of an idle Bull queue; so it counts only
     under the prefix that the libraries take by default.
@@ -150,7 +150,7 @@ def _bull(seen: Mapping[str, Any], found: Sequence[Sign]) -> Flavour:
 
 
 def _bullmq(found: Sequence[Sign], version: str) -> Flavour:
-    """The heaviest signs narrow the majors first; of equals, the lower ones: an action must suit the oldest at work."""
+    """Narrows the majors by the heaviest signs first; of equals, the lower: an action must suit the oldest at work."""
     low, high, is_mixed = signs.OLDEST, signs.ANY, False
     ordered = sorted(found, key=lambda sign: (-sign.weight, sign.high))
     for sign in ordered:
@@ -173,7 +173,7 @@ def _bullmq(found: Sequence[Sign], version: str) -> Flavour:
 
 
 def _seen(replies: Replies) -> dict[str, Any]:
-    """Answers by name. TYPE and LINDEX come as bytes or str, depending on the client."""
+    """Returns the answers by name. TYPE and LINDEX come as bytes or str, depending on the client."""
     return {
         name: decode.octets(reply) if isinstance(reply, str) else reply
         for name, reply in zip(_NAMES, replies, strict=True)
@@ -185,7 +185,7 @@ def _listed(reply: Any) -> Any:
 
 
 def _chunks(wire: Wire, plans: Sequence[tuple[Command, ...]]) -> list[Replies]:
-    """All plans in one batch, the answers cut to where they belong."""
+    """Sends all plans in one batch and cuts the answers to where they belong."""
     commands = [command for plan in plans for command in plan]
     answers = iter(wire.call(commands) if commands else ())
     return [tuple(islice(answers, len(plan))) for plan in plans]

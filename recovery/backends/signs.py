@@ -1,4 +1,4 @@
-"""What tells one generation of Bull or BullMQ from another, each sign with its meaning (`bull-reference` §6)."""
+"""Signs that tell one generation of Bull or BullMQ from another, each with its meaning (`bull-reference` §6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION = re.compile(r"bullmq:((\d{1,3})\.\d{1,4}(\.\d{1,4})?[\w.+-]{0,20})")
 
 
 class Weight(IntEnum):
-    """How much a sign counts when two do not agree."""
+    """Weight of a sign where two do not agree."""
 
     LEFT_BEHIND = 1  # an older version may have left it
     WRITTEN = 2  # a producer wrote it, perhaps long ago
@@ -28,7 +28,7 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing seen: the majors it allows, of which library, and the sentence for the queue page."""
+    """Observed sign: the majors it allows, of which library, and the sentence for the queue page."""
 
     text: str
     library: Library
@@ -46,7 +46,7 @@ def bull(text: str, low: int = BULL[0], weight: Weight = Weight.LEFT_BEHIND) -> 
 
 
 def of_keys(seen: Mapping[str, Any]) -> Iterator[Sign]:
-    """From which keys exist."""
+    """Yields the signs that existing keys give."""
     if seen["marker"] == b"zset":
         yield bullmq("marker set → BullMQ ≥ 5", low=5)
     if decode.count(seen["prioritized"]) or decode.count(seen["pc"]):
@@ -70,7 +70,7 @@ def _of_bull(seen: Mapping[str, Any]) -> Iterator[Sign]:
 
 
 def of_version(written: str) -> Sign | None:
-    """From meta.version, which the constructor of a BullMQ `Queue` writes."""
+    """Returns the sign of meta.version, which the constructor of a BullMQ `Queue` writes."""
     found = _VERSION.fullmatch(written)
     if found is None:
         return None
@@ -84,7 +84,7 @@ def version(written: str) -> str:
 
 
 def of_workers(workers: Sequence[Worker]) -> Iterator[Sign]:
-    """From the command that workers block on."""
+    """Yields the signs of the command that workers block on."""
     commands = [worker.command for worker in workers]
     if many := commands.count("bzpopmin"):
         yield bullmq(f"workers wait with bzpopmin ({many}) → BullMQ ≥ 5", low=5, weight=Weight.AT_WORK)
@@ -97,7 +97,7 @@ JOB_FIELDS = (b"ats", b"atm", b"pb", b"stc", b"defa", b"rjk", b"parentKey", b"re
 
 
 def of_jobs(replies: Sequence[Any]) -> Iterator[Sign]:
-    """From the fields of some of its jobs."""
+    """Yields the signs that the fields of some of its jobs give."""
     present = {
         field.decode()
         for reply in replies
@@ -113,7 +113,7 @@ def of_jobs(replies: Sequence[Any]) -> Iterator[Sign]:
 
 
 def of_pause(seen: Mapping[str, Any]) -> Sign | None:
-    """Paused, and yet jobs are in `wait`: only BullMQ ≥ 6 leaves them there."""
+    """Returns a sign if the queue is paused and yet has jobs in `wait`: only BullMQ ≥ 6 leaves them there."""
     is_paused = decode.fields(seen["meta"], 3)[2] is not None
     has_jobs = any(not id.startswith(b"0:") for id in decode.items(seen["tail"]))
     if not is_paused or not has_jobs or decode.count(seen["paused_flag"]):

@@ -1,4 +1,4 @@
-"""Workers as CLIENT LIST shows them: which connections are workers, and of which queue.
+"""Reads workers from CLIENT LIST: which connections are workers, and of which queue.
 
 The libraries name a worker's connection after its queue: `prefix:base64(queue)`, since BullMQ 5.3 with `:w:<name>`
 behind when the worker has a name. The Python and Elixir ports write `prefix:queue` as it is. QueueEvents end in `:qe`.
@@ -42,7 +42,7 @@ class _Connection:
 
 
 def parse(listing: bytes, refs: Iterable[QueueRef], *, db: int | None = None) -> tuple[Worker, ...]:
-    """The workers of these queues. `db` leaves out those that work in another database of the same server."""
+    """Returns the workers of these queues. `db` leaves out those that work in another database of the same server."""
     known = _names(refs)
     groups: defaultdict[tuple[bytes, bytes, QueueRef, bytes, bool], list[_Connection]] = defaultdict(list)
     for connection in _connections(listing, db):
@@ -62,13 +62,13 @@ def count(workers: Sequence[Worker], ref: QueueRef) -> int:
 
 
 def bases(listing: bytes, *, db: int | None = None) -> set[str]:
-    """Bases that connection names may stand for. They are candidates: any program may have named itself so."""
+    """Returns bases that connection names may stand for: candidates, because any program may have named itself so."""
     heads = {_head(connection.name) for connection in _connections(listing, db)}
     return {text(base) for head in heads if b":" in head for base in _meanings(head)}
 
 
 def _connections(listing: bytes, db: int | None) -> Iterator[_Connection]:
-    """Only named ones: of thousands of clients most are producers, and those have no name."""
+    """Yields the named connections: of thousands of clients most are producers, and those have no name."""
     for line in listing.splitlines():
         if b" name= " in line or b" name=" not in line or len(line) > _LINE_BYTES:
             continue
@@ -90,7 +90,7 @@ def _seconds(written: bytes | None) -> int:
 
 
 def _names(refs: Iterable[QueueRef]) -> dict[bytes, tuple[QueueRef, bool]]:
-    """Every way in which a worker may name these queues; True where it is the name as it stands.
+    """Returns every name by which a worker may call these queues; True where it is the queue's name as it stands.
 
     Prefix and queue may both hold colons, so each colon may be the one between them.
     """
@@ -104,7 +104,7 @@ def _names(refs: Iterable[QueueRef]) -> dict[bytes, tuple[QueueRef, bool]]:
 
 
 def _owner(name: bytes, known: dict[bytes, tuple[QueueRef, bool]]) -> tuple[QueueRef, bytes, bool] | None:
-    """The queue, the worker's own name, and whether a port wrote it. A queue's name may itself hold `:w:`."""
+    """Returns the queue, the worker's own name, and whether a port wrote it. A queue's name may itself hold `:w:`."""
     start = len(name)
     while start >= 0:
         found = known.get(name[:start])
@@ -115,7 +115,7 @@ def _owner(name: bytes, known: dict[bytes, tuple[QueueRef, bool]]) -> tuple[Queu
 
 
 def _of_library(group: list[_Connection]) -> list[_Connection]:
-    """One connection a worker: the one that waits for jobs, or has not begun to. It never runs a script."""
+    """Returns one connection a worker: the one that waits for jobs, or has not begun to. It never runs a script."""
     return [connection for connection in group if _fetches(connection)]
 
 
@@ -125,9 +125,9 @@ def _fetches(connection: _Connection) -> bool:
 
 
 def _of_port(group: list[_Connection]) -> list[_Connection]:
-    """Every connection of a worker bears its name: the one that waits for jobs, the one for everything else, and any
-    number that its pool opens beside that (for a line of a job's log, say). So the one that waits, or has not begun to,
-    is the worker; at its start both have not begun to.
+    """Returns one connection a worker of a port. Every connection of such a worker bears its name: the one that waits
+    for jobs, the one for everything else, and any number that its pool opens beside that (for a line of a job's log,
+    say). So the one that waits, or has not begun to, is the worker; at its start both have not begun to.
     """
     waiting = sorted(filter(_fetches, group), key=lambda connection: connection.command not in _WAITS)
     return waiting[: (len(group) + 1) // 2] or group[:1]
@@ -146,12 +146,12 @@ def _worker(ref: QueueRef, name: bytes, connection: _Connection) -> Worker:
 
 
 def _head(name: bytes) -> bytes:
-    """A connection's name without what follows the queue's."""
+    """Returns a connection's name without what follows the queue's."""
     return name.partition(_NAMED)[0].removesuffix(_EVENTS)
 
 
 def _meanings(head: bytes) -> Iterator[bytes]:
-    """The name as it stands, and with its last part decoded, where that gives a readable name."""
+    """Yields the name as it stands, and with its last part decoded where that gives a readable name."""
     yield head
     prefix, _, encoded = head.rpartition(b":")
     try:
