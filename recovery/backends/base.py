@@ -22,7 +22,7 @@ TEXT_LIMIT = 64 * 1024  # bytes of one payload before "load all"
 LOAD_LIMIT = 8 * 1024 * 1024  # bytes of "load all": a browser tab still holds that
 LINE_LIMIT = 300  # characters of a one-line summary
 CHILD_LIMIT = 100  # relatives listed on a job page
-ACTIVE_CHUNK = 50  # jobs taken out of `active` by one script: about 1 ms, in which nobody else is served
+ACTIVE_CHUNK = 50  # jobs taken out of `active` by one script: about 1 ms, in which no other client is served
 MOVE_CHUNK = 500  # jobs of one call where none is taken away: several scripts, sent together
 READ_LIMIT = MOVE_CHUNK  # rows a page at most for a bulk run, which does as many at once
 
@@ -81,7 +81,7 @@ class QueueReader(Protocol):
         """Reads one page of a state. `oldest_first` None: the order a person expects of that state.
 
         That is newest first for finished jobs, oldest first for active ones, next to run first for the others.
-        `by_script`: for who acts, and so may run scripts; each job is then read at one moment. Raises StoreError when
+        `by_script`: for actions, which may run scripts; each job is then read at one moment. Raises StoreError when
         the store refuses the list: it is not known to be empty.
         """
 
@@ -96,7 +96,7 @@ class QueueReader(Protocol):
     ) -> tuple[JobRow | None, ...]:
         """Reads many jobs again, each first in the state in which it was shown last. None: it is gone.
 
-        One that moved has its true state, or UNKNOWN when very many moved at once. `by_script`: for who acts, and so
+        One that moved has its true state, or UNKNOWN when very many moved at once. `by_script`: for actions, which
         may run scripts; a few jobs then take one round trip.
         """
 
@@ -158,7 +158,7 @@ class Target:
 class QueueOperator(Protocol):
     """Changes queues of one library. Each call is one atomic script, which re-checks what was seen before it writes.
 
-    Nobody calls this but `recovery.actions`: permission, dry run, confirmation and audit come first.
+    Only `recovery.actions` calls this: permission, dry run, confirmation and audit come first.
     """
 
     def refusals(self, flavour: Flavour) -> Mapping[Act, str]:

@@ -136,7 +136,7 @@ def _foreign(written: str, found: Sequence[Sign]) -> Flavour:
 
 
 def _without_signs(seen: Mapping[str, Any], found: Sequence[Sign]) -> Flavour:
-    """BullMQ always leaves `meta` or `events`; where neither is, it is Bull, unless we may not look."""
+    """Returns Bull if neither `meta` nor `events` is there: BullMQ always leaves one. Unknown if we may not look."""
     if any(isinstance(seen[name], Exception) for name in ("meta", "events")):
         return Flavour(evidence=tuple(sign.text for sign in found), read_only=HIDDEN)
     return _bull(seen, [*found, signs.bull("neither meta nor events, which BullMQ always writes → Bull")])

@@ -34,7 +34,7 @@ def take_away(act: Act, target: Target, options: Options, now: int, *, budget: i
     doubles behind, and takes the pause off; its `clean` holds the server for the whole list. A repeatable job's next
     run stays: without it the schedule would never run again.
 
-    A `limit` counts from this step on: whoever asks again deducts what went.
+    A `limit` counts from this step on: the caller deducts what went before it asks again.
     """
     if options.limit:
         budget = min(budget, options.limit)

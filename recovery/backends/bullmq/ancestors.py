@@ -35,7 +35,7 @@ class Ancestor:
     base: bytes
     id: bytes
     dedup: bytes = b""
-    is_last: bool = False  # nobody above it
+    is_last: bool = False  # it has no parent that hears of it
 
     @property
     def key(self) -> bytes:
@@ -82,7 +82,7 @@ def _key(target: Target, id: str) -> bytes:
 def _pointing_back(target: Target, jobs: Sequence[bytes], lines: Sequence[Sequence[Ancestor]]) -> list[int]:
     """Returns how many of each line, from the nearest up, have the one below among their dependencies.
 
-    What a job says of its parent may be planted; the parent's own books are not, unless whoever did it may write there.
+    What a job says of its parent may be planted; the parent's own books are not, unless its author may write there.
     """
     links = [
         (b"SISMEMBER", above.key + b":dependencies", below)

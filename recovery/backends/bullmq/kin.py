@@ -44,7 +44,7 @@ CHILDLESS = JobDescendants()
 
 
 class Unreached(Exception):
-    """Relative that a script cannot take along; the text says why. Among many jobs it stands for its own."""
+    """Says why a script cannot take a relative along. Raised, or returned for one job among many."""
 
 
 def around(

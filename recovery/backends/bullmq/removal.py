@@ -1,7 +1,7 @@
 """Removes jobs one by one, and restores them; by the many see sweeping.py.
 
 Each job is a script of its own, and a batch of them one round trip: a job may stand in a long list, which is searched,
-and is packed before it goes. So nobody waits longer than for one of them.
+and is packed before it goes. So no client waits longer than for one of them.
 """
 
 from __future__ import annotations

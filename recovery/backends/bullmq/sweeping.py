@@ -52,8 +52,8 @@ def take_away(act: Act, target: Target, traits: Traits, options: Options, now: i
     """Removes the oldest first. What is locked, too young, or a scheduler's next run is passed over, and without
     `Options.other_queues` a job for which a parent in another queue waits.
 
-    `Options.limit` is for what is still to come: whoever takes another step lowers it by what is gone. When another
-    scheduler leads the step ends, with what it took until then.
+    `Options.limit` is for what is still to come: the caller lowers it by what is gone before the next step. When
+    another scheduler leads the step ends, with what it took until then.
     """
     states, cutoff = _wanted(act, options, now)
     spot = _Spot.parse(options.cursor)
@@ -134,7 +134,7 @@ class _Sweep:
         return _Spot(spot.place, spot.passed + len(ids) - gone - dropped)
 
     def _old(self, state: State, ids: Sequence[bytes]) -> list[bytes]:
-        """Returns those that are not too young; the script looks again."""
+        """Returns those that are not too young; the script compares again."""
         if self._cutoff is None or _AGES[state] == (_SCORE,):
             return list(ids)
         asked: list[Command] = [(b"HMGET", self._keys.job(id), *_AGES[state]) for id in ids]

@@ -28,7 +28,7 @@ _OLDEST = 3
 _NEWEST_MINOR = 9999  # stands for "the newest of its major"
 
 # Every place any generation has, in the order of a job's life. A reader asks for all of them: an upgrade leaves
-# jobs behind where the newer version does not look, and those are the ones somebody will search for.
+# jobs behind where the newer version does not look, and those are the ones a person will search for.
 _PLACES = (
     Place(State.WAITING, b"wait", is_list=True),
     Place(State.PAUSED, b"paused", is_list=True),

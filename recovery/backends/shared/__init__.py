@@ -1,1 +1,1 @@
-"""What the readers of Bull and BullMQ have in common."""
+"""Reads and scripts that Bull and BullMQ have in common."""

@@ -2,8 +2,8 @@
 its installation with the one that holds the queue, as long as that one's lease.
 
 A script is given the fence as its last two keys, and as its last argument the epoch, the installation and for how long
-it holds (lua/write/parts/fence.lua). Who acts by hand has no epoch: no key of ours is touched then, and none has to be
-granted.
+it holds (lua/write/parts/fence.lua). An operator's action has no epoch: no key of ours is touched then, and none has to
+be granted.
 """
 
 from __future__ import annotations

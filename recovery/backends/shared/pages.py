@@ -43,7 +43,7 @@ def read(
 def settled(wire: Wire, scene: Scene, place: Place, found: Sequence[JobRow]) -> list[JobRow]:
     """Leaves out the jobs that left the place between the reading of its ids and of their fields.
 
-    Such a job looks like one without a hash, or like an active one that nobody holds: exactly what a person is
+    Such a job looks like one without a hash, or like an active one without a lock: exactly what a person is
     alarmed by. So these are asked again, lock first: no lock and then still active is what the row says.
     """
     doubtful = [row for row in found if _is_doubtful(row) and not row.is_one_moment]

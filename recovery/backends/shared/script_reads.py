@@ -2,7 +2,7 @@
 
 Plain commands take three to six round trips for the same, because a list is searched before a job is read, a text is
 measured before it is fetched, and what looks wrong is asked again. A script sees one moment, so nothing moves between
-its steps. Who acts may run scripts; where one is refused the caller falls back on plain commands.
+its steps. A user who may act may run scripts; where one is refused the caller falls back on plain commands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from recovery.domain.refs import raw
 
 JOBS = 10  # of an act, looked at by scripts; of more a few round trips do not matter
 DEPTH = 100_000  # ids of a list that one script searches: 1 ms. What is longer is searched by a plain command.
-PAGE_JOBS = 50  # of a page, looked at by one script: about 1 ms, in which nobody else is served
+PAGE_JOBS = 50  # of a page, looked at by one script: about 1 ms, in which no other client is served
 TOGETHER = 2  # of these scripts on their way at once
 MARGIN = 200  # ids on both sides of the part of a list that a script reads: jobs come and go meanwhile
 

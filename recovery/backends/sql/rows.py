@@ -49,7 +49,7 @@ def look(ref: QueueRef, shape: Shape, reply: Sequence[Any]) -> Look:
 def held_until(table: Table, row: JobRow) -> tuple[int | None, str]:
     """Returns until when a worker holds a running row, and what says so: its lease, else heartbeat, else age.
 
-    (None, "") when nothing says it: then only a worker that starts knows that the row is nobody's.
+    (None, "") when nothing says it: then only a worker that starts knows that no worker has the row.
     """
     if row.lease_until is not None:
         return row.lease_until + table.lease_grace, "lease"

@@ -1,7 +1,7 @@
 """Changes rows of a job table, by one statement: an UPDATE that finds a row only as it was just seen.
 
-Chunk by chunk in one transaction: 1. the rows are locked, but for those that somebody else is changing right now, who
-is not waited for; 2. each is looked at anew, and whoever called decides by that; 3. the UPDATE asks once more for the
+Chunk by chunk in one transaction: 1. the rows are locked, but for those that another session is changing right now,
+which is not waited for; 2. each is read anew, and the caller decides by that; 3. the UPDATE asks once more for the
 state, the attempts and the owner that were seen. So a worker that finishes first has the last word, and one that
 finishes later finds the row unlocked and overwrites what was done here.
 """
@@ -49,7 +49,7 @@ class Move:
     error: str = ""
     counts: bool = True
     anew: bool = False
-    why: str = ""  # told to whoever asked
+    why: str = ""  # told to the operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Finds rows left running by a worker that is gone, and puts them back to wait.
 
-Two occasions. A worker starts and says so: then what it had before it died is nobody's. Or time goes by: then it is a
+Two occasions. A worker starts and says so: then what it had before it died has no worker. Or time goes by: then it is a
 row whose lease is over, whose heartbeat is old, or, where neither is kept, which has run too long.
 """
 

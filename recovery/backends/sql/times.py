@@ -14,7 +14,7 @@ from recovery.backends.sql.catalogue import Kind
 from recovery.config import Engine
 from recovery.connections.clock import CLOCK
 
-# Seconds until the year 5138, then ms, µs and ns: nobody's jobs are so old or so new that these overlap.
+# Seconds until the year 5138, then ms, µs and ns: no jobs are so old or so new that these overlap.
 _UNITS = ((1e11, 1000.0), (1e14, 1.0), (1e17, 1e-3), (math.inf, 1e-6))
 
 

@@ -61,7 +61,7 @@ class TableOperator:
             try:
                 return swap.swap(scene, list(seen), lambda look: decide(table, seen[look.row.id], look, options))
             except StatementRefused as error:
-                # The transaction was taken back as a whole. Nobody else's rows are to blame, so each is told the same.
+                # The transaction was rolled back as a whole. No other rows are to blame, so each gets the same answer.
                 return tuple(Done(id, Outcome.REFUSED, f"The database refused it: {error.reason}") for id in seen)
 
     def on_queue(self, act: Act, target: Target, options: Options, now: int) -> Done:
