@@ -1,1 +1,1 @@
-"""Where log lines come from: several sources behind one contract (base.py)."""
+"""Sources of log lines behind one contract (base.py)."""

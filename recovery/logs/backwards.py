@@ -1,4 +1,4 @@
-"""What lies before a point, newest first, in the one order of all servers: fetched bit by bit, bounded by bytes.
+"""Reads shipped lines backwards from a point, in the one order of all servers: fetched bit by bit, bounded by bytes.
 
 Of a range that is over, what was shipped in its time comes first, and behind all of it what was shipped late, as after
 an hour in which the store was away: that may be anywhere up to now, and a search must not begin with going through it.
@@ -15,7 +15,7 @@ from recovery.domain.lines import Query
 from recovery.logs.places import Id, Spot, last_of, mark_of, previous
 from recovery.logs.shipped import Entry, Row, Shipped, share
 
-BYTES_AT_ONCE = 1024 * 1024  # folded, over all servers: some 50,000 lines, and a few ms of the store's time
+BYTES_AT_ONCE = 1024 * 1024  # compressed, over all servers: some 50,000 lines, and a few ms of the store's time
 FIRST = 32  # entries asked for before it is known how large they are
 MOST = 2048  # and when they are small
 _ENTRY = 200  # bytes of one at least, with its fields
@@ -32,11 +32,11 @@ _ORDER = attrgetter("order")
 
 class Walk(Protocol):
     async def some(self) -> Sequence[Entry]:
-        """The next; none when there are no more."""
+        """Returns the next entries; none when there are no more."""
 
 
 class InTurn:
-    """One walk after the other."""
+    """Chain of walks, read one after the other."""
 
     def __init__(self, *walks: Walk) -> None:
         self._walks = walks
@@ -49,7 +49,9 @@ class InTurn:
 
 
 def of(shipped: Shipped, sifted: Sifted, query: Query, ends: Mapping[bytes, Id], spot: Spot | None) -> Walk:
-    """What a query may find from its beginning on, or from a place. `ends`: of each server the last id."""
+    """Returns the walk through what a query may find, from the newest on or from a place. `ends`: last id of each
+    server.
+    """
     oldest = 0 if query.start is None else max(0, query.start // _NS - AHEAD_MS)
     begin = {server: spot.touched(mark_of(server)) for server in ends} if spot else ends
     border = _border(query)
@@ -62,7 +64,7 @@ def of(shipped: Shipped, sifted: Sifted, query: Query, ends: Mapping[bytes, Id],
 
 
 def is_late(spot: Spot, query: Query) -> bool:
-    """Whether a search has gone through all that was shipped in the time of its range."""
+    """Returns True if a search has gone through all that was shipped in the time of its range."""
     border = _border(query)
     return border is not None and spot.ms > border
 
@@ -72,7 +74,7 @@ def _border(query: Query) -> int | None:
 
 
 class Backwards:
-    """`ends`: of each server the id to begin with. Nothing is looked for that was shipped before `oldest` (ms)."""
+    """Walk backwards from `ends`, an id of each server. Nothing is read that was shipped before `oldest` (ms)."""
 
     def __init__(self, shipped: Shipped, sifted: Sifted, ends: Mapping[bytes, Id], oldest: int) -> None:
         self._shipped = shipped
@@ -88,7 +90,7 @@ class Backwards:
         return found
 
     async def _fetch(self) -> None:
-        """More of those that hold up the others, and of all that soon would."""
+        """Fetches more of the servers that hold up the others, and of all that soon would."""
         count = share(self._count, len(self._waiting))
         asked = {server: id for server, id in self._next.items() if _count(self._waiting[server]) <= count // 2}
         found = await self._shipped.older(asked, self._oldest, count)
@@ -106,7 +108,7 @@ class Backwards:
             self._count = max(1, min(int(BYTES_AT_ONCE / size), MOST, self._count * 4))
 
     def _certain(self) -> Sequence[Entry]:
-        """Down to the first server that is still to be asked for what may lie between the rest."""
+        """Returns entries down to the first server that is still to be asked for what may lie between the rest."""
         if any(not self._waiting[server] for server in self._next):
             return ()
         floors = [self._waiting[server][-1].order for server in self._next]

@@ -1,8 +1,8 @@
-"""What every source of log lines can do. All of it is asked from the event loop of a web process.
+"""Contract of every source of log lines. Web processes call all of it from their event loop.
 
 A place is a text that only its source understands: printable ASCII without blanks, at most PLACE_LIMIT characters. It
-names the point behind a line. Whoever goes on from it misses nothing and sees nothing twice, also after a restart.
-Whatever goes wrong is raised as a StoreError, whose text and advice are shown as they are.
+names the point behind a line. A reader that goes on from it misses nothing and sees nothing twice, also after a
+restart. Whatever goes wrong is raised as a StoreError, whose text and advice are shown as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PLACE_LIMIT = 200
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Lines that are lost for the reader, and why. `count` None: nobody knows how many."""
+    """Lines that are lost for the reader, and why. `count` None: it is unknown how many."""
 
     reason: str
     count: int | None = None
@@ -39,14 +39,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What lines can be chosen by: the names, each with values that were seen. Cut ones are said so."""
+    """Labels by which lines can be chosen: the names, each with values that were seen. Cut ones are said so."""
 
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_cut: bool = False
 
 
 class Source(Protocol):
-    """One source. `pace`: seconds between two reads while nothing comes."""
+    """Source of log lines. `pace`: seconds between two reads while nothing comes."""
 
     name: str
     label: str
@@ -54,20 +54,20 @@ class Source(Protocol):
     server_label: str  # the label that names the server; "": it knows no servers
 
     async def labels(self, start: int, end: int) -> Labels:
-        """Those of lines between the two moments (ns)."""
+        """Returns the labels of lines between the two moments (ns)."""
 
     async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
-        """The newest lines that match, or those before a place. Looks for a second at most and may come back with
-        few lines or none, and a `before` to go on from: a search of ten million lines is many of these.
+        """Returns the newest lines that match, or those before a place. Looks for a second at most and may come back
+        with few lines or none, and a `before` to go on from: a search of ten million lines is many of these.
         """
 
     async def read(self, query: Query, *, after: str, limit: int = 1000) -> Page:
-        """The oldest lines after a place that match. `after` "" is: from now on."""
+        """Returns the oldest lines after a place that match. `after` "" is: from now on."""
 
     async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
-        """The lines before and after one (and itself) with the labels of the query; raises Missing when it is gone."""
+        """Returns the lines before and after one (and itself) with the query's labels; raises Missing if it is gone."""
 
     def tap(self, query: Query) -> Query:
-        """What many readers can share: a query that lets through at least as much, so that each only picks."""
+        """Returns a query that many readers share: it lets through at least as much, so that each only picks."""
 
     async def close(self) -> None: ...

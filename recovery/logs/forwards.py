@@ -1,4 +1,4 @@
-"""What came after a reader's place, in the one order of all servers, as far as it is certain."""
+"""Orders the entries after a reader's place, over all servers, as far as the order is certain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ORDER = attrgetter("order")
 
 
 def in_order(newer: Newer) -> list[Entry]:
-    """Up to where some server has more that was not asked for: it may belong between the rest."""
+    """Returns entries up to where some server has more that was not asked for: it may belong between the rest."""
     ends = [newer.entries[server][-1].order for server in newer.cut]
     end = min(ends, default=None)
     settled = [entry for server in newer.entries for entry in _settled(newer, server)]
@@ -20,7 +20,7 @@ def in_order(newer: Newer) -> list[Entry]:
 
 
 def _settled(newer: Newer, server: bytes) -> Iterator[Entry]:
-    """Those before the millisecond that still runs: another server may yet ship within it. The rest is for later."""
+    """Yields entries before the current millisecond: another server may yet ship within it. The rest is for later."""
     for entry in newer.entries[server]:
         if newer.now <= entry.id[0] <= newer.now + AHEAD_MS:
             return

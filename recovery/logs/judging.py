@@ -1,6 +1,6 @@
-"""Parcels unfolded, sieved and judged: the part of reading shipped lines that keeps a processor busy.
+"""Decompresses parcels of shipped lines and matches their lines: the part of reading that keeps a processor busy.
 
-It runs in a thread beside the event loop and stops when its time is up, or when whoever asked has left.
+It runs in a thread beside the event loop and stops when its time is up, or when its reader has left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOOK = 16  # lines between two looks at the clock: a few ms, of the longest and
 
 
 class Patience:
-    """How long to go on. Ended early by whoever leaves."""
+    """Time limit of a search or a read. Ended early when its reader leaves."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
@@ -34,7 +34,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked for, how many lines of it, and for how long."""
+    """Request: what is looked for, how many lines of it, and for how long."""
 
     query: Query
     limit: int
@@ -43,7 +43,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Judged:
-    """Lines in the order in which they were looked at, and the point that was reached. `entries`: those left behind."""
+    """Matching lines in the order of reading, and the point that was reached. `entries`: those left behind."""
 
     lines: list[Line] = field(default_factory=list)
     spot: Spot | None = None
@@ -60,17 +60,17 @@ class Judged:
 
 
 class Judge:
-    """One question, put to entry after entry."""
+    """Matcher of one query, for entry after entry."""
 
     def __init__(self, wanted: Wanted, had: int = 0) -> None:
-        """`had`: lines that were found before."""
+        """Takes `had`: lines that were found before."""
         self._query = wanted.query
         self._limit = wanted.limit - had
         self._patience = wanted.patience
         self._sieves: dict[Query, Callable[[bytes], bool]] = {}
 
     def forwards(self, entries: Iterable[Entry], begun: Spot) -> Judged:
-        """In order, without the lines of an entry that lie before the point `begun`."""
+        """Matches entries in order, without the lines of an entry that lie before the point `begun`."""
         judged = Judged()
         for entry in entries:
             if self._is_enough(judged):
@@ -81,7 +81,7 @@ class Judge:
         return judged
 
     def backwards(self, entries: Iterable[Entry], begun: Spot | None) -> Judged:
-        """Newest first; of an entry that the point `begun` lies in, what is before it."""
+        """Matches entries newest first; of an entry that the point `begun` lies in, what is before it."""
         judged = Judged()
         for entry in entries:
             if self._is_enough(judged):
@@ -94,11 +94,11 @@ class Judge:
         return judged
 
     def _is_enough(self, judged: Judged) -> bool:
-        """Never before something was looked at: who asks again must get on."""
+        """Returns True when it may stop; never before something was read: a reader that asks again must get on."""
         return len(judged.lines) >= self._limit or (judged.spot is not None and self._patience.is_over)
 
     def _rows(self, entry: Entry, judged: Judged) -> Sequence[bytes]:
-        """Nothing of what cannot match as a whole."""
+        """Returns the lines of an entry; none where it cannot match as a whole."""
         if not entry.passed and not self._may_hold(entry):
             return ()
         judged.looked_at += entry.size
@@ -112,7 +112,7 @@ class Judge:
         return rows.split(b"\n") if self._sieve(entry, is_told=_told(entry) is not None)(rows) else ()
 
     def _sieve(self, entry: Entry, *, is_told: bool) -> Callable[[bytes], bool]:
-        """For what its labels leave open. `is_told`: its level is known without looking at the text."""
+        """Returns the filter for what its labels leave open. `is_told`: its level is known without its text."""
         left = self._query.beside(entry.labels)
         left = replace(left, levels=frozenset()) if is_told else left
         found = self._sieves.get(left)
@@ -131,13 +131,13 @@ class Judge:
         )
 
     def _until(self, entry: Entry, judged: Judged, numbers: range, rows: Sequence[bytes], end: Spot) -> Spot:
-        """Takes lines up to the end of the entry, or to where it is enough: there the next look goes on."""
+        """Takes lines up to the end of the entry, or to where it is enough: there the next read goes on."""
         told = [_told(entry)] * len(rows)
         if rows and told[0] is None:
             told = list(stack_traces.inherited([row.partition(b"\t")[2] for row in rows]))
         sieves = {is_told: self._sieve(entry, is_told=is_told) for is_told in (False, True)}
         for looked, number in enumerate(numbers):
-            # Not before the first of them, or who asks again would not get on.
+            # Not before the first of them, or a reader that asks again would not get on.
             if looked and looked % _LOOK == 0 and (self._patience.is_over or self._is_enough(judged)):
                 return replace(end, taken=number + (numbers.step < 0))
             if not sieves[told[number] is not None](rows[number]):
@@ -165,5 +165,5 @@ class Judge:
 
 
 def _told(entry: Entry) -> Level | None:
-    """What the journal knows of all its lines, whatever they say of themselves."""
+    """Returns the level that the journal knows of all its lines, whatever they say of themselves."""
     return levels.of_word(entry.labels.get("level", ""))

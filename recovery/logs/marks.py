@@ -1,7 +1,7 @@
-"""How far a reader of shipped lines has come, server by server, behind the short text that names it.
+"""Remembers how far a reader of shipped lines has come, server by server, behind the short text that names it.
 
-The text alone is enough to go on from (places.py), also in another process. Who reads on in this one is remembered with
-the very ids he has had: so he loses nothing either when the clock of the store is set back and ids with it.
+The text alone is enough to go on from (places.py), also in another process. A reader in this one is remembered with the
+very ids it has had: so it loses nothing either when the clock of the store is set back and ids with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recovery.logs.shipped import SERVERS_LIMIT, Head, Newer, Stream, shown
 SELECTIONS, STEPS = 64, 16
 AHEAD_MS = 1000  # an entry so far in the store's future is of before its clock was set back: no use to wait for it
 LOOK_MS = 5000  # a place so old: may its stream have been cut behind it? None is cut sooner
-FORGOTTEN_MS = 7 * 24 * 3600 * 1000  # whoever shipped within it is never taken off the list while its store lives
+FORGOTTEN_MS = 7 * 24 * 3600 * 1000  # a server that shipped within it is never taken off the list while its store lives
 KEPT_MS = 30 * 60 * 1000  # what was shipped so long before a place that is so old is there: an hour is always kept
 _NAMED = 5  # servers that a gap names
 _LATELY = "-"  # in a text: something had been shipped lately
@@ -33,17 +33,21 @@ UNKNOWN = Gap("This position is unknown: continuing from now.")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`ids`: the last entry of each server that was had whole. `spot`: the same in one order, as the text says it."""
+    """Progress of a reader. `ids`: the last entry of each server that it had whole. `spot`: the same in one order, as
+    the text says it.
+    """
 
     spot: Spot
     ids: Mapping[bytes, Id] = field(default_factory=dict)
     servers: Mapping[bytes, int] = field(default_factory=dict)
-    now: int = 0  # the store's clock when it was made; 0: of a text, which nobody here has made
+    now: int = 0  # the store's clock when it was made; 0: of a text, which was not made here
     is_part: bool = False  # and the text does not say it all
     is_lately: bool = False  # but it does say that something had been shipped lately
 
     def after(self, server: bytes) -> Id:
-        """A server that was not there is new, with all that it ever shipped; but in a list that is cut who knows."""
+        """Returns the last id that the reader had of a server. One that was not there is new, with all that it ever
+        shipped; but in a list that is cut it may be an old one.
+        """
         if server in self.ids:
             return self.ids[server]
         is_told = self.is_text or len(self.servers) >= SERVERS_LIMIT
@@ -58,12 +62,12 @@ class Mark:
 
     @property
     def is_plain(self) -> bool:
-        """The text says it all: no id lies in the future of the store's clock."""
+        """Returns True if the text says it all: no id lies in the future of the store's clock."""
         return self.spot.ms <= self.now and all(ms < self.now for ms, _ in self.ids.values())
 
 
 class Marks:
-    """Those of the last readers, by their text and by whom they read."""
+    """Marks of the last readers, by their text and by whom they read."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[frozenset[str] | None, OrderedDict[str, Mark]] = OrderedDict()
@@ -71,7 +75,7 @@ class Marks:
         self._turn = 0
 
     def get(self, text: str, names: frozenset[str] | None) -> Mark | None:
-        """None when the text is no place at all."""
+        """Returns the mark of a text; None when the text is no place at all."""
         steps = self._kept.get(names)
         if steps and (known := steps.get(text)):
             return known
@@ -79,7 +83,7 @@ class Marks:
         return Mark(spot, is_part=_MORE in text, is_lately=bool(spot.mark) or _LATELY in text) if spot else None
 
     def keep(self, mark: Mark, names: frozenset[str] | None) -> str:
-        """Its text. One that says not all is made so that no other mark, here or elsewhere, has the same."""
+        """Keeps a mark and returns its text. One that says not all is made so that no other mark has the same."""
         text = str(mark.spot)
         if not mark.spot.mark and any(ms > mark.now - KEPT_MS for ms, _ in mark.ids.values()):
             text += _LATELY
@@ -98,13 +102,13 @@ class Marks:
 
 
 def at(head: Head) -> Mark:
-    """Behind all that is settled at this moment."""
+    """Returns the mark behind all that is settled at this moment."""
     ids = {server: _settled(head.streams.get(server), head.now) for server in head.servers}
     return Mark(Spot(head.now), ids, head.servers, head.now)
 
 
 def found(mark: Mark, head: Head) -> tuple[Mark, Gap | None]:
-    """The mark of a reader who comes back, with what was lost meanwhile: said once, and passed over.
+    """Returns the mark of a reader who comes back, with what was lost meanwhile: said once, and passed over.
 
     Of a text alone it becomes whole. There `min`: an id that the store has given, not one that its clock stands for.
     """
@@ -121,7 +125,7 @@ def found(mark: Mark, head: Head) -> tuple[Mark, Gap | None]:
 
 
 def moved(mark: Mark, newer: Newer, had: Mapping[bytes, Id], spot: Spot | None) -> Mark:
-    """After some of what came: `had` of each server, up to `spot`. None: there is nothing more for now."""
+    """Returns the mark after some of what came: `had` of each server, up to `spot`. None: there is no more for now."""
     ids = {server: had.get(server, mark.after(server)) for server in newer.servers}
     highest = max((ms + 1 for ms, _ in had.values()), default=0)
     place = spot or Spot(max(newer.now, mark.spot.ms, highest))
@@ -129,7 +133,8 @@ def moved(mark: Mark, newer: Newer, had: Mapping[bytes, Id], spot: Spot | None) 
 
 
 def emptied(mark: Mark, seen: Head) -> Gap | None:
-    """Servers leave the list days after they shipped last. One that is gone before went with the whole store.
+    """Returns the gap if the store was flushed. Servers leave the list days after they shipped last: one that is gone
+    before went with the whole store.
 
     A text does not say who they were; but of what was shipped lately something must have been left.
     """
@@ -145,7 +150,7 @@ def emptied(mark: Mark, seen: Head) -> Gap | None:
 
 
 def _is_older(seen: Head, ms: int) -> bool:
-    """Whether anything is there that came before this moment."""
+    """Returns True if anything is there that came before this moment."""
     return any(at < ms for at in seen.servers.values()) or any(
         stream.added > stream.length or (stream.first is not None and stream.first[0] <= ms)
         for stream in seen.streams.values()
@@ -153,7 +158,7 @@ def _is_older(seen: Head, ms: int) -> bool:
 
 
 def _dropped(cut: Mapping[bytes, Stream]) -> Gap:
-    """How many lines went nobody knows: entries hold many."""
+    """Returns the gap of dropped entries. How many lines went is unknown: entries hold many."""
     names = sorted(map(shown, cut))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     named = ", ".join(names[:_NAMED]) + more
@@ -161,7 +166,7 @@ def _dropped(cut: Mapping[bytes, Stream]) -> Gap:
 
 
 def _is_anew(stream: Stream, after: Id) -> bool:
-    """Nothing was ever taken out of it, and yet the entry that was had is not there: so it is another stream."""
+    """Returns True for another stream: nothing was ever taken out of it, and yet the entry that was had is gone."""
     is_had = NEVER < after < last_of(after[0])  # an id that the store has given
     return is_had and stream.added == stream.length and stream.first is not None and stream.first > after
 
@@ -173,7 +178,7 @@ def _is_cut(stream: Stream, after: Id) -> bool:
 
 
 def _settled(stream: Stream | None, now: int) -> Id:
-    """The last id that no other can come to lie before, in any stream."""
+    """Returns the last id that no other can come to lie before, in any stream."""
     if stream is None:
         return NEVER
     if stream.last[0] > now + AHEAD_MS:

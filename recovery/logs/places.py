@@ -1,7 +1,7 @@
 """Points in what the servers ship: all their streams in one order, so that one short text is a place in all of them.
 
 The order is the id that the store gave an entry, then the server (its mark), then the line within the entry. It holds
-because nobody reads an entry of the millisecond that still runs: nothing can come to lie before what was read. The one
+because no reader takes an entry of the current millisecond: nothing can come to lie before what was read. The one
 thing that breaks it is a clock of the store that goes back; marks.py keeps those right who are reading meanwhile.
 """
 
@@ -24,7 +24,7 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Spot:
-    """A point behind so many lines of one entry; all that is ordered before the entry lies before the point too."""
+    """Point behind so many lines of one entry; all that is ordered before the entry lies before the point too."""
 
     ms: int
     number: int = 0
@@ -42,7 +42,7 @@ class Spot:
         return cls(int(ms), min(int(number), _LAST), mark, DONE if taken is None else int(taken))
 
     def __str__(self) -> str:
-        """Milliseconds alone: everything before them."""
+        """Returns the text of the place; milliseconds alone: everything before them."""
         if not self.mark:
             return str(self.ms)
         behind = f"{self.ms}.{self.number}.{self.mark}"
@@ -53,17 +53,17 @@ class Spot:
         return self.ms, self.number
 
     def is_inside(self, id: Id, mark: str) -> bool:
-        """Some lines of this entry lie before the point, and maybe not all."""
+        """Returns True if some lines of this entry lie before the point, and maybe not all."""
         return self.entry == id and self.mark == mark and 0 < self.taken < DONE
 
     def whole(self, mark: str) -> Id:
-        """The last id of a server that lies before the point for sure, with all of its lines."""
+        """Returns the last id of a server that lies before the point for sure, with all of its lines."""
         if mark < self.mark or (mark == self.mark and self.taken == DONE):
             return self.entry
         return previous(self.entry)
 
     def touched(self, mark: str) -> Id:
-        """The last id of a server of which any line lies before the point."""
+        """Returns the last id of a server of which any line lies before the point."""
         if mark < self.mark or (mark == self.mark and self.taken > 0):
             return self.entry
         return previous(self.entry)
@@ -71,7 +71,7 @@ class Spot:
 
 @lru_cache(maxsize=4096)
 def mark_of(server: bytes) -> str:
-    """Twelve characters for a server's name, which may be long and of any bytes."""
+    """Returns twelve characters for a server's name, which may be long and of any bytes."""
     return hashlib.blake2b(server, digest_size=6).hexdigest()
 
 
@@ -83,7 +83,7 @@ def previous(id: Id) -> Id:
 
 
 def last_of(ms: int) -> Id:
-    """Behind all that comes in a millisecond."""
+    """Returns the id behind all that comes in a millisecond."""
     return ms, _LAST
 
 

@@ -1,4 +1,4 @@
-"""What lies in the state store of the lines that monitors ship: one stream of parcels a server, read over one loop."""
+"""Reads the lines that monitors ship to the state store: one stream of parcels a server, read over one loop."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Row = tuple[bytes, Sequence[bytes]]  # as the store gives an entry: its id; its 
 
 
 class Entry(NamedTuple):
-    """A parcel as it lies there, still folded. A search may pass over a million of them, so what it says of itself is
-    made out when somebody asks.
+    """Parcel as it lies in the stream, still compressed. A search may pass over a million of them, so its fields are
+    parsed when they are read.
     """
 
     order: tuple[Id, str]  # its id and the mark of its server
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Lines, as it says."""
+        """Returns how many lines it says it has."""
         return max(0, min(_whole(self.told[1]), COUNT_LIMIT))
 
     @property
@@ -79,7 +79,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What the store says of a server's stream. Without entries `first` is None."""
+    """State of a server's stream. Without entries `first` is None."""
 
     first: Id | None
     last: Id
@@ -89,7 +89,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One moment: the store's clock (ms), who ships (and when each last did), and how far each has come."""
+    """State at one moment: the store's clock (ms), who ships (and when each last did), and how far each has come."""
 
     now: int
     servers: Mapping[bytes, int]
@@ -99,7 +99,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Newer(Head):
-    """What came after some points, in order; of a server in `cut` there is more behind its last one."""
+    """Entries that came after some points, in order; of a server in `cut` there is more behind its last one."""
 
     entries: Mapping[bytes, Sequence[Entry]]
     cut: frozenset[bytes]
@@ -107,7 +107,7 @@ class Newer(Head):
 
 class Shipped:
     def __init__(self, client: redis.asyncio.Redis) -> None:
-        """The client is ours alone: its entries come as the store gives them, not as dictionaries."""
+        """Takes a client of its own: entries come as the store gives them, not as dictionaries."""
         for command in ("XREAD", "XRANGE", "XREVRANGE"):
             client.set_response_callback(command, _as_it_is)
         self._client = client
@@ -117,11 +117,11 @@ class Shipped:
         self._back_at = 0
 
     def was_away(self, since: int) -> bool:
-        """Whether it failed to answer after this moment by its own clock: it may have come back empty."""
+        """Returns True if it failed to answer after this moment by its own clock: it may have come back empty."""
         return self._is_away or since <= self._back_at
 
     async def servers(self) -> Mapping[bytes, int]:
-        """Who ships, or did in the last days, and when each last did (ms)."""
+        """Returns the servers that ship, or did in the last days, and when each last did (ms)."""
         with self._asked():
             rows = await cast(
                 "Any", self._client.zrange(state.SHIPPING, 0, SERVERS_LIMIT - 1, desc=True, withscores=True)
@@ -140,7 +140,9 @@ class Shipped:
     async def newer(
         self, names: frozenset[str] | None, after: Callable[[bytes], Id], count: int, *, with_streams: bool
     ) -> Newer:
-        """`after` says of any server from where on. About `count` of all servers. Streams cost some bytes more."""
+        """Reads about `count` entries of all servers. `after` says of any server from where. Streams cost some bytes
+        more.
+        """
         each_count = 1
 
         def each(pipeline: Any, servers: Sequence[bytes]) -> None:
@@ -158,7 +160,7 @@ class Shipped:
         return Newer(now, servers, _streams(servers, replies[1:]), self._back_at, entries, cut)
 
     async def older(self, asked: Mapping[bytes, Id], oldest: int, count: int) -> dict[bytes, Sequence[Row]]:
-        """Of each server the newest up to an id, newest first, none from before `oldest` (ms)."""
+        """Returns the newest entries of each server up to an id, newest first, none from before `oldest` (ms)."""
 
         def each(pipeline: Any, servers: Sequence[bytes]) -> None:
             for server in servers:
@@ -185,7 +187,7 @@ class Shipped:
         return next(iter(entries_of(server, rows)), None)
 
     async def label_sets(self, limit: int) -> tuple[list[tuple[Mapping[str, str], int]], bool]:
-        """The sets of labels of all servers, each with when (ms) a line last had it; whether some are left out."""
+        """Returns the label sets of all servers, each with when (ms) a line last had it; whether some are left out."""
         servers = list(await self.servers())
         found: list[tuple[Mapping[str, str], int]] = []
         with self._asked():
@@ -210,7 +212,7 @@ class Shipped:
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
-        """Around questions. redis-py sends with `wait_for`, which in Python 3.11 may forget that a task was ended."""
+        """Guards questions. redis-py sends with `wait_for`, which in Python 3.11 may forget that a task was ended."""
         try:
             with faults.guarded(self._client):
                 yield
@@ -224,7 +226,7 @@ class Shipped:
     async def _at_once(
         self, names: frozenset[str] | None, ask: Callable[[Any, Sequence[bytes]], None]
     ) -> tuple[int, Mapping[bytes, int], list[Any]]:
-        """The replies to what is asked of all chosen servers, at one moment that is known.
+        """Returns the replies to what is asked of all chosen servers, at one moment that is known.
 
         Who is asked must be who ships: a server that began in between would be passed over for ever. So the list is
         read together with the rest, and when it is another than was asked, all is asked again.
@@ -257,7 +259,7 @@ class Shipped:
         raise NotReady(faults.target_of(self._client), "the list of servers changes faster than it can be read")
 
     def _listed(self, rows: Iterable[tuple[bytes, float]]) -> Mapping[bytes, int]:
-        """The servers that ship, but for those that are left out for now."""
+        """Returns the servers that ship, but for those that are left out for now."""
         now = steady()
         self._left_out = {server: until for server, until in self._left_out.items() if until > now}
         return {server: at for server, at in _servers(rows).items() if server not in self._left_out}
@@ -281,7 +283,7 @@ class Shipped:
 
 
 def share(count: int, servers: int) -> int:
-    """Entries to ask of each, so that there are about so many of all."""
+    """Returns how many entries to ask of each, so that there are about so many of all."""
     return max(1, count // servers)
 
 
@@ -292,7 +294,7 @@ def chosen(servers: Mapping[bytes, int], names: frozenset[str] | None) -> Mappin
 
 
 def shown(server: bytes) -> str:
-    """Its name as the value of a label."""
+    """Returns a server's name as the value of a label."""
     return _clean(refs.text(server))
 
 
@@ -302,13 +304,13 @@ def entries_of(server: bytes, rows: Iterable[Row]) -> Sequence[Entry]:
 
 
 def short(raw: bytes) -> bytes:
-    """A set of labels that is read and remembered; of one that no monitor writes, an empty one."""
+    """Returns a set of labels to be read and remembered; of one that no monitor writes, an empty one."""
     return raw if len(raw) <= LABELS_BYTES else b"{}"
 
 
 @lru_cache(maxsize=4096)
 def labels_of(server: bytes, raw: bytes) -> Mapping[str, str]:
-    """A set of labels, the same object for the same set. Its server is the one that shipped it, whatever it says."""
+    """Returns a set of labels, the same object for the same set. Its server is always the one that shipped it."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
@@ -323,7 +325,7 @@ def _key(server: bytes) -> bytes:
 
 
 def _told(fields: Sequence[bytes]) -> Sequence[bytes]:
-    """What lacks a field is kept with an empty body: it cannot be unfolded, and that is said (judging.py)."""
+    """Returns the fields. What lacks one gets an empty body: it cannot be decompressed; that is said (judging.py)."""
     if fields[::2] == FIELDS:
         return fields[1::2]
     read = dict(zip(fields[::2], fields[1::2], strict=False))
@@ -349,12 +351,12 @@ def _stream(reply: Any) -> Stream | None:
 
 
 def _is_of_one(error: redis.RedisError) -> bool:
-    """Whether what one server has written is to blame: the others' lines are read on."""
+    """Returns True if what one server has written is to blame: the others' lines are read on."""
     return isinstance(error, ReplyTooLarge) or (isinstance(error, redis.ResponseError) and _FOREIGN in str(error))
 
 
 def _answer(reply: Any) -> Any:
-    """A stream that is not there (all of it expired) is None; any other refusal is raised."""
+    """Returns a reply; None for a stream that is not there (all of it expired); any other refusal is raised."""
     if isinstance(reply, redis.ResponseError) and "no such key" in str(reply):
         return None
     if isinstance(reply, Exception):
@@ -382,5 +384,5 @@ def _whole(raw: bytes | None, otherwise: int = 0) -> int:
 
 
 def _clean(text: str) -> str:
-    """As a person may see it. Half of a surrogate pair is legal in JSON and nowhere else."""
+    """Returns a text as a person may see it. Half of a surrogate pair is legal in JSON and nowhere else."""
     return refs.shown(text[:VALUE_LIMIT].encode("utf-8", "surrogateescape").decode("utf-8", "replace"))

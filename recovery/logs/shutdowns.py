@@ -23,8 +23,8 @@ _NS = 1_000_000  # in a millisecond
 
 
 def timed_out(config: Config, server: str, start: int, end: int) -> tuple[int, ...]:
-    """The seconds after which workers of this server gave up waiting for their jobs, between two moments (ms). One look
-    of a second at most. Raises StoreError.
+    """Returns the seconds after which workers of this server gave up waiting for their jobs, between two moments (ms).
+    One search of a second at most. Raises StoreError.
     """
     query = Query(((SHIPPED.server_label, frozenset({server})),), (_MARK,), start=start * _NS, end=end * _NS)
     return asyncio.run(_search(config, query))

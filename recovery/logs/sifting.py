@@ -1,8 +1,8 @@
-"""Small parcels passed over by the dozen: in an hour of quiet files there are forty thousand, most without a hit.
+"""Passes over small parcels by the dozen: an hour of quiet files has forty thousand, most without a hit.
 
-To look at each of them costs more than to unfold it. So many are unfolded as one text, and where that cannot hold what
-is looked for they become one entry that stands for all of them. It lies where the oldest of them does: a search that
-stops before it begins with them again.
+To look at each of them costs more than to decompress it. So many are decompressed as one text, and where that cannot
+hold what is looked for they become one entry that stands for all of them. It lies where the oldest of them does: a
+search that stops before it begins with them again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from recovery.logs.places import mark_of, parse_id
 from recovery.logs.shipped import FIELDS, Entry, Row, entries_of, labels_of, short
 
 AT_ONCE = 64  # entries
-SMALL = 512  # bytes of a body, folded, on average: all of them unfold to 34 MB at the very worst, and to 60 KB mostly
+SMALL = 512  # bytes of a body, compressed, on average: all expand to 34 MB at the very worst, and to 60 KB mostly
 _LABELS, _FIRST, _LAST, _BODY = (2 * FIELDS.index(name) + 1 for name in (b"labels", b"first", b"last", b"body"))
 
 Sift = Callable[[bytes, Sequence[Row]], Sequence[Entry]]  # of a server
 
 
 def of(query: Query) -> Sift:
-    """What lets an empty text through asks for no text: there every parcel is looked at."""
+    """Returns the prefilter of a query. One that lets an empty text through asks for no text: every parcel is read."""
     return entries_of if sieve(query)(b"") else _Sifting(query)
 
 
@@ -43,7 +43,7 @@ class _Sifting:
         return found
 
     def _passed(self, server: bytes, rows: Sequence[Row]) -> Entry | None:
-        """None when they are to be looked at one by one: they may match, or are large, or not as we write them."""
+        """Returns one entry for all; None to read each: they may match, are large, or not as we write them."""
         if any(fields[::2] != FIELDS for _, fields in rows):
             return None
         try:
@@ -73,5 +73,5 @@ class _Sifting:
 
 
 def _may_tell(labels: bytes) -> bool:
-    """The level of its lines, whatever they say of themselves."""
+    """Returns True if labels may have the level of the lines, whatever these say of themselves."""
     return b"level" in labels or b"\\u" in labels

@@ -1,4 +1,4 @@
-"""The sources of a configuration, made for one event loop."""
+"""Makes the sources of a configuration, for one event loop."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ _KINDS: Mapping[str, Callable[[LogSource, Redis], Source]] = {
 
 
 def opened(config: Config, client: Redis) -> Mapping[str, Source]:
-    """By their names, in the order of the configuration. Nothing is connected yet; each is ended with `close`."""
+    """Makes the sources by name, in the configured order. Nothing is connected yet; each is ended with `close`."""
     return {spec.name: _KINDS[spec.kind](spec, client) for spec in config.logs}

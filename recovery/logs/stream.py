@@ -1,4 +1,4 @@
-"""The source `servers`: the lines that monitors ship into the state store, one capped stream a server.
+"""Source `servers`: the lines that monitors ship into the state store, one capped stream a server.
 
 All streams are read as one (places.py says in which order), so one place stands for all servers, also for those that
 begin to ship later. Nothing is written, and unfolding and judging is done in threads: the loop goes on meanwhile.
@@ -50,7 +50,7 @@ class StreamSource:
         self._readers = threads.started(READERS, f"read-{spec.name}")
 
     async def labels(self, start: int, end: int) -> Labels:
-        """Of lines that came since `start`: when the first one with a set came is not known, so `end` cuts nothing."""
+        """Returns labels of lines that came since `start`. When a set first came is unknown, so `end` cuts nothing."""
         sets, is_cut = await self._shipped.label_sets(SETS_LIMIT)
         found: dict[str, set[str]] = {}
         pairs = (pair for labels, last in sets if last * _NS >= start for pair in labels.items())
@@ -63,7 +63,7 @@ class StreamSource:
         return Labels({name: sorted(found[name]) for name in sorted(found)}, is_cut)
 
     def tap(self, query: Query) -> Query:
-        """Readers of the same servers share what is read of them."""
+        """Returns a query for the same servers: their readers share what is read of them."""
         return Query(labels=tuple(pair for pair in query.labels if pair[0] == self.server_label))
 
     async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
@@ -95,24 +95,24 @@ class StreamSource:
         return Page((*older.lines, *newer.lines), older.before, newer.after, gap, newer.is_end, looked_at)
 
     async def close(self) -> None:
-        """Whatever still works in a thread ends by itself: its time is short."""
+        """Shuts the threads down. What still works in one ends by itself: its time is short."""
         for executor in (self._searchers, self._readers):
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _names(self, query: Query) -> Names:
-        """The servers that a query asks for."""
+        """Returns the servers that a query asks for."""
         asked = [values for name, values in query.labels if name == self.server_label]
         return frozenset.intersection(*asked) if asked else None
 
     async def _is_there(self, spot: Spot) -> bool:
-        """Whether the line that a place lies behind still is."""
+        """Returns True if the line that a place lies behind is still there."""
         servers = await self._shipped.servers()
         server = next((server for server in servers if mark_of(server) == spot.mark), None)
         entry = await self._shipped.entry(server, spot.entry) if server else None
         return entry is not None and (0 < spot.taken <= entry.size)
 
     async def _searched(self, mark: Mark, spot: Spot | None, wanted: Wanted, after: str) -> Page:
-        """At least one entry is looked at each time: who asks again gets on."""
+        """Searches backwards. At least one entry is read each time: a reader that asks again gets on."""
         sifted = partial(_sifted, self._searchers, sifting.of(wanted.query))
         walk = backwards.of(self._shipped, sifted, wanted.query, mark.ids, spot)
         found = Judged(spot=spot)
@@ -133,7 +133,7 @@ class StreamSource:
         )
 
     async def _read(self, mark: Mark, names: Names, wanted: Wanted) -> Page:
-        """Bit by bit, until there are lines enough, or time is over. What was lost is said before what is behind it."""
+        """Reads bit by bit, until there are lines enough, or time is over. A gap is told before what is behind it."""
         found, gap, is_end = Judged(), None, False
         few, most = ENTRIES
         while not is_end and len(found.lines) < wanted.limit:
@@ -158,7 +158,7 @@ class StreamSource:
         return Page(found.lines, "", after, _both(gap, _unreadable(found)), is_end, found.looked_at)
 
     async def _newer(self, mark: Mark, names: Names, count: int) -> Newer:
-        """With the streams as they are at the same moment, when they may have been cut behind the place, or lost."""
+        """Reads newer entries; with the streams as they are at the same moment, if they may have been cut or lost."""
         with_streams = mark.is_text or mark.is_old(mark.now) or self._shipped.was_away(mark.now)
         newer = await self._shipped.newer(names, mark.after, count, with_streams=with_streams)
         if with_streams or not mark.is_old(newer.now):
@@ -169,7 +169,7 @@ class StreamSource:
 async def _sifted(
     executor: ThreadPoolExecutor, sift: sifting.Sift, found: backwards.Found
 ) -> Mapping[bytes, Sequence[Entry]]:
-    """In a thread: it is some ms of work."""
+    """Prefilters in a thread: it is some ms of work."""
 
     def work() -> Mapping[bytes, Sequence[Entry]]:
         return {server: sift(server, rows) for server, rows in found.items()}
@@ -178,7 +178,7 @@ async def _sifted(
 
 
 async def _judged(executor: ThreadPoolExecutor, wanted: Wanted, work: Callable[[], Judged]) -> Judged:
-    """In a thread, which goes on to no purpose when nobody waits any more: it is told."""
+    """Matches in a thread, and ends it when its reader leaves."""
     try:
         return await asyncio.get_running_loop().run_in_executor(executor, work)
     except asyncio.CancelledError:
@@ -197,7 +197,7 @@ def _unreadable(judged: Judged) -> Gap | None:
 
 
 def _both(one: Gap | None, other: Gap | None) -> Gap | None:
-    """How many lines are known to be lost is told for both, when it is known of both."""
+    """Joins two gaps. How many lines are lost is told for both, when it is known of both."""
     if one is None or other is None:
         return one or other
     count = None if one.count is None or other.count is None else one.count + other.count

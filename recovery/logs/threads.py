@@ -1,4 +1,4 @@
-"""Threads that are all there from the start: how many a process has does not depend on what it was asked."""
+"""Thread pools whose threads are all there from the start: their number does not depend on what a process was asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def started(count: int, name: str) -> ThreadPoolExecutor:
-    """An executor starts one when it finds none idle: so each waits until all are there."""
+    """Starts a pool with all its threads. An executor starts one when it finds none idle: so each waits for all."""
     executor = ThreadPoolExecutor(count, thread_name_prefix=name)
     all_there = threading.Barrier(count)
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Which files may be read: those under the roots whose names fit, and nothing that leads out of the roots.
+"""Finds the files that may be read: those under the roots whose names fit; nothing leads out of the roots.
 
 A file is known by its key: one half is of its inode, the other of its first line. So it stays the same when a rotation
 renames it, and is another one when it is truncated and written anew.
@@ -31,7 +31,7 @@ _PACKED = (".gz", ".xz", ".bz2", ".zst", ".lz4", ".zip")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """`label`: its path under its root, without what a rotation added. `start`: where its first line begins."""
+    """Log file. `label`: its path under its root, without a rotation's suffix. `start`: where its first line begins."""
 
     key: str
     root: str
@@ -50,7 +50,7 @@ class File:
         return self.key[HALF:]
 
     def open(self) -> int:
-        """Raises OSError."""
+        """Opens the file. Raises OSError."""
         return opening.opened(self.root, self.path)
 
 
@@ -81,7 +81,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was read of a file, as long as nothing was written to it."""
+    """Facts that were read of a file, as long as nothing was written to it."""
 
     size: int
     changed: int
@@ -90,7 +90,7 @@ class _Known:
 
 
 class Roots:
-    """Used by one thread at a time."""
+    """Configured folders. Used by one thread at a time."""
 
     def __init__(self, roots: Sequence[str], patterns: Sequence[str]) -> None:
         self._roots = roots
@@ -113,7 +113,7 @@ class Roots:
         return Seen(files, inodes, tuple(troubles), len(found) > FILES or len(walked) > ENTRIES)
 
     def _walked(self, troubles: list[Trouble]) -> Iterator[_Entry]:
-        """Files first, then what links lead to: a file has the label of its own name."""
+        """Yields files first, then what links lead to: a file has the label of its own name."""
         links: list[_Entry] = []
         left = ENTRIES
         real = tuple(os.path.realpath(root) for root in self._roots)
@@ -134,7 +134,7 @@ class Roots:
         yield from links
 
     def _label(self, root: str, path: str) -> str:
-        """ "" for what is none of ours."""
+        """Returns the label, "" for what is none of ours."""
         folder, _, name = path[len(root) + 1 :].rpartition("/")
         if name.endswith(_PACKED):
             return ""
@@ -144,7 +144,7 @@ class Roots:
         return ""
 
     def _file(self, id: tuple[int, int], entry: _Entry, troubles: list[Trouble]) -> File | None:
-        """None while it has no whole first line."""
+        """Returns the file; None while it has no whole first line."""
         size, changed = entry.status.st_size, entry.status.st_mtime_ns
         known = self._known.get(id)
         if known is None or (known.size, known.changed) != (size, changed):
@@ -160,7 +160,7 @@ class Roots:
 
 
 def told(troubles: Sequence[Trouble]) -> str:
-    """In one line, with what to do; "" when there is none."""
+    """Returns the problems in one line, with what to do; "" when there is none."""
     first = [f"{one.target}: {one.reason} {one.advice}" for one in troubles[:TROUBLES]]
     more = len(troubles) - len(first)
     return " ".join([*first, *([f"And {more} more."] if more > 0 else [])])
@@ -204,7 +204,7 @@ def _entry(
 
 
 def _head(entry: _Entry) -> tuple[bytes, int]:
-    """The first line, cut; b"" while it has no end. A file with a hole at its beginning begins behind that."""
+    """Returns the first line, cut; b"" while it has no end. A file with a hole at its beginning begins behind that."""
     file = opening.opened(entry.root, entry.path)
     try:
         start = _data(file)
@@ -217,7 +217,7 @@ def _head(entry: _Entry) -> tuple[bytes, int]:
 
 
 def _data(file: int) -> int:
-    """A file that was truncated under a writer that goes on where it was has a hole there."""
+    """Returns where data begins: a file that was truncated under a writer that goes on at its offset has a hole."""
     try:
         return os.lseek(file, 0, os.SEEK_DATA)
     except OSError:  # all of it is a hole, or the file system knows none

@@ -1,8 +1,8 @@
-"""In which order lines came, as this process saw the files grow: the same order for all who read on.
+"""Remembers in which order lines came, as this process saw the files grow: the same order for all readers.
 
 What was there at the first look is ordered by time. What came later is a list of segments, each a part of one file:
-so a line that is written late, with an old timestamp, is behind those that were read before. When nobody has looked
-for a while it begins anew.
+so a line that is written late, with an old timestamp, is behind those that were read before. When no reader has
+looked for a while it begins anew.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look. `base`: where the segments of a file begin. `gone`: how far files that are not there any more went.
-    `copies`: how much of a file is a copy of what another one had.
+    """State of the files at one look. `base`: where the segments of a file begin. `gone`: how far files that are not
+    there any more went. `copies`: how much of a file is a copy of what another one had.
     """
 
     seen: Seen
@@ -54,7 +54,7 @@ class View:
 
 
 class Ledger:
-    """For any thread."""
+    """Order of lines over all files. For any thread."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
@@ -102,7 +102,7 @@ class Ledger:
         return View(seen, ends, {key: base[key] for key in ends}, kept, gone, dict(self._copies), now)
 
     def _begun(self, file: File, now: int) -> int | None:
-        """How far it was known; for a copy, how far its original was. None: it may be one, and is left alone.
+        """Returns how far it was known; for a copy, how far its original was. None: it may be one, and is left alone.
 
         One that is shorter than it was begins anew, although it begins with the same line as before.
         """

@@ -1,4 +1,4 @@
-"""Opening what lies under a root: no link is followed on the way, so that what is put there meanwhile leads nowhere."""
+"""Opens files under a root. No link is followed on the way, so that what is put there meanwhile leads nowhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe wit
 
 
 class Unfit(OSError):
-    """A device, a pipe, a folder, a link."""
+    """Raised for a device, a pipe, a folder or a link."""
 
 
 def opened(root: str, path: str) -> int:
-    """`path` begins with `root`; both are real paths. Raises OSError."""
+    """Opens a file. `path` begins with `root`; both are real paths. Raises OSError."""
     *folders, name = path[len(root) + 1 :].split("/")
     folder = os.open(root, _FOLDER)
     try:

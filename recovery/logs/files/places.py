@@ -16,7 +16,7 @@ from typing import Self
 
 from recovery.logs.base import PLACE_LIMIT
 
-KEPT = 64  # places whose files do not fit into their text; whoever comes with an older one goes on by its moment
+KEPT = 64  # places whose files do not fit into their text; a reader with an older one goes on by its moment
 WHOLE, PART, LINE = "/", "+", ":"
 _NUMBER = "[0-9a-f]{1,16}"
 _PLACE = re.compile(
@@ -26,7 +26,7 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`kind` says what holds for files that are not in `offsets`."""
+    """Place in many files. `kind` says what holds for files that are not in `offsets`."""
 
     at: int
     offsets: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -51,7 +51,7 @@ class Place:
         return self._text(list(self.offsets), self.kind)
 
     def short(self, order: Sequence[str]) -> str:
-        """As many of the files as there is room for, the first in the order that is given."""
+        """Returns the text with as many files as there is room for, the first in the order that is given."""
         whole = str(self)
         if len(whole) <= PLACE_LIMIT:
             return whole
@@ -69,7 +69,7 @@ class Place:
 
 
 class Places:
-    """Those of the last readers that their texts do not say whole."""
+    """Places of the last readers that their texts do not say whole."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Place] = OrderedDict()

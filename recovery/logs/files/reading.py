@@ -1,4 +1,4 @@
-"""Lines of one open file with their moments, forwards and backwards, in windows: any size of file, little memory."""
+"""Reads lines of one open file with their times, forwards and backwards, in windows: any file size, little memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNENDED = 4 * 1024 * 1024  # a line that is still longer is taken in parts
 
 
 class Row(NamedTuple):
-    """A line: from where to where, its beginning, and how many bytes are not in it. `at` 0: not known yet. `level`: of
+    """Line: from where to where, its beginning, and how many bytes are not in it. `at` 0: not known yet. `level`: of
     the line it belongs to, if it is one of a trace.
     """
 
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def rows(file: int, start: int, stop: int) -> Iterator[Row]:
-    """Lines from one offset to another; the last may lack its end."""
+    """Yields lines from one offset to another; the last may lack its end."""
     position = begun = start
     head = b""
     while position < stop and (piece := os.pread(file, min(CHUNK, stop - position), position)):
@@ -58,7 +58,7 @@ def _row(start: int, end: int, raw: bytes, size: int) -> Row:
 
 
 def line_start(file: int, low: int, high: int) -> int:
-    """Behind the last line feed before `high`; `low` when there is none behind that."""
+    """Returns the offset behind the last line feed before `high`; `low` when there is none behind that."""
     while high > low:
         first = max(low, high - CHUNK)
         found = os.pread(file, high - first, first).rfind(b"\n")
@@ -69,7 +69,7 @@ def line_start(file: int, low: int, high: int) -> int:
 
 
 def cut_line(file: int, read: File, offset: int) -> bytes:
-    """The line that an offset lies within, as far as it is near; b"" when it lies between two lines."""
+    """Returns the line that an offset lies within, as far as it is near; b"" when it lies between two lines."""
     if not read.start < offset < read.size or os.pread(file, 1, offset - 1) == b"\n":
         return b""
     start = line_start(file, max(read.start, offset - NEAR), offset)
@@ -77,7 +77,7 @@ def cut_line(file: int, read: File, offset: int) -> bytes:
 
 
 def ended(file: int, read: File, low: int, now: int) -> int:
-    """Where the last whole line ends. One without an end is whole when nothing was written for a while."""
+    """Returns where the last whole line ends. One without an end is whole when nothing was written for a while."""
     end = line_start(file, low, read.size)
     if now - read.changed > QUIET_NS or read.size - end > UNENDED:
         return read.size
@@ -85,8 +85,8 @@ def ended(file: int, read: File, low: int, now: int) -> int:
 
 
 def dated(file: int, read: File, found: Sequence[Row], otherwise: int) -> list[Row]:
-    """With their moments, and the levels of traces. A line without a timestamp has that of the one before it, as in a
-    stack trace. Those before all others have the first that there is, else `otherwise`.
+    """Returns lines with their times, and the levels of traces. A line without a timestamp has that of the one before
+    it, as in a stack trace. Those before all others have the first that there is, else `otherwise`.
     """
     changed = read.changed
     stamps = [_own(row, changed) for row in found]
@@ -103,7 +103,7 @@ def dated(file: int, read: File, found: Sequence[Row], otherwise: int) -> list[R
 
 
 def _inherited(file: int, read: File, found: Sequence[Row]) -> list[Level | None]:
-    """What begins in the midst of a trace is told by what stands before it."""
+    """Returns the levels of traces. What begins in the midst of a trace gets its level from the lines before it."""
     raws = [row.raw for row in found]
     first = found[0].start
     before = rows(file, _probe(file, read, first), first) if stack_traces.is_body(raws[0]) else ()
@@ -111,19 +111,19 @@ def _inherited(file: int, read: File, found: Sequence[Row]) -> list[Level | None
 
 
 def last_moment(file: int, read: File, offset: int) -> int | None:
-    """The timestamp that a line at this offset has, if it has none of its own."""
+    """Returns the timestamp that a line at this offset has, if it has none of its own."""
     before = rows(file, _probe(file, read, offset), offset)
     return next((at for row in reversed(list(before)) if (at := _own(row, read.changed)) is not None), None)
 
 
 def _probe(file: int, read: File, offset: int) -> int:
-    """Where the lines before an offset begin that are looked at because of it."""
+    """Returns where the lines before an offset begin that are read because of it."""
     first = max(read.start, offset - PROBE)
     return max(first, _few(file, first, offset, PROBE // ROW_BYTES))
 
 
 def _few(file: int, first: int, high: int, most: int) -> int:
-    """Where the last so many whole lines of a part begin; `first` when it has no more than these."""
+    """Returns where the last so many whole lines of a part begin; `first` when it has no more than these."""
     part = os.pread(file, high - first, first)
     if part.count(b"\n") <= most:
         return first
@@ -134,7 +134,7 @@ def _few(file: int, first: int, high: int, most: int) -> int:
 
 
 def offset_at(file: int, read: File, high: int, moment: int) -> int:
-    """Where the first line begins that is as late as this; `high` when none before it is, or when no line has a
+    """Returns where the first line begins that is as late as this; `high` when none before it is, or when no line has a
     timestamp. In a file whose timestamps go back and forth it is only near.
     """
     if read.changed + AHEAD < moment:
@@ -154,7 +154,7 @@ def _near(offset: int, most: int) -> int:
 
 
 def _dated(file: int, read: File, low: int, high: int) -> Iterator[Row]:
-    """Those that have a moment of their own, or of one before them."""
+    """Yields lines that have a time of their own, or of one before them."""
     current = last_moment(file, read, low)
     for row in rows(file, low, high):
         at = _own(row, read.changed)
@@ -164,13 +164,13 @@ def _dated(file: int, read: File, low: int, high: int) -> Iterator[Row]:
 
 
 def _own(row: Row, changed: int) -> int | None:
-    """A line cannot be much later than what was written last."""
+    """Returns a line's own timestamp. It cannot be much later than what was written last."""
     at = own(row.raw)
     return at if at is not None and at <= changed + AHEAD else None
 
 
 def window(file: int, low: int, high: int, size: int) -> int:
-    """Where the first whole line begins in so many bytes before `high`, or the one line that is longer than that.
+    """Returns where the first whole line begins in so many bytes before `high`, or the one line longer than that.
 
     Of very short lines it holds so many as would be usual in these bytes.
     """

@@ -1,4 +1,4 @@
-"""From a place to the offset in each file, as they lie there now, and what was lost on the way."""
+"""Finds, from a place, the offset in each file as they lie there now, and what was lost on the way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED = 5  # files in one sentence
 
 
 def resumed(place: Place, view: View) -> tuple[dict[str, int], Gap | None]:
-    """Raises Missing for a line that is not there any more."""
+    """Returns offsets and what was lost. Raises Missing for a line that is not there any more."""
     if place.kind == LINE:
         return _behind(place, view), None
     offsets: dict[str, int] = {}
@@ -36,7 +36,7 @@ def resumed(place: Place, view: View) -> tuple[dict[str, int], Gap | None]:
 
 
 def _now(key: str, offset: int, place: Place, view: View) -> File | None:
-    """The file itself, or the copy that was made of it before it was truncated."""
+    """Returns the file itself, or the copy that was made of it before it was truncated."""
     file = view.files.get(key)
     if file is not None:
         return file if offset <= file.size else None
@@ -45,7 +45,7 @@ def _now(key: str, offset: int, place: Place, view: View) -> File | None:
 
 
 def _loss(key: str, offset: int, view: View) -> str:
-    """Words for what may be missing; "" when all of it was read."""
+    """Returns words for what may be missing; "" when all of it was read."""
     if key[:HALF] in view.seen.inodes:
         label = next((file.label for file in view.files.values() if file.inode == key[:HALF]), "A file")
         return f"{label} was truncated: its last lines may be missing."
@@ -61,7 +61,7 @@ def _told(lost: Iterable[str]) -> str:
 
 
 def _behind(place: Place, view: View) -> dict[str, int]:
-    """Behind one line, in the order of the ledger."""
+    """Returns the offsets behind one line, in the order of the ledger."""
     [(asked, end)] = place.offsets.items()
     file = _now(asked, end, Place(0), view)
     if file is None or not _ends_line(file, end):
@@ -96,7 +96,7 @@ def _ends_line(file: File, end: int) -> bool:
 
 
 def _older(file: File, high: int, moment: int) -> int:
-    """Behind what is older than a moment."""
+    """Returns the offset behind what is older than a moment."""
     try:
         opened = file.open()
     except OSError:

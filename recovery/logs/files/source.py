@@ -1,4 +1,4 @@
-"""The source of files: what the contract asks (logs/base.py), in threads: a file cannot be awaited.
+"""Source of files: answers the contract (logs/base.py) in threads, for a file cannot be awaited.
 
 Only what is under the roots is read (finding.py). What is kept of it is how far each file was seen to go (ledger.py).
 """
@@ -46,11 +46,11 @@ class FilesSource:
         self._threads = threads.started(THREADS, f"logs-{spec.name}")
 
     def tap(self, query: Query) -> Query:
-        """Whoever reads any of the files shares what is read of all."""
+        """Returns a query for all files: readers of any of them share what is read of all."""
         return Query()
 
     async def labels(self, start: int, end: int) -> Labels:
-        """Of files that were written to since `start`; when each began is not looked for, so `end` cuts nothing."""
+        """Returns labels of files written to since `start`; where each began is not read, so `end` cuts nothing."""
         return await self._apart(lambda _: self._seen_labels(start), Patience(SEARCH_S))
 
     async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
@@ -66,7 +66,7 @@ class FilesSource:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _apart(self, work: Callable[[Patience], T], patience: Patience) -> T:
-        """In a thread; who leaves ends it."""
+        """Runs work in a thread; a reader that leaves ends it."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work, patience)
         except asyncio.CancelledError:
@@ -141,17 +141,17 @@ class FilesSource:
         raise Missing(UNKNOWN)
 
     def _written(self, place: Place, view: View) -> str:
-        """Files in which nothing lies before it need no name."""
+        """Returns the text of a place. Files in which nothing lies before it need no name."""
         begun = {key: offset for key, offset in place.offsets.items() if offset > view.files[key].start}
         return self._places.written(Place(place.at, begun), view.newest_first)
 
     def _new_gap(self, view: View) -> Gap | None:
-        """Of files that cannot be read since somebody reads here; what was so before is told by a search."""
+        """Returns the gap of files that became unreadable since the last read; earlier ones are told by a search."""
         before, self._troubles = self._troubles, told(view.seen.troubles)
         return None if before in (None, self._troubles) else _gap(self._troubles)
 
     def _labels_of(self, file: File) -> Mapping[str, str]:
-        """The same object for the same labels."""
+        """Returns a file's labels, the same object for the same labels."""
         if file.label not in self._labels:
             found = {"file": file.label} | ({"server": self._server} if self._server else {})
             self._labels[file.label] = MappingProxyType(found)

@@ -1,4 +1,4 @@
-"""Many files as one run of lines, read forwards or backwards from a place, each line judged, until it is enough.
+"""Reads many files as one run of lines, forwards or backwards from a place, and matches each, until it is enough.
 
 What the ledger has in segments comes in its order. What is older is merged by time.
 """
@@ -35,7 +35,7 @@ Part = tuple[int, File, Row | None, int]
 
 
 class Walk:
-    """One question. `offsets`: how far each file is taken."""
+    """Walk for one query. `offsets`: how far each file is taken."""
 
     def __init__(self, view: View, offsets: dict[str, int], query: Query, labelled: Labelled, limit: int) -> None:
         self.offsets = offsets
@@ -63,7 +63,7 @@ class Walk:
         self.lines.reverse()
 
     def _take(self, parts: Iterator[Part], patience: Patience) -> None:
-        """Never ends before something was looked at."""
+        """Takes parts until it is enough; never ends before something was read."""
         for at, file, row, offset in parts:
             self.offsets[file.key] = offset
             self.reached = at
@@ -75,7 +75,7 @@ class Walk:
         self.is_done = True
 
     def _sieves(self, query: Query) -> dict[str, Callable[[bytes], bool]]:
-        """Of each file, for what its labels leave open."""
+        """Returns a filter for each file, for what its labels leave open."""
         left = {key: query.beside(self._labelled(file)) for key, file in self._files.items()}
         sieves = {one: sieve(one) for one in set(left.values())}
         return {key: sieves[one] for key, one in left.items()}
@@ -113,7 +113,7 @@ class Walk:
                 yield from self._windows(file, segment.start, high, reading.CHUNK)
 
     def _older(self) -> Iterator[Part]:
-        """The file with the newest line first. Nothing is read of one before all others are as old as it is."""
+        """Yields the file with the newest line first. Nothing is read of one before all others are as old as it is."""
         start = self._query.start
         files = [file for file in self._files.values() if start is None or file.changed + AHEAD >= start]
         size = max(LEAST, min(reading.CHUNK, WINDOWS // max(1, len(files))))
@@ -131,7 +131,7 @@ class Walk:
                 heappush(heap, (-following[0], number))
 
     def _end(self, file: File) -> int:
-        """The end of what was asked for is found without reading all that came later."""
+        """Returns the end of what was asked for, without reading all that came later."""
         high, end = min(self.offsets[file.key], self._view.base[file.key]), self._query.end
         if end is None or end > file.changed + AHEAD:
             return high
@@ -139,7 +139,7 @@ class Walk:
             return reading.offset_at(opened, file, high, end) if opened >= 0 else high
 
     def _windows(self, file: File, low: int, high: int, size: int) -> Iterator[Part]:
-        """Newest first. A window without the text that is looked for is passed over as a whole."""
+        """Yields lines newest first. A window without the text that is looked for is passed over as a whole."""
         oldest, newer = self._query.start, file.changed
         while high > low and (oldest is None or newer + JITTER >= oldest):
             with _Open(file) as opened:
@@ -157,7 +157,7 @@ class Walk:
                     yield row.at, file, row, row.start
 
     def _is_empty(self, opened: int, file: File, start: int, high: int) -> bool:
-        """Whether nothing in a part of a file can match."""
+        """Returns True if nothing in a part of a file can match."""
         if high - start > reading.CHUNK or self._may_match[file.key](part := os.pread(opened, high - start, start)):
             return False
         if self._query.levels and stack_traces.is_body(part.partition(b"\n")[0]):  # of a trace that begins before it
@@ -167,7 +167,7 @@ class Walk:
 
 
 class _Open:
-    """The file while it is read; below 0 when it cannot be opened any more, which the next look says."""
+    """Context of an open file; below 0 when it cannot be opened any more, which the next look says."""
 
     def __init__(self, file: File) -> None:
         try:
@@ -184,14 +184,14 @@ class _Open:
 
 
 def _hides_when_whole(file: File, offset: int) -> bool:
-    """Whether an offset cuts a line that has a secret. A part of it may not show that it is one, or whose."""
+    """Returns True if an offset cuts a line that has a secret. A part of it may not show that it is one, or whose."""
     with _Open(file) as opened:
         line = reading.cut_line(opened, file, offset) if opened >= 0 else b""
     return bool(line) and MARK in written("", 0, line, {}).text
 
 
 def offsets_behind(view: View, offsets: Mapping[str, int]) -> set[str]:
-    """Files of which something comes after these offsets."""
+    """Returns files of which something comes after these offsets."""
     return {key for key, end in view.ends.items() if offsets.get(key, 0) < end}
 
 
@@ -208,7 +208,7 @@ def _between(file: File, low: int, high: int) -> Iterator[Part]:
 
 
 def _merged(walks: Iterable[Iterator[Part]]) -> Iterator[Part]:
-    """The oldest first, of one moment by their keys; the order within a file is kept."""
+    """Yields the oldest first, of one moment by their keys; the order within a file is kept."""
     heap = [(head[0], head[1].key, head, walk) for walk in walks if (head := next(walk, None))]
     heapify(heap)
     while heap:

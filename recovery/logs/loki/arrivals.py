@@ -1,6 +1,6 @@
-"""What has come of one question, for all who read it here: how far, and which lines came late.
+"""Remembers what has come of one query, for all its readers here: how far, and which lines came late.
 
-Senders are seconds behind each other, so a line may come with a moment that was read already. Whoever reads on gets it
+Senders are seconds behind each other, so a line may come with a moment that was read already. A reader gets it
 behind the point to which all had been read when it came (its `head`), and its place says so. So the order in which
 lines are handed out is the same for every reader: by their own ns, and late ones in front of their head's ns.
 """
@@ -30,7 +30,7 @@ Step = tuple[int | None, Entry]  # a line; late ones with the head that they are
 
 @dataclass(slots=True)
 class Arrivals:
-    """Of one question. All before `head` has been read; from `since` on, every line that came is `seen`."""
+    """Lines of one query so far. All before `head` has been read; from `since` on, every line that came is `seen`."""
 
     head: int
     since: int
@@ -46,7 +46,7 @@ class Arrivals:
 
     @property
     def look_from(self) -> int:
-        """Where a look begins that may find late lines. The first one learns what is there already."""
+        """Returns where a read begins that may find late lines. The first one learns what is there already."""
         return self.since if self._is_begun else max(0, self.head - LATE_NS)
 
     @property
@@ -54,7 +54,7 @@ class Arrivals:
         return len(self._seen) if self._is_begun else LOOKED_AT_AGAIN
 
     def add(self, batch: Batch) -> Batch:
-        """What was read from `look_from`, or from `head`, on. Returned is what is new of it, but for late lines."""
+        """Adds what was read from `look_from`, or from `head`, on. Returns what is new of it, but for late lines."""
         if not self._is_begun:
             self._is_begun, self.since = True, min(self.since, batch.start)
         else:
@@ -70,19 +70,19 @@ class Arrivals:
         return new
 
     def knows(self, entry: Entry) -> bool:
-        """Whether it is handed out at its own ns: it is no late one, nor one that will be when it is met."""
+        """Returns True if it is handed out at its own ns: it is no late one, nor one that will be when it is met."""
         if entry.key in self._late:
             return False
         return not self.since <= entry.at < self.head or entry.key in self._seen
 
     def is_before(self, entry: Entry, head: int) -> bool:
-        """Whether it is handed out before that head, which was this one's a moment ago; late or not."""
+        """Returns True if it is handed out before that head, which was this one's a moment ago; late or not."""
         if entry.key in self._late:
             return self._late[entry.key][0] < head
         return not self.since <= entry.at < self.head or entry.key in self._seen
 
     def steps(self, batch: Batch, begun: Place) -> Iterator[Step]:
-        """What lies behind a place up to the end of a batch, in the order that is the same for all."""
+        """Yields what lies behind a place up to the end of a batch, in the order that is the same for all."""
         own = (((entry.at, 1), (None, entry)) for entry in past(batch.entries, begun.read) if self.knows(entry))
         for _, step in merge(own, self._late_of(begun, batch.end), key=lambda one: one[0]):
             yield step
@@ -108,7 +108,7 @@ class Arrivals:
 
 
 class Known:
-    """The arrivals of the last questions."""
+    """Cache of the arrivals of the last queries."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Query, Arrivals] = OrderedDict()
@@ -125,13 +125,13 @@ class Known:
 
 
 def place_of(step: Step) -> Place:
-    """The one behind it, which is its id."""
+    """Returns the place behind a line, which is its id."""
     head, entry = step
     return behind(entry.key, None if head is None else Point(head))
 
 
 def past(entries: Sequence[Entry], point: Point) -> Sequence[Entry]:
-    """Those behind a point. When its own line is not there any more, those of its stream count as behind it."""
+    """Returns lines behind a point. When its own line is not there any more, those of its stream count as behind it."""
     entries = _from(entries, point.at)
     if point.is_bare:
         return entries
@@ -144,7 +144,7 @@ def past(entries: Sequence[Entry], point: Point) -> Sequence[Entry]:
 
 
 def until(entries: Sequence[Entry], point: Point) -> Sequence[Entry]:
-    """Those before a point."""
+    """Returns the lines before a point."""
     return entries[: len(entries) - len(past(entries, point))]
 
 

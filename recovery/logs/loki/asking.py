@@ -1,4 +1,4 @@
-"""One Loki asked: its questions, and its answers as plain values.
+"""HTTP client of one Loki: its queries, and its answers as plain values.
 
 Each is bounded in time and size. When it asks for patience it is not asked again before that.
 """
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """One line as it is kept there. `stream` and `mark` are digests."""
+    """Line as Loki keeps it. `stream` and `mark` are digests."""
 
     at: int
     stream: str
@@ -61,7 +61,7 @@ class Asking:
     async def lines(
         self, logql: str, start: int, end: int, limit: int, *, is_backward: bool
     ) -> tuple[list[Entry], bool]:
-        """Lines from `start` to before `end`, oldest first within each stream; and whether there may be more."""
+        """Returns lines from `start` to before `end`, oldest first in each stream; and whether there may be more."""
         limit = min(limit, self.most)
         while True:
             asked = {
@@ -85,7 +85,7 @@ class Asking:
                 return found, len(found) >= limit
 
     async def count(self, logql: str, at: int) -> int | None:
-        """How many lines have this ns; None when that cannot be told.
+        """Returns how many lines have this ns; None when that cannot be told.
 
         Loki counts over milliseconds. Of two that end a ns apart the difference is what one has at its end and the
         other had at its beginning.
@@ -104,7 +104,7 @@ class Asking:
         return await self._ask(path, _within(start, end, {"query": matchers}), _texts)
 
     async def series(self, matchers: str, start: int, end: int) -> list[frozenset[str]]:
-        """The names of the labels of each stream."""
+        """Returns the names of the labels of each stream."""
         return await self._ask("/series", _within(start, end, {"match[]": matchers}), _series)
 
     async def close(self) -> None:
@@ -132,7 +132,7 @@ class Asking:
 
 
 def _told(body: bytes) -> Any:
-    """A list of nothing is left out."""
+    """Returns the data of an answer. Loki leaves out a list of nothing."""
     answer = json.loads(body)
     if answer["status"] != "success":
         raise ValueError("no success")

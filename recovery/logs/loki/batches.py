@@ -1,4 +1,4 @@
-"""Batches of lines that are whole: of each ns all lines or none, whatever an answer was cut to.
+"""Reads whole batches of lines: of each ns all lines or none, whatever an answer was cut to.
 
 An answer that is as long as was asked for may end within a ns, and which lines of that ns it has is anybody's guess.
 So that ns is left to the next batch; when there is nothing else in the answer, more is asked for.
@@ -27,17 +27,17 @@ class Batch:
 
 
 async def forward(asking: Asking, selectors: Sequence[str], start: int, end: int, limit: int) -> Batch:
-    """The oldest lines of the span."""
+    """Reads the oldest lines of the span."""
     return await _all(asking, selectors, start, end, limit, is_backward=False)
 
 
 async def backward(asking: Asking, selectors: Sequence[str], start: int, end: int, limit: int) -> Batch:
-    """The newest lines of the span."""
+    """Reads the newest lines of the span."""
     return await _all(asking, selectors, start, end, limit, is_backward=True)
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Each once, by ns, stream and text. Of one ns Loki tells the lines now in this order and now in that."""
+    """Returns each line once, by ns, stream and text. Of one ns Loki gives the lines in an order that changes."""
     once = {entry.key: entry for entry in entries}
     return sorted(once.values(), key=lambda entry: (entry.at, entry.stream, entry.text))
 
@@ -45,7 +45,7 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 async def _all(
     asking: Asking, selectors: Sequence[str], start: int, end: int, limit: int, *, is_backward: bool
 ) -> Batch:
-    """Of several selectors: as far as all of them have come. No selector: there is nothing that could be asked for."""
+    """Reads several selectors, as far as all of them have come. No selector: nothing could be asked for."""
     fetched = (_fetched(asking, one, start, end, limit, is_backward=is_backward) for one in selectors)
     batches = await asyncio.gather(*fetched)
     start, end = max((one.start for one in batches), default=start), min((one.end for one in batches), default=end)
@@ -78,7 +78,7 @@ async def _fetched(asking: Asking, logql: str, start: int, end: int, limit: int,
 async def _crowded(
     asking: Asking, logql: str, start: int, end: int, found: Sequence[Entry], *, is_backward: bool
 ) -> Batch:
-    """One ns with more lines than Loki gives at once. What it does not give is said."""
+    """Returns a batch of one ns with more lines than Loki gives at once. What it does not give is said."""
     entries, at = in_order(found), found[0].at
     try:
         total = await asking.count(logql, at)

@@ -1,4 +1,4 @@
-"""Lines made safe to show, and judged by what is shown. Many are work for a thread: the loop goes on meanwhile."""
+"""Makes lines safe to show, and matches what is shown. Many are work for a thread: the loop goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FEW = 20  # lines: a millisecond
 
 @dataclass(slots=True)
 class Judged:
-    """Lines in the order in which they were looked at, of the first `looked_at` that were handed over."""
+    """Matching lines in the order in which they were read, of the first `looked_at` that were handed over."""
 
     lines: list[Line] = field(default_factory=list)
     looked_at: int = 0
 
 
 async def judged(steps: Sequence[Step], query: Query, limit: int) -> Judged:
-    """Until so many match."""
+    """Matches lines until `limit` of them match."""
     if len(steps) <= _FEW:
         return _judged(steps, query, limit)
     return await asyncio.to_thread(_judged, steps, query, limit)

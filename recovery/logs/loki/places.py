@@ -1,4 +1,4 @@
-"""Points between lines, and how they are written down.
+"""Points between lines, and how they are written.
 
 Lines are in one order everywhere: by their ns, within it by their stream, within that by their text. A point is in
 front of a line or behind it, or in front of all lines of a ns:
@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`read`: what is behind it has not been read. `point` is elsewhere only for a line that came late."""
+    """Place of a reader. `read`: what is behind it has not been read. `point` is elsewhere only for a late line."""
 
     read: Point
     point: Point
@@ -63,7 +63,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
-        """None when it is no place of ours."""
+        """Parses a place; None when it is none of ours."""
         found = _PLACE.fullmatch(text)
         if found is None:
             return None
@@ -77,7 +77,7 @@ def at_point(point: Point) -> Place:
 
 
 def front(at: int) -> Place:
-    """In front of all lines of this ns."""
+    """Returns the place in front of all lines of this ns."""
     return at_point(Point(at))
 
 

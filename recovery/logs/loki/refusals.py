@@ -1,4 +1,4 @@
-"""What a Loki, or a proxy in front of it, answers when it does not answer well: as an error with advice."""
+"""Turns failed answers of a Loki, or of a proxy in front of it, into errors with advice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recovery.errors import AccessDenied, Garbled, NotReady, StatementRefused, S
 
 NO_LOKI = "Is this the address of a Loki, without /loki/api/v1 at the end?"
 _SAID = 200  # characters of what it says of itself
-_LONGEST_REST = 60.0  # seconds: whoever asks for more is asked again all the same
+_LONGEST_REST = 60.0  # seconds: a Loki that wants more is asked again all the same
 _TENANT = "This Loki has several tenants: set yours as tenant."
 _LOGIN = "Check token_file, or username and password_file, and whether this tenant may be read."
 _NARROW = "Choose a label, or a shorter time range; its administrator can raise the limit."
@@ -32,7 +32,7 @@ _TOO_MUCH = ("time range exceeds the limit", "too many bytes", "too many chunks"
 
 
 class Limited(StatementRefused):
-    """It gives fewer lines at once than were asked for; `most` says how many."""
+    """Raised when it gives fewer lines at once than were asked for; `most` says how many."""
 
     def __init__(self, target: str, reason: str, most: int) -> None:
         self.most = most
@@ -40,11 +40,11 @@ class Limited(StatementRefused):
 
 
 class TooWide(StatementRefused):
-    """It reads less at once than this question needs."""
+    """Raised when it reads less at once than this query needs."""
 
 
 class Busy(NotReady):
-    """It asks for patience: `rest` seconds."""
+    """Raised when it wants a pause: `rest` seconds."""
 
     rest = 0.0
 
@@ -78,14 +78,14 @@ def _bad(target: str, reason: str, said: str) -> StoreError:
 
 
 def _failed(target: str, reason: str, said: str) -> StoreError:
-    """An older one answers 500 also when it was too slow, or was asked for too much."""
+    """Returns the error of a 5xx. An older Loki answers 500 also when it was too slow, or was asked for too much."""
     if "deadline exceeded" in said or "context canceled" in said:
         return TimedOut(target, reason, advice=_SLOW)
     return NotReady(target, reason, advice=_OWN_LOG)
 
 
 def _said(headers: Mapping[str, str], body: bytes) -> str:
-    """In one line, without secrets. A page for people says nothing here."""
+    """Returns its message in one line, without secrets. A page for people says nothing here."""
     text = body[: 16 * _SAID].decode("utf-8", "replace")
     if "html" in headers.get("content-type", "") or text.lstrip().startswith("<"):
         return ""
@@ -94,7 +94,7 @@ def _said(headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _inner(text: str) -> str:
-    """Some say it in JSON."""
+    """Returns the message; some answers are JSON."""
     try:
         told: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -105,7 +105,7 @@ def _inner(text: str) -> str:
 
 
 def _rest(header: str) -> float:
-    """Seconds, or a moment by the clock."""
+    """Returns the seconds of Retry-After: a number of seconds, or a date."""
     if header.isascii() and header.isdigit():
         return min(float(header), _LONGEST_REST)
     try:

@@ -1,4 +1,4 @@
-"""Which streams a question is about, as selectors that Loki takes.
+"""Finds the streams that a query is about, as selectors that Loki takes.
 
 Loki refuses a question that names no label at all. Then its own list of streams says by which labels all of them can
 be had: most often it is one that each stream has, and else a selector for each of a few.
@@ -29,11 +29,11 @@ class Scope:
 
     @property
     def every(self) -> str:
-        """The selector of all streams of this source; "" when that is all there are, or Loki takes none for it."""
+        """Returns the selector of all streams of this source; "" if `match` is empty or does not narrow."""
         return selector.selector([self._match]) if selector.narrows(self._match, Query()) else ""
 
     async def of(self, question: Query, start: int, end: int, *, is_kept: bool = False) -> list[str]:
-        """None at all when no stream can have these labels. `is_kept`: what was found a moment ago will do."""
+        """Returns selectors; none at all when no stream can have these labels. `is_kept`: a recent answer will do."""
         if not all(values and ("" in values or selector.is_name(name)) for name, values in question.labels):
             return []
         parts, filters = selector.matchers(self._match, question), selector.filters(question)
@@ -46,7 +46,7 @@ class Scope:
         ]
 
     async def _names_kept(self) -> Sequence[str]:
-        """Of the last hours."""
+        """Returns the names of the last hours, kept for some seconds."""
         now = asyncio.get_running_loop().time()
         until, names = self._kept
         if not names or now > until:
@@ -56,7 +56,7 @@ class Scope:
         return names
 
     async def _names(self, start: int, end: int) -> Sequence[str]:
-        """Labels of which each stream has at least one."""
+        """Returns labels of which each stream has at least one."""
         try:
             streams = await self._asking.series(self.every, start, end)
         except TooLong as error:

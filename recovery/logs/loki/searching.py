@@ -1,4 +1,4 @@
-"""Back in time, span by span: each is as long as a Loki can look through in a moment.
+"""Searches back in time, span by span: each is as long as a Loki can look through in a moment.
 
 How long that is depends on the Loki and on the question, so a quick answer makes the next span longer, and one that was
 too much is asked for again in parts.
@@ -23,7 +23,7 @@ from recovery.logs.loki.refusals import TooWide
 
 HOUR = 3600 * 10**9
 LONGEST = 720 * HOUR  # of one question: Loki's own default is an hour more
-SHORTEST = 60 * 10**9  # whoever cannot look through a minute says so
+SHORTEST = 60 * 10**9  # a Loki that cannot look through a minute says so
 _FIRST = HOUR
 _QUICK = 0.2  # seconds
 _SLOW = 1.0
@@ -34,7 +34,7 @@ Keep = Callable[[Entry], bool]
 
 @dataclass(slots=True)
 class Walk:
-    """A search on its way back. `lines`: newest first; `point`: what lies before it has not been looked at."""
+    """Search on its way back. `lines`: newest first; `point`: what lies before it has not been read."""
 
     query: Query
     point: Point
@@ -49,7 +49,7 @@ class Walk:
         return self.point.at <= self.floor and self.point.is_bare
 
     async def go(self, fetch: Fetch, keep: Keep, seconds: float) -> None:
-        """At least one span, and then on until there are lines enough, or the time is up."""
+        """Reads at least one span, and then on until there are lines enough, or the time is up."""
         clock = asyncio.get_running_loop().time
         began, span = clock(), min(_FIRST, self.point.at - self.floor)
         while not self.is_over and len(self.lines) < self.limit:
@@ -78,7 +78,7 @@ class Walk:
 
 
 async def spanned(ask: Callable[[int], Awaitable[Batch]], span: int) -> tuple[Batch, int]:
-    """The answer for a span, or for a part of it when it was too much; and how long that was.
+    """Returns the answer for a span, or for a part of it when it was too much; and how long that was.
 
     Who did not answer in time may not be there at all: he is asked once more, for little.
     """

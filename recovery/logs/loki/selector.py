@@ -1,4 +1,4 @@
-"""Questions in Loki's language. Whatever a person wrote stands in them as plain text."""
+"""Writes queries in LogQL. Whatever a person wrote stands in them as plain text."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def is_name(label: str) -> bool:
 
 
 def matchers(match: str, query: Query) -> list[str]:
-    """No stream has a label whose name is none, and such a name would stand in the question as it was written: whoever
-    asks for lines without it means all, and for lines with it none (`Scope.of`).
+    """Returns the matchers of a query. No stream has a label whose name is none, and such a name would stand in the
+    query as it was written: a query for lines without it means all, and one for lines with it none (`Scope.of`).
     """
     chosen = [_one_of(name, values) for name, values in sorted(query.labels) if is_name(name)]
     return [*([match] if match.strip() else []), *chosen]
 
 
 def narrows(match: str, query: Query) -> bool:
-    """Whether Loki takes these matchers alone: one of them must refuse a stream that has not its label."""
+    """Returns True if Loki takes these matchers alone: one of them must refuse a stream that has not its label."""
     if any("" not in values for _, values in query.labels):
         return True
     return any(not _is_empty_fine(*found) for found in _MATCHER.findall(match))
 
 
 def filters(query: Query) -> str:
-    """What can be judged over there, and never refuses a line that may match once it is made safe to show. But for
-    characters that are several without their case: over there no "ss" is found in a "ß".
+    """Returns filters that Loki can apply, and that never refuse a line that may match once it is made safe to show.
+    But for characters that are several without their case: over there no "ss" is found in a "ß".
 
     What is excluded is judged here alone: over there it would also tell what stands in something hidden.
     """
@@ -77,12 +77,12 @@ def absent(label: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """As a string of the language, whose escapes are among those of JSON."""
+    """Returns a text as a string of the language, whose escapes are among those of JSON."""
     return json.dumps(sound(text), ensure_ascii=False)
 
 
 def can_stand(term: str) -> bool:
-    """Whether this text, found in a line as it is shown, must stand in the line as it is kept.
+    """Returns True if this text, found in a line as it is shown, must stand in the line as it is kept.
 
     Not so when it reaches into the mark that stands in place of a secret.
     """
@@ -99,15 +99,16 @@ def _one_of(name: str, values: frozenset[str]) -> str:
 
 
 def _include(term: str) -> str:
-    """Without regard to case. Loki looks for plain texts side by side without its engine for patterns, which is slow;
-    but not when they have flags in common, or begin alike beyond ASCII."""
+    """Returns the filter of a term, without regard to case. Loki looks for plain texts side by side without its engine
+    for patterns, which is slow; but not when they have flags in common, or begin alike beyond ASCII.
+    """
     parts = _STAND_INS.split(term)
     written = "".join(f"(?s:.{{{len(part)}}})" if number % 2 else _literal(part) for number, part in enumerate(parts))
     return f" |~ {quoted('|'.join((f'(?i:{written})', *_CODES)))}"
 
 
 def _levels(query: Query) -> str:
-    """By what is surely another level. What Loki knows nothing of is judged here."""
+    """Returns the filter that drops what is surely another level. What Loki knows nothing of is judged here."""
     if not query.levels:
         return ""
     others = sorted(name for name, level in LEVELS.items() if level not in query.levels)
@@ -119,12 +120,12 @@ def _literal(text: str) -> str:
 
 
 def sound(text: object) -> str:
-    """Without halves of characters, which JSON may hold and nothing can write down: a question mark stands for each."""
+    """Replaces halves of characters, which JSON may hold and nothing can write down, by question marks."""
     return str(text).encode("utf-8", "replace").decode()
 
 
 def _is_empty_fine(name: str, operator: str, value: str) -> bool:
-    """Of one matcher as configured. A pattern that only Loki understands is taken for one that narrows."""
+    """Returns True if a configured matcher accepts an empty value; False for a pattern that only Loki understands."""
     if operator in ("=", "!="):
         return (value == "") is (operator == "=")
     try:
@@ -142,7 +143,7 @@ def _unquoted(value: str) -> str:
 
 
 def cover(sets: Sequence[frozenset[str]], most: int) -> list[str]:
-    """Names of labels of which each set has at least one, the most frequent first; at most so many."""
+    """Returns names of labels of which each set has at least one, the most frequent first; at most so many."""
     found: list[str] = []
     left = list(sets)
     while left and len(found) < most:

@@ -1,4 +1,4 @@
-"""A Loki as a source of lines: asked again and again for what is new, since its own stream ends by itself.
+"""Source of lines from a Loki: asks again and again for what is new, since its own stream ends by itself.
 
 The last second is left alone until its lines have come from all senders. What comes later still is told to those who
 read along (arrivals.py), and is found by a search.
@@ -30,7 +30,7 @@ PACE_S = 1.0
 SETTLED_S = 1.0  # what senders wait to send many lines at once
 SEARCH_S = 0.8
 READ_LINES = 1000  # of one question
-_FRESH_NS = 10**8  # after a look so short ago nobody looks again
+_FRESH_NS = 10**8  # after a read so short ago it is not read again
 _ACTIVE_NS = 3 * 10**9  # a search is content with a look that is not older
 _OLDEST_NS = 366 * 24 * HOUR  # how far back a search goes that names no beginning
 _AROUND = (HOUR // 4, 12 * HOUR, LONGEST)  # how far around a line its neighbours are looked for
@@ -43,7 +43,7 @@ Fetch = Callable[[Asking, Sequence[str], int, int, int], Awaitable[Batch]]
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What lies behind a place. `is_end`: as far as there is something."""
+    """Lines that lie behind a place. `is_end`: as far as there is something."""
 
     batch: Batch
     steps: Sequence[Step]
@@ -67,8 +67,8 @@ class LokiSource:
         return await labels_of(self._asking, self._scope.every, start, end)
 
     def tap(self, query: Query) -> Query:
-        """What Loki judges itself. Of what is excluded it must not be asked (selector.py), nor of texts that stand in
-        the value of a label: it looks for them in lines alone.
+        """Returns what Loki judges itself. Of what is excluded it must not be asked (selector.py), nor of texts that
+        stand in the value of a label: it looks for them in lines alone.
         """
         include = {term for term in query.include if not any(term.casefold() in value for value in self._values)}
         return Query(query.labels, tuple(sorted(include)), levels=query.levels)
@@ -143,7 +143,7 @@ class LokiSource:
         await self._asking.close()
 
     async def _learn(self, query: Query) -> None:
-        """The values of labels, for whoever looks for texts. While they cannot be had, what was known goes on."""
+        """Reads the values of labels, for queries with texts. While they cannot be had, what was known goes on."""
         at = asyncio.get_running_loop().time()
         if not query.include or at < self._values_until:
             return
@@ -179,7 +179,7 @@ class LokiSource:
         return _News(batch, list(arrivals.steps(batch, place)), is_end)
 
     async def _look(self, arrivals: Arrivals, question: Query, now: int) -> Batch:
-        """On from where the last look ended; and again at what lies before it, as long as that is not too much."""
+        """Reads on from where the last read ended; and again what lies before it, as long as that is not too much."""
         if arrivals.look_from < arrivals.head and now - arrivals.head < LATE_NS:
             limit = READ_LINES + arrivals.looked_at_again
             batch = await self._fetch(batches.forward, question, arrivals.look_from, now, limit, is_kept=True)
@@ -188,7 +188,7 @@ class LokiSource:
         return arrivals.add(await self._from(question, arrivals.head, now))
 
     async def _from(self, question: Query, start: int, end: int) -> Batch:
-        """The oldest lines of a span of any length."""
+        """Reads the oldest lines of a span of any length."""
 
         async def ask(span: int) -> Batch:
             until = min(end, start + span)
@@ -203,7 +203,7 @@ class LokiSource:
         return await way(self._asking, selectors, start, end, limit)
 
     async def _followed(self, question: Query, now: int) -> Arrivals | None:
-        """Somebody reads along: what a search shows, and what is told after it, must be one."""
+        """Returns the arrivals if a reader follows: what a search shows, and what is told after it, must be one."""
         arrivals = self._known.get(question)
         if arrivals is None or not 0 <= now - arrivals.head < LATE_NS:
             return None

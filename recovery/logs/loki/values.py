@@ -1,4 +1,4 @@
-"""The labels that a Loki has: by its own list of them, and no other."""
+"""Reads the labels that a Loki has: by its own list of them, and no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 async def labels_of(asking: Asking, matchers: str, start: int, end: int) -> Labels:
-    """Of the streams that had lines between two moments, the last of that when it is longer than Loki looks at."""
+    """Returns labels of streams that had lines between two moments; of a longer time than Loki looks at, its end."""
     names, start = await _shortened(lambda start: asking.labels(matchers, start, end), start, end)
     names = sorted(name for name in names if is_name(name) and not name.startswith(_OWN))
     shown = names[:NAMES_LIMIT]
