@@ -1,4 +1,4 @@
-"""`python -m recovery.demo URL [FOLDER]`: plays until SIGTERM or SIGINT; its workers write their logs there."""
+"""Runs the demo until SIGTERM or SIGINT: `python -m recovery.demo URL [FOLDER]`; workers write their logs there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = (
 
 
 async def play(url: str, logs: Path | None = None) -> None:
-    """Until a signal comes, also while the parts still set up: a store that is away holds them for minutes."""
+    """Runs until a signal comes, also while the parts still set up: a store that is away holds them for minutes."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

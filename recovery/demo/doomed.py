@@ -1,4 +1,4 @@
-"""`python -m recovery.demo.doomed URL [FOLDER]`: the worker of `imports`, alone because it will be killed."""
+"""Runs the worker of `imports`: `python -m recovery.demo.doomed URL [FOLDER]`. Alone, because it will be killed."""
 
 from __future__ import annotations
 

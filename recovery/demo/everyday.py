@@ -1,4 +1,4 @@
-"""The queues that do well: fast, slow, by priority, later, in families, by the clock."""
+"""Queues that work well: fast, slow, by priority, later, in families, by the clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STAGES = ("collecting rows", "joining", "rendering", "compressing")
 
 
 async def emails(stage: Stage) -> None:
-    """Fast: a few a second, each done at once."""
+    """Sets up a fast queue: a few jobs a second, each done at once."""
     queue = stage.queue("emails")
 
     async def send(job: Any, _token: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ async def emails(stage: Stage) -> None:
 
 
 async def reports(stage: Stage) -> None:
-    """Slow: progress and log lines to watch."""
+    """Sets up a slow queue: progress and log lines to watch."""
     queue = stage.queue("reports")
 
     async def render(job: Any, _token: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ async def reports(stage: Stage) -> None:
 
 
 async def notifications(stage: Stage) -> None:
-    """By priority: bursts that a single worker takes its time for. Its worker keeps no metrics."""
+    """Sets up a queue with priorities: bursts that its single worker takes time for. It keeps no metrics."""
     queue = stage.queue("notifications")
 
     async def push(_job: Any, _token: str) -> str:
@@ -67,7 +67,7 @@ async def notifications(stage: Stage) -> None:
 
 
 async def reminders(stage: Stage) -> None:
-    """Later: everything is due between half a minute and ten minutes from now."""
+    """Sets up a queue of delayed jobs: everything is due between half a minute and ten minutes from now."""
     queue = stage.queue("reminders")
 
     async def remind(_job: Any, _token: str) -> str:
@@ -84,7 +84,7 @@ async def reminders(stage: Stage) -> None:
 
 
 async def orders(stage: Stage) -> None:
-    """In families: an order waits for its parcels and its invoice, which are jobs of two other queues."""
+    """Sets up flows: an order waits for its parcels and its invoice, which are jobs of two other queues."""
 
     async def ship(job: Any, _token: str) -> dict[str, Any]:
         return {"shipped": len(await job.getChildrenValues())}
@@ -112,7 +112,7 @@ async def orders(stage: Stage) -> None:
 
 
 async def housekeeping(stage: Stage) -> None:
-    """By the clock: job schedulers, one of them with a cron pattern and a time zone."""
+    """Sets up job schedulers, one of them with a cron pattern and a time zone."""
     queue = stage.queue("housekeeping")
 
     async def tidy(job: Any, _token: str) -> dict[str, Any]:

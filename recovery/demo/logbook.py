@@ -1,4 +1,4 @@
-"""What the demo's workers write while they work: a file each, in the ways of real ones, and never a large one."""
+"""Writes the logs of the demo's workers: a file each, in the formats of real ones, and never a large one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Processor = Callable[[Any, str], Awaitable[Any]]
 
 
 def logbook(worker: str, folder: Path | None) -> logging.Logger:
-    """Asked for once by each worker. Without a folder nothing is written."""
+    """Returns the logger of a worker, which asks for it once. Without a folder nothing is written."""
     made = logging.getLogger(f"demo.{worker}")
     made.propagate = False
     made.setLevel(logging.DEBUG)
@@ -29,7 +29,7 @@ def logbook(worker: str, folder: Path | None) -> logging.Logger:
 
 
 def told(process: Processor, log: logging.Logger) -> Processor:
-    """The same, with what a worker says of each job."""
+    """Returns the processor with log lines about each job."""
 
     async def tell(job: Any, token: str) -> Any:
         log.info("job %s (%s): started, attempt %d", job.id, job.name, job.attemptsMade + 1)
@@ -56,7 +56,7 @@ def _file(worker: str, folder: Path) -> logging.Handler:
 
 
 class _Plain(logging.Formatter):
-    """`2026-11-18T00:41:07.123Z INFO  message`, and a trace in lines of its own."""
+    """Formatter of `2026-11-18T00:41:07.123Z INFO  message`, with a trace in lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -65,7 +65,7 @@ class _Plain(logging.Formatter):
 
 
 class _Object(logging.Formatter):
-    """As Node workers write with pino."""
+    """Formatter of JSON lines, as Node workers write with pino."""
 
     def __init__(self, worker: str) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ def order() -> dict[str, Any]:
 
 
 def payment() -> dict[str, Any]:
-    """With everything in it that must not reach a viewer's screen."""
+    """Returns a payment with everything in it that must not reach a viewer's screen."""
     return {
         **order(),
         "amount": round(CHANCE.uniform(5, 400), 2),

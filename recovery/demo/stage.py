@@ -1,4 +1,4 @@
-"""What every part of the demo is built from: queues, workers and producers on one Redis, closed together."""
+"""Queues, workers and producers of the demo on one Redis, closed together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Stage:
-    """`logs` is where its workers write what they do."""
+    """Runtime of the demo. `logs` is the folder where its workers write what they do."""
 
     def __init__(self, url: str, logs: Path | None = None) -> None:
         self.url = patient(url)
@@ -62,14 +62,14 @@ class Stage:
 
 
 def patient(url: str) -> str:
-    """The same URL for a client that blocks."""
+    """Returns the same URL for a client that blocks."""
     return f"{url}{'&' if '?' in url else '?'}socket_timeout={PATIENCE}"
 
 
 def worker(
     url: str, name: str, processor: Processor, logs: Path | None = None, *, keeps_metrics: bool = True, **options: Any
 ) -> Any:
-    """A worker of the Python port, with what all of ours have in common."""
+    """Starts a worker of the Python port, with what all workers of the demo have in common."""
     options = {
         "connection": url,
         "prefix": PREFIX,

@@ -1,4 +1,4 @@
-"""The queues that do not do well: failing, without a worker, paused, and one whose worker is killed again and again."""
+"""Queues with problems: failing, without a worker, paused, and one whose worker is killed again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BACKLOG = 80  # jobs that wait for a worker that never comes; then the producer 
 FEW = 15  # jobs before the worker that dies
 FIRST_LIFE = 6.0  # seconds: there is an orphan within the first minute
 LIFE = 45.0
-DEATH = 60.0  # seconds without any worker: its orphans are seen, and nobody rescues them
+DEATH = 60.0  # seconds without any worker: its orphans are seen, and not recovered
 KILLED_AFTER = 20.0  # seconds we wait at most for it to have a job in hand
 
 log = logging.getLogger("demo.payments")
@@ -31,7 +31,7 @@ class GatewayTimeout(Exception):
 
 
 async def payments(stage: Stage) -> None:
-    """Failing: two kinds of error that a retry may heal, and one in our own code that no retry will."""
+    """Sets up a failing queue: two kinds of error that a retry may heal, and one in our own code that no retry will."""
     queue = stage.queue("payments")
 
     async def charge(job: Any, _token: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ async def payments(stage: Stage) -> None:
 
 
 async def archive(stage: Stage) -> None:
-    """No worker at all: the oldest waiting job only grows older."""
+    """Sets up a queue without a worker: the oldest waiting job only grows older."""
     queue = stage.queue("archive")
 
     async def put_off() -> None:
@@ -73,7 +73,7 @@ async def archive(stage: Stage) -> None:
 
 
 async def campaigns(stage: Stage) -> None:
-    """Paused by somebody, with jobs in it."""
+    """Pauses a queue, with jobs in it."""
     queue = stage.queue("campaigns")
     await queue.pause()
     missing = 10 - await queue.getJobCountByTypes("waiting", "paused")
@@ -81,7 +81,7 @@ async def campaigns(stage: Stage) -> None:
 
 
 async def imports(stage: Stage) -> None:
-    """Its worker is a process of its own that is really killed while it works, and comes back a minute later."""
+    """Sets up a queue whose worker process is really killed while it works, and comes back a minute later."""
     queue = stage.queue("imports")
 
     async def upload() -> None:
