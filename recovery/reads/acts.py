@@ -1,4 +1,4 @@
-"""What people did to jobs, as far as a scanner has to respect it: from the audit's index by job."""
+"""Actions of people on jobs that a scanner has to respect, read from the audit's index by job."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 _ENDS = (Act.CANCEL.value, Act.FAIL.value)
 _RETURNS = (Act.RETRY.value, Act.REQUEUE.value)
 _REMOVES = (Act.REMOVE.value, Act.CLEAN.value, Act.DRAIN.value)
-# What has no outcome yet may have happened.
+# An action without an outcome may have been done.
 _PERHAPS = ("", Outcome.DONE.value, Outcome.UNKNOWN.value)
 _SCANNER = "scanner"
 
 
 def ended(queue: QueueRef, ids: Sequence[str]) -> frozenset[str]:
-    """Those that somebody cancelled or failed, and nobody has sent back to work since. Raises DatabaseError."""
+    """Returns the jobs that a person cancelled or failed and that were not retried since. Raises DatabaseError."""
     found: set[str] = set()
     for part in _parts(ids):
         acts = _acts(queue, list(part), (*_ENDS, *_RETURNS)).exclude(entry__actor_kind=_SCANNER)
         rows = acts.order_by("entry_id").values_list("job", "entry__act", "outcome")
-        # Only what surely happened takes back what may have.
+        # A retry revokes an earlier cancellation only if it was surely done.
         newest = {job: act for job, act, outcome in rows if act in _ENDS or outcome == Outcome.DONE.value}
         found |= {part[job] for job, act in newest.items() if act in _ENDS}
     return frozenset(found)
 
 
 def removed(queue: QueueRef, ids: Sequence[str], since: int) -> frozenset[str]:
-    """Those that an act took away since then. Raises DatabaseError."""
+    """Returns the jobs that an action removed since then. Raises DatabaseError."""
     found: set[str] = set()
     for part in _parts(ids):
         acts = _acts(queue, list(part), _REMOVES).filter(entry__at__gte=since)
@@ -47,6 +47,6 @@ def _acts(queue: QueueRef, jobs: list[str], acts: Sequence[str]) -> QuerySet[Aud
 
 
 def _parts(ids: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Ids by how the index holds them."""
+    """Yields batches of job ids by their keys in the index."""
     for start in range(0, len(ids), _AT_ONCE):
         yield {job_key(id): id for id in ids[start : start + _AT_ONCE]}

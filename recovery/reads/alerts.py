@@ -1,4 +1,4 @@
-"""Alerts as the database has them: those that stand, and those that were."""
+"""Reads alerts from the database: firing ones and resolved ones."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from recovery.domain import stored
 from recovery.domain.alerts import AlertKind, Event, Heard, Terms
 from recovery.models import Alert
 
-LIMIT = 200  # on a page: a worse night than that is told by its number
-STANDING = 1_000  # looked after at once; beyond them nothing new is told until some are over
+LIMIT = 200  # on a page: of more the page shows the number
+STANDING = 1_000  # handled at once; beyond them no new alert is sent until some are resolved
 
 
 def unsettled(kinds: frozenset[AlertKind]) -> QuerySet[Alert]:
-    """Rows that are not over, or of which somebody has yet to hear that they are."""
+    """Selects alerts that are not resolved, or whose resolution was not sent to every channel yet."""
     rows = Alert.objects.filter(is_settled=False, kind__in=[kind.value for kind in kinds])
     return rows.order_by("since", "pk")[:STANDING]
 
 
 def firing(terms: Terms) -> tuple[domain.Alert, ...]:
-    """Those that have lasted long enough to be told, the newest first; at most LIMIT."""
+    """Returns the alerts that have lasted long enough to be sent, the newest first; at most LIMIT."""
     rows = Alert.objects.filter(resolved_at=None).order_by("-since", "-pk")[:STANDING]
     return tuple(alert for alert in _read(rows) if alert.is_ripe(terms))[:LIMIT]
 
 
 def lately(terms: Terms) -> tuple[domain.Alert, ...]:
-    """Those that are over, the latest first; at most LIMIT."""
+    """Returns the resolved alerts, the latest first; at most LIMIT."""
     rows = Alert.objects.exclude(resolved_at=None).order_by("-resolved_at", "-pk")[:LIMIT]
     return tuple(alert for alert in _read(rows) if alert.heard or alert.is_ripe(terms))
 
 
 def decoded(row: Alert) -> domain.Alert | None:
-    """None for a kind of another version."""
+    """Decodes a row; returns None for a kind that only another version knows."""
     kind = next((kind for kind in AlertKind if kind.value == row.kind), None)
     if kind is None:
         return None
@@ -54,7 +54,7 @@ def decoded(row: Alert) -> domain.Alert | None:
 
 
 def written(alert: domain.Alert) -> str:
-    """What its channels have heard, as the row has it."""
+    """Encodes what was sent to each channel, for the row's column."""
     told = {name: [heard.event, heard.at, heard.size, heard.count, heard.trying] for name, heard in alert.heard.items()}
     return json.dumps(told, separators=(",", ":"), sort_keys=True)
 
@@ -64,7 +64,7 @@ def _read(rows: QuerySet[Alert]) -> list[domain.Alert]:
 
 
 def _heard(packed: str) -> dict[str, Heard]:
-    """What cannot be read was told to nobody: once too often is better than never."""
+    """Decodes what was sent to each channel. What is unreadable counts as not sent: a repeated alert beats none."""
     try:
         found: Any = json.loads(packed)
         return {str(name): _one(*row) for name, row in found.items()}

@@ -1,6 +1,6 @@
-"""The audit as it is read: acts with what came of them, newest first, by filters and by job.
+"""Reads the audit: actions with their outcomes, newest first, by filters and by job.
 
-A line is an intent with its outcome, or a note. A page of lines never reads the bodies, which may hold 500 jobs each.
+A row is an intent with its outcome, or a note. A page of rows never reads the bodies, which may hold 500 jobs each.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ __all__ = [
 ]
 
 SIZES = (50, 100, 200)
-OF_JOB = 50  # entries on a job's page: more acts than that on one job are a story of their own
-CLOCKS_MS = 2_000  # how far the clocks of the hosts that act and that look may be apart
-ADDED_MS = 10_000  # how far the clock of whoever adds a job may be ahead of ours
-OPEN_MS = 60_000  # an intent without an outcome is in progress for so long; then what came of it is unknown
+OF_JOB = 50  # entries on a job's page
+CLOCKS_MS = 2_000  # how far the clocks of the host that changes jobs and the host that reads them may differ
+ADDED_MS = 10_000  # how far the clock of a job's producer may be ahead of ours
+OPEN_MS = 60_000  # how long an intent without an outcome is in progress; after that its outcome is unknown
 _STAYING = frozenset({Act.RELEASE, Act.CANCEL})  # the job is active afterwards as before
 _OF_QUEUE = job_key("")  # stands for the queue itself in the index by job
 _NUMBER_DIGITS = 18
@@ -77,7 +77,7 @@ _NUMBER_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is asked for; empty: anything. `since` and `until` in ms, the end not included."""
+    """Filter of the audit page; an empty field matches anything. `since` and `until` in ms, the end not included."""
 
     actor: str = ""
     act: str = ""
@@ -91,7 +91,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One act, or one note. `tally` counts its jobs by outcome; `outcome` is the number of the outcome's entry."""
+    """Row of the page: an action or a note. `tally` counts jobs by outcome; `outcome` is the outcome entry's number."""
 
     number: int
     at: int
@@ -106,16 +106,16 @@ class Line:
     outcome: int | None = None
     ended_at: int | None = None
     tally: Mapping[str, int] = field(default_factory=dict)
-    job: str | None = None  # the only one; None: several, or the queue itself
+    job: str | None = None  # the only job of the action; None: several, or the queue itself
     is_on_queue: bool = False
-    came_to: str = ""  # of the queue itself, when it is on the queue
+    came_to: str = ""  # outcome of an action on the queue itself
 
     @property
     def count(self) -> int:
         return sum(self.tally.values())
 
     def status(self, now: int) -> str:
-        """One word: recorded, in progress, unknown; else the outcome, or "mixed"."""
+        """Returns one word: recorded, in progress, unknown; else the outcome, or "mixed"."""
         if self.phase == "note":
             return "recorded"
         if self.outcome is None:
@@ -132,7 +132,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """One job of an act: how it was, what came of it, how it was right after."""
+    """Job of an action: its state before, its outcome, and its state right after."""
 
     id: str
     outcome: str = ""  # "": not known
@@ -148,7 +148,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class CompletedAction:
-    """An act that was done to a job, by its entry's number."""
+    """Action that was done to a job, with the number of its audit entry."""
 
     number: int
     at: int
@@ -158,7 +158,7 @@ class CompletedAction:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One act in full. `jobs` has its jobs, in their order; the queue itself has the id ""."""
+    """Action in full. `jobs` has its jobs, in their order; the queue itself has the id ""."""
 
     line: Line
     entry: Entry
@@ -169,7 +169,7 @@ class Detail:
 
 
 def entries(wanted: Filter = Filter(), cursor: str = "", size: int = SIZES[0]) -> Listing:
-    """Newest first. A cursor that nobody gave out is the start."""
+    """Returns one page of the audit, newest first. An invalid cursor counts as the start."""
     size = max(1, min(size, max(SIZES)))
     found = _filtered(wanted)
     if cursor.isascii() and cursor.isdigit() and len(cursor) <= _NUMBER_DIGITS:
@@ -180,13 +180,13 @@ def entries(wanted: Filter = Filter(), cursor: str = "", size: int = SIZES[0]) -
 
 
 def of_job(ref: JobRef, size: int = OF_JOB, *, added_at: int | None = None) -> tuple[Line, ...]:
-    """The newest acts that touched this job, not those before it was added: they touched an older one of its id."""
+    """Returns the newest actions on this job. Those before `added_at` concern an older job of the same id."""
     since = None if added_at is None else added_at - ADDED_MS
     return entries(Filter(queue=ref.queue, job=ref.id, since=since), size=size).lines
 
 
 def done_since(looked_at: int, jobs: Iterable[JobRef]) -> dict[JobRef, CompletedAction]:
-    """The newest act that was done to each of these jobs since they were looked at; one query."""
+    """Returns the newest action done to each of these jobs since they were read; one query."""
     found: dict[JobRef, CompletedAction] = {}
     wanted = {(job.queue.deployment, job.queue.slug, job_key(job.id)): job for job in jobs}
     if not wanted:
@@ -197,7 +197,7 @@ def done_since(looked_at: int, jobs: Iterable[JobRef]) -> dict[JobRef, Completed
     mine = reduce(or_, (Q(deployment=where[0], base=where[1], job__in=those) for where, those in keys.items()))
     done = AuditJob.objects.filter(mine, outcome=Outcome.DONE, entry__at__gte=looked_at - CLOCKS_MS)
     for row in done.select_related("entry").defer("entry__body").order_by("entry_id"):
-        # A job that stays where it is may have been looked at since, and is shown as it was found.
+        # A job that stays in its list may have been read after the action, and is then shown as it was read.
         if row.entry.act not in _STAYING or row.entry.at >= looked_at:
             job = wanted[row.deployment, row.base, row.job]
             found[job] = CompletedAction(row.entry_id, row.entry.at, Act(row.entry.act), row.entry.actor)
@@ -205,7 +205,7 @@ def done_since(looked_at: int, jobs: Iterable[JobRef]) -> dict[JobRef, Completed
 
 
 def entry(number: int) -> Detail:
-    """The act of this number, also by the number of its outcome; raises Missing."""
+    """Loads the action with this entry number, or with this number of its outcome; raises Missing."""
     found = plain(number)
     if found.intent is not None:
         found = plain(found.intent)
@@ -216,7 +216,7 @@ def entry(number: int) -> Detail:
 
 
 def plain(number: int) -> Entry:
-    """One entry as it stands; raises Missing."""
+    """Loads one entry as it is stored; raises Missing."""
     row = AuditEntry.objects.filter(number=number).first()
     if row is None:
         raise Missing(f"There is no entry #{number} in the audit.")
@@ -224,7 +224,7 @@ def plain(number: int) -> Entry:
 
 
 def actors(size: int = 200) -> tuple[str, ...]:
-    """Who is in the audit, for the filter's list."""
+    """Lists the actors that the audit names, for the filter's list."""
     found = AuditEntry.objects.order_by("actor").values_list("actor_kind", "actor").distinct()
     return tuple(dict.fromkeys(_actor(kind, name) for kind, name in found[:size]))
 
@@ -251,18 +251,18 @@ def _filtered(wanted: Filter) -> QuerySet[AuditEntry]:
 
 
 def _by(actor: str) -> Q:
-    """Entries of this actor; of a scanner that was renamed, under its former names too."""
+    """Selects entries of this actor; for a scanner that was renamed, under its former names too."""
     names = former_names.spellings(actor, former_names.SCANNERS)
     return Q(actor=actor) | Q(actor_kind="scanner", actor__in=names) if len(names) > 1 else Q(actor=actor)
 
 
 def _actor(kind: str, name: str) -> str:
-    """A person may be called anything; scanners were renamed."""
+    """Returns an actor's present name: scanners were renamed, names of people stay as they are."""
     return former_names.present(name, former_names.SCANNERS) if kind == "scanner" else name
 
 
 def _lines(rows: Sequence[AuditEntry]) -> tuple[Line, ...]:
-    """Two more queries for all of them: their outcomes, and their jobs counted."""
+    """Builds rows of the audit page with two more queries for all of them: outcomes, and counted jobs."""
     numbers = [row.number for row in rows]
     ended: dict[int | None, tuple[int, int]] = {
         intent: (number, at)
@@ -318,7 +318,7 @@ def _line(
 
 
 def _name(key: str) -> str | None:
-    """The id behind a key of the index; None when it was too long for it."""
+    """Returns the job id behind a key of the index; None if the id was too long for the index."""
     try:
         return unslug(key)
     except ValueError:
@@ -326,14 +326,14 @@ def _name(key: str) -> str | None:
 
 
 def _fates(intent: Mapping[str, Any], outcome: Mapping[str, Any]) -> tuple[Fate, ...]:
-    """The jobs of both bodies together: what a clean found stands in its outcome only."""
+    """Merges the jobs of both bodies: the jobs that a clean removed stand in its outcome only."""
     before = {one["job"]: one for one in _listed(intent)}
     after = {one["job"]: one for one in _listed(outcome)}
     return tuple(_fate(id, before.get(id, {}), after.get(id, {})) for id in {**before, **after})
 
 
 def _listed(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the jobs that the entry describes; that of a run over named jobs has their number alone."""
+    """Returns the jobs that the entry describes; the entry of a bulk run over named jobs holds only their number."""
     jobs = body.get("jobs")
     if not isinstance(jobs, list):
         return []
@@ -342,7 +342,7 @@ def _listed(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _fate(id: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fate:
     kept = after.get("kept")
-    others = after if after.get("outcome") == Outcome.DONE else before  # what was foretold, where it is not known
+    others = after if after.get("outcome") == Outcome.DONE else before  # else the intent's prediction
     return Fate(
         id,
         after.get("outcome", ""),

@@ -1,6 +1,6 @@
-"""Whether the index of the audit by job says what the entries' bodies say: its rows are no part of the chain.
+"""Checks that the audit's index by job matches the bodies of the entries: its rows are no part of the hash chain.
 
-The page shows outcomes from the index. So verification makes its rows anew from the bodies of intents and outcomes,
+The page shows outcomes from the index. So verification rebuilds its rows from the bodies of intents and outcomes,
 as actions/audit.py writes them, and compares.
 """
 
@@ -18,7 +18,7 @@ from recovery.reads.links import Entry, of_row
 
 AT_ONCE = 100  # entries compared together
 JOBS_AT_ONCE = 10_000  # or as many jobs of intents: some MB
-LISTED = 50  # rows of no entry that are told
+LISTED = 50  # reported entries that have index rows but do not exist
 _LOOKS = 3  # an outcome may be written between two reads
 
 AuditIndexRow = tuple[str, str, str, str]  # deployment, base, job, outcome
@@ -26,7 +26,7 @@ Told = tuple[int, str]  # number of an entry, and what is wrong with its rows
 
 
 class AuditIndexCheck:
-    """Takes the entries of the chain in their order; tells what is wrong with their rows."""
+    """Takes the entries of the chain in their order and reports those whose index rows are wrong."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
@@ -39,7 +39,7 @@ class AuditIndexCheck:
             yield from self.flush()
 
     def flush(self) -> Iterator[Told]:
-        """Compares what was taken since the last time."""
+        """Compares the entries taken since the last call."""
         entries, self._entries, self._jobs = self._entries, [], 0
         for _ in range(_LOOKS):
             wrong = _wrong(entries) if entries else set()
@@ -48,14 +48,14 @@ class AuditIndexCheck:
             yield entry.number, "The index by job does not match this entry and its outcome."
 
     def strays(self) -> Iterator[Told]:
-        """Rows of entries that are not there; for the end, one query over the whole index."""
+        """Reports index rows of entries that do not exist; one query over the whole index, made at the end."""
         lost = AuditJob.objects.filter(~Exists(AuditEntry.objects.filter(pk=OuterRef("entry_id"))))
         for number in lost.order_by("entry_id").values_list("entry_id", flat=True).distinct()[:LISTED]:
             yield number, "The index by job lists jobs of this entry, but the entry does not exist."
 
 
 def expected(intent: Entry, outcomes: Sequence[Entry]) -> Counter[AuditIndexRow]:
-    """The rows of an intent after its outcomes, in their order."""
+    """Returns the index rows that an intent should have after its outcomes, applied in their order."""
     jobs = intent.body.get("jobs")
     listed = [one.get("job", "") for one in jobs if isinstance(one, dict)] if isinstance(jobs, list) else []
     rows: list[list[str]] = [[key, ""] for key in dict.fromkeys(map(_key, listed or [""]))]
@@ -69,7 +69,7 @@ def expected(intent: Entry, outcomes: Sequence[Entry]) -> Counter[AuditIndexRow]
 
 
 def _settle(rows: Sequence[list[str]], outcomes: dict[str, str]) -> None:
-    """As `actions.audit` does it: what most came to is written to all, the rest to those it is true of."""
+    """Applies outcomes as `actions.audit` does: writes the most common one to all rows, then each other to its own."""
     for place, (value, _) in enumerate(Counter(outcomes.values()).most_common()):
         keys = {_key(id) for id, came_to in outcomes.items() if came_to == value}
         for row in rows:
@@ -88,7 +88,7 @@ def _key(id: object) -> str:
 
 
 def _wrong(entries: Sequence[Entry]) -> set[int]:
-    """Entries whose rows are others than expected. Who acts meanwhile writes an outcome and its rows together."""
+    """Returns the entries whose rows differ from the expected ones. An outcome and its rows are written together."""
     outcomes = _outcomes_of(entries)
     rows: dict[int, Counter[AuditIndexRow]] = defaultdict(Counter)
     found = AuditJob.objects.filter(entry_id__in=[entry.number for entry in entries])
@@ -98,7 +98,7 @@ def _wrong(entries: Sequence[Entry]) -> set[int]:
 
 
 def _wanted(entry: Entry, outcomes: Sequence[Entry]) -> Counter[AuditIndexRow]:
-    """Only intents have rows."""
+    """Returns the expected rows of an entry; only intents have any."""
     return expected(entry, outcomes) if entry.link.phase == "intent" else Counter()
 
 

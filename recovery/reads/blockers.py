@@ -1,4 +1,4 @@
-"""What blocks a scanner at one queue right now: asked by the scanner before each step, and by whoever predicts it."""
+"""Reports what blocks a scanner at one queue now; used by the scanner before each step, and by predictions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from recovery.reads import brakes, leading, refusals
 from recovery.reads.brakes import StoreBrake
 from recovery.reads.leading import Sign
 
-# Whoever is about to act knows these better: by its mandate, from the brake, which asks the store itself, and because
-# it tries again now and then what was refused.
+# A scanner about to act knows these better: from its leader token, from the pause of the deployment, which asks the
+# store itself, and because it retries refused changes now and then.
 KNOWN_TO_ACTOR = frozenset(
     {Blocker.STATE, Blocker.NO_LEADER, Blocker.CONSOLE, Blocker.SILENT, Blocker.REFUSED, Blocker.BRAKE}
 )
 
 
 class Blockers:
-    """At one moment: each store is asked once, when it is asked first. `snapshot`: who answered when it was taken."""
+    """Blockers at one moment: each store is read once, on first use. `snapshot` tells which deployments answered."""
 
     def __init__(self, registry: Registry, now: int, snapshot: Snapshot | None = None) -> None:
         self._config = registry.config
@@ -36,7 +36,7 @@ class Blockers:
         self._snapshot = snapshot
 
     def of(self, scan: Scan, queue: QueueRef, *, without: Collection[Blocker] = ()) -> Iterator[Blocked]:
-        """In the order of `Blocker`. Raises DeploymentMissing."""
+        """Yields what blocks this scanner at this queue, in the order of `Blocker`. Raises DeploymentMissing."""
         for blocker in Blocker:
             if blocker not in without and (why := _ASKED[blocker](self, scan, queue)):
                 ends = self._brake_ends(queue.deployment) if blocker is Blocker.BRAKE else None
@@ -80,13 +80,13 @@ class Blockers:
         return " ".join(found.words) if found else ""
 
     def _brake_ends(self, deployment: str) -> int | None:
-        """None: not before a person releases it."""
+        """Returns when the pause of this deployment ends; None: only a person ends it."""
         ends = [hold.until for hold in self._brakes[deployment].holds]
         return max((end for end in ends if end is not None), default=None) if None not in ends else None
 
     @cached_property
     def _unled(self) -> Blocker | None:
-        """Why nobody leads, or why that is not known; None: a scheduler leads."""
+        """Returns NO_LEADER if no scheduler leads, STATE if that is unknown; None if a scheduler leads."""
         is_led = None if self._sign is None else leading.is_led(self._sign or None)
         if is_led is None:
             return Blocker.STATE
@@ -94,7 +94,7 @@ class Blockers:
 
     @cached_property
     def _sign(self) -> Sign | Literal[False] | None:
-        """Of whoever feeds the pages; False: of nobody. None: nobody can say."""
+        """Status of the scheduler that feeds the pages; False: there is none. None: it cannot be read."""
         try:
             return leading.fetch(self._registry.state()) or False
         except (ConfigError, StoreError):
@@ -109,7 +109,7 @@ class Blockers:
 
     @cached_property
     def _fault(self) -> str:
-        """Of the database."""
+        """Class name of the database's error; "" while the database answers."""
         try:
             _ = self._pauses, self._brakes
         except Error as error:
@@ -126,7 +126,7 @@ class Blockers:
 
 
 def paused_words(scan: Scan) -> str:
-    """By whom and why; "" when it is not paused. Raises Error."""
+    """Says who paused the scanner and why; "" if it is not paused. Raises Error."""
     return _paused(ScannerPause.objects.filter(pk=scan.value).first())
 
 

@@ -1,4 +1,4 @@
-"""The rows of the brakes, and the values they stand for. What cannot be read stands for the most careful one."""
+"""Reads the database rows of the safety limits. An unreadable row counts as the most careful value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """One kind of brake. `unread`: what a row that cannot be read stands for, by when it was written."""
+    """Kind of safety limit. `unread` makes the value of a row that cannot be read, from when it was written."""
 
     name: str
     read: Callable[[Any], T]
@@ -44,7 +44,7 @@ PARDON: Kind[Pardon] = Kind("pardon", Pardon.from_json, Pardon, Pardon.unread, P
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose rows: a queue's or, with `base` "", a deployment's. Written as the columns have it."""
+    """Owner of rows: a queue or, with `base` "", a deployment; in the spelling of the columns."""
 
     deployment: str
     base: str = ""
@@ -60,7 +60,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[T]):
-    """`version` None: there is no such row yet."""
+    """Value of one row with its version; `version` None: the row does not exist yet."""
 
     value: T
     version: int | None = None
@@ -69,7 +69,7 @@ class Row(Generic[T]):
 
 
 def read(kind: Kind[T], place: Place, keys: Iterable[str]) -> dict[str, Row[T]]:
-    """One for each key. Raises django.db.Error, as everything here."""
+    """Reads one row for each key. Raises django.db.Error, as every function of this module."""
     wanted = list(dict.fromkeys(keys))
     found: dict[str, Row[T]] = {key: Row(kind.fresh()) for key in wanted}
     for start in range(0, len(wanted), AT_ONCE):
@@ -99,10 +99,10 @@ def place_of(row: BrakeState) -> Place:
 
 
 def breaker_key(signature: str) -> str:
-    """ "" is the breaker for all errors of a queue."""
+    """Returns the key of the breaker for an error; "" is the breaker for all errors of a queue."""
     return sha256(raw(signature)).hexdigest() if signature else ""
 
 
 def values(kind: Kind[T], place: Place) -> Mapping[str, T]:
-    """All of a place, by key."""
+    """Returns all values of this kind in a place, by key."""
     return {row.key: decoded(kind, row).value for row in of(kind, place)}

@@ -1,6 +1,6 @@
-"""What the brakes say, for the pages: the stores that are held, budgets, breakers, and jobs that wait for a person.
+"""Reads the safety limits for the pages: paused deployments, budgets, breakers, and jobs that wait for a person.
 
-Errors of jobs are redacted here: they may hold what nobody is to read.
+Errors of jobs are redacted here: they may hold secrets.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from recovery.reads import brake_rows, incidents
 from recovery.reads.brake_rows import BREAKER, BUDGET, PAST, STORE, Place, Row
 from recovery.reads.incidents import id_of
 
-LISTED = 200  # of each kind: worse than that is told by its number
-_READ = 2_000  # rows looked at, those written last
-_SPENT_FOR = HOUR  # a budget that nobody touched for so long is whole, and says nothing
+LISTED = 200  # of each kind: of more the page shows the number
+_READ = 2_000  # rows read, those written last
+_SPENT_FOR = HOUR  # a budget unused for so long is full, and is not listed
 _ORDER = (Stage.OPEN, Stage.HALF_OPEN, Stage.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreBrake:
-    """The brake of one deployment. `changed_at` None: nobody has looked at it yet."""
+    """Redis pause of one deployment. `changed_at` None: the deployment was not checked yet."""
 
     deployment: str
     holds: tuple[Hold, ...] = ()
@@ -46,7 +46,7 @@ class StoreBrake:
 
 @dataclass(frozen=True, slots=True)
 class QueueGauge:
-    """A queue's budget: `gauge.spent` of `gauge.limit.per_minute`."""
+    """Budget of a queue: `gauge.spent` of `gauge.limit.per_minute`."""
 
     queue: QueueRef
     gauge: Gauge
@@ -54,20 +54,20 @@ class QueueGauge:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBreaker:
-    """One breaker; `signature` "" with `key` "" is the one for all errors of its queue."""
+    """Breaker of one error; `signature` "" with `key` "" is the one for all errors of its queue."""
 
     queue: QueueRef
     key: str
     signature: str
     stage: Stage
     words: str
-    failed: int  # relaunches that failed again
+    failed: int  # retried jobs that failed again
     of: int
     out: int
     opened_at: int | None
     retry_at: int | None  # when a probe may go; None while it is closed
     probe: str | None
-    error: str  # what a relaunched job failed with last
+    error: str  # the last error of a retried job
 
     @property
     def is_for_all(self) -> bool:
@@ -80,7 +80,7 @@ class ErrorBreaker:
 
 @dataclass(frozen=True, slots=True)
 class Capped:
-    """A job that was relaunched as often as any may be, and goes again by itself at `free_at` at the earliest."""
+    """Job at its auto-retry limit; it is retried automatically at `free_at` at the earliest."""
 
     job: JobRef
     key: str
@@ -92,7 +92,7 @@ class Capped:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedJob:
-    """A job that was orphaned so often that only a person touches it."""
+    """Job that was orphaned so often that only a person may touch it."""
 
     job: JobRef
     key: str
@@ -101,7 +101,7 @@ class QuarantinedJob:
 
 @dataclass(frozen=True, slots=True)
 class Brakes:
-    """Those that say something. At most LISTED of each kind, the worst first."""
+    """Safety limits that are in use or in effect. At most LISTED of each kind, the worst first."""
 
     stores: tuple[StoreBrake, ...] = ()
     gauges: tuple[QueueGauge, ...] = ()
@@ -115,18 +115,18 @@ class Brakes:
 
 
 def of_all(now: int) -> Brakes:
-    """Raises django.db.Error, as everything here."""
+    """Returns the limits of all queues. Raises django.db.Error, as every function of this module."""
     return replace(_of(None, now), stores=stores(now))
 
 
 def of_queue(ref: QueueRef, now: int) -> Brakes:
-    """With the brake of its deployment."""
+    """Returns the limits of one queue, with the Redis pause of its deployment."""
     mine = tuple(store for store in stores(now) if store.deployment == ref.deployment)
     return replace(_of(ref, now), stores=mine)
 
 
 def stores(now: int, config: Config | None = None) -> tuple[StoreBrake, ...]:
-    """Of every deployment that is configured."""
+    """Returns the Redis pause of every configured deployment."""
     config = config or registry().config
     rows = {row.deployment: brake_rows.decoded(STORE, row) for row in brake_rows.of(STORE)}
     names = (deployment.name for deployment in config.deployments)
@@ -134,7 +134,7 @@ def stores(now: int, config: Config | None = None) -> tuple[StoreBrake, ...]:
 
 
 def breakers(now: int) -> tuple[ErrorBreaker, ...]:
-    """Of all queues, as far as they say something."""
+    """Returns the breakers of all queues that are not idle."""
     return tuple(_breakers(None, now))
 
 
@@ -189,7 +189,7 @@ def _breaker(row: BrakeState, breaker: Breaker, now: int) -> ErrorBreaker:
 
 
 def _capped(place: Place | None, now: int) -> Iterator[Capped]:
-    """A row is written at each relaunch, so one that was written less often cannot be at its cap."""
+    """Yields jobs at their auto-retry limit. Each retry writes the row, so a row of fewer versions is below it."""
     rows = brake_rows.of(PAST, place).filter(at__gt=now - CAP_WINDOW, version__gte=RELAUNCH_CAP)
     for row in rows.order_by("-at")[:_READ]:
         past = brake_rows.decoded(PAST, row).value

@@ -1,4 +1,4 @@
-"""Bulk runs as they are read: how far one is, how fast, how long still, and what came of each job."""
+"""Reads bulk runs: progress, rate, time left, and the outcome of each job."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from recovery.errors import Missing
 from recovery.models import BulkItem, BulkRun
 
 OPEN = ("waiting", "gathering", "running")
-RATE_AFTER = 1000  # ms: of a run on its way, a rate over less is noise
+RATE_AFTER = 1000  # ms: the rate of a running run over less is noise
 SIZES = (100, 500)
-SILENT = 5_000  # ms without a beat: nobody works on it now
+SILENT = 5_000  # ms without a heartbeat: no scheduler works on it now
 _PLACE_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One run. `left_ms` None: nobody can say yet. `trouble` says why it holds, or why it failed."""
+    """Progress of a bulk run. `left_ms` None: no estimate yet. `trouble` says why it waits, or why it failed."""
 
     id: int
     act: str
@@ -54,13 +54,13 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """Share of the jobs that are settled, 0 to 1."""
         return min(1.0, self.settled / self.total) if self.total else float(not self.is_open)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One job of a run. `outcome` "": not tried yet."""
+    """Result of one job of a bulk run. `outcome` "": it was not tried yet."""
 
     place: int
     job: str
@@ -76,7 +76,7 @@ class Results:
 
 
 def progress(id: int, now: int) -> Progress:
-    """Raises Missing."""
+    """Loads one bulk run; raises Missing."""
     run = BulkRun.objects.filter(pk=id).first()
     if run is None:
         raise Missing(f"There is no bulk run {id}.")
@@ -84,19 +84,22 @@ def progress(id: int, now: int) -> Progress:
 
 
 def recent(now: int, size: int = 20) -> tuple[Progress, ...]:
-    """The newest runs, open ones among them."""
+    """Returns the newest bulk runs, open ones among them."""
     return tuple(_progress(run, now) for run in BulkRun.objects.order_by("-pk")[:size])
 
 
 def under_way(deployment: str, now: int) -> frozenset[QueueRef]:
-    """Queues whose jobs a run is putting right at this moment; a run that is held is not. Raises django.db.Error."""
+    """Returns the queues whose jobs a bulk run requeues, fails or releases now; a run with `trouble` does not count.
+
+    Raises django.db.Error.
+    """
     running = BulkRun.objects.filter(status__in=OPEN, deployment=deployment, trouble="", beat_at__gte=now - SILENT)
     acts = running.filter(act__in=(Act.REQUEUE, Act.FAIL, Act.RELEASE)).values_list("base", flat=True)
     return frozenset(QueueRef(deployment, unslug(base)) for base in acts)
 
 
 def results(id: int, *, outcome: str = "", cursor: str = "", size: int = SIZES[0]) -> Results:
-    """In the order in which they are done. `outcome` "left" asks for those that were not tried yet."""
+    """Returns one page of the jobs, in the order of processing. `outcome` "left" selects those not tried yet."""
     size = max(1, min(size, max(SIZES)))
     found = BulkItem.objects.filter(run_id=id).order_by("place")
     if outcome:
@@ -109,7 +112,7 @@ def results(id: int, *, outcome: str = "", cursor: str = "", size: int = SIZES[0
 
 
 def _result(item: BulkItem) -> Result:
-    """While it has no outcome, `why` is the run's own mark."""
+    """Decodes one job's row. While it has no outcome, the column `why` holds a mark of the run, which is not shown."""
     return Result(item.place, unslug(item.job), item.outcome, item.why if item.outcome else "", item.audit)
 
 

@@ -1,4 +1,4 @@
-"""How much work a queue gets done, as far as anybody counted."""
+"""Counts the jobs that a queue completed lately."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recovery.reads.lists import Queue
 
 
 def last_hour(queue: Queue, now: int) -> int | None:
-    """Jobs completed in the last sixty closed minutes, at least; None: nobody counted."""
+    """Returns how many jobs were completed in the last sixty closed minutes, at least; None: there are no counts."""
     if queue.flavour.library is Library.TABLE:
         return None
     points = history.series(queue.ref, queue.flavour, 1, now=now).points

@@ -1,6 +1,6 @@
-"""Documents of the scheduler on their way through the state store: JSON, compressed, and signed for their purpose.
+"""Packs documents of the scheduler for the state store: JSON, compressed, and signed for their purpose.
 
-Whoever reads one verifies the signature before anything is unfolded, and unfolds at most `LARGEST` bytes.
+`unpack` verifies the signature before it decompresses anything, and decompresses at most `LARGEST` bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from recovery import signing
 
 LARGEST = 128 * 1024 * 1024  # bytes of JSON; ten thousand queues take some MB
-_LEVEL = 1  # of zlib: the dearer levels cost more time than they save
+_LEVEL = 1  # of zlib: higher levels cost more time than they save
 
 
 def pack(purpose: str, document: Any) -> bytes:
@@ -21,7 +21,7 @@ def pack(purpose: str, document: Any) -> bytes:
 
 
 def unpack(purpose: str, packed: bytes) -> Any:
-    """The inverse of `pack`; raises ValueError for what was not signed with our key, or is too large."""
+    """Reverses `pack`; raises ValueError for what was not signed with our key, or is too large."""
     folded = signing.unseal(purpose, packed)
     if folded is None:
         raise ValueError("it is not signed with the secret key of this process")

@@ -1,4 +1,4 @@
-"""Fire drills that were ordered on the page, and which libraries whoever leads could start one with."""
+"""Reads fire drills that were requested on the page, and the libraries that the leader can run one with."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from recovery.errors import Missing, Unsupported
 from recovery.models import DrillRun
 
 SHOWN = 10
-OFFERS_FOR = 90  # seconds that what is offered is true after it was said
+OFFERS_FOR = 90  # seconds that a published offer is valid
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happened in the round that is under way; `at` in ms, since the pick-up until the signal, then since that."""
+    """Event of the current round; `at` in ms since the job was picked up or, after the signal, since the signal."""
 
     number: int
     what: str
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One drill."""
+    """Fire drill, as the page shows it."""
 
     id: int
     plan: Plan
@@ -60,7 +60,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One library. `trouble`: why no drill can be made with it, "" when one can."""
+    """Library that a drill may use. `trouble`: why no drill can be run with it, "" if one can."""
 
     library: Library
     version: str
@@ -68,12 +68,12 @@ class Offer:
 
 
 def newest(size: int = SHOWN) -> tuple[Run, ...]:
-    """Newest first."""
+    """Returns the newest drills, the newest first."""
     return tuple(map(run_of, DrillRun.objects.order_by("-pk")[:size]))
 
 
 def run(id: int) -> Run:
-    """Raises Missing."""
+    """Loads one drill; raises Missing."""
     row = DrillRun.objects.filter(pk=id).first()
     if row is None:
         raise Missing(f"There is no fire drill {id} (any more).")
@@ -100,19 +100,19 @@ def run_of(row: DrillRun) -> Run:
 
 
 def look() -> tuple[Offer, ...]:
-    """What this process could start."""
+    """Checks which libraries this process could run a drill with."""
     return tuple(map(_offer, Library))
 
 
 def write(store: redis.Redis, offers: tuple[Offer, ...]) -> None:
-    """Raises StoreError."""
+    """Publishes the offers in the state store. Raises StoreError."""
     told = {one.library.value: {"version": one.version, "trouble": one.trouble} for one in offers}
     with faults.guarded(store):
         store.set(state.DRILLS, json.dumps(told), ex=OFFERS_FOR)
 
 
 def read(store: redis.Redis) -> tuple[Offer, ...]:
-    """What whoever leads could start; empty when nobody has said lately. Raises StoreError."""
+    """Returns the offers of the leader; empty if none was published lately. Raises StoreError."""
     with faults.guarded(store):
         packed = state_limits.string_of(state_limits.ask_string(store, state.DRILLS), state_limits.SMALL_LIMIT)
     try:

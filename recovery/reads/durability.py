@@ -1,4 +1,4 @@
-"""Whether the state store keeps what it is told: what the ledger forgets may be done a second time."""
+"""Checks whether the state store is durable: work whose idempotency key is lost may run a second time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _AGAIN = "work claimed or completed since then may run a second time"
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """One way in which it may lose claims and results, and what would be right."""
+    """Risk that the state store loses claims and results, and the remedy."""
 
     says: str
     remedy: str
 
 
 def doubts(store: redis.Redis) -> tuple[Doubt, ...]:
-    """From INFO. Raises StoreError when the store is away; where it tells nothing, that is a doubt too."""
+    """Finds risks in the answer to INFO; a refused INFO is one too. Raises StoreError if the store is unavailable."""
     try:
         with faults.guarded(store):
             told = store.info("persistence") | store.info("memory") | store.info("replication")
@@ -45,7 +45,7 @@ def _file(told: dict[str, object]) -> Doubt | None:
 
 
 def _eviction(told: dict[str, object]) -> Doubt | None:
-    """Keys of the ledger have no time to live, so a policy that is about those leaves them alone."""
+    """Reports an eviction policy. Idempotency keys have no TTL, so a policy for volatile keys does not evict them."""
     policy = str(told.get("maxmemory_policy", "noeviction"))
     if policy == "noeviction":
         return None

@@ -1,4 +1,4 @@
-"""The audit on its way out, entry by entry: JSON for programs, CSV for spreadsheets, never all of it in memory."""
+"""Exports the audit entry by entry: JSON for programs, CSV for spreadsheets, never all of it in memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _COLUMNS = (
     *("number", "at", "phase", "intent", "actor_kind", "actor", "role", "address", "act"),
     *("deployment", "base", "reason", "body", "previous", "hash", "seal"),
 )
-# With one of these in front a spreadsheet takes a cell for a formula, and runs it; the wide ones in East Asian ones.
-# Where a comma is the decimal point a cell ends at a semicolon, within quotes too.
+# A spreadsheet runs a cell that begins with one of these as a formula; the full-width ones in East Asian locales.
+# In locales with a decimal comma a cell ends at a semicolon, within quotes too.
 _FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@\t\r\n|%\uff1d\uff0b\uff0d\uff20])")
 
 
 def export(form: str = "json") -> Iterator[str]:
-    """Pieces of text, in the chain's order. As JSON it is one array; `body` in it stays the text that was hashed."""
+    """Yields pieces of text, in the chain's order. As JSON it is one array; `body` in it stays the hashed text."""
     return _csv() if form == "csv" else _json()
 
 
@@ -55,7 +55,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A text that looks like a formula gets an apostrophe in front: every spreadsheet then takes it for a text."""
+    """Puts an apostrophe before text that looks like a formula: every spreadsheet then treats it as text."""
     if value is None:
         return ""
     if isinstance(value, int):

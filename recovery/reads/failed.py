@@ -1,4 +1,4 @@
-"""Failed jobs as whoever relaunches them needs them: the oldest first, each with the error of its last attempt."""
+"""Reads failed jobs for auto-retry: the oldest first, each with the error of its last attempt."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from recovery.domain.jobs import JobRow, State
 from recovery.domain.refs import raw
 from recovery.reads.lists import Queue
 
-WINDOW = 50  # jobs read in one go: about a thousand short commands
+WINDOW = 50  # jobs read at once: about a thousand short commands
 STACK_LIMIT = 64 * 1024  # bytes of all attempts' stacks; the libraries keep ten lines of each
-TURN_BYTES = 1024 * 1024  # of stacks read in one go
+TURN_BYTES = 1024 * 1024  # of stacks read at once
 _STACK = (b"stacktrace",)
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """`unread`: what of it is too long to be read, so that nothing can be decided; "" when all is known."""
+    """Failed job with its error. `unread` says what is too long to be read, so that it is not retried; "": nothing."""
 
     row: JobRow
     failure: Failure
@@ -31,7 +31,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of them; `next` "" at the end."""
+    """Page of failed jobs; `next` is "" on the last page."""
 
     jobs: tuple[Failed, ...]
     next: str = ""
@@ -39,13 +39,13 @@ class Part:
 
 
 def window(queue: Queue, cursor: str = "", size: int = WINDOW) -> Part:
-    """Raises StoreError."""
+    """Reads one page of a queue's failed jobs. Raises StoreError."""
     page = queue.reader.page(queue.wire, queue.ref, State.FAILED, cursor=cursor, size=size, oldest_first=True)
     return Part(of_rows(queue, page.rows), page.next, page.total)
 
 
 def of_rows(queue: Queue, rows: Sequence[JobRow]) -> tuple[Failed, ...]:
-    """Those that are there, with their errors. Raises StoreError."""
+    """Returns the rows that exist and are failed, with their errors. Raises StoreError."""
     there = [row for row in rows if not row.missing and row.state is State.FAILED]
     stacks = _stacks(queue, [row.id for row in there])
     return tuple(_failed(row, stacks.get(row.id, "")) for row in there)
@@ -61,7 +61,7 @@ def _failed(row: JobRow, stack: str | None) -> Failed:
 
 
 def _stacks(queue: Queue, ids: Sequence[str]) -> dict[str, str | None]:
-    """The last attempt's; None where it is too long. A job that has none is left out."""
+    """Reads the stack of each job's last attempt; None where it is too long. Jobs without one are left out."""
     if queue.flavour.library is Library.TABLE or not ids:
         return {}
     keys = Keys(queue.ref.base)
@@ -87,7 +87,7 @@ def _turns(sizes: dict[str, int]) -> list[list[str]]:
 
 
 def _last(reply: object) -> str:
-    """A list of texts, one an attempt; anything else is taken as it stands."""
+    """Returns the last of a list of stacks, one per attempt; what is no list is returned as text."""
     stacks = decode.from_json(reply)
     if not isinstance(stacks, list):
         return decode.prose(reply)

@@ -1,6 +1,6 @@
-"""The filter language of the queue table: words, and `state:`, `workers:`, `deployment:`, `flavour:`.
+"""Parses the filter language of the queue table: words, and `state:`, `workers:`, `deployment:`, `flavour:`.
 
-A word with a colon that is none of these is a name like any other (`bull:mail`). A leading minus turns a term round.
+A word with a colon that is none of these is a name like any other (`bull:mail`). A leading minus negates a term.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VALUES = {"state": tuple(STATES), "workers": tuple(WORKERS)}
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One word of the filter; `key` is "" for plain text."""
+    """Word of the filter; `key` is "" for plain text."""
 
     key: str
     value: str
@@ -47,7 +47,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All terms must hold. `problem` says what of it could not be understood."""
+    """Parsed filter; all terms must match. `problem` says which terms could not be understood."""
 
     terms: tuple[Term, ...] = ()
     problem: str = ""
@@ -101,7 +101,7 @@ def _deployment(sample: QueueSample, value: str) -> bool:
 
 
 def _flavour(sample: QueueSample, value: str) -> bool:
-    """`flavour:bull`, `flavour:bullmq`, `flavour:bullmq-5`, `flavour:unknown`."""
+    """Matches `flavour:bull`, `flavour:bullmq`, `flavour:bullmq-5`, `flavour:unknown`."""
     library, major = sample.flavour.library.value, sample.flavour.major
     return value in (library, f"{library}-{major}", sample.flavour.label.lower().replace(" ", "-"))
 

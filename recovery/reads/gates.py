@@ -1,4 +1,4 @@
-"""The gates of the servers: as the leader works them out, when they closed and opened, and whom they let in."""
+"""Reads the gates of the servers: their state as the leader computes it, their transitions, and their decisions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recovery.reads import servers
 
 FLIPS = 500  # in one answer, the newest: a chart of a week has 720 points
 DECISIONS = 500
-LONGEST_POLL = HOUR  # ms between two samples: who measures less often is no base for a gate
+LONGEST_POLL = HOUR  # ms between two samples: rarer ones are no base for a gate
 _LARGEST = 1 << 63
 KEPT = 5_000  # decisions of one server: some hundred KB, and a day of a caller that asks every ten seconds
 KEPT_S = 8 * 86_400  # a week, and a day for the oldest point of the chart
@@ -30,7 +30,7 @@ _PAGE = 500  # entries that one command reads
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """One gate that closed, opened, or was not known any more."""
+    """Transition of one gate: it closed, opened, or became unknown."""
 
     server: str
     at: int
@@ -41,7 +41,7 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one caller was told. `times`: so often within one second, for refusals."""
+    """Answer to one caller. `times`: how often it was given within one second, for refusals."""
 
     at: int
     server: str
@@ -54,19 +54,19 @@ class Decision:
 
 
 def fetch(store: redis.Redis) -> dict[str, Gate]:
-    """Of every server that tells of itself, as the leader folded it last. Raises StoreError."""
+    """Returns the gate of every reporting server, as the leader computed it last. Raises StoreError."""
     with faults.guarded(store):
         return decoded(state_limits.hash_of(state_limits.ask_hash(store, state.GATES)))
 
 
 def decoded(fields: Mapping[bytes, bytes]) -> dict[str, Gate]:
-    """What the state store answered for the hash."""
+    """Decodes the hash of all gates, as the state store returned it."""
     found = ((text(name), Gate.decode(packed)) for name, packed in fields.items())
     return {name: gate for name, gate in found if gate}
 
 
 def samples(store: redis.Redis, now: int) -> dict[str, Sample]:
-    """What counts for a gate, of every server that is alive. Raises StoreError."""
+    """Returns the sample that a gate is computed from, for every live server. Raises StoreError."""
     names = list(servers.seen(store))
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
@@ -81,26 +81,26 @@ def samples(store: redis.Redis, now: int) -> dict[str, Sample]:
 
 
 def seen_at(sampled_at: int, poll: int, ttl: int, now: int) -> int:
-    """When a sample was published, from how long it still has: clocks of other machines have no say in it."""
+    """Returns when a sample was published, by its remaining TTL, so that clocks of other machines do not matter."""
     return now - max(0, poll * POLLS_KEPT - ttl) if ttl >= 0 else min(now, sampled_at)
 
 
 def _sample(server: str, row: list[bytes | None], ttl: int, now: int) -> Sample | None:
-    """None for one that is gone, for what another version wrote, and for what was written under another's name."""
+    """Decodes a sample; None for a server that is gone, for another version's, and for one under another's name."""
     written, id, sampled, every, raw, ema, origin = row
     if written != FORMAT.encode() or text(id or b"") != slug(server):
         return None
     try:
         at, poll, told = int(sampled or b""), int(every or b""), Origin(text(origin or b"")).value
         if not (0 <= at < _LARGEST and 0 < poll <= LONGEST_POLL):
-            return None  # it would stand in the hash of all gates, which is read as long as no value in it is long
+            return None  # it would enter the hash of all gates, which is only read while none of its values is long
         return Sample(at, seen_at(at, poll, ttl, now), poll, share(raw), share(ema), told)
     except ValueError:
         return None
 
 
 def flips(server: str, since: int) -> tuple[Flip, ...]:
-    """Oldest first, and before them the one that held at `since`. Raises Error of the database."""
+    """Returns transitions, oldest first, after the one in effect at `since`. Raises Error of the database."""
     rows = GateFlip.objects.filter(server=column(server))
     later = list(rows.filter(at__gt=since).order_by("-at", "-pk")[:FLIPS])
     first = rows.filter(at__lte=since).order_by("-at", "-pk")[:1] if len(later) < FLIPS else ()
@@ -108,12 +108,12 @@ def flips(server: str, since: int) -> tuple[Flip, ...]:
 
 
 def column(server: str) -> str:
-    """Its name as the table holds it."""
+    """Returns a server's name as the table holds it."""
     return slug(server)[:_COLUMN]
 
 
 def decisions(store: redis.Redis, server: str, since: int, limit: int = DECISIONS) -> tuple[Decision, ...]:
-    """Newest first. Raises StoreError."""
+    """Returns the gate's decisions, newest first. Raises StoreError."""
     found: list[Decision] = []
     for fields in _entries(store, state.gate_decisions(server), since):
         if decision := _decision(server, fields):
@@ -124,7 +124,7 @@ def decisions(store: redis.Redis, server: str, since: int, limit: int = DECISION
 
 
 def _entries(store: redis.Redis, stream: bytes, since: int) -> Iterator[Mapping[bytes, bytes]]:
-    """Newest first, some at a time. They are noted within a second of the decision, by the store's clock."""
+    """Yields stream entries, newest first, a page at a time; each was added within a second of its decision."""
     last: bytes = b"+"
     while True:
         with faults.guarded(store):
@@ -136,7 +136,7 @@ def _entries(store: redis.Redis, stream: bytes, since: int) -> Iterator[Mapping[
 
 
 def _decision(server: str, fields: Mapping[bytes, bytes]) -> Decision | None:
-    """None for what another version wrote."""
+    """Decodes a decision; None for what another version wrote."""
     try:
         cpu = fields[b"cpu"]
         return Decision(

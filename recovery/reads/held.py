@@ -1,4 +1,4 @@
-"""Which deployments are held by their brake, as the orphan-watch tells the open pages; the database knows why."""
+"""Publishes which deployments auto-recovery is paused on, for the open pages; the reasons are in the database."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import redis
 
 from recovery.connections import faults, state
 
-KEEP_S = 60  # several looks: whoever tells it may have ended
+KEEP_S = 60  # several passes: the scheduler that publishes it may have ended
 
 
 def publish(store: redis.Redis, deployments: Iterable[str]) -> None:
-    """Raises StoreError."""
+    """Replaces the list of paused deployments in the state store. Raises StoreError."""
     names = sorted(deployments)
     with faults.guarded(store):
         if names:
@@ -23,7 +23,7 @@ def publish(store: redis.Redis, deployments: Iterable[str]) -> None:
 
 
 def decode(packed: object) -> tuple[str, ...]:
-    """Empty for nothing, and for what another version wrote."""
+    """Decodes the list; empty for nothing, and for what another version wrote."""
     try:
         names = json.loads(packed) if isinstance(packed, bytes) else []
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""Finished jobs of one queue over hours and days, and in plain words where the numbers come from.
+"""Counts a queue's finished jobs over hours and days, and says in plain words where the numbers come from.
 
-Three sources know of the past. Each misses something and none counts too much, so where two know the larger is right:
+There are three sources. Each misses some jobs and none counts too many, so of two counts the larger is right:
 1. the libraries' metrics, when the workers keep them: not the jobs that the stalled check failed;
 2. our own record, made once a minute: not the time when the scheduler was not running;
-3. the finished jobs still kept in Redis: not what was removed, retried or trimmed since.
+3. the finished jobs still kept in Redis: not those removed, retried or trimmed since.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOTHING = "No data yet: the workers keep no metrics, no finished jobs are kept,
 def series(
     ref: QueueRef, flavour: Flavour, hours: int, *, now: int | None = None, stores: Registry | None = None
 ) -> Series:
-    """At most 240 closed buckets, oldest first. A store that does not answer leaves gaps, and the note says so."""
+    """Returns at most 240 closed buckets, oldest first. An unavailable store leaves gaps, and the note says so."""
     past = _Past(stores or registry(), ref, flavour, shared_clock.now() if now is None else now, hours)
     recorded, library = past.recorded(), past.library()
     known = [one.at_least(other) for one, other in zip(library, recorded, strict=True)]
@@ -56,7 +56,7 @@ def series(
 def recent(
     store: redis.Redis, refs: Sequence[QueueRef], now: int, *, minutes: int = SPARK
 ) -> dict[QueueRef, dict[int, Tally]]:
-    """The recorded minutes of many queues in one round trip; raises StoreError."""
+    """Reads the recorded minutes of many queues in one round trip; raises StoreError."""
     newest = now // MINUTE - 1
     return cells(store, MINUTES, refs, newest - minutes + 1, newest)
 
@@ -64,7 +64,7 @@ def recent(
 def cells(
     store: redis.Redis, ring: Ring, refs: Sequence[QueueRef], first: int, last: int
 ) -> dict[QueueRef, dict[int, Tally]]:
-    """The recorded cells of the periods first to last; a queue that nothing was recorded of has none."""
+    """Reads the recorded cells of the periods first to last; a queue without records has none."""
     spans = ring.spans(first, last)
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
@@ -78,7 +78,7 @@ def cells(
 
 
 class _Past:
-    """One queue's past, asked of each source in turn; what went wrong is kept as sentences."""
+    """Reads one queue's history from each source in turn; errors are collected as sentences."""
 
     def __init__(self, stores: Registry, ref: QueueRef, flavour: Flavour, now: int, hours: int) -> None:
         self._stores = stores
@@ -116,7 +116,7 @@ class _Past:
         return self.window.fold(by_minute(self._now, *found)) if found else self._nothing()
 
     def kept(self, known: Sequence[Tally]) -> list[Tally]:
-        """The gaps of what is known, counted from the jobs that are still there."""
+        """Fills the gaps of the other two sources with counts of the finished jobs still kept in Redis."""
         gaps = [index for index, tally in enumerate(known) if tally.completed is None or tally.failed is None]
         filled = self._nothing()
         if not gaps or self._is_silent or self.is_table:

@@ -1,4 +1,4 @@
-"""The ledger as a page and a shell list it: newest first, in windows, never all of it."""
+"""Lists idempotency keys for the page and the shell: newest first, in windows, never all of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from recovery.domain.refs import raw, slug, text, unslug
 from recovery.errors import Garbled
 
 SIZE = 50  # rows of one page
-WINDOW = 500  # keys of one look: a third of a millisecond of the store
-LOOKED = 10_000  # keys that one page looks at to find what it wants; then it says so, and how to go on
+WINDOW = 500  # keys of one read: a third of a millisecond of the store
+LOOKED = 10_000  # keys that one page examines for matches; after that it offers to continue
 PREVIEW = 2_048  # bytes of a result that a row may show; a longer one is on its own page
 
 _NEVER = float("-inf")
@@ -23,14 +23,14 @@ _EVER = float("inf")
 
 
 class Place(NamedTuple):
-    """Behind which key a page begins: when that one was claimed or completed, and the key itself."""
+    """Cursor of a page: the last key of the page before, and when it was claimed or completed."""
 
     at: float
     key: bytes
 
     @classmethod
     def parse(cls, written: str) -> Place | None:
-        """None for what is none."""
+        """Parses a cursor of a URL; None for an invalid one."""
         at, dot, key = written.partition(".")
         try:
             return cls(float(int(at)), raw(unslug(key))) if dot else None
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`state` None: any. `match`: a literal part of the key."""
+    """Filter of the list. `state` None: any. `match`: a literal part of the key."""
 
     state: IdempotencyState | None = None
     match: str = ""
@@ -52,7 +52,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`result` None: there is none, or it is longer than a row has room for; `size`: its bytes."""
+    """Idempotency key of the list. `result` None: there is none, or it is too long for a row; `size`: its bytes."""
 
     claim: Claim
     size: int = 0
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`next`: where the following page begins; None after the last. `looked`: keys that were looked at."""
+    """Page of the list. `next`: cursor of the following page; None after the last. `looked`: keys examined."""
 
     now: int
     rows: tuple[Row, ...]
@@ -82,7 +82,7 @@ class Counts:
 
 
 def counts(store: redis.Redis) -> Counts:
-    """Raises StoreError."""
+    """Counts all keys by state, and the bytes of results. Raises StoreError."""
     now = clock(store)
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
@@ -98,14 +98,14 @@ def counts(store: redis.Redis) -> Counts:
 
 
 def clock(store: redis.Redis) -> int:
-    """The store's, in ms. Raises StoreError."""
+    """Returns the store's time in ms. Raises StoreError."""
     with faults.guarded(store):
         seconds, micros = store.time()
     return seconds * 1000 + micros // 1000
 
 
 def listing(store: redis.Redis, wanted: Wanted) -> Listing:
-    """A key that is exactly what is searched for comes first, however old it is. Raises StoreError."""
+    """Returns one page of matching keys. A key equal to `match` comes first, however old it is. Raises StoreError."""
     now = clock(store)
     found: list[tuple[Place, Claim]] = []
     exact = _exact(store, wanted, now)
@@ -131,7 +131,7 @@ def _exact(store: redis.Redis, wanted: Wanted, now: int) -> Claim | None:
 
 
 def _walk(store: redis.Redis, wanted: Wanted, now: int) -> Iterator[tuple[Place, Claim | None]]:
-    """Newest first; of claims by when they expire, the last first. None: forgotten meanwhile."""
+    """Yields keys, newest first; claims by when they expire, latest first. None: the record was dropped meanwhile."""
     index, low, high = _index(wanted.state, now)
     top, skipped = min(high, wanted.after.at if wanted.after else _EVER), 0
     while True:
@@ -152,7 +152,7 @@ def _walk(store: redis.Redis, wanted: Wanted, now: int) -> Iterator[tuple[Place,
 
 
 def _index(wanted: IdempotencyState | None, now: int) -> tuple[bytes, float, float]:
-    """The index, and the scores in it. Of milliseconds none lies between now and half a one later."""
+    """Returns the index of a state, and its range of scores. Scores are whole ms, so now + 0.5 excludes `now`."""
     if wanted is IdempotencyState.CLAIMED:
         return state.IDEMPOTENCY_HELD, now + 0.5, _EVER
     if wanted is IdempotencyState.EXPIRED:
@@ -161,7 +161,7 @@ def _index(wanted: IdempotencyState | None, now: int) -> tuple[bytes, float, flo
 
 
 def _decoded(store: redis.Redis, key: bytes, packed: bytes | None, now: int) -> Claim | None:
-    """None where its time is over: it will be dropped with one of the next steps."""
+    """Decodes a claim; None if its retention has ended: one of the next operations drops it."""
     if packed is None:
         return None
     try:
@@ -176,7 +176,7 @@ def _fits(claim: Claim, wanted: Wanted) -> bool:
 
 
 def _rows(store: redis.Redis, claims: list[Claim]) -> tuple[Row, ...]:
-    """Their results, as far as they are short."""
+    """Builds the rows, with results that are short enough to show."""
     done = [raw(claim.key) for claim in claims if claim.is_completed]
     with faults.guarded(store):
         sizes = store.pipeline(transaction=False)

@@ -1,4 +1,4 @@
-"""The inbox on its way from the scheduler to whoever shows it: compact JSON, squeezed, in one key of the state."""
+"""Stores the inbox for the web processes: compact JSON, compressed and signed, in one key of the state store."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _KEEP_S = 7 * 86_400
 _BROKEN = (ValueError, TypeError, IndexError, KeyError)
 _ROW = tuple(field.name for field in fields(JobRow) if field.name not in ("ref", "state", "lock"))
 _KINDS = (Inbox, Tally, Watchdog, QueueOutlook, Stuck, Verdict, JobRow)
-# A reader of another version knows by this that it cannot read it.
+# Tells a reader of another version that it cannot read the document.
 _SHAPE = zlib.crc32(",".join(field.name for kind in _KINDS for field in fields(kind)).encode())
 
 
 def publish(store: redis.Redis, inbox: Inbox) -> None:
-    """Keeps it as the newest one; raises StoreError."""
+    """Stores the inbox as the newest one; raises StoreError."""
     packed = encode(inbox)
     with faults.guarded(store):
         store.set(state.INBOX, packed, ex=_KEEP_S)
 
 
 def fetch(store: redis.Redis) -> Inbox | None:
-    """The newest one; None when there is none that this version can read; raises StoreError."""
+    """Fetches the newest inbox; None if there is none that this version can read; raises StoreError."""
     with faults.guarded(store):
         packed = state_limits.string_of(state_limits.ask_string(store, state.INBOX))
     return decode(packed) if packed is not None else None
 
 
 def encode(inbox: Inbox) -> bytes:
-    """About 10 ms for a thousand rows."""
+    """Encodes the inbox; about 10 ms for a thousand rows."""
     document = [
         _SHAPE,
         inbox.checked_at,
@@ -56,7 +56,7 @@ def encode(inbox: Inbox) -> bytes:
 
 @lru_cache(maxsize=2)  # it is fetched once a second, and changes every few
 def decode(packed: bytes) -> Inbox | None:
-    """The inverse of `encode`; None for anything that this version did not write."""
+    """Reverses `encode`; None for anything that this version did not write."""
     try:
         shape, checked_at, rows, queues, troubles = documents.unpack(_PURPOSE, packed)
         if shape != _SHAPE:
@@ -68,7 +68,7 @@ def decode(packed: bytes) -> Inbox | None:
 
 @lru_cache(maxsize=2)  # it is asked for with each scrape
 def tallies(packed: bytes) -> tuple[int, tuple[Tally, ...]] | None:
-    """When the look was, and what it counted; without the rows, which are most of it. None as `decode`."""
+    """Decodes the time of the pass and its counts, without the rows, which are most of it. None as in `decode`."""
     try:
         shape, checked_at, _, queues, _ = documents.unpack(_PURPOSE, packed)
         return (checked_at, tuple(map(_read_tally, queues))) if shape == _SHAPE else None

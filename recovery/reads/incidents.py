@@ -1,4 +1,4 @@
-"""Incidents as the database has them: of one job, of late, and how long recoveries took."""
+"""Reads incidents from the database: those of one job, recent ones, and times to recovery."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from recovery.models import Incident
 from recovery.reads import brake_rows
 from recovery.reads.brake_rows import PARDON, Place
 
-LIMIT = 500  # incidents listed: a worse night than that is told by its numbers
-TIMES_LIMIT = 20_000  # recoveries a median is taken of
+LIMIT = 500  # incidents listed: of more the page shows the number
+TIMES_LIMIT = 20_000  # recoveries that the median is computed from
 _UNREAD = "It is unknown whether it is quarantined, because earlier incidents cannot be read, so nothing was changed"
-CLOCKS_MS = 10_000  # between the clocks of whoever adds jobs and ours
+CLOCKS_MS = 10_000  # how far the clock of a job's producer and ours may differ
 _AT_ONCE = 400  # names in one query: SQLite takes 999 of all kinds
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One incident. `resolved_by`: watchdog, operator, scanner, worker, removed, or "" when nobody knows."""
+    """Incident, as the pages show it. `resolved_by`: watchdog, operator, scanner, worker, removed, or "" if unknown."""
 
     number: int
     job: JobRef
@@ -48,13 +48,13 @@ class Record:
 
     @property
     def took(self) -> int | None:
-        """From first sight to resolution, ms; None while it is open."""
+        """Time from first sight to resolution in ms; None while the incident is open."""
         return None if self.closed_at is None else max(0, self.closed_at - self.opened_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Measured times to recovery of proven orphans, ms; None when there was none."""
+    """Measured times to recovery of proven orphans in ms; None if there was none."""
 
     count: int = 0
     median: int | None = None
@@ -63,7 +63,7 @@ class Recovery:
 
 
 def of_job(job: JobRef, *, added_at: int | None = None) -> tuple[Record, ...]:
-    """Newest first. `added_at`: those that were over by then are of an older job, whose id was given out again."""
+    """Returns a job's incidents, newest first. Those closed before `added_at` concern an older job of the same id."""
     mine = Incident.objects.filter(**_of(job.queue), job=job_key(job.id))
     if added_at is not None:
         mine = mine.filter(Q(closed_at=None) | Q(closed_at__gte=added_at - CLOCKS_MS))
@@ -71,7 +71,7 @@ def of_job(job: JobRef, *, added_at: int | None = None) -> tuple[Record, ...]:
 
 
 def recent(hours: int = 24, *, queue: QueueRef | None = None, now: int | None = None) -> tuple[Record, ...]:
-    """Open ones, and those that were opened or closed in these hours; newest first."""
+    """Returns open incidents, and those that were closed in these hours; newest first."""
     since = _since(hours, now)
     found = Incident.objects.filter(Q(closed_at=None) | Q(closed_at__gte=since))
     return _records(found.filter(**_of(queue)) if queue else found)
@@ -91,8 +91,8 @@ def recovery_times(hours: int = 24, *, queue: QueueRef | None = None, now: int |
 
 
 def orphaned(queue: QueueRef, ids: Sequence[str], now: int) -> dict[str, int]:
-    """How often these jobs were orphaned before, as it counts for quarantine; jobs that never were are left out, and so
-    is what a person has forgiven. Of one that is orphaned now it counts as when that began, however long it has waited.
+    """Counts how often these jobs were orphaned before, as it counts for quarantine. Jobs that never were are left out,
+    and so are incidents before a quarantine release. For a job orphaned now the window ends when that began.
     """
     keys = {job_key(id): id for id in ids}
     found: dict[str, int] = {}
@@ -103,8 +103,8 @@ def orphaned(queue: QueueRef, ids: Sequence[str], now: int) -> dict[str, int]:
 
 
 def suffered_before(queue: QueueRef, ids: Sequence[str], now: int, *, insists: bool) -> Mapping[str, int]:
-    """As `orphaned`, while the database may be away. Whoever only shows it shows nothing then; whoever acts on it
-    insists, because what is quarantined would go back to work. Raises NotRecorded then.
+    """Counts as `orphaned`, while the database may be unavailable. A page then gets no counts; an action passes
+    `insists`, because it would send quarantined jobs back to work, and gets NotRecorded.
     """
     try:
         return orphaned(queue, ids, now) if ids else {}
@@ -115,14 +115,14 @@ def suffered_before(queue: QueueRef, ids: Sequence[str], now: int, *, insists: b
 
 
 def suffered(queue: QueueRef, keys: Sequence[str], now: int) -> dict[str, int]:
-    """The same by `job_key`, with what is going on now."""
+    """Counts by `job_key` how often jobs were orphaned, with open incidents."""
     proven = ((key, [row.proven_at for row in rows if row.proven_at]) for key, rows in _suffered(queue, keys).items())
     found = {key: quarantine.times(times, now) for key, times in proven}
     return {key: count for key, count in found.items() if count}
 
 
 def quarantined_jobs(now: int, queue: QueueRef | None = None) -> dict[tuple[QueueRef, str], int]:
-    """Jobs that were orphaned so often that only a person touches them, and how often, by `job_key`; newest first."""
+    """Returns the quarantined jobs by `job_key`, with how often each was orphaned; newest first."""
     proven = Incident.objects.exclude(proven_at=None)
     rows = (proven.filter(**_of(queue)) if queue else proven).values("deployment", "base", "job")
     often = rows.annotate(times=Count("id"), last=Max("opened_at")).filter(times__gte=QUARANTINE_AFTER)
@@ -141,7 +141,7 @@ class _Suffered(NamedTuple):
 
 
 def _suffered(queue: QueueRef, keys: Sequence[str]) -> dict[str, list[_Suffered]]:
-    """The incidents of each job that has any, without what was forgiven."""
+    """Reads each job's incidents, without those before its quarantine release."""
     found: dict[str, list[_Suffered]] = {}
     for start in range(0, len(keys), _AT_ONCE):
         mine = Incident.objects.filter(**_of(queue), job__in=keys[start : start + _AT_ONCE])
@@ -155,7 +155,7 @@ def _suffered(queue: QueueRef, keys: Sequence[str]) -> dict[str, list[_Suffered]
 
 
 def open_numbers(queue: QueueRef, ids: Sequence[str]) -> dict[str, int]:
-    """The numbers of the open incidents of these jobs."""
+    """Returns the numbers of the open incidents of these jobs."""
     found: dict[str, int] = {}
     for part in _parts(ids):
         rows = Incident.objects.filter(**_of(queue), job__in=list(part), closed_at=None).values_list("job", "id")
@@ -164,13 +164,13 @@ def open_numbers(queue: QueueRef, ids: Sequence[str]) -> dict[str, int]:
 
 
 def _parts(ids: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Ids by how the database holds them."""
+    """Yields batches of job ids by their keys in the database."""
     for start in range(0, len(ids), _AT_ONCE):
         yield {job_key(id): id for id in ids[start : start + _AT_ONCE]}
 
 
 def id_of(key: str) -> str:
-    """A very long id is held cut, and cannot be told from its key."""
+    """Returns the job id of a key. A very long id is stored truncated; then the key itself is returned."""
     try:
         return unslug(key)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One job's page: the job in full, its own logs, its family, and where an id is."""
+"""Reads what the page of one job shows: the job in full, its own logs, and its family."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LOG_LINES = 200  # what is read of a job's own log at once
 
 
 def job(queue: Queue, id: str, *, whole: bool = False) -> Job:
-    """Raises JobMissing. The whole may be megabytes: it is read for the one who asked, and not kept."""
+    """Reads one job; raises JobMissing. A whole job may be megabytes: it is read for one request, and not cached."""
     if whole:
         return queue.reader.job(queue.wire, queue.ref, id, limit=LOAD_LIMIT)
     return windows.get(("job", queue.ref, id), lambda: queue.reader.job(queue.wire, queue.ref, id, limit=TEXT_LIMIT))
 
 
 def row(queue: Queue, id: str) -> JobRow:
-    """The job's row with its true state; raises JobMissing."""
+    """Reads the job's row with its true state; raises JobMissing."""
     return windows.get(("row", queue.ref, id), lambda: queue.reader.row(queue.wire, queue.ref, id))
 
 

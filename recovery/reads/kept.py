@@ -1,7 +1,7 @@
-"""What the finished jobs that are still in Redis tell of the past: how many finished in which stretch of time.
+"""Counts finished jobs that are still in Redis, for given spans of time.
 
-The libraries trim the oldest first, so every stretch that began after the oldest kept job finished is whole.
-Of the ones before nothing is known. Each count costs O(log n).
+The libraries trim the oldest first, so every span that began after the oldest kept job finished is complete.
+Earlier spans are unknown. Each count costs O(log n).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Span = tuple[int, int]  # ms, the end not included
 
 
 def size(spans: Sequence[Span]) -> int:
-    """Commands that `plan` makes."""
+    """Returns the number of commands that `plan` makes."""
     return 2 * (1 + len(spans))
 
 
@@ -32,7 +32,7 @@ def plan(ref: QueueRef, spans: Sequence[Span]) -> Iterator[Command]:
 
 
 def tallies(spans: Sequence[Span], replies: Sequence[Any], *, sure: Container[int] = ()) -> list[Tally]:
-    """`sure`: spans, by their index, in which no job went away, so that their counts are whole in any case."""
+    """Reads the replies to `plan`. `sure`: indexes of spans in which no job was removed, whose counts are complete."""
     half = 1 + len(spans)
     columns = [_column(spans, replies[:half], sure), _column(spans, replies[half:], sure)]
     return [Tally(*row) for row in zip(*columns, strict=True)]

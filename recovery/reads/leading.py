@@ -1,4 +1,4 @@
-"""Who feeds the pages: the scheduler that leads or, while the database is away and nobody can lead, one that reads."""
+"""Reads which scheduler feeds the pages: the leader or, while the database is unavailable, one that only reads."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from recovery.domain.consoles import Console
 from recovery.models import Lease
 
 _SIGN, _CLOCK = "scheduler sign", "clock offset"  # purposes of signatures
-_CLOCK_LIMIT = 100  # bytes of a signed number; what is longer is none
+_CLOCK_LIMIT = 100  # bytes of a signed number; anything longer is invalid
 _NUMBER = re.compile(rb"-?\d{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What it keeps saying in the state store, as long as it lives."""
+    """Status that this scheduler keeps writing to the state store while it runs."""
 
     host: str
     pid: int
-    epoch: int | None  # None: it reads only, and changes nothing
+    epoch: int | None  # its term; None: it only reads, and changes nothing
     since: int
     at: int
     id: str  # of the process
-    consoles: tuple[Console, ...] = ()  # others that lead on a Redis that we watch
+    consoles: tuple[Console, ...] = ()  # other consoles whose scheduler leads on a Redis that we watch
 
     def encode(self) -> bytes:
-        """Signed: an alert and the predictions go by it."""
+        """Encodes and signs the status: an alert and the predictions depend on it."""
         return signing.seal(_SIGN, json.dumps(asdict(self)).encode())
 
     @classmethod
     def decode(cls, packed: object) -> Sign | None:
-        """None for nothing, and for what another version or another program wrote."""
+        """Decodes a status; None for nothing, and for what another version or another program wrote."""
         written = signing.unseal(_SIGN, packed) if isinstance(packed, bytes) else None
         try:
             fields = json.loads(written or b"{}")
@@ -52,41 +52,41 @@ class Sign:
 
 
 def ask_time(pipeline: Any) -> None:
-    """The two answers are what `time_of` takes."""
+    """Adds two commands to a pipeline, whose replies `time_of` takes."""
     pipeline.time()
     pipeline.getrange(state.CLOCK, 0, _CLOCK_LIMIT)
 
 
 def time_of(clock: tuple[int, int], ahead: object) -> int:
-    """The time that all processes share, in ms: the store's clock, or what the leader makes of it after it jumped."""
+    """Returns the shared time of all processes in ms: the store's clock, with the leader's offset after it jumped."""
     seconds, micros = clock
     found = (signing.unseal(_CLOCK, ahead) if isinstance(ahead, bytes) else None) or b""
     return seconds * 1000 + micros // 1000 + (int(found) if _NUMBER.fullmatch(found) else 0)
 
 
 def offset(ms: int) -> bytes:
-    """By how much the leader's time is ahead of the store's clock, signed: all processes set theirs by it."""
+    """Encodes and signs how far the leader's time is ahead of the store's clock; every process applies it."""
     return signing.seal(_CLOCK, b"%d" % ms)
 
 
 def fetch_time(store: redis.Redis) -> int:
-    """Raises StoreError."""
+    """Fetches the shared time in ms. Raises StoreError."""
     with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
         ask_time(pipeline)
         return time_of(*pipeline.execute())
 
 
 def fetch(store: redis.Redis) -> Sign | None:
-    """None: nobody is there. Raises StoreError."""
+    """Fetches the status; None: no scheduler is running. Raises StoreError."""
     with faults.guarded(store):
         packed = state_limits.ask_string(store, state.SCHEDULER, state_limits.SMALL_LIMIT)
         return Sign.decode(state_limits.string_of(packed, state_limits.SMALL_LIMIT))
 
 
 def is_led(sign: Sign | None) -> bool | None:
-    """Whether a scheduler leads, by its sign, or by the lease in the database where there is none; None: not known.
+    """Tells whether a scheduler leads, by its status or else by the lease in the database; None: not known.
 
-    A state store that takes no writes loses the sign of a scheduler that leads all the same.
+    While the state store takes no writes, the status of a leading scheduler is missing from it.
     """
     if sign is not None:
         return sign.leads

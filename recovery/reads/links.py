@@ -1,4 +1,4 @@
-"""The audit's entries as they stand in the database, one by one or all in their order."""
+"""Reads the audit's entries as they are stored in the database, one by one or all in their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART = 500  # entries read at once: a body may hold as many jobs
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One link of the chain as it stands in the database. `base` in it is a slug; `queue` is what it means."""
+    """Entry of the hash chain as it is stored. Its `base` is a slug; `queue` is the decoded queue."""
 
     link: Link
     hash: str
@@ -36,7 +36,7 @@ class Entry:
 
     @property
     def body(self) -> dict[str, Any]:
-        """{} when somebody wrote into it what is no JSON object."""
+        """Decoded body; {} if the stored text is no JSON object."""
         try:
             found = json.loads(self.link.body)
         except ValueError:
@@ -49,7 +49,7 @@ def of_row(row: AuditEntry) -> Entry:
 
 
 def queue_of(deployment: str, base: str) -> QueueRef | None:
-    """None for a note that is about no queue, or for a name that `slug` cannot have written."""
+    """Decodes the queue of an entry; None for a note about no queue, or a name that `slug` cannot have written."""
     try:
         return QueueRef(deployment, unslug(base)) if base else None
     except ValueError:
@@ -57,7 +57,7 @@ def queue_of(deployment: str, base: str) -> QueueRef | None:
 
 
 def walked(after: int | None = None) -> Iterator[Entry]:
-    """Every entry in its order, a part at a time."""
+    """Yields every entry in its order, read in batches."""
     last = after
     while True:
         rows = AuditEntry.objects.order_by("number")

@@ -1,4 +1,4 @@
-"""One queue's page: where the queue is, what its library can do, and windows of its lists, shared between viewers."""
+"""Locates a queue, and reads its library's capabilities and pages of its lists, shared between viewers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IDENTIFIED = frozenset({Library.BULL, Library.BULLMQ, Library.PRO, Library.UNKN
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue that was found. `sample` is None when no snapshot has it yet."""
+    """Queue that exists. `sample` is None if no snapshot has it yet."""
 
     ref: QueueRef
     flavour: Flavour
@@ -40,7 +40,7 @@ class Queue:
         return reader(self.flavour)
 
     def rows(self, wanted: Sequence[tuple[str, State]], *, by_script: bool = False) -> tuple[JobRow | None, ...]:
-        """Jobs with where each was seen last, looked at now; None: it is gone. `by_script`: on behalf of an act."""
+        """Reads these jobs now, by the last known state of each; None: a job is gone. `by_script`: for an action."""
         if self.flavour.library is Library.N8N:
             return targets.rows(registry(), self.ref, [id for id, _ in wanted])
         return self.reader.rows(self.wire, self.ref, wanted, by_script=by_script)
@@ -51,9 +51,9 @@ class Queue:
 
 
 def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
-    """From the snapshot; a queue that is too new for it is looked at directly. Raises QueueMissing.
+    """Finds a queue in the snapshot; one that is too new for it is read directly. Raises QueueMissing.
 
-    The executions of n8n are in no snapshot: they are a queue for acts alone.
+    The executions of n8n are in no snapshot: they are a queue for actions only.
     """
     sample = snapshot.queue(ref) if snapshot else None
     if sample is not None:
@@ -71,9 +71,9 @@ def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
 
 
 def identified(queue: Queue, snapshot: Snapshot | None) -> Queue:
-    """The same queue, with the library that its own Redis shows; for acts, which take no other process's word for it.
+    """Returns the queue with its library as identified from its own Redis; actions do not trust the snapshot for this.
 
-    Two round trips, once in half a minute a process. A queue of which nothing is left to tell by stays what it was.
+    Two round trips, once in half a minute per process. A queue that cannot be identified any more stays as it was.
     """
     if queue.sample is None or queue.flavour.library not in _IDENTIFIED:
         return queue
@@ -83,7 +83,7 @@ def identified(queue: Queue, snapshot: Snapshot | None) -> Queue:
 
 
 def window(queue: Queue, state: State, *, cursor: str = "", size: int = SIZES[0]) -> Page:
-    """A page of one list; the same window is read once a second, however many look at it."""
+    """Returns a page of one list; the same page is read at most once a second, however many viewers there are."""
     size = min(size, LIST_LIMIT)
     return windows.get(
         ("page", queue.ref, state, cursor, size),
@@ -96,12 +96,12 @@ def schedulers(queue: Queue) -> tuple[SchedulerRow, ...]:
 
 
 def workers(queue: Queue, snapshot: Snapshot | None) -> tuple[Worker, ...] | None:
-    """The workers of this queue; None when we may not look."""
+    """Returns the workers of this queue; None if they cannot be listed."""
     if snapshot is None or queue.sample is None or queue.sample.workers is None:
         return None
     return tuple(worker for worker in snapshot.workers if worker.queue == queue.ref)
 
 
 def count_of(sample: QueueSample, state: State) -> int | None:
-    """How many jobs are in this state, as the snapshot knows."""
+    """Returns how many jobs are in this state according to the snapshot."""
     return getattr(sample.counts, state.name.lower(), None)

@@ -1,5 +1,5 @@
-"""Jobs that were lost over time, for the chart of one server: those whose holder ran there, and those of which nobody
-knows where it ran.
+"""Counts lost jobs over time, for the chart of one server: those whose worker ran there, and those whose worker's
+server is unknown.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from django.db.models import Q
 from recovery.domain.refs import QueueRef, slug, unslug
 from recovery.models import Incident
 
-LIMIT = 5_000  # incidents counted: a chart of more is a wall anyway
-QUEUES_TOLD = 3  # of one mark, in words
+LIMIT = 5_000  # incidents counted: a chart of more is unreadable
+QUEUES_TOLD = 3  # queues named for one bucket
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Jobs that were lost about the same time. `is_here`: their holder ran on this server."""
+    """Jobs that were lost in the same bucket of time. `is_here`: their worker ran on this server."""
 
     at: int
     is_here: bool
@@ -33,8 +33,8 @@ class Loss:
 
 
 def around(server: str, others: Collection[str], since: int, step: int) -> tuple[Loss, ...]:
-    """One for each `step` ms in which something was lost, oldest first. What was lost on another of the known servers
-    is left out. Raises DatabaseError.
+    """Returns a bucket for each `step` ms in which jobs were lost, oldest first. Jobs lost on another known server are
+    left out. Raises DatabaseError.
     """
     rows = (
         Incident.objects.filter(Q(closed_at=None) | Q(closed_at__gte=since), opened_at__gte=since)

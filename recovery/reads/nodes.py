@@ -1,6 +1,6 @@
-"""Servers as a Prometheus knows them by their node_exporters: the newest values of all, and the past of one.
+"""Reads servers with a node_exporter from a Prometheus: the newest values of all, and the history of one.
 
-A server is called as one label says, without the port, or as [[nodes]] name it.
+A server's name is the value of one label without the port, or the name that [[nodes]] gives it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from recovery.domain.nodes import AVAILABLE, CORES, DISK_FREE, DISK_SIZE, HOST, 
 from recovery.reads import promql
 from recovery.reads.promql import Grid, Row, quoted
 
-LOOKS_BACK = 300  # seconds: so far a Prometheus itself looks back for a newest value, unless it is told otherwise
+LOOKS_BACK = 300  # seconds: the default lookback of Prometheus for a newest value
 SERVERS_LIMIT = 500  # as many as a page shows
-NAME_LIMIT = 255  # characters: as long as the name of a host may be
-_EXACT_UP_TO = 60  # seconds of a step: the last two samples tell it; over a longer one all in between are averaged
+NAME_LIMIT = 255  # characters: the longest host name
+_EXACT_UP_TO = 60  # seconds of a step: up to this irate of the last two samples, above it the average rate
 _PORT = re.compile(r":\d{1,5}\Z")
 _IDLING = 'mode="idle"'  # every core has this one, once
 
@@ -29,8 +29,8 @@ _Over = Callable[[str], str]  # a series → its rate
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """One server now. `at` is when it was scraped, by the Prometheus's own clock, and `age` how long ago that was then;
-    `interval` is how often it is done. All in ms.
+    """Newest values of one server. `at` is the time of its scrape by the clock of Prometheus, `age` how long ago that
+    was when Prometheus answered; `interval` is the time between two scrapes. All in ms.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a chart draws, at the moments of its grid; both in percent but for the load."""
+    """History of one server at the moments of a chart's grid; in percent, but for the load."""
 
     cpu: tuple[float | None, ...]
     memory: tuple[float | None, ...]
@@ -53,7 +53,7 @@ class Past:
 
 
 class Nodes:
-    """What one Prometheus is asked. Nothing is kept between two calls."""
+    """Queries for the servers of one Prometheus. It keeps no state between two calls."""
 
     def __init__(self, prometheus: Prometheus, nodes: Sequence[Node] = ()) -> None:
         self._prometheus = prometheus
@@ -61,7 +61,7 @@ class Nodes:
         self._named = {node.instance: node.id for node in nodes if node.instance}
 
     def newest(self) -> tuple[Newest, ...]:
-        """Every server that was scraped at least twice. Raises StoreError."""
+        """Returns the newest values of every server that was scraped at least twice. Raises StoreError."""
         idle = self._series(CORES, _IDLING)
         queries = (
             self._busy(_irate),
@@ -89,10 +89,10 @@ class Nodes:
         )
 
     def past(self, id: str, grid: Grid) -> Past:
-        """Of one server. Raises StoreError."""
+        """Returns the history of one server. Raises StoreError."""
         mine = self._matcher(id)
         rate = _irate if grid.step <= _EXACT_UP_TO else _rate(max(grid.step, LOOKS_BACK))
-        # A rate goes on for as long as it looks back after a server has gone; its own series end at once.
+        # A rate outlives a server by its lookback; the server's own series end at once.
         there = f"and on ({self._label}) {self._series(CORES, _IDLING, mine)}"
         used = " / ".join(f"sum by ({self._label}) ({self._series(name, mine)})" for name in (AVAILABLE, MEMORY))
         queries = (
@@ -103,13 +103,13 @@ class Nodes:
         return Past(*(grid.line(rows) for rows in promql.over(self._prometheus.endpoint, queries, grid)))
 
     def ids(self, instances: Iterable[str]) -> dict[str, str]:
-        """What each is called: without its port, unless two would then be called the same."""
+        """Returns the name of each instance: without its port, unless two would then have the same name."""
         short = {one: self._named.get(one) or _plain(one) for one in instances}
         often = Counter(short.values())
         return {one: name if one in self._named or often[name] == 1 else one for one, name in short.items()}
 
     def _matcher(self, id: str) -> str:
-        """The one server that is called so."""
+        """Returns the label matcher of the server with this name."""
         exact = next((instance for instance, named in self._named.items() if named == id), None)
         if exact is not None:
             return f"{self._label}={quoted(exact)}"
@@ -120,32 +120,32 @@ class Nodes:
         return f"{name}{{{','.join(matcher for matcher in chosen if matcher)}}}"
 
     def _max(self, query: str) -> str:
-        """Replicas of one Prometheus may tell of a server twice."""
+        """Wraps a query in `max by`: replicas of one Prometheus may report a server twice."""
         return f"max by ({self._label}) ({query})"
 
     def _busy(self, over: _Over, *matchers: str) -> str:
-        """Percent of all cores. What is no idling is work, whatever modes there are."""
+        """Returns the query for the busy percentage of all cores. Every mode that is not idle counts as work."""
         idle = self._series(CORES, f"mode=~{quoted('|'.join(sorted(IDLE)))}", *matchers)
         sums = (f"sum by ({self._label}) ({over(series)})" for series in (idle, self._series(CORES, *matchers)))
         return f"100 * (1 - {' / '.join(sums)})"
 
     def _told(self) -> str:
-        """All gauges in one answer, told apart by the names of their families."""
+        """Returns one query for all gauges, whose series differ by their metric names."""
         mounted = f"mountpoint={quoted(self._prometheus.disk)}"
         gauges = self._any_of((*LOADS, MEMORY, AVAILABLE, HOST))
-        # `or` takes series of the same labels for one, whatever they are called; these two have no label in common.
+        # `or` treats series of equal labels as one, whatever their metric name; these two never have equal labels.
         return f"{gauges} or {self._any_of((DISK_SIZE, DISK_FREE), mounted)}"
 
     def _any_of(self, families: Iterable[str], *matchers: str) -> str:
         return self._series("", f"__name__=~{quoted('|'.join(families))}", *matchers)
 
     def _values(self, rows: Sequence[Row]) -> dict[str, float]:
-        """One value a server that has a name."""
+        """Returns one value for each server that has a name."""
         found = ((row.labels.get(self._label, ""), row.newest) for row in rows)
         return {instance: value for instance, value in found if 0 < len(instance) <= NAME_LIMIT and value is not None}
 
     def _times(self, rows: Sequence[Row]) -> dict[str, float]:
-        """When each answer was worked out."""
+        """Returns when Prometheus evaluated each answer."""
         return {row.labels.get(self._label, ""): max(row.values) for row in rows if row.values}
 
     def _gauges(self, rows: Sequence[Row]) -> dict[str, Gauges]:
@@ -161,7 +161,7 @@ class Nodes:
 
 
 def _plain(instance: str) -> str:
-    """Without its port."""
+    """Returns an instance's name without its port."""
     return _PORT.sub("", instance).strip("[]") or instance
 
 

@@ -1,8 +1,8 @@
-"""When a store last answered anybody who looked at it, and for how long it had not before: in the state store, so that
-whoever begins to look knows what nobody saw.
+"""Records in the state store when a store last answered any scheduler, and how long its last outage was, so that a
+scheduler that has just started knows of it.
 
-Time is told by the lives of the keys, so that only one clock counts: that of the state store, and not those of the
-machines that take turns. `answered` lives for KEEP from the last answer; `silent` for RELEVANT times what it tells.
+Times are derived from the TTLs of the keys, so that only the clock of the state store counts, and not those of the
+schedulers' hosts. `answered` lives for KEEP from the last answer; `silent` for RELEVANT times its value.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import redis
 
 from recovery.connections import faults, state
 
-KEEP = 30 * 86_400_000  # ms: longer than a scheduler is off whose queues anybody still counts on
-# Who is to renew something does it twice in its length: a silence of half a length counts, for two lengths at most.
+KEEP = 30 * 86_400_000  # ms: longer than any scheduler is stopped while its queues are in use
+# A worker renews a lock or lease twice in its length: an outage of half a length counts, for two lengths at most.
 RELEVANT = 4
-# ms: shorter than half of any usual lock. Two who look in turn leave as much between their looks.
+# ms: shorter than half of any usual lock. When another scheduler takes over, as much may pass between two reads.
 USUAL = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """For how long the store gave nobody an answer, and how long ago that ended. In ms."""
+    """Length of an outage of the store, and how long ago it ended, in ms."""
 
     lasted: int = 0
     ended: int = 0
 
 
 def note(store: redis.Redis, gaps: Mapping[str, int | None]) -> None:
-    """These deployments have just answered. `gaps`: for how long each had not, as far as its looker knows; 0: it had,
-    None: this is its first look. An answer that somebody else had meanwhile shortens the gap. Raises StoreError.
+    """Records that these deployments have just answered. `gaps`: for how long each had not, as far as the caller knows;
+    0: it had, None: this is the caller's first read. An answer to another process shortens the gap. Raises StoreError.
 
-    Where nothing is remembered, nobody has ever looked, or the state store was lost: then a first look says nothing.
+    Without a record the deployment was never read, or the state store was lost: then a first read proves no outage.
     """
     asked = [name for name, gap in gaps.items() if gap != 0]
     with faults.guarded(store):
@@ -43,14 +43,14 @@ def note(store: redis.Redis, gaps: Mapping[str, int | None]) -> None:
             pipeline.set(state.answered(name), b"1", px=KEEP)
         for name, (since, before) in known.items():
             if lasted := _length(gaps[name], since):
-                # Two that follow each other count as one, as long as the longer: it errs on the side of holding.
+                # Two consecutive outages count as one, as long as the longer: rather wait too long.
                 longest = max(lasted, before)
                 pipeline.set(state.silent(name), longest, px=RELEVANT * longest)
         pipeline.execute()
 
 
 def last(store: redis.Redis, deployment: str) -> Outage:
-    """The last one that may still count for anybody; of no length when there is none. Raises StoreError."""
+    """Returns the last outage that may still matter; of length 0 if there is none. Raises StoreError."""
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=True)
         pipeline.get(state.silent(deployment))
@@ -62,7 +62,7 @@ def last(store: redis.Redis, deployment: str) -> Outage:
 
 
 def _known(store: redis.Redis, deployment: str) -> tuple[int | None, int]:
-    """How long ago it answered anybody, None when nobody knows; and the silence that still counts."""
+    """Returns how long ago the deployment last answered, None if unknown; and the outage that still counts."""
     pipeline = store.pipeline(transaction=False)
     pipeline.pttl(state.answered(deployment))
     pipeline.get(state.silent(deployment))

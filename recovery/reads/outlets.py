@@ -1,4 +1,4 @@
-"""How each channel fares: when it last took a message, and what went wrong since. One hash of the state store."""
+"""Records the health of each alert channel: its last delivery, and failures since. One hash of the state store."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from recovery.domain.stored import count, text, whole_or_none
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """`trouble`: why the last attempt came to nothing, or what was odd about it. `tries`: failures in a row."""
+    """Health of a channel. `trouble`: why the last attempt failed, or what was odd. `tries`: failures in a row."""
 
     told_at: int | None = None
     failed_at: int | None = None
     trouble: str = ""
     tries: int = 0
-    due_at: int | None = None  # not before then is it tried again
+    due_at: int | None = None  # the earliest next attempt
 
     @property
     def is_failing(self) -> bool:
@@ -32,13 +32,13 @@ class Outlet:
 
 
 def write(store: redis.Redis, channel: str, outlet: Outlet) -> None:
-    """Raises StoreError."""
+    """Stores the health of a channel. Raises StoreError."""
     with faults.guarded(store):
         store.hset(state.OUTLETS, channel, outlet.encode())
 
 
 def read(store: redis.Redis) -> dict[str, Outlet]:
-    """Of every channel that was ever tried. Raises StoreError."""
+    """Reads the health of every channel that was ever tried. Raises StoreError."""
     with faults.guarded(store):
         found = state_limits.hash_of(state_limits.ask_hash(store, state.OUTLETS))
     decoded = ((name_of(name), _decoded(packed)) for name, packed in found.items())
@@ -46,7 +46,7 @@ def read(store: redis.Redis) -> dict[str, Outlet]:
 
 
 def _decoded(packed: bytes) -> Outlet | None:
-    """None for what another version wrote."""
+    """Decodes the health of a channel; None for what another version wrote."""
     try:
         said: dict[str, Any] = json.loads(packed)
         return Outlet(

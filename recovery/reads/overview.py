@@ -1,4 +1,4 @@
-"""The queue table: one snapshot in, the rows that match a query out, worst first unless told otherwise."""
+"""Builds the queue table: the rows of a snapshot that match a query, worst first by default."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from recovery.domain.inbox import Inbox, Tally
 from recovery.reads import filters
 
 CHUNK = 100  # rows rendered at once: three screens of a large monitor
-LOOK_LIFE = 30_000  # ms: an older look at the active jobs says nothing of how they are now
+LOOK_LIFE = 30_000  # ms: an older check of the active jobs does not show their present state
 GROUP_DELIMITERS = (":", "-", ".", "_", "/")
 
 
 class Column(StrEnum):
-    """What the table can be sorted by."""
+    """Columns that the table can be sorted by."""
 
     WORST = "worst"
     NAME = "name"
@@ -37,7 +37,7 @@ class Column(StrEnum):
 
     @property
     def falls_first(self) -> bool:
-        """Numbers are wanted largest first; names, workers and the watchdog's time left smallest first."""
+        """True if the first click sorts descending: not for names, workers and the time to the next stalled check."""
         return self not in (Column.NAME, Column.WORKERS, Column.STALLED_CHECK)
 
 
@@ -46,10 +46,10 @@ _COLUMNS = {column.value: column for column in Column}
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What the address of the page asks for."""
+    """Query of the table, as the page's URL has it."""
 
     filter: str = ""
-    deployment: str = ""  # the one that was chosen in the bar; "" is all
+    deployment: str = ""  # the one chosen in the bar; "" is all
     sort: Column = Column.WORST
     falling: bool = True
     group: str = ""
@@ -57,7 +57,7 @@ class Query:
 
     @classmethod
     def parse(cls, params: Mapping[str, str]) -> Query:
-        """From the URL; what is not understood falls back to the default, because a link must always open."""
+        """Parses the URL; an invalid value falls back to the default, because a link must always open."""
         written = params.get("sort", "")
         name = written.removeprefix("-")
         sort = _COLUMNS.get(name, Column.WORST)
@@ -73,7 +73,7 @@ class Query:
         )
 
     def url(self) -> str:
-        """The query string of this page, without what is the default."""
+        """Returns the query string of this page, without default values."""
         sort = f"{'-' * self.falling}{self.sort.value}"
         parts = {
             "deployment": self.deployment,
@@ -86,13 +86,13 @@ class Query:
         return f"?{written}" if written else "?"
 
     def by(self, column: Column) -> Query:
-        """The query that a click on this column's head asks for."""
+        """Returns the query that a click on this column's head requests."""
         falling = not self.falling if column is self.sort else column.falls_first
         return replace(self, sort=column, falling=falling, start=0)
 
     @property
     def plain(self) -> Query:
-        """The same without its filter."""
+        """Same query without its filter."""
         return replace(self, filter="", start=0)
 
     def at(self, start: int) -> Query:
@@ -101,21 +101,21 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One queue of the table. `reason` is why its numbers are old or missing; "" when they are good."""
+    """Row of the table: a queue. `reason` is why its numbers are old or missing; "" if they are current."""
 
     sample: QueueSample
     kind: Kind | None
     ready: int | None
     failing: float | None
     rate: int | None  # jobs finished in the newest closed minute
-    stuck: int | None = None  # jobs that want an eye, as the last look at active jobs found; None: nobody has looked
+    stuck: int | None = None  # stuck jobs by the last check of active jobs; None: not checked
     reason: str = ""
     group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over what is known. `unknown`: queues that could not be read and are in no sum."""
+    """Sums over the readable queues. `unknown`: queues that could not be read and are in no sum."""
 
     waiting: int | None
     active: int | None
@@ -129,7 +129,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One chunk of the table, and what stands above it."""
+    """Chunk of the table, and the totals above it."""
 
     rows: tuple[Row, ...]
     matched: int
@@ -138,13 +138,13 @@ class Overview:
     problem: str = ""
 
     def following(self, query: Query) -> int | None:
-        """Where the next chunk starts; None after the last."""
+        """Returns where the next chunk starts; None after the last."""
         after = query.start + CHUNK
         return after if after < self.matched else None
 
 
 def view(snapshot: Snapshot, query: Query, inbox: Inbox | None = None) -> Overview:
-    """O(n log n) in the queues once a snapshot and query; no store is asked. `inbox` None: what is stuck is unknown."""
+    """Builds one chunk of the table; O(n log n) in the queues, without any store. `inbox` None: stuck is unknown."""
     rows, totals = _judge(_Identity(snapshot, inbox))
     if query.deployment:
         rows = tuple(row for row in rows if row.sample.ref.deployment == query.deployment)
@@ -181,7 +181,7 @@ def _judge(pair: _Identity) -> tuple[tuple[Row, ...], Totals]:
 
 
 class _Identity:
-    """A snapshot and an inbox compared by identity: hashing a thousand tuples would cost more than judging them."""
+    """Cache key of a snapshot and an inbox, compared by identity: a hash of them costs more than building the rows."""
 
     __slots__ = ("inbox", "snapshot")
 
@@ -212,7 +212,7 @@ def _row(
 
 
 def _stuck(sample: QueueSample, tally: Tally | None) -> int | None:
-    """A queue with nothing active has nothing stuck; one that has something and was not looked at is not known."""
+    """Returns how many jobs are stuck: 0 without active jobs; None if there are active jobs that were not checked."""
     if tally is not None:
         return tally.stuck
     return 0 if sample.counts.active == 0 else None
@@ -241,7 +241,7 @@ def _totals(rows: Sequence[Row]) -> Totals:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """The sum of what is known; None when nothing is."""
+    """Returns the sum of the known counts; None if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -250,7 +250,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _sorted(rows: list[Row], query: Query) -> list[Row]:
-    """Unknown comes last whichever way the column is sorted. Equal ones stand by name, so that nothing jumps."""
+    """Sorts the rows. Unknown values come last in either direction; equal rows keep the order of their names."""
     rows.sort(key=lambda row: (row.sample.ref.base, row.sample.ref.deployment))
     if query.sort is Column.NAME:
         return rows[::-1] if query.falling else rows
@@ -262,7 +262,7 @@ def _sorted(rows: list[Row], query: Query) -> list[Row]:
 
 
 def _worst(row: Row) -> float:
-    """Trouble by its kind, what cannot be read after the gravest. Numbers move no row, only another kind of trouble."""
+    """Ranks a row by its kind of problem, unreadable queues after the gravest. Counts alone do not move a row."""
     if row.sample.error:
         return 10 - Kind.ABANDONED - 0.5
     return 0.0 if row.kind is None else 10 - row.kind
@@ -295,7 +295,7 @@ _KEYS: dict[Column, Callable[[Row], float | None]] = {
 
 
 def _grouped(rows: list[Row], delimiter: str) -> list[Row]:
-    """Rows of one group stand together; the groups stand in the order of their first rows."""
+    """Puts rows of one group together; the groups keep the order of their first rows."""
     if not delimiter:
         return rows
     groups: dict[str, list[Row]] = {}
@@ -306,5 +306,5 @@ def _grouped(rows: list[Row], delimiter: str) -> list[Row]:
 
 
 def group_of(label: str, delimiter: str) -> str:
-    """The part of a name before its last part: `bull:mail:eu` by ":" is `bull:mail`; "" when there is no delimiter."""
+    """Returns a name without its last part: `bull:mail:eu` by ":" is `bull:mail`; "" if there is no delimiter."""
     return label.rpartition(delimiter)[0]

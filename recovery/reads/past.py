@@ -1,4 +1,4 @@
-"""The past of one server, wherever it is kept: by us, or by the Prometheus that knows it."""
+"""Reads the history of one server from our state store, or from the Prometheus that scrapes it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from recovery.reads.promql import Grid
 from recovery.reads.shared import Shared
 
 FINEST = 15 * SECOND  # ms: few servers are scraped more often, and a shorter step would only repeat a scrape
-LIFE = 5.0  # seconds: however many look, a point is asked for but a few times
+LIFE = 5.0  # seconds: however many viewers there are, a point is queried only a few times
 _FROM = "Read from the Prometheus at {}."
 _SILENT = "The Prometheus at {} could not be queried: {}. {}"
 _pasts = Shared(life=LIFE, kept=64)
 
 
 def history(registry: Registry, id: str, hours: float, now: int, *, origin: Origin | None) -> Series:
-    """At most 720 closed points, oldest first; `hours` is one of meters.HOURS. Raises StoreError of the state store.
+    """Returns at most 720 closed points, oldest first; `hours` is one of meters.HOURS. Raises StoreError of the state
+    store.
 
-    `origin`: who tells of this server now; None: nobody does. A Prometheus that does not answer is told in the series'
-    note, and what we have ourselves is shown.
+    `origin`: the present source of this server's samples; None: there is none. If Prometheus does not answer, the
+    series' note says so, and our own records are returned.
     """
     prometheus = registry.config.prometheus
     if prometheus and origin is Origin.PROMETHEUS:
@@ -58,13 +59,13 @@ def _coarser(window: Window) -> Window:
 
 
 def _grid(window: Window) -> Grid:
-    """A rate looks back: what it says at the end of a stretch of time is about this stretch."""
+    """Returns the moments to query: a rate looks back, so its value at the end of a step belongs to that step."""
     step = window.step // SECOND
     return Grid(window.start // SECOND + step, step, window.size)
 
 
 def _cells(window: Window, past: Past) -> Iterator[Cell]:
-    """What peaked between two points nobody tells; the average is our own, as the gate would have it."""
+    """Yields the cells. Prometheus gives no peaks between two points; the average is computed as for the gate."""
     average: Ewma | None = None
     for place, (cpu, memory, load) in enumerate(zip(past.cpu, past.memory, past.load, strict=True)):
         at = window.start + place * window.step

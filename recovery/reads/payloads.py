@@ -1,4 +1,4 @@
-"""The data of many jobs at once, as their producer wrote it; nothing that is too long."""
+"""Reads the data of many jobs at once, as their producer wrote it; data that is too long is left out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from recovery.domain.refs import QueueRef, raw
 from recovery.errors import JobMissing
 from recovery.reads.lists import Queue
 
-LIMIT = 64 * 1024  # bytes of one job: an id or a verdict is not worth more
-TURN_BYTES = 1024 * 1024  # of data read in one go: a few milliseconds of the server's time
+LIMIT = 64 * 1024  # bytes of one job: more costs too much for an id or a verdict
+TURN_BYTES = 1024 * 1024  # of data read at once: a few milliseconds of the server's time
 _NAMES = (b"data",)
 
 
 def data_of(queue: Queue, ids: Iterable[str]) -> dict[str, bytes]:
-    """By id; what is gone, too long, or cannot be read is left out, and a row that has none. Raises StoreError."""
+    """Reads jobs' data, by id; jobs that are gone, too long or unreadable, and rows without data, are left out.
+
+    Raises StoreError.
+    """
     if queue.flavour.library is not Library.TABLE:
         return dict(data(queue.wire, queue.ref, ids))
     found = {}
@@ -32,7 +35,7 @@ def data_of(queue: Queue, ids: Iterable[str]) -> dict[str, bytes]:
 
 
 def data(wire: Wire, ref: QueueRef, ids: Iterable[str], *, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
-    """Of jobs in Redis; empty where a job has none."""
+    """Yields ids of jobs in Redis with their data; empty for a job without data."""
     keys = Keys(ref.base)
     sizes = _sizes(wire, keys, list(dict.fromkeys(ids)), limit)
     yield from ((id, b"") for id, size in sizes.items() if not size)
@@ -42,7 +45,7 @@ def data(wire: Wire, ref: QueueRef, ids: Iterable[str], *, limit: int = LIMIT) -
 
 
 def _sizes(wire: Wire, keys: Keys, ids: Sequence[str], limit: int) -> dict[str, int]:
-    """Of those that can be measured."""
+    """Returns the size of each job's data, as far as it can be read and is within the limit."""
     asked = [command for id in ids for command in payloads.lengths(keys.job(raw(id)), _NAMES)]
     replies = wire.call(asked) if asked else []
     measured = zip(ids, map(decode.count, replies), strict=True)

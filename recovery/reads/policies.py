@@ -1,6 +1,6 @@
-"""What the scanners may do: what the file says and what was edited on the page, together.
+"""Reads the policies: those of the configuration file together with those edited on the page.
 
-An edit that this version cannot read may be what forbids something, so whatever it covers is observed only.
+An edit that this version cannot read may forbid something, so all queues that it covers get dry runs only.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from recovery.errors import Problem
 from recovery.models import PolicyLayer
 
 Place = tuple[str, str]  # deployment and base, "" for any
-LIFE = 1.0  # seconds: who switches something off does not want to wait for longer
+LIFE = 1.0  # seconds: an operator who switches something off does not want to wait longer
 _GARBLED = Problem("written", "is not a table.", "Edit it again; its current value is lost.")
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """One edit as it is kept. With `problems` it is not used."""
+    """Stored edit of a policy. With `problems` it is not used."""
 
     origin: Origin
     written: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Edited:
 
     @property
     def trouble(self) -> str:
-        """Why all that it covers is observed only; "" when it can be read."""
+        """Returns why all queues that it covers get dry runs only; "" if the edit can be read."""
         if not self.problems:
             return ""
         where = shown(self.origin.base) or self.origin.deployment or "all queues"
@@ -50,14 +50,14 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Every layer there is at one moment. `unread`: the edits that this version cannot use."""
+    """All policy layers at one moment. `unread`: the edits that this version cannot use."""
 
     layers: tuple[Layer, ...] = ()
     unread: tuple[Edited, ...] = ()
     _at: Mapping[Place, tuple[Layer, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """By their place: a queue is asked for at each look, and has four places at most."""
+        """Groups the layers by place: each pass resolves the policy of each queue, from four places at most."""
         found: dict[Place, tuple[Layer, ...]] = {}
         for layer in self.layers:
             place = (layer.origin.deployment, layer.origin.base)
@@ -66,12 +66,12 @@ class Book:
 
     @classmethod
     def open(cls, config: Config) -> Book:
-        """One query."""
+        """Reads all edits from the database, with one query."""
         return cls.of_rows(config, edited())
 
     @classmethod
     def of_rows(cls, config: Config, rows: Iterable[Edited], more: Iterable[Layer] = ()) -> Book:
-        """With these edits, and perhaps one that is not made yet."""
+        """Builds the policies from these edits, and from layers that are not stored yet."""
         rows = tuple(rows)
         return cls((*config.policies, *layers(rows), *more), tuple(row for row in rows if row.problems))
 
@@ -89,9 +89,9 @@ class Book:
 
 
 class Following:
-    """The book, opened again once it is older than `life` seconds: a long run hears of an edit while it goes on.
+    """Policies that are read again once they are older than `life` seconds, so that a long run notices an edit.
 
-    While the database is away the last one counts: nothing can be done then in any case, as there is no audit.
+    While the database is unavailable the last ones count: without the audit no action is possible anyway.
     """
 
     def __init__(self, config: Config, life: float = LIFE, clock: Callable[[], float] = time.monotonic) -> None:
@@ -114,23 +114,23 @@ class Following:
 
 
 def edited() -> tuple[Edited, ...]:
-    """What was edited on the page: first for all queues, then for deployments, then for single queues."""
+    """Reads the edits made on the page: first for all queues, then for deployments, then for single queues."""
     return tuple(sorted(map(_edited, PolicyLayer.objects.all()), key=lambda row: (row.origin.rank, row.place)))
 
 
 def written(deployment: str, base: str) -> dict[str, Any]:
-    """What is edited there, in the words of policy_text, for a form; empty where nothing is."""
+    """Returns the edit of one place, in the words of policy_text, for a form; empty if there is none."""
     row = PolicyLayer.objects.filter(deployment=deployment, base=column(base)).first()
     return dict(_edited(row).written) if row else {}
 
 
 def layers(rows: Iterable[Edited]) -> tuple[Layer, ...]:
-    """Of the edits that can be used."""
+    """Returns the layers of the usable edits."""
     return tuple(Layer(row.origin, policy_text.read(row.written)[0]) for row in rows if not row.problems)
 
 
 def column(base: str) -> str:
-    """A base as the table holds it; "" stands for all queues."""
+    """Returns a base as the table holds it; "" stands for all queues."""
     return slug(base) if base else ""
 
 
@@ -147,7 +147,7 @@ def _edited(row: PolicyLayer) -> Edited:
 
 
 def _base(written: str) -> tuple[str, tuple[Problem, ...]]:
-    """A name that cannot be read may be that of any queue of its deployment."""
+    """Decodes a stored base. An unreadable name may be any queue of the deployment: it counts for all of them."""
     try:
         return (unslug(written) if written else ""), ()
     except ValueError:

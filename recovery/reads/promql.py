@@ -1,6 +1,6 @@
-"""A Prometheus asked over HTTP: queries side by side, and what it answers as plain values.
+"""Queries a Prometheus over HTTP, several queries in parallel, and returns its answers as plain values.
 
-Each is bounded in time and size. A value that is no number (NaN, Inf) is not known.
+Each query is bounded in time and size. A value that is no number (NaN, Inf) counts as unknown.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from recovery.connections.http import Question
 from recovery.errors import Garbled, StoreError
 
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
-_OWN_LIMIT = "1800ms"  # it gives up a moment before we do, and says so itself
+_OWN_LIMIT = "1800ms"  # Prometheus gives up a moment before we do, and reports its timeout itself
 _ADVICE = "Is this the address of a Prometheus, with its path if it has one?"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One series of an answer: its labels, and its values by their time in seconds."""
+    """Time series of an answer: its labels, and its values by their time in seconds."""
 
     labels: Mapping[str, str]
     values: Mapping[float, float]
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The moments of a chart, in seconds."""
+    """Moments of a chart, in seconds."""
 
     start: int
     step: int
@@ -43,11 +43,11 @@ class Grid:
 
     @property
     def end(self) -> int:
-        """The last of them."""
+        """Last moment of the grid."""
         return self.start + (self.count - 1) * self.step
 
     def line(self, rows: Sequence[Row]) -> tuple[float | None, ...]:
-        """One value a moment. Of several series, which the query should not have left, the first that knows counts."""
+        """Returns one value for each moment. If the query left several series, the first value counts."""
         found: dict[int, float] = {}
         for row in rows:
             for at, value in row.values.items():
@@ -56,22 +56,22 @@ class Grid:
 
 
 def instant(endpoint: Endpoint, queries: Sequence[str]) -> list[tuple[Row, ...]]:
-    """What each says now; raises StoreError, for whichever failed first."""
+    """Runs instant queries; raises StoreError of the first that failed."""
     return _asked(endpoint, QUERY, queries, {})
 
 
 def over(endpoint: Endpoint, queries: Sequence[str], grid: Grid) -> list[tuple[Row, ...]]:
-    """What each said at every moment of the grid; raises StoreError."""
+    """Runs range queries over the moments of the grid; raises StoreError."""
     return _asked(endpoint, RANGE, queries, {"start": str(grid.start), "end": str(grid.end), "step": str(grid.step)})
 
 
 def quoted(text: str) -> str:
-    """As a string of the language."""
+    """Quotes text as a string literal of PromQL."""
     return json.dumps(_sound(text), ensure_ascii=False)
 
 
 def _sound(text: str) -> str:
-    """JSON may hold halves of characters, which nothing of ours can write down."""
+    """Replaces lone surrogates, which JSON may hold and UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,6 +1,6 @@
-"""The last run of each scanner, as it stands in the state store: one hash, in which every scanner has one field.
+"""Stores the last run of each scanner in the state store: one hash with one field for each scanner.
 
-Every run writes its own, also the many that are worth no row of the database. So its age tells whether a scanner runs.
+Every run is written, also the many that get no row in the database. So its age tells whether the scanner runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _PURPOSE = "scanner run"
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """One run, and when one last succeeded. `trouble`: why this one did not, or what it could not do."""
+    """Last run of a scanner, and when a run last succeeded. `trouble`: why this one failed, or what it could not do."""
 
     started_at: int
     ended_at: int
     succeeded_at: int | None = None
-    next_at: int | None = None  # when it is due again, as its scheduler plans it
+    next_at: int | None = None  # when the next run is due, as its scheduler plans it
     looked: int = 0
     found: int = 0
     acted: int = 0
@@ -35,7 +35,7 @@ class Pulse:
     holds: tuple[str, ...] = ()
     trouble: str = ""
     run: int | None = None  # the row of this run, when it has one
-    is_refused: bool = False  # the store does not let its user do what was to be done
+    is_refused: bool = False  # the store's user has no permission for what was to be done
 
     @property
     def has_failed(self) -> bool:
@@ -50,7 +50,7 @@ class Pulse:
 
     @classmethod
     def decode(cls, packed: object) -> Pulse | None:
-        """None for nothing, and for what another version wrote."""
+        """Decodes a run; None for nothing, and for what another version wrote."""
         try:
             return _pulse(json.loads(packed)) if isinstance(packed, bytes | str) else None
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -58,19 +58,19 @@ class Pulse:
 
 
 def write(store: redis.Redis, scan: Scan, pulse: Pulse) -> None:
-    """Raises StoreError."""
+    """Stores the last run of a scanner. Raises StoreError."""
     with faults.guarded(store):
         store.hset(state.SCANNERS, scan.value, signing.seal(_PURPOSE, pulse.encode().encode(), scan.value))
 
 
 def read(store: redis.Redis) -> dict[Scan, Pulse]:
-    """Of all scanners that ever ran. Raises StoreError."""
+    """Reads the last run of every scanner that ever ran. Raises StoreError."""
     with faults.guarded(store):
         return decoded(state_limits.hash_of(state_limits.ask_hash(store, state.SCANNERS)))
 
 
 def decoded(fields: Mapping[Any, Any]) -> dict[Scan, Pulse]:
-    """What the state store answered for the hash."""
+    """Decodes the hash of all scanners, as the state store returned it."""
     written = ((scan, signing.unseal(_PURPOSE, fields.get(scan.value.encode()), scan.value)) for scan in Scan)
     found = ((scan, Pulse.decode(row)) for scan, row in written)
     return {scan: pulse for scan, pulse in found if pulse}

@@ -1,8 +1,8 @@
-"""Where the store lets its user change nothing, or not all that it takes: noted by whoever found out.
+"""Records where the store's user lacks permissions that changes need, for every process that meets a refusal.
 
-A note covers one prefix of a deployment, as an ACL does, one job table, or all of it. It stands until something was
-done there, or the rights were found to be enough; meanwhile the scanners try again every RETRY, and nothing is promised
-in their name.
+A note covers one prefix of a deployment, as an ACL does, one job table, or the whole deployment. It stands until an
+action succeeded there, or the permissions were found sufficient; meanwhile the scanners retry every RETRY, and no
+recovery by them is predicted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from recovery.domain.stored import text, whole
 from recovery.errors import ConfigError, StoreError
 from recovery.reads.shared import windows
 
-RETRY = 10 * MINUTE  # somebody who grants the rights waits no longer, and the ACL log has few entries of ours
-_ALL = "*"  # of a deployment: no prefix is called so
+RETRY = 10 * MINUTE  # the longest wait after permissions were granted; the ACL log gets few entries from us
+_ALL = "*"  # the whole deployment: no prefix has this name
 
 
 @dataclass(frozen=True, slots=True)
 class RightsRefusal:
-    """`why`, in the store's own words. `was_tried`: something was to be done, and not only asked about."""
+    """Missing permission. `why` is in the store's own words. `was_tried`: an action was refused, not only a probe."""
 
     why: str
     at: int
@@ -40,7 +40,7 @@ Refusals = Mapping[str, RightsRefusal]
 
 
 def newest() -> Refusals:
-    """Asked once a second; empty too while the state store does not answer."""
+    """Returns all notes, read at most once a second; empty while the state store is unavailable."""
     try:
         return windows.get(("refusals",), lambda: fetch(registry().state()))
     except (ConfigError, StoreError):
@@ -48,7 +48,7 @@ def newest() -> Refusals:
 
 
 def fetch(store: redis.Redis) -> Refusals:
-    """Raises StoreError."""
+    """Reads all notes. Raises StoreError."""
     with faults.guarded(store):
         written = state_limits.hash_of(state_limits.ask_hash(store, state.REFUSED))
     found = ((key.decode("utf-8", "surrogateescape"), _decoded(packed)) for key, packed in written.items())
@@ -60,7 +60,7 @@ def of(queue: QueueRef, found: Refusals) -> RightsRefusal | None:
 
 
 def of_deployment(name: str, found: Refusals) -> RightsRefusal | None:
-    """Of all its queues."""
+    """Returns the note that covers all queues of a deployment."""
     return found.get(_whole(name))
 
 
@@ -69,14 +69,14 @@ def words(queue: QueueRef, refusal: RightsRefusal) -> str:
 
 
 def note(store: redis.Redis, queue: QueueRef, why: str, *, was_tried: bool = False, is_all: bool = False) -> None:
-    """`is_all`: every prefix of the deployment is refused. Raises StoreError."""
+    """Stores a note. `is_all`: every prefix of the deployment is refused. Raises StoreError."""
     refusal = json.dumps({"why": why, "at": shared_clock.now(), "was_tried": was_tried})
     with faults.guarded(store):
         store.hset(state.REFUSED, raw(_whole(queue.deployment) if is_all else _field(queue)), refusal)
 
 
 def forget(store: redis.Redis, queue: QueueRef) -> None:
-    """Something was done there, or can be. Raises StoreError."""
+    """Removes a queue's notes: an action succeeded there, or its permissions suffice. Raises StoreError."""
     with faults.guarded(store):
         store.hdel(state.REFUSED, raw(_field(queue)), raw(_whole(queue.deployment)))
 
@@ -90,12 +90,12 @@ def _whole(deployment: str) -> str:
 
 
 def prefix_of(queue: QueueRef) -> str:
-    """What one note covers. A job table has no prefix: it is granted by itself."""
+    """Returns the prefix that one note covers. A job table has none: permissions are granted for each table."""
     return queue.base.rpartition(":")[0] or queue.base
 
 
 def _decoded(packed: Any) -> RightsRefusal | None:
-    """None for what another version wrote."""
+    """Decodes a note; None for what another version wrote."""
     try:
         written = json.loads(packed)
         return RightsRefusal(text(written["why"]), whole(written["at"]), written["was_tried"] is True)

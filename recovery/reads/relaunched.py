@@ -1,7 +1,7 @@
-"""How jobs that the relaunching sent back to work have ended.
+"""Finds out how auto-retried jobs have ended.
 
-A job that is gone is the hard case. It had failed and was kept, so one that had failed again would be kept too: it
-succeeded and was removed at once, unless an act took it away, or it may have been trimmed by others that failed since.
+A job that is gone is the hard case. It had failed and was kept, so it would be kept if it had failed again: it
+succeeded and was removed at once, unless an action removed it, or later failed jobs may have pushed it out.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from recovery.domain.jobs import JobRow, State
 from recovery.reads import acts
 from recovery.reads.lists import Queue
 
-UNDER_WAY = MINUTE  # a relaunch that was written down goes within this time, or not at all
+UNDER_WAY = MINUTE  # a recorded retry is made within this time, or not at all
 AT_ONCE = 100  # rows read in one go
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """`error`: the first line of what it failed with this time."""
+    """End of a retried job. `error`: the first line of its new error."""
 
     ended: Ended
     error: str = ""
@@ -34,13 +34,13 @@ _NEVER_WENT = End(Ended.UNKNOWN)
 
 
 def failed_at(queue: Queue, ids: Sequence[str]) -> dict[str, int]:
-    """When each of these failed that is failed now; 0: it is not known. Raises StoreError."""
+    """Returns when each of these jobs that is failed now has failed; 0: unknown. Raises StoreError."""
     found = zip(ids, _finishes(queue, ids), strict=True)
     return {id: one.failed_at for id, one in found if one is not None and one.failed_at is not None}
 
 
 def ends(queue: Queue, outs: Sequence[Out], now: int) -> dict[str, End]:
-    """By id, of those that have ended. Raises StoreError and DatabaseError."""
+    """Returns how those of these jobs that have ended did so, by id. Raises StoreError and DatabaseError."""
     by_id = {out.id: out for out in outs}
     found = zip(by_id.values(), _finishes(queue, list(by_id)), strict=True)
     known = [(out, one) for out, one in found if one is not None]
@@ -60,7 +60,7 @@ def _has_failed_again(out: Out, one: Finish) -> bool:
 
 
 def _errors(queue: Queue, ids: Sequence[str]) -> dict[str, str]:
-    """Whatever moved on meanwhile has failed all the same."""
+    """Reads the errors of these jobs. One that has moved on since then still counts as failed, without its error."""
     found: dict[str, str] = {}
     for start in range(0, len(ids), AT_ONCE):
         part = ids[start : start + AT_ONCE]

@@ -1,4 +1,4 @@
-"""What the scanners would do in a queue by themselves right now: what its policy lets them, and what blocks them."""
+"""Predicts what the scanners would do in a queue now: what its policy allows, and what blocks them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _NOT_CHANGED = "this queue is read-only"
 
 
 class Lookout:
-    """Asks the database and the state store once, when it is asked first. Without policies nothing is promised."""
+    """Predictions at one moment; reads the database and the state store once, on first use.
+
+    While the policies cannot be read, no recovery is predicted.
+    """
 
     def __init__(self, registry: Registry, now: int, snapshot: Snapshot | None = None) -> None:
         self._registry = registry
@@ -43,7 +46,7 @@ class Lookout:
         )
 
     def sweep(self, table: QueueRef) -> Armed | None:
-        """Of a job table; None: it only looks there, or what its policy says cannot be read."""
+        """Returns the startup sweep as it would act on a job table; None: dry run only, or an unreadable policy."""
         if self._book is None:
             return None
         policy = self._book.of(table).policy
@@ -60,7 +63,7 @@ class Lookout:
 
     @cached_property
     def _stale_at(self) -> int | None:
-        """The stale check is so rare that a run to come tells more than its interval. None: nobody says."""
+        """Next run of the stale check, which is so rare that this tells more than its interval. None: unknown."""
         try:
             pulse = pulses.read(self._registry.state()).get(Scan.STALE_CHECK)
         except (ConfigError, StoreError):
@@ -82,5 +85,5 @@ class Lookout:
 
 
 def refusal(queue: Queue, act: Act) -> str:
-    """Why this can be done to no job of a queue; "" when it can."""
+    """Returns why this action is impossible for every job of the queue; "" if it is possible."""
     return queue.flavour.read_only or operator(queue.flavour).refusals(queue.flavour).get(act, "")

@@ -1,4 +1,4 @@
-"""The run history of a queue: finished jobs of both outcomes, newest first, page by page."""
+"""Reads the run history of a queue: finished jobs of both outcomes, newest first, page by page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recovery.domain.jobs import JobRow, Page, State
 from recovery.reads import lists
 from recovery.reads.lists import Queue
 
-_BETWEEN = "!"  # stands in neither cursor
+_BETWEEN = "!"  # occurs in neither cursor
 _END = "-"  # this outcome has no more
 
 
@@ -21,7 +21,7 @@ class Runs:
 
 
 def window(queue: Queue, *, cursor: str = "", size: int = lists.SIZES[0]) -> Runs:
-    """A page of each outcome, merged by when they finished. Each keeps a cursor behind its last row that was shown."""
+    """Merges a page of each outcome by finish time. Each outcome keeps a cursor behind its last row that was shown."""
     good_cursor, _, bad_cursor = cursor.partition(_BETWEEN)
     good = _page(queue, State.COMPLETED, good_cursor, size)
     bad = _page(queue, State.FAILED, bad_cursor, size)
@@ -31,7 +31,7 @@ def window(queue: Queue, *, cursor: str = "", size: int = lists.SIZES[0]) -> Run
 
 
 def lately(queue: Queue) -> Durations:
-    """How long the newest completed jobs that are kept ran and waited; one window, shared by all who look."""
+    """Returns how long the newest kept completed jobs ran and waited; one read, shared by all viewers."""
     return durations(lists.window(queue, State.COMPLETED, size=max(lists.SIZES)).rows)
 
 
@@ -46,7 +46,7 @@ def _end(row: JobRow) -> int:
 
 
 def _rest(queue: Queue, page: Page, shown: list[JobRow], start: str) -> str:
-    """Where this outcome goes on: behind its last row that is shown."""
+    """Returns the cursor at which this outcome continues: behind its last row that is shown."""
     taken = sum(row.state is page.rows[0].state for row in shown) if page.rows else 0
     if taken == len(page.rows):
         return page.next or _END

@@ -1,4 +1,4 @@
-"""The scanners as they are shown: a card each, their runs, and what a run did to which job."""
+"""Reads what the scanners page shows: a card for each scanner, its runs, and what a run did to which job."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from recovery.reads.incidents import id_of
 from recovery.reads.pulses import Pulse
 
 SIZES = (50, 200)
-MISSED = 2.0  # runs without success; one may be under way, and one may have met a restart
-SLACK = 15_000  # ms: another scheduler takes over within this time, and one look of the fast ones may take some of it
+MISSED = 2.0  # runs without success; one may be in progress, and one may have met a restart
+SLACK = 15_000  # ms: another scheduler takes over within this time, and one run of a fast scanner may take some of it
 _DIGITS = 18  # of a number that a cursor may be
 
 
@@ -35,7 +35,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run that is kept. `queue` None: everywhere; `actor` None: it was due."""
+    """Recorded run of a scanner. `queue` None: all queues; `actor` None: it was scheduled."""
 
     id: int
     scan: Scan
@@ -68,16 +68,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One scanner. `pulse` None: it never ran, or its last run cannot be read, and `trouble` says why.
+    """Card of one scanner. `pulse` None: it never ran, or its last run cannot be read, and `trouble` says why.
 
-    `next_at` None: it is paused, or nobody knows.
+    `next_at` None: it is paused, or the next run is unknown.
     """
 
     scan: Scan
     every: float  # seconds between two runs
     pulse: Pulse | None
     pause: Pause | None
-    open: Run | None  # the run that is under way or waits to be started, when it has a row
+    open: Run | None  # the run that is in progress or waits to be started, if it has a row
     last: Run | None  # the newest run with a row that has ended
     trouble: str
     is_late: bool  # it should have succeeded since
@@ -104,7 +104,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class FindRow:
-    """One job that a run stopped at; the queue itself when `job.id` is "". `act` "": it was only looked at."""
+    """Job that a run matched; the queue itself if `job.id` is "". `act` "": it was not changed."""
 
     id: int
     job: JobRef
@@ -123,7 +123,7 @@ class Finds:
 
 
 def every(config: Config, scan: Scan) -> float:
-    """Seconds between two runs."""
+    """Returns the seconds between two runs of a scanner."""
     return {
         Scan.COLLECT: config.collect_every,
         Scan.DISCOVER: config.discover_every,
@@ -136,7 +136,7 @@ def every(config: Config, scan: Scan) -> float:
 
 
 def cards(now: int) -> tuple[Card, ...]:
-    """All of them, in the order of the page. A state store that is away costs their last runs, and says so."""
+    """Returns all cards in the order of the page. Without the state store they lack the last runs, and say so."""
     known = _known(now)
     return tuple(_card(scan, known) for scan in Scan)
 
@@ -146,7 +146,7 @@ def card(scan: Scan, now: int) -> Card:
 
 
 def is_late(often: float, succeeded_at: int | None, now: int) -> bool:
-    """False when it is not known whether it ever succeeded. A success that is still to come is none."""
+    """Tells whether a scanner is late; False if it never succeeded as far as known. A success in the future is none."""
     return succeeded_at is not None and not -SLACK <= now - succeeded_at <= MISSED * often * 1000 + SLACK
 
 
@@ -156,7 +156,7 @@ def pauses() -> dict[Scan, Pause]:
 
 
 def runs(scan: Scan | None = None, *, cursor: str = "", size: int = SIZES[0]) -> Runs:
-    """Newest first; of one scanner, or of all."""
+    """Returns a page of runs, newest first; of one scanner, or of all."""
     size = max(1, min(size, max(SIZES)))
     rows = list(_rows(scan, cursor)[: size + 1])
     shown = tuple(map(_run, rows[:size]))
@@ -164,7 +164,7 @@ def runs(scan: Scan | None = None, *, cursor: str = "", size: int = SIZES[0]) ->
 
 
 def run(id: int) -> Run:
-    """Raises Missing."""
+    """Loads one run; raises Missing."""
     row = ScanRun.objects.filter(pk=id).first()
     if row is None:
         raise Missing(f"There is no run {id} of a scanner (any more).")
@@ -172,7 +172,7 @@ def run(id: int) -> Run:
 
 
 def finds(id: int, *, cursor: str = "", size: int = SIZES[0]) -> Finds:
-    """In the order in which they were written down: what was done comes first."""
+    """Returns a page of a run's jobs, in the order in which they were recorded: changed ones come first."""
     size = max(1, min(size, max(SIZES)))
     found = ScanFind.objects.filter(run_id=id).order_by("pk")
     if (after := _number(cursor)) is not None:
@@ -184,7 +184,7 @@ def finds(id: int, *, cursor: str = "", size: int = SIZES[0]) -> Finds:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What all cards are made of."""
+    """Data that all cards are built from."""
 
     config: Config
     now: int

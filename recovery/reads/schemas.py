@@ -1,5 +1,5 @@
-"""Whether the data of jobs breaks the JSON Schema of their queue. Only what is certain is said: data that is too long
-or too deep is not judged, and no sentence ever holds a value.
+"""Validates the data of jobs against the JSON Schema of their queue. Only certain violations are reported: data that
+is too long or too deep is not judged, and no sentence ever holds a value.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _NO_DATA = b"{}"  # what the libraries read where a job has none
 
 
 def broken(wire: Wire, ref: QueueRef, ids: Iterable[str], schema: Schema) -> dict[str, str]:
-    """What breaks, for those of these jobs whose data breaks the schema. They have to exist. Raises StoreError."""
+    """Returns the violation of each job whose data violates the schema. The jobs must exist. Raises StoreError."""
     data = payloads.data(wire, ref, ids, limit=DATA_LIMIT)
     return {id: said for id, one in data if (said := breaks(schema, one or _NO_DATA))}
 
 
 def breaks(schema: Schema, data: bytes) -> str:
-    """One sentence; "" when the data is as it should be, or nothing certain can be said."""
+    """Describes the violation in one sentence; "" if the data is valid, or cannot be judged with certainty."""
     try:
         parsed = json.loads(data.decode("utf-8", "replace"), parse_int=_whole, parse_constant=_refuse)
         schema.check(parsed)
@@ -38,7 +38,7 @@ def breaks(schema: Schema, data: bytes) -> str:
         return f"Its data violates the schema of its queue: {_where(error)} {_what(error)}."
     except json.JSONDecodeError:
         return "Its data violates the schema of its queue: it is not JSON."
-    except Exception:  # noqa: BLE001 -- data may be anything; what cannot be judged is not said to be wrong
+    except Exception:  # noqa: BLE001 -- data may be anything; what cannot be judged is not reported as wrong
         return ""
     return ""
 
@@ -48,7 +48,7 @@ def _whole(written: str) -> int | float:
 
 
 def _refuse(written: str) -> Any:
-    """NaN and the infinities, which only Python takes for JSON."""
+    """Refuses NaN and the infinities, which only Python accepts as JSON."""
     raise json.JSONDecodeError("no JSON", written, 0)
 
 
@@ -58,7 +58,7 @@ def _where(error: JsonSchemaValueException) -> str:
 
 
 def _what(error: JsonSchemaValueException) -> str:
-    """In words of the schema alone."""
+    """Describes the violated rule in words of the schema only."""
     rule, asked = error.rule, error.rule_definition
     if rule == "type":
         return f"must be {' or '.join(asked) if isinstance(asked, list) else asked}"

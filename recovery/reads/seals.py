@@ -1,7 +1,7 @@
-"""Seals of the audit: each entry's hash signed with a key derived from SECRET_KEY, and the mark where seals begin.
+"""Signs the audit: each entry's hash gets a seal by a key derived from SECRET_KEY; a mark says where seals begin.
 
-Whoever can write into the database can make hashes anew, and no seals. The mark signs the number and the hash of the
-last entry that needs none: entries of earlier versions, and those before a key that was given up (`audit reseal`).
+An attacker with write access to the database can recompute hashes, but no seals. The mark signs the number and the
+hash of the last entry that needs none: entries of earlier versions, and those before a discarded key (`audit reseal`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from recovery.domain.chain import FIRST
 from recovery.models import AuditHead
 
 UNKNOWN_KEY = "unknown key"
-START = FIRST - 1  # the mark of a chain that was begun by this version
+START = FIRST - 1  # the mark of a chain that this version began
 _ENTRY, _MARK = "audit entry", "audit mark"
 _KEY = re.compile(r"([0-9a-f]{8}):[0-9a-f]{64}$")
 NO_MARK = "The first signed entry is unknown: its marker was removed, or the database is not migrated."
@@ -28,16 +28,16 @@ _OTHER_KEY = (
 
 
 class SealTrouble(NamedTuple):
-    """What is wrong with a signature, as a kind of finding."""
+    """Problem of a signature, as a kind of finding."""
 
     kind: str
     text: str
-    key: str = ""  # the name of the key that made it, where it is not configured
+    key: str = ""  # the name of the key that made it, if that key is not configured
 
 
 @dataclass(frozen=True, slots=True)
 class AuditMark:
-    """Entries up to `number` need no seal; `seal` signs that number with the hash that its entry had."""
+    """Mark of where seals begin: entries up to `number` need none; `seal` signs that number with its entry's hash."""
 
     number: int = 0
     seal: str = ""
@@ -52,7 +52,7 @@ class AuditMark:
         return cls(row.marked, row.mark) if row else cls()
 
     def trouble(self, hash: str) -> SealTrouble | None:
-        """Why the mark is not to be believed, given the hash of the entry that it names ("" before the first one)."""
+        """Returns why the mark is invalid, or None. `hash` is that of the entry it names ("" before the first one)."""
         if not self.seal:
             return SealTrouble("unsigned", NO_MARK)
         is_signed = signing.is_signed_with_id(_MARK, self.seal, hash.encode(), self.number)
@@ -64,7 +64,7 @@ def seal_of(number: int, hash: str) -> str:
 
 
 def trouble_of(number: int, hash: str, seal: str) -> SealTrouble | None:
-    """Why an entry's seal is not to be believed; None when it is."""
+    """Returns why an entry's seal is invalid; None if it is valid."""
     is_signed = signing.is_signed_with_id(_ENTRY, seal, hash.encode(), number)
     return _trouble(is_signed, seal, SealTrouble("forged", _NOT_OURS))
 

@@ -1,6 +1,6 @@
-"""Finding jobs: by id at once in any number of queues, by name or data slice by slice in one queue.
+"""Searches jobs: by id at once in any number of queues, by name or data slice by slice in one queue.
 
-A slice is one request's worth of work and holds no state: whoever stops asking has stopped the search.
+A slice is the work of one request and holds no state on the server: without a next request the search has ended.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from recovery.reads.lists import Queue
 from recovery.reads.shared import windows
 from recovery.reads.silence import spared
 
-EXAMINED_LIMIT = 100_000  # jobs one search looks at: more is a task for a database
-FOUND_LIMIT = 500  # rows one search shows: who finds more needs a better word
+EXAMINED_LIMIT = 100_000  # jobs one search examines: more is a task for a database
+FOUND_LIMIT = 500  # rows one search shows: more matches need a better term
 NAME_BUDGET = 2_000  # jobs a slice: names are short, some 20 ms in the store
 DATA_BUDGET = 400  # jobs a slice: payloads are compared here, up to 64 KB each
 TERM_LIMIT = 200  # characters of a term
 ID_HITS = 50  # queues whose job of this id is shown; small numbers exist in every queue
 ROWS_SECONDS = 0.5  # for reading their rows: each takes some round trips, and the store may be far away
 ASKED_AT_ONCE = 16  # deployments: more threads than that gain nothing for one answer
-_BETWEEN = "!"  # stands in no reader's cursor
+_BETWEEN = "!"  # occurs in no reader's cursor
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Jobs of one id. `silent`: deployments that did not answer, so that nobody believes in a false nothing."""
+    """Jobs with one id. `silent`: deployments that did not answer, so that an empty result is not taken for certain."""
 
     rows: tuple[JobRow, ...]
     searched: int
@@ -45,7 +45,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is looked for in one queue; `states` in this order."""
+    """Terms of a search in one queue; `states` are searched in this order."""
 
     states: tuple[State, ...]
     name: str = ""
@@ -54,7 +54,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One slice: what it found, and how far the whole search has come. `next` is "" when it is over."""
+    """Result of one slice, with the progress of the whole search. `next` is "" when the search is over."""
 
     rows: tuple[JobRow, ...]
     examined: int
@@ -65,12 +65,12 @@ class Slice:
 
     @property
     def progress(self) -> str:
-        """What the next request hands back to go on counting."""
+        """Counters that the next request passes back to go on counting."""
         return f"{self.examined}.{self.found}.{self.skipped}"
 
 
 def by_id(id: str, queues: Sequence[Queue]) -> Hits:
-    """One EXISTS a queue, in one round trip a deployment, side by side; then the row of each that has it."""
+    """Finds jobs by id: one EXISTS per queue, one round trip per deployment, in parallel; then reads the rows."""
     rows: list[JobRow] = []
     silent: list[str] = []
     more, end = 0, time.monotonic() + ROWS_SECONDS
@@ -92,14 +92,14 @@ def by_id(id: str, queues: Sequence[Queue]) -> Hits:
 
 @dataclass(frozen=True, slots=True)
 class _Having:
-    """The queues of one deployment that have a key of this name, and whether some of them may not be asked."""
+    """Queues of one deployment that have a key of this name. `is_partial`: some queues could not be checked."""
 
     queues: list[Queue]
     is_partial: bool
 
 
 def _everywhere(id: str, queues: Sequence[Queue]) -> dict[str, _Having | StoreError]:
-    """All deployments are asked at once, so that several silent ones cost the time of one."""
+    """Asks all deployments in parallel, so that several unavailable ones cost the time of one."""
     ordered = sorted(queues, key=lambda queue: queue.ref)
     groups = {name: list(group) for name, group in groupby(ordered, key=lambda queue: queue.ref.deployment)}
     if len(groups) < 2:
@@ -122,7 +122,7 @@ def _having(id: str, deployment: str, queues: list[Queue]) -> _Having | StoreErr
 
 
 def _having_rows(id: str, queues: Sequence[Queue]) -> _Having | StoreError:
-    """Of job tables: one look by their primary key each. A table that cannot be read hides no row of another."""
+    """Checks job tables, each with one lookup by primary key. An unreadable table hides no row of another."""
     having, trouble = [], None
     for queue in queues:
         try:
@@ -137,7 +137,7 @@ def _having_rows(id: str, queues: Sequence[Queue]) -> _Having | StoreError:
 
 
 def _rows(id: str, queues: Sequence[Queue], most: int, end: float) -> tuple[list[JobRow], int]:
-    """The rows, and how many queues were not looked at any more."""
+    """Reads the rows; returns them and how many queues were left out for lack of time or room."""
     rows: list[JobRow] = []
     for number, queue in enumerate(queues):
         if len(rows) >= most or time.monotonic() > end:
@@ -148,7 +148,7 @@ def _rows(id: str, queues: Sequence[Queue], most: int, end: float) -> tuple[list
 
 
 def look(queue: Queue, terms: Terms, *, cursor: str = "", progress: str = "") -> Slice:
-    """The next slice: one budget of jobs, out of one state or several small ones."""
+    """Searches the next slice: one budget of jobs, out of one state or several small ones."""
     examined, found, skipped = _counted(progress)
     budget = DATA_BUDGET if terms.data else NAME_BUDGET
     rows: list[JobRow] = []
@@ -173,7 +173,7 @@ def _part(queue: Queue, terms: Terms, index: int, inner: str, budget: int) -> Fo
 
 
 def total(queue: Queue, terms: Terms) -> int | None:
-    """How many jobs the search is about, as the snapshot counts them; None when one state is unknown."""
+    """Returns how many jobs the search covers by the snapshot's counts; None if one state is unknown."""
     if queue.sample is None:
         return None
     counts = [lists.count_of(queue.sample, state) for state in terms.states]
@@ -181,7 +181,7 @@ def total(queue: Queue, terms: Terms) -> int | None:
 
 
 def _place(cursor: str, terms: Terms) -> tuple[int, str]:
-    """Which state, and the reader's own cursor in it. A cursor comes back from outside: garbage is the start."""
+    """Decodes a cursor into the index of a state and the reader's cursor in it. An invalid one counts as the start."""
     index, _, inner = cursor.partition(_BETWEEN)
     if not index.isascii() or not index.isdigit() or len(index) > 3:
         return 0, ""

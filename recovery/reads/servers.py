@@ -1,4 +1,4 @@
-"""The servers that tell of themselves, as they are now and as they were."""
+"""Reads the reporting servers: their newest samples and their history."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from recovery.domain.meters import Cell, Series, Window
 from recovery.domain.refs import raw, text
 from recovery.domain.servers import Server, decode
 
-LIMIT = 500  # servers in one answer; those beyond told of themselves longer ago
-SHIPPED_KEPT = 31 * DAY  # longer than lines are kept anywhere
-_SCANNED = 1000  # keys looked at by one command: below a millisecond
-_STEPS = 10  # commands of one look; the next look goes on where it ended
+LIMIT = 500  # servers in one answer; the others reported longer ago
+SHIPPED_KEPT = 31 * DAY  # longer than any log lines are kept
+_SCANNED = 1000  # keys scanned by one command: below a millisecond
+_STEPS = 10  # commands of one call; the next call goes on where this one ended
 _KINDS = ((b"metrics", state.SERVERS), (b"logs", state.SHIPPING))
 
 
 def fetch(store: redis.Redis) -> tuple[Server, ...]:
-    """The newest sample of every server that is alive, by their names. Raises StoreError."""
+    """Fetches the newest sample of every live server, sorted by name. Raises StoreError."""
     names = list(seen(store))
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
@@ -35,20 +35,20 @@ def fetch(store: redis.Redis) -> tuple[Server, ...]:
 
 
 def seen(store: redis.Redis) -> dict[str, int]:
-    """Every server of the last days, also those that are gone: when it last told of itself. Raises StoreError."""
+    """Returns when each server of the last days, also one that is gone, last reported. Raises StoreError."""
     with faults.guarded(store):
         rows = cast("list[tuple[bytes, float]]", store.zrange(state.SERVERS, 0, LIMIT - 1, desc=True, withscores=True))
     return {text(name): int(at) for name, at in rows}
 
 
 def history(store: redis.Redis, id: str, hours: float, now: int) -> Series:
-    """At most 720 closed points, oldest first; `hours` is one of meters.HOURS. Raises StoreError."""
+    """Returns at most 720 closed points, oldest first; `hours` is one of meters.HOURS. Raises StoreError."""
     window = Window.of(hours, now)
     return window.series(cells(store, id, window))
 
 
 def cells(store: redis.Redis, id: str, window: Window) -> list[Cell]:
-    """What is recorded of a server in this window; nothing where nobody measured. Raises StoreError."""
+    """Reads the recorded cells of a server in this window; gaps in the measurements have none. Raises StoreError."""
     ring, (first, last) = window.ring, window.periods
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
@@ -59,7 +59,7 @@ def cells(store: redis.Redis, id: str, window: Window) -> list[Cell]:
 
 
 def forget(store: redis.Redis, now: int) -> int:
-    """Takes those out of the lists whose history or lines have ended too; returns how many. Raises StoreError."""
+    """Removes servers whose history or log lines have expired from the lists; returns how many. Raises StoreError."""
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=False)
         pipeline.zremrangebyscore(state.SERVERS, "-inf", now - HISTORY_S * 1000)
@@ -68,10 +68,10 @@ def forget(store: redis.Redis, now: int) -> int:
 
 
 def list_new(store: redis.Redis, cursor: int, now: int) -> int:
-    """Puts servers into the lists whose monitors may not write there; returns where the next look goes on.
+    """Adds servers to the lists whose monitors may not write there; returns the cursor of the next call.
 
-    A monitor that has a user of its own writes its own keys alone (docs/monitor.md). They are found by SCAN, at most
-    10,000 keys of the state store at each look. Raises StoreError.
+    A monitor with its own user writes only its own keys (docs/monitor.md). They are found by SCAN, at most 10,000
+    keys of the state store in each call. Raises StoreError.
     """
     found: dict[bytes, dict[Any, float]] = {}
     with faults.guarded(store):
@@ -89,7 +89,7 @@ def list_new(store: redis.Redis, cursor: int, now: int) -> int:
 
 
 def touch(store: redis.Redis, sampled: Mapping[str, int]) -> None:
-    """Writes when these last told of themselves, for those that may not write it. Raises StoreError."""
+    """Writes when these servers last reported, for monitors that may not write it. Raises StoreError."""
     if sampled:
         with faults.guarded(store):
             store.zadd(state.SERVERS, {raw(server): at for server, at in sampled.items()})

@@ -1,7 +1,7 @@
-"""One read for many viewers: whoever asks for the same window within a moment gets the same answer.
+"""Shares one read between many viewers: requests for the same window within a moment get the same answer.
 
-The first caller reads, the others wait for that one answer (also when it is an error: a dead store must not be
-asked once a tab). So 500 tabs on one queue cost the queue Redis what one does.
+The first caller reads, the others wait for that one answer (also if it is an error: a dead store must not be
+asked once for each tab). So 500 tabs on one queue cost the queue Redis what one does.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
-LIFE = 1.0  # seconds: below the refresh of one tab, so nobody sees an older window than without it
+LIFE = 1.0  # seconds: below the refresh of one tab, so no viewer sees an older window than without it
 KEPT = 256  # windows held at most; a window is ≤ 100 rows or one job cut at 64 KB a field
 
 T = TypeVar("T")
 
 
 class Shared:
-    """Thread-safe; each value is made once a key and life."""
+    """Thread-safe cache of reads; each value is made once for its key and lifetime."""
 
     def __init__(self, life: float = LIFE, kept: int = KEPT, clock: Callable[[], float] = time.monotonic) -> None:
         self._life = life
@@ -30,7 +30,7 @@ class Shared:
         self._windows: OrderedDict[Hashable, tuple[float, Future[Any]]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of `key`, made now unless somebody just did or is at it. Raises what `make` raised."""
+        """Returns the value of `key`; calls `make` unless another thread just did. Raises what `make` raised."""
         answer, is_first = self._place(key)
         if is_first:
             try:
@@ -43,7 +43,7 @@ class Shared:
         return cast(T, answer.result())
 
     def forget(self) -> None:
-        """Whoever asks next gets what is now, and not what was a moment ago."""
+        """Drops all values, so that the next call reads anew."""
         with self._lock:
             self._windows.clear()
 
@@ -60,14 +60,14 @@ class Shared:
             return answer, True
 
     def _rest(self, key: Hashable, answer: Future[Any]) -> None:
-        """A life starts when the answer is there: a slow store is not asked again the moment it has answered."""
+        """Starts the lifetime once the answer is there: a slow store is not asked again the moment it has answered."""
         with self._lock:
             held = self._windows.get(key)
             if held is not None and held[1] is answer:
                 self._windows[key] = (self._clock() + self._life, answer)
 
     def _forget(self, now: float) -> None:
-        """Oldest first: what has lived, and what is too much."""
+        """Drops expired values, and the oldest ones above the limit."""
         for key, (until, answer) in list(self._windows.items()):
             over = len(self._windows) > self._kept
             if not over and (now < until or not answer.done()):
@@ -76,5 +76,5 @@ class Shared:
 
 
 windows = Shared()
-# What a queue's own Redis says of its library: asked by who is about to act, and as old at most as a snapshot may be.
+# A queue's library as identified from its own Redis, read before actions; at most as old as a snapshot may be.
 identities = Shared(life=30.0, kept=1024)

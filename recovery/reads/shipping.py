@@ -1,4 +1,4 @@
-"""Which servers send their log lines, as far as that is known right now."""
+"""Reads which servers ship their log lines now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT = 1000  # servers
 
 
 def servers() -> frozenset[str]:
-    """Read once a second for all who ask; empty while nobody can tell."""
+    """Returns the servers that ship log lines, read at most once a second; empty while that is unknown."""
     try:
         return windows.get(("shipping",), _read)
     except (ConfigError, StoreError):
@@ -20,7 +20,7 @@ def servers() -> frozenset[str]:
 
 
 def is_known() -> bool:
-    """Whether any server does."""
+    """Tells whether any server ships log lines."""
     return bool(servers())
 
 

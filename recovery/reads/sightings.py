@@ -1,7 +1,7 @@
-"""What the looks at active jobs remember in the state store: of each job that is not simply held a mark, of each queue
-what was learned of its workers, locks and watchdog. The orphan-watch writes both, pages and actions read them.
+"""Stores what the orphan watch remembers between two passes: a mark for each active job not simply held by a worker,
+and for each queue what it learned of workers, locks and the stalled check. Pages and actions read both.
 
-A mark says since when a job has had no lock, which is what proves an orphan: each value is signed for its place.
+A mark says since when a job has had no lock, which proves an orphan: so each value is signed for its key and field.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from recovery.domain.refs import QueueRef, raw, text
 from recovery.domain.surroundings import Change
 from recovery.domain.verdicts import Kind
 
-_KEEP_S = 7 * 86_400  # a queue that nobody looks at any more is forgotten
-_BATCH = 2_000  # marks written in one go
+_KEEP_S = 7 * 86_400  # a queue that is no longer watched is forgotten
+_BATCH = 2_000  # marks written at once
 _BROKEN = (ValueError, TypeError)
 _MARK, _MEMORY = "job mark", "queue memory"  # purposes of signatures
 
@@ -30,38 +30,38 @@ Signature = tuple[int | None, int | None, int, int]  # processed at, starts, att
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One job, first seen as it is. `lockless_since`: since when it has been seen without a lock, or with an endless
-    one. The signature changes with everything a library does to an active job.
+    """Observation of one active job. `lockless_since`: since when it has been seen without a lock, or with one
+    that never expires. The signature changes with everything a library does to an active job.
     """
 
     kind: Kind
-    since: int  # since when it has had this verdict; of one without its holder, any verdict that says so
-    opened_at: int  # when it was first seen without its holder
+    since: int  # since when it has had this verdict; for a lost job, any verdict of loss
+    opened_at: int  # when it was first seen without its worker
     lockless_since: int | None = None
     signature: Signature = (None, None, 0, 0)
     orphaned: int = 0  # earlier incidents, counted when the mark was made
-    cpu: float | None = None  # percent, of its holder's server when it was first seen lost
+    cpu: float | None = None  # percent, of its worker's server when it was first seen lost
     has_expired: bool = False  # its lock was followed until it ran out
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One queue. `came` and `left` are its workers, oldest first."""
+    """Observations of one queue. `came` and `left` are its workers that connected and left, oldest first."""
 
     watched_since: int | None = None
     watchdog_seen_at: int | None = None
-    interval: int = 0  # the longest that was left of the watchdog's key
-    lock_length: int = 0  # the longest that was left of a lock
-    lock_seen_at: int = 0  # when a lock nearly as long was last seen
+    interval: int = 0  # the longest TTL seen on the stalled check's key
+    lock_length: int = 0  # the longest TTL seen on a lock
+    lock_seen_at: int = 0  # when a lock with nearly that TTL was last seen
     left: tuple[Change, ...] = ()
     came: tuple[Change, ...] = ()
-    renews_every: int = 0  # ms between two renewals of one lock, as seen; 0: none was seen
+    renews_every: int = 0  # observed ms between two renewals of one lock; 0: none was observed
     renewal_seen_at: int = 0  # when a renewal confirmed that last
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One deployment."""
+    """Observations of one deployment: its Redis process, and its queues by base."""
 
     run_id: str = ""
     restarted_at: int | None = None
@@ -69,7 +69,7 @@ class Place:
 
 
 def marks(store: redis.Redis, ref: QueueRef) -> dict[str, Mark]:
-    """Every mark of a queue; raises StoreError."""
+    """Reads every mark of a queue; raises StoreError."""
     with faults.guarded(store):
         rows = cast("dict[bytes, bytes]", store.hgetall(state.sightings(ref)))
     found = {text(id): _mark(ref, text(id), row) for id, row in rows.items()}
@@ -77,7 +77,7 @@ def marks(store: redis.Redis, ref: QueueRef) -> dict[str, Mark]:
 
 
 def marks_of(store: redis.Redis, ref: QueueRef, ids: Sequence[str]) -> dict[str, Mark]:
-    """Those of some jobs; raises StoreError."""
+    """Reads the marks of some jobs; raises StoreError."""
     if not ids:
         return {}
     with faults.guarded(store):
@@ -87,7 +87,7 @@ def marks_of(store: redis.Redis, ref: QueueRef, ids: Sequence[str]) -> dict[str,
 
 
 def save(store: redis.Redis, ref: QueueRef, news: Mapping[str, Mark], gone: Iterable[str]) -> None:
-    """Writes what changed; raises StoreError."""
+    """Writes changed marks and deletes those of jobs that are gone; raises StoreError."""
     key, dropped, fresh = state.sightings(ref), iter(gone), iter(news.items())
     with faults.guarded(store):
         while batch := list(islice(dropped, _BATCH)):
@@ -99,7 +99,7 @@ def save(store: redis.Redis, ref: QueueRef, news: Mapping[str, Mark], gone: Iter
 
 
 def place(store: redis.Redis, deployment: str) -> Place:
-    """All that is remembered of a deployment; raises StoreError."""
+    """Reads all that is remembered of a deployment; raises StoreError."""
     with faults.guarded(store):
         rows = cast("dict[bytes, bytes]", store.hgetall(state.watched(deployment)))
     run_id, restarted_at = _own(deployment, rows.pop(b"", b""))
@@ -108,14 +108,14 @@ def place(store: redis.Redis, deployment: str) -> Place:
 
 
 def memory(store: redis.Redis, ref: QueueRef) -> tuple[Memory, int | None]:
-    """Of one queue, and when its Redis restarted last; raises StoreError."""
+    """Reads what is remembered of one queue, and when its Redis last restarted; raises StoreError."""
     with faults.guarded(store):
         own, row = cast("list[bytes | None]", store.hmget(state.watched(ref.deployment), [b"", raw(ref.base)]))
     return _memory(ref.deployment, ref.base, row or b"") or Memory(), _own(ref.deployment, own or b"")[1]
 
 
 def remember(store: redis.Redis, deployment: str, place: Place, gone: Iterable[str]) -> None:
-    """Writes the given memories and forgets those queues; raises StoreError."""
+    """Writes what is remembered of a deployment and deletes the queues that are gone; raises StoreError."""
     key, dropped = state.watched(deployment), [raw(base) for base in gone]
     fields: dict[Any, bytes] = {
         raw(base): _sealed(_MEMORY, astuple(memory), deployment, base) for base, memory in place.queues.items()
@@ -135,7 +135,7 @@ def _sealed(purpose: str, value: Any, *bound: str) -> bytes:
 
 
 def _opened(purpose: str, row: bytes, *bound: str) -> Any:
-    """Raises ValueError for what is not signed for this place."""
+    """Verifies and decodes a value; raises ValueError if it is not signed for this key and field."""
     content = signing.unseal(purpose, row, *bound)
     if content is None:
         raise ValueError("not signed for this place")
@@ -147,7 +147,7 @@ def _written(ref: QueueRef, id: str, mark: Mark) -> bytes:
 
 
 def _mark(ref: QueueRef, id: str, row: bytes) -> Mark | None:
-    """None for one that another version wrote, or another program: the job will be seen anew."""
+    """Decodes a mark; None if another version or another program wrote it: the job will be observed anew."""
     try:
         written = _opened(_MARK, row, ref.deployment, ref.base, id)
         kind, since, opened_at, lockless_since, signature, orphaned, *rest = written

@@ -1,7 +1,7 @@
-"""A store that has just failed is not asked again for a moment: its whole page has a second, and one timeout is half.
+"""Fails fast on a store that has just failed: a page has one second for all its reads, and one timeout takes half.
 
-Whoever reads from it within that moment gets the failure that is already known. A page of several reads, a search
-over many queues and a dozen open tabs then wait once, not once each.
+Every read within that moment gets the failure that is already known. A page of several reads, a search over many
+queues and a dozen open tabs then wait once, not once each.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _failures: WeakKeyDictionary[Wire, tuple[float, StoreError]] = WeakKeyDictionary
 
 
 def spared(wire: Wire) -> base.Wire:
-    """For the pages; a database spares itself."""
+    """Returns the wire that pages use; a SQL database fails fast by itself."""
     return wire if isinstance(wire, SqlWire) else Sparing(wire)
 
 
 class Sparing:
-    """A wire for the pages. Threads may race here: at worst two of them wait for the same store."""
+    """Wire that fails fast after a failure. Threads may race here: at worst two of them wait for the same store."""
 
     __slots__ = ("_wire",)
 

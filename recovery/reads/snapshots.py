@@ -1,9 +1,9 @@
-"""The snapshot on its way from the scheduler to every web process: compact JSON, squeezed and signed, in one key.
+"""Stores the snapshot for the web processes: compact JSON, compressed and signed, in one key of the state store.
 
-It says which library keeps a queue, and acts go by that: only what was signed with our key is believed.
+It says which library keeps a queue, and actions depend on that: only what was signed with our key is accepted.
 
-Names from Redis may hold undecodable bytes as lone surrogates; JSON writes those as plain ASCII escapes and gives them
-back. Queues are written column by column, which squeezes and parses better than row by row.
+Names from Redis may hold undecodable bytes as lone surrogates; JSON writes those as plain ASCII escapes and restores
+them. Queues are written column by column, which compresses and parses better than row by row.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from recovery.domain.refs import QueueRef
 from recovery.reads import documents
 
 _PURPOSE = "snapshot"
-_KEEP_S = 7 * 86_400  # a store shared with others is not littered for ever
+_KEEP_S = 7 * 86_400  # a store shared with other programs keeps no stale key for ever
 _MEMO = 8_192  # columns of minutes kept parsed: they change once a minute, snapshots come every other second
 _BROKEN = (ValueError, TypeError, IndexError, KeyError)
 
 
 def _shape() -> int:
-    """A number that changes with the fields, so that a reader of another version knows that it cannot read this."""
+    """Returns a number that changes with the fields: it tells a reader of another version that it cannot read this."""
     names = [
         *QueueSample._fields,
         *Counts._fields,
@@ -44,11 +44,11 @@ SHAPE = _shape()
 
 
 class OtherVersion(ValueError):
-    """Written by another version of this program, or not by it at all."""
+    """The snapshot was written by another version of Unstall, or by another program."""
 
 
 def publish(store: redis.Redis, snapshot: Snapshot) -> None:
-    """Keeps it as the newest one and tells who listens; raises StoreError."""
+    """Stores the snapshot as the newest one and notifies subscribers; raises StoreError."""
     packed = encode(snapshot)
     with faults.guarded(store):
         pipeline = store.pipeline(transaction=True)
@@ -58,7 +58,7 @@ def publish(store: redis.Redis, snapshot: Snapshot) -> None:
 
 
 def fetch(store: redis.Redis) -> Snapshot | None:
-    """The newest one; None when there is none that this version can read; raises StoreError."""
+    """Fetches the newest snapshot; None if there is none that this version can read; raises StoreError."""
     with faults.guarded(store):
         packed = state_limits.string_of(state_limits.ask_string(store, state.SNAPSHOT))
     if packed is None:
@@ -70,7 +70,7 @@ def fetch(store: redis.Redis) -> Snapshot | None:
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """About 5 ms for a thousand queues, about 60 KB."""
+    """Encodes a snapshot; about 5 ms and 60 KB for a thousand queues."""
     flavours = list(dict.fromkeys(sample.flavour for sample in snapshot.queues))
     document = [
         SHAPE,
@@ -85,7 +85,7 @@ def encode(snapshot: Snapshot) -> bytes:
 
 
 def decode(packed: bytes) -> Snapshot:
-    """The inverse of `encode`; raises OtherVersion on anything that this version did not write."""
+    """Reverses `encode`; raises OtherVersion on anything that this version did not write."""
     try:
         shape, *parts = documents.unpack(_PURPOSE, packed)
         if shape == SHAPE:
@@ -122,7 +122,7 @@ def _flavour(library: str, major: int | None, version: str, evidence: list[str],
 
 
 def _columns(queues: Sequence[QueueSample], flavours: list[Flavour]) -> dict[str, Any]:
-    """One list a field. Refs are two of them, a flavour is its number, rates are short texts."""
+    """Returns one list for each field. Refs become two lists, a flavour its number, rates short texts."""
     columns: dict[str, Any] = dict(zip(QueueSample._fields, zip(*queues, strict=True), strict=False))
     if not columns:
         return columns
@@ -150,7 +150,7 @@ def _queues(columns: dict[str, Any], flavours: list[Flavour]) -> tuple[QueueSamp
 
 @lru_cache(maxsize=_MEMO)
 def _text(minutes: tuple[int | None, ...]) -> str:
-    """`1,0,,7`: a gap is empty."""
+    """Encodes minutes as `1,0,,7`: a gap is empty."""
     # One empty value at the end, so that no minutes at all and one unknown minute differ.
     return ",".join("" if value is None else str(value) for value in (*minutes, None))
 

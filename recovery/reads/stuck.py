@@ -1,4 +1,4 @@
-"""What is stuck: the inbox as the orphan-watch published it, and verdicts on rows that somebody looks at now."""
+"""Reads stuck jobs: the inbox as the orphan watch published it, and verdicts on rows that were read just now."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WAITING = frozenset({State.WAITING, State.PRIORITIZED, State.PAUSED, State.DELA
 
 @dataclass(frozen=True, slots=True)
 class InboxUnavailable:
-    """Why there is no inbox: nobody has looked yet, or the store that holds it does not answer (`fault`)."""
+    """Reason why there is no inbox: no pass was made yet, or the store that holds it does not answer (`fault`)."""
 
     text: str
     advice: str
@@ -50,16 +50,16 @@ NOT_LOOKED = InboxUnavailable(
 
 
 def newest() -> Inbox | None:
-    """The newest inbox, read from the state store once a second; None when there is none, or the store is silent.
+    """Returns the newest inbox, read from the state store once a second; None if there is none, or the store is silent.
 
-    What it promises in the name of scanners is taken back when nobody leads any more.
+    While no scheduler leads, its predictions of recovery by scanners are withdrawn.
     """
     found = looked()
     return found if isinstance(found, Inbox) else None
 
 
 def looked() -> Inbox | InboxUnavailable:
-    """The same, or why there is none."""
+    """Returns the newest inbox, or why there is none."""
     try:
         return windows.get(("inbox",), lambda: _newest(registry().state())) or NOT_LOOKED
     except ConfigError as error:
@@ -80,7 +80,7 @@ def _newest(store: redis.Redis) -> Inbox | None:
 
 
 def count(ref: QueueRef, kind: Kind) -> int | None:
-    """How many active jobs of a queue have this verdict; orphans with the abandoned ones. None: nobody has looked."""
+    """Counts the active jobs of a queue with this verdict; orphans include abandoned ones. None: not checked yet."""
     inbox = newest()
     if inbox is None:
         return None
@@ -89,9 +89,9 @@ def count(ref: QueueRef, kind: Kind) -> int | None:
 
 
 def longest_lock(ref: QueueRef) -> int:
-    """The longest TTL, in ms, that the orphan-watch has seen on a lock of this queue: a lock is at least that long.
+    """Returns the longest TTL in ms that the orphan watch saw on a lock of this queue: locks last at least so long.
 
-    0 when it has seen none. Read from the state store once a second.
+    0 if it has seen none. Read from the state store once a second.
     """
     try:
         return windows.get(("longest lock", ref), lambda: sightings.memory(registry().state(), ref)[0].lock_length)
@@ -108,10 +108,10 @@ def of_rows(
     config: Config | None = None,
     insists: bool = False,
 ) -> dict[str, Verdict]:
-    """A verdict for every active row; for one that still waits only when it is a stray. By id.
+    """Returns verdicts by id: for every active row, and for a waiting row only if it is a stray.
 
-    It takes a row as it was read: jobs that have no lock are looked at once more, for sure. Who `insists` is to act on
-    it: raises NotRecorded when it is not known what is quarantined.
+    Rows are taken as they were read; jobs without a lock are read once more, to be sure. An action passes `insists`:
+    then it raises NotRecorded if it is unknown which jobs are quarantined.
     """
     if queue.flavour.library is Library.TABLE:
         return _of_table(queue, rows, snapshot, now, config or registry().config, insists=insists)
@@ -142,7 +142,7 @@ def of_rows(
 
 
 def _advised(ref: QueueRef, found: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """With the repair that fits the executions, as far as n8n's newest table tells."""
+    """Adds to each verdict the repair that fits its execution, as far as n8n's newest table shows it."""
     fitting = truths.repairs(ref)
     return {id: lines.advised(verdict, fitting.get(id)) for id, verdict in found.items()}
 
@@ -150,7 +150,7 @@ def _advised(ref: QueueRef, found: Mapping[str, Verdict]) -> dict[str, Verdict]:
 def _of_table(
     queue: Queue, rows: Sequence[JobRow], snapshot: Snapshot | None, now: int, config: Config, *, insists: bool
 ) -> dict[str, Verdict]:
-    """Of running rows; nothing but the row itself tells how it stands."""
+    """Returns verdicts on the running rows of a job table; the row itself is the only evidence."""
     lost = tables.lost(rows)
     sweep = sweep_of(queue.ref, snapshot, now) if lost else None
     inbox = newest()
@@ -164,27 +164,27 @@ def _of_table(
 
 
 def sweep_of(table: QueueRef, snapshot: Snapshot | None, now: int) -> Armed | None:
-    """The scanner that puts lost rows of a job table back, asked once a second; None: there is none."""
+    """Returns the startup sweep if it puts lost rows of a job table back, read once a second; None: it does not."""
     return windows.get(("sweep", table), lambda: Lookout(registry(), now, snapshot).sweep(table))
 
 
 def malformed(queue: Queue, rows: Sequence[JobRow], *, config: Config | None = None) -> dict[str, Verdict]:
-    """Of those among these jobs whose data breaks the schema of their queue. None of them is active."""
+    """Returns verdicts on the jobs whose data violates the schema of their queue; none of the jobs is active."""
     return {id: judging.malformed(breaks) for id, breaks in _breaks(queue, rows, config).items()}
 
 
 def around(queue: Queue, snapshot: Snapshot, config: Config, now: int) -> Surroundings:
-    """What is known around the jobs of this queue."""
+    """Returns the context that verdicts on jobs of this queue need."""
     return _predicted(queue, _known(queue, (), snapshot, config, now)[0], snapshot)
 
 
 def signature(row: JobRow) -> Signature:
-    """What changes with everything that happens to an active job but the loss of its lock."""
+    """Returns values that change with everything that happens to an active job, except the loss of its lock."""
     return row.processed_at, row.starts, row.attempts, row.stalls
 
 
 def sighting(row: JobRow, mark: Mark | None, around: Surroundings, *, is_sure: bool) -> Sighting:
-    """This look together with the earlier ones. A mark of a job that has moved since counts for nothing."""
+    """Combines this observation with the earlier ones. The mark of a job that has moved since is ignored."""
     if mark is None or mark.lockless_since is None or mark.signature != signature(row):
         return Sighting(around.now, is_atomic=is_sure)
     looks = 2 if around.now > mark.lockless_since else 1
@@ -192,7 +192,7 @@ def sighting(row: JobRow, mark: Mark | None, around: Surroundings, *, is_sure: b
 
 
 def is_lockless(row: JobRow) -> bool:
-    """Without a lock, or with one that no library makes."""
+    """Tells whether a job has no lock, or one without a TTL, which no library makes."""
     return row.lock_known and (row.lock is None or row.lock.ttl is None)
 
 
@@ -210,7 +210,7 @@ def _breaks(queue: Queue, rows: Sequence[JobRow], config: Config | None) -> Mapp
 def _known(
     queue: Queue, rows: Sequence[JobRow], snapshot: Snapshot | None, config: Config, now: int
 ) -> tuple[Surroundings, Mapping[str, Mark]]:
-    """Without a state store nothing is remembered, and less can be said."""
+    """Reads the context and the marks. Without a state store there are no marks, and verdicts are less certain."""
     memory, restarted_at, marks = Memory(), None, dict[str, Mark]()
     try:
         store = registry().state()
@@ -242,7 +242,7 @@ def _n8n_version(ref: QueueRef, config: Config) -> Version | None:
 
 
 def _predicted(queue: Queue, around: Surroundings, snapshot: Snapshot | None) -> Surroundings:
-    """With who would put its lost jobs right: asked once a second, however many look at jobs of this queue."""
+    """Adds which scanners would recover its lost jobs; read once a second, however many viewers the queue has."""
     ref, flavour = queue.ref, queue.flavour
     key = ("rescuers", ref)
     rescuers = windows.get(key, lambda: Lookout(registry(), around.now, snapshot).of(ref, flavour))
@@ -254,7 +254,7 @@ def _predicted(queue: Queue, around: Surroundings, snapshot: Snapshot | None) ->
 
 
 def _sure(queue: Queue, rows: Sequence[JobRow], marks: Mapping[str, Mark], around: Surroundings) -> set[str]:
-    """Jobs without a lock that are so for sure. Where it takes two sightings anyway, nothing is asked."""
+    """Returns the jobs that certainly have no lock. Where a verdict takes two observations anyway, nothing is read."""
     bare = [row for row in rows if row.lock_known and row.lock is None and row.id not in marks]
     if around.has_window or not bare:
         return set()
@@ -275,6 +275,6 @@ def _parents(queue: Queue, rows: Sequence[JobRow]) -> Mapping[str, Parent]:
 def _orphaned(
     queue: Queue, rows: Sequence[JobRow], around: Surroundings, now: int, *, insists: bool
 ) -> Mapping[str, int]:
-    """Of those that may be in an incident."""
+    """Counts earlier incidents of the jobs that may be in one now."""
     wanted = [row.id for row in rows if is_lockless(row) or row.stalls or holder(row, around) is Holder.GONE]
     return incidents.suffered_before(queue.ref, wanted, now, insists=insists)

@@ -1,5 +1,5 @@
-"""What is known around the jobs of one queue: its sample and workers from the snapshot, what the looks remember, and
-what is configured.
+"""Builds the context of verdicts on a queue's jobs: its sample and workers from the snapshot, the memory of the
+orphan watch, and the configuration.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from recovery.domain.tuning.versions import Version
 from recovery.domain.whereabouts import Whereabouts
 from recovery.reads.sightings import Memory
 
-FRESH = 30_000  # ms: an older snapshot says nothing of who is connected now
+FRESH = 30_000  # ms: an older snapshot does not show which workers are connected now
 NOWHERE = Whereabouts()
-# BullMQ 3 and 4 begin to count a job's age when their timer first sees it: three quarters may pass.
+# BullMQ 3 and 4 begin to count a lock's age when their timer first sees the job: three quarters may pass.
 _RENEWED_ABOVE_EARLY = 0.2
 
 
@@ -35,7 +35,7 @@ def around(
     where: Whereabouts = NOWHERE,
     n8n_version: Version | None = None,
 ) -> Surroundings:
-    """`taken_at` is when the sample was taken, `workers` are those of this queue, `where` tells their servers."""
+    """Builds the context. `taken_at` is the time of the sample, `workers` are the queue's, `where` their servers."""
     ref, flavour = sample.ref, sample.flavour
     limits = config.thresholds_of(ref.deployment, ref.base)
     is_fresh = not sample.error and now - taken_at <= FRESH
@@ -71,7 +71,7 @@ def around(
 
 
 def renewed_above(ref: QueueRef, flavour: Flavour, memory: Memory) -> float:
-    """The share of its length that a lock has left at least while no renewal was missed."""
+    """Returns the share of its length that a lock has left at least while no renewal was missed."""
     every = renews_every(ref, flavour, memory)
     if every is not None:
         return surroundings.renewed_above(every, memory.lock_length)
@@ -79,19 +79,19 @@ def renewed_above(ref: QueueRef, flavour: Flavour, memory: Memory) -> float:
 
 
 def renews_every(ref: QueueRef, flavour: Flavour, memory: Memory) -> int | None:
-    """The interval at which n8n renews its locks: as it was seen, else as n8n does it. None: it is not n8n's queue."""
+    """Returns the interval at which n8n renews its locks: as observed, else n8n's default. None: not a queue of n8n."""
     if not n8n.is_n8n(ref, flavour) or not memory.lock_length:
         return None
     return memory.renews_every or n8n.renews_every(memory.lock_length)
 
 
 def unknown(ref: QueueRef, flavour: Flavour, config: Config, now: int) -> Surroundings:
-    """Of a queue that no snapshot has: nothing but what is configured."""
+    """Builds the context of a queue that no snapshot has, from the configuration only."""
     return around(QueueSample(ref, flavour, error="not in the snapshot"), (), Memory(), config, now, taken_at=now)
 
 
 def sample_of(snapshot: Snapshot, ref: QueueRef) -> QueueSample | None:
-    """Marked with its deployment's error, when there is one."""
+    """Returns a queue's sample, with its deployment's error if there is one."""
     sample, deployment = snapshot.queue(ref), snapshot.deployment(ref.deployment)
     if sample is None or deployment is None or not deployment.error:
         return sample
@@ -99,13 +99,13 @@ def sample_of(snapshot: Snapshot, ref: QueueRef) -> QueueSample | None:
 
 
 def has_window(flavour: Flavour) -> bool:
-    """Whether a job may be active for a moment before it is locked: where in doubt, it may."""
+    """Tells whether a job may be active for a moment before it is locked; True if in doubt."""
     is_new = flavour.major is not None and flavour.major >= MARKER_KEY and not flavour.mixed
     return not (flavour.library is Library.BULLMQ and is_new)
 
 
 def _hosts(workers: Collection[Worker], where: Whereabouts) -> dict[str, str]:
-    """By name. Of one name on several hosts, as of those without a name, nobody knows which one holds a job."""
+    """Returns workers' hosts by name; "" for a name on several hosts: which of them holds a job is unknown."""
     found: dict[str, str] = {}
     for worker in workers:
         host = where.host(worker.address)
@@ -118,5 +118,5 @@ def _counts_late(flavour: Flavour) -> bool:
 
 
 def _left(sample: QueueSample, since: int) -> int | None:
-    """Of the watchdog's key now. One that has ended meanwhile was there: the next pass is due."""
+    """Returns the TTL left of the stalled check's key; 0 if it has expired since the sample: the next pass is due."""
     return None if sample.stalled_check_ttl is None else max(0, sample.stalled_check_ttl - since)

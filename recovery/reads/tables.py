@@ -1,4 +1,4 @@
-"""Job tables as queues: what is known of one before it is read, what counts for its rows, and the verdicts on them."""
+"""Treats job tables as queues: their flavour from the configuration, the terms of verdicts, and verdicts on rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_table(config: Config, ref: QueueRef) -> bool:
 
 
 def flavour(wire: SqlWire, table: Table) -> Flavour:
-    """Known from the configuration alone."""
+    """Returns the flavour of a job table, from the configuration alone."""
     columns = table.columns
     evidence = [f"From [[tables]] of the configuration: {table.table} in {wire.target}."]
     evidence.append(f"The state of a row is in its column {columns.state}.")
@@ -43,7 +43,7 @@ def _sign(table: Table) -> str:
 
 
 def terms(config: Config, ref: QueueRef, now: int, sweep: Armed | None, *, lost: int = 0) -> Terms:
-    """`sweep`: as a `Lookout` knows it; None: no scanner puts rows back here. `lost`: how many rows nobody holds."""
+    """Returns the terms of verdicts. `sweep`: the startup sweep if it acts here; `lost`: the number of lost rows."""
     table = config.table(ref.deployment, ref.base)
     overdue_after = config.thresholds_of(ref.deployment, ref.base).overdue_after
     if table is None:
@@ -63,7 +63,7 @@ def terms(config: Config, ref: QueueRef, now: int, sweep: Armed | None, *, lost:
 def of_rows(
     rows: Sequence[JobRow], terms: Terms, *, orphaned: Mapping[str, int], breaks: Mapping[str, str]
 ) -> dict[str, Verdict]:
-    """A verdict for every running row, by id. What one owner's rows tell is told of each of them."""
+    """Returns a verdict for every running row, by id. Evidence from all rows of one owner counts for each of them."""
     running = [row for row in rows if row.state is State.ACTIVE]
     owned: dict[str, list[JobRow]] = {}
     for row in running:
@@ -81,10 +81,10 @@ def of_rows(
 
 
 def lost(rows: Iterable[JobRow]) -> list[JobRow]:
-    """Those that nobody holds any more."""
+    """Returns the running rows that no worker holds any more."""
     return [row for row in rows if row.state is State.ACTIVE and row.lock is None and row.lock_known]
 
 
 def orphaned(ref: QueueRef, rows: Iterable[JobRow], now: int, *, insists: bool = False) -> Mapping[str, int]:
-    """How often those that are lost were so earlier."""
+    """Counts how often the lost rows were orphaned before."""
     return incidents.suffered_before(ref, [row.id for row in lost(rows)], now, insists=insists)

@@ -1,4 +1,4 @@
-"""The tallies on their way from the scheduler to every web process: JSON in one key of the state store."""
+"""Stores the counters of the metrics endpoint for the web processes: JSON in one key of the state store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.tallies import BOUNDS, Breakers, Durations, Spending, Tallies
 
 KEEP_S = 7 * 86_400
-# A reader of another version knows by this that it cannot read it.
+# Tells a reader of another version that it cannot read the document.
 _SHAPE = zlib.crc32(
     repr(
         [BOUNDS, *(field.name for kind in (Tallies, Durations, Spending, Breakers) for field in fields(kind))]
@@ -25,14 +25,14 @@ _SHAPE = zlib.crc32(
 
 
 def publish(store: redis.Redis, tallies: Tallies) -> None:
-    """Raises StoreError."""
+    """Stores the counters as the newest ones. Raises StoreError."""
     packed = encode(tallies)
     with faults.guarded(store):
         store.set(state.TALLIES, packed, ex=KEEP_S)
 
 
 def fetch(store: redis.Redis) -> Tallies | None:
-    """None when there are none that this version can read; raises StoreError."""
+    """Fetches the counters; None if there are none that this version can read; raises StoreError."""
     with faults.guarded(store):
         answer = state_limits.ask_string(store, state.TALLIES, state_limits.TALLIES_LIMIT)
     packed = state_limits.string_of(answer, state_limits.TALLIES_LIMIT)
@@ -59,7 +59,7 @@ def encode(tallies: Tallies) -> bytes:
 
 @lru_cache(maxsize=2)  # it is asked for with each scrape, and changes every few
 def decode(packed: bytes) -> Tallies | None:
-    """The inverse of `encode`; None for anything that this version did not write."""
+    """Reverses `encode`; None for anything that this version did not write."""
     try:
         shape, at, until, audited, settled, durations, acts, opened, held, spending, breakers, quarantined = json.loads(
             packed

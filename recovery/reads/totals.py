@@ -1,4 +1,4 @@
-"""The sums of all queues, as the state store keeps them: one field of a hash each."""
+"""Decodes the job totals of all queues, which the state store keeps in one hash with a field for each queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def field(ref: QueueRef) -> bytes:
 
 @lru_cache(maxsize=16_384)
 def one(packed: bytes) -> Total | None:
-    """As often as whoever scrapes us asks: a sum changes once a minute, and those of idle queues look the same."""
+    """Decodes one queue's totals; cached: scrapes outnumber changes, and the totals of idle queues are equal."""
     return Total.decode(packed)
 
 

@@ -1,8 +1,8 @@
-"""Whether the audit is what was written: every hash made again, every link followed, every seal and index row checked.
+"""Verifies the audit: recomputes every hash, follows every link, and checks every seal and every row of the index.
 
-What it finds: entries that were altered, deleted, inserted or moved, also by somebody who makes hashes anew; index rows
-that do not follow from the entries; and an end that was cut off. Whoever can write into the database and has not the
-secret key can only put an earlier state of the whole chain back: that shows against a head that was kept elsewhere.
+It finds entries that were altered, deleted, inserted or moved, also by an attacker who recomputes hashes; index rows
+that do not follow from the entries; and a truncated end. An attacker with write access to the database but without
+the secret key can only restore an earlier state of the whole chain: a head that was kept elsewhere reveals that.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from recovery.reads import seals
 from recovery.reads.audit_index import AuditIndexCheck
 from recovery.reads.links import Entry, walked
 
-TOLD = 50  # findings told; a chain that broke once breaks at every later entry
+TOLD = 50  # findings reported; a chain that broke once breaks at every later entry
 HEADS_LIMIT = 64 * 1024 * 1024  # bytes of a file of kept heads: one every minute for a year
 _LOOKED_UP = 500  # entries compared with kept heads at once
-Heads = Mapping[int, frozenset[str]]  # number → the hashes that were kept of it; one, if nobody touched them
+Heads = Mapping[int, frozenset[str]]  # number → its hashes in kept heads; one, unless the file was altered
 
 
 class NotAHead(UnstallError):
-    """What was given is no exported head."""
+    """The given text is no exported head."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of the chain: kept elsewhere, it proves later that nothing up to here was changed."""
+    """End of the chain: kept elsewhere, it proves later that no entry up to here was changed."""
 
     number: int
     hash: str
@@ -50,7 +50,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that cannot be if nobody touched the audit.
+    """Problem that an untouched audit cannot have.
 
     `kind`: altered, deleted, inserted, moved, truncated, forged (not signed by us), unsigned (no mark), unknown key,
     index.
@@ -63,9 +63,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`head` is the last entry that was looked at. Only the first findings are told.
+    """Result of a verification. `head` is the last entry that was checked. Only the first findings are reported.
 
-    Entries up to `unsigned` have no seals of their own: they are fixed by their hashes and the mark.
+    Entries up to `unsigned` have no seals of their own: their hashes and the mark protect them.
     """
 
     checked: int
@@ -79,15 +79,15 @@ class Report:
 
 
 def head() -> Head:
-    """Where the chain ends now, as the next entry would follow it."""
+    """Returns the present end of the chain, which the next entry would follow."""
     row = AuditHead.objects.first()
     return Head(row.number, row.hash) if row else Head(0, "")
 
 
 def kept_heads(lines: Iterable[str]) -> Heads:
-    """Reads heads that were kept, one a line; what stands in front of the JSON, as in a log, is passed over.
+    """Reads kept heads, one per line; text before the JSON, as in a log, is skipped.
 
-    Lines without one are left out; raises NotAHead when there is no head at all.
+    Lines without a head are skipped; raises NotAHead if there is no head at all.
     """
     found: dict[int, set[str]] = defaultdict(set)
     for line in lines:
@@ -101,7 +101,7 @@ def kept_heads(lines: Iterable[str]) -> Heads:
 
 
 def compare(heads: Heads) -> Report:
-    """Looks up the entries of kept heads, and nothing else: quick, for a check that runs often."""
+    """Checks only the entries of kept heads: quick, for a check that runs often."""
     numbers = sorted(heads)
     findings: list[Finding] = []
     for at in range(0, len(numbers), _LOOKED_UP):
@@ -121,7 +121,7 @@ def _compared(number: int, kept: frozenset[str], hash: str | None) -> Iterator[F
 
 
 def verify(exported: Head | Heads | None = None) -> Report:
-    """Reads every entry once, in bounded memory. What is appended meanwhile is left for the next time."""
+    """Verifies the whole chain: reads every entry once, in bounded memory. Entries appended meanwhile are left out."""
     until, mark = head(), seals.AuditMark.read()
     walk = _Walk(_heads(exported), mark)
     found: list[Finding] = list(walk.begin())
@@ -143,7 +143,7 @@ def _heads(exported: Head | Heads | None) -> Heads:
 
 
 class _Walk:
-    """One pass along the chain. After a break it goes on from what it found, so that one break is told once."""
+    """Pass along the chain. After a break it goes on from the entry it read, so that a break is reported once."""
 
     def __init__(self, kept: Heads, mark: seals.AuditMark) -> None:
         self._kept = kept
@@ -154,7 +154,7 @@ class _Walk:
         self.checked = 0
 
     def begin(self) -> Iterator[Finding]:
-        """The mark of a chain that was signed from its first entry on."""
+        """Checks the mark of a chain that was signed from its first entry on."""
         if self._mark.number < FIRST and AuditEntry.objects.exists():
             yield from self._sealed(seals.START, self._mark.trouble(""))
 
@@ -197,7 +197,7 @@ class _Walk:
         yield from self._rows(self._index.strays())
 
     def _sealed(self, number: int, trouble: seals.SealTrouble | None) -> Iterator[Finding]:
-        """A key that is not configured is told once: all entries of its time have it."""
+        """Reports a key that is not configured once: all entries of its time were signed with it."""
         if trouble and not (trouble.key and trouble.key in self._keys):
             self._keys.add(trouble.key)
             yield Finding(number, trouble.kind, trouble.text)
@@ -207,7 +207,7 @@ class _Walk:
 
 
 def _changed(entry: Entry) -> Finding:
-    """Altered, or the entry of another place: then its hash is right for the number behind the one it follows."""
+    """Reports an entry as moved if its hash fits the number after the entry it follows, else as altered."""
     before = AuditEntry.objects.filter(hash=entry.link.previous).values_list("number", flat=True).first()
     home = FIRST if entry.link.previous == "" else before + 1 if before is not None else None
     if home is not None and home != entry.number and _at(entry, home) == entry.hash:

@@ -1,4 +1,4 @@
-"""Which server each connection comes from, as the monitors told last: read from the state store once a second."""
+"""Maps connections to servers by the monitors' newest reports, read from the state store once a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recovery.reads.shared import windows
 
 
 def known(stores: Registry | None = None) -> Whereabouts:
-    """Without a state store, or while it is away, nothing is known: connections have their hosts, and no server."""
+    """Returns the map; empty while the state store is unavailable: then connections have hosts, but no server."""
     try:
         store = (stores or registry()).state()
         found = windows.get(("servers", id(store)), lambda: servers.fetch(store))
