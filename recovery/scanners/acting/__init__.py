@@ -1,1 +1,1 @@
-"""How a scanner acts: one run at a time, through one door, under the mandate, the policies and the brakes."""
+"""Runs scanners and performs their actions: one run at a time, through the action runner, within their permissions."""

@@ -1,9 +1,8 @@
-"""What a scanner does to queues, always through the one door: chunk by chunk, within its policy, and only while it may.
+"""Performs a scanner's actions on queues, always through the action runner: chunk by chunk, within its policy.
 
-Before each chunk it is asked again: 1. does this scheduler still lead; 2. does another
-console act there, or a brake hold the deployment; 3. does
-the queue's policy let this scanner act; 4. is there anything left of what one run may do. What is not done is found
-all the same, with the reason why not.
+Before each chunk it checks again: 1. does this scheduler still lead; 2. does another console act there, or is the
+deployment paused by a safety limit; 3. does the queue's policy let this scanner act; 4. is there anything left of
+what one run may do. What is not done is reported all the same, with the reason.
 """
 
 from __future__ import annotations
@@ -27,34 +26,34 @@ from recovery.errors import BadOrder, ConfigError, Fenced, Missing, NotRecorded,
 from recovery.reads import refusals
 from recovery.reads.refusals import Refusals, RightsRefusal
 
-CHUNK = 100  # jobs in one order: no library's script takes fewer, so an order that stops half way has done nothing
+CHUNK = 100  # jobs in one call: no library's script takes fewer, so a call that stops half way has done nothing
 NO_MANDATE = "Nothing is changed: the leader is unknown."
 LED = "Stopped: this scheduler is no longer the leader."
 ONLY_LOOKS = "This was a dry run."
-_COUNTED = (Outcome.DONE, Outcome.UNKNOWN)  # what a run may do at most; what was refused cost nobody anything
+_COUNTED = (Outcome.DONE, Outcome.UNKNOWN)  # outcomes that count against the maximum of a run; refused jobs do not
 
-Holding = Callable[[QueueRef], tuple[str, ...]]  # why nothing may be done to a queue, in sentences; empty: it may
+Holding = Callable[[QueueRef], tuple[str, ...]]  # sentences why a queue may not be changed; empty: it may
 
 
 class Policies(Protocol):
-    """What a queue's policy is."""
+    """Lookup of a queue's policy."""
 
     def of(self, queue: QueueRef) -> Resolved: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A job that something is to be done to. `policy`: what allows it, in one sentence, for the audit."""
+    """Job that an action is requested for. `policy`: what allows it, in one sentence, for the audit."""
 
     seen: Seen
-    what: str  # what it was found as
+    what: str  # what was found, in words
     policy: str
 
 
 class Deeds:
-    """Of one run: what was done counts against `most` of each queue, and what stops it stops the rest.
+    """Actions of one run: changed jobs count against `most` of each queue, and what stops one action stops the rest.
 
-    `mandate` None: nobody can know who leads. `observes`: whatever the policies say, nothing is done.
+    `mandate` None: the leader is unknown. `observes`: a dry run, whatever the policies say.
     """
 
     def __init__(
@@ -66,9 +65,9 @@ class Deeds:
         *,
         observes: bool = False,
     ) -> None:
-        self.holds: list[str] = []  # sentences of what held something back
+        self.holds: list[str] = []  # sentences about what blocked an action
         self.faults: list[str] = []  # what could not be done
-        self.is_refused = False  # some of it because the store does not let its user
+        self.is_refused = False  # True if the store's user lacks a permission for some of it
         self._mandate = mandate
         self._scanner = scanner
         self._book = book
@@ -76,16 +75,16 @@ class Deeds:
         self._observes = observes
         self._actor = Actor("scanner", scanner.value, may_act=True, may_bulk=True)
         self._done: Counter[QueueRef] = Counter()
-        self._stopped = ""  # why nothing more is done anywhere
-        self._away: dict[str, str] = {}  # deployment → why nothing more is done there
+        self._stopped = ""  # why this run changes nothing more anywhere
+        self._away: dict[str, str] = {}  # deployment → why this run changes nothing more there
 
     @property
     def is_stopped(self) -> bool:
-        """For good: whatever is still to be looked at, nothing of it will be done in this run."""
+        """True if this run makes no more changes anywhere."""
         return bool(self._stopped) or (self._mandate is not None and not self._mandate.holds())
 
     def why_not(self, queue: QueueRef) -> str:
-        """What stands against acting on this queue right now; "": nothing. A brake that holds is remembered."""
+        """Returns why this queue may not be changed now; "": it may. A safety limit in effect is added to `holds`."""
         if self._observes:
             return ONLY_LOOKS
         if not self._book.of(queue).policy.may_act(Scanner(self._scanner.value)):
@@ -100,11 +99,11 @@ class Deeds:
         return self._book.of(queue)
 
     def room(self, queue: QueueRef) -> int:
-        """Jobs of this queue that something may still be done to in this run."""
+        """Returns how many more jobs of this queue this run may change."""
         return max(0, self._duty(queue).most - self._done[queue])
 
     def do(self, act: Act, queue: QueueRef, wishes: Sequence[Wish], options: Options = Options()) -> tuple[Find, ...]:  # noqa: B008 -- frozen
-        """One find a wish, in their order. Raises nothing of what may go wrong with a store, the audit or the lease."""
+        """Performs an action; returns a find per request, in order. Raises no error of a store, audit or lease."""
         finds: dict[str, Find] = {}
         for reason, mine in _by_policy(wishes):
             order = Order(
@@ -129,7 +128,7 @@ class Deeds:
         return finds
 
     def _carry_out(self, order: Order, wishes: Sequence[Wish]) -> dict[str, Find]:
-        """The one call that changes something. Where it raises, nothing was done, or the error says to which jobs."""
+        """Makes the one call that changes jobs. If it raises, nothing was done, or the error has the results."""
         queue, results = order.queue, tuple[JobResult, ...]()
         try:
             results = runner.perform(order)
@@ -137,7 +136,7 @@ class Deeds:
             why = self._held(str(error))
             if isinstance(error.met, int):
                 self._stop(why)
-            else:  # another console acts here, which says nothing of other deployments
+            else:  # another console acts here; other deployments are not affected
                 self._away[queue.deployment] = why
             results = error.results or self._all(wishes, str(error))
         except NotRecorded as error:
@@ -154,21 +153,21 @@ class Deeds:
         return {wish.seen.id: _done(order, wish, one) for wish, one in zip(wishes, results, strict=True)}
 
     def _learn(self, queue: QueueRef, results: Iterable[JobResult]) -> None:
-        """A store that went away in the middle is not asked for more."""
+        """Ends the actions on a deployment whose store became unavailable in the middle of a call."""
         lost = next((one for one in results if one.outcome is Outcome.UNKNOWN), None)
         if lost is not None:
             self._away[queue.deployment] = lost.why
             self._fault(f"{shown(str(queue))}: {lost.why}")
 
     def _refusal(self, queue: QueueRef) -> str:
-        """Why the store would refuse it, as somebody found out not long ago."""
+        """Returns why the store's user would be refused, by a recent note; "" if there is none."""
         found = refusals.of(queue, _refusals())
         if found is None or not 0 <= sight.now() - found.at < refusals.RETRY:
             return ""
         return self._deny(queue, found)
 
     def _try_rights(self, queue: QueueRef, results: Sequence[JobResult]) -> None:
-        """Whether the store lets us, now that it was tried: whoever tried has noted what it refused."""
+        """Handles the note on missing permissions after an attempt: a success removes it, a refusal is reported."""
         found = refusals.of(queue, _refusals())
         if found is None:
             return
@@ -190,11 +189,11 @@ class Deeds:
 
     @staticmethod
     def _all(wishes: Sequence[Wish], why: str) -> tuple[JobResult, ...]:
-        """Nothing was done to any of them."""
+        """Returns a refused result for every job: none was changed."""
         return tuple(JobResult(wish.seen.id, Outcome.REFUSED, why) for wish in wishes)
 
     def _lost(self) -> str:
-        """Why nothing may be done anywhere any more."""
+        """Returns why this run may change nothing any more; "" while the scheduler leads."""
         if self._mandate is None:
             return self._stop(NO_MANDATE)
         return self._stopped if self._mandate.holds() else self._stop(LED)
@@ -223,7 +222,7 @@ class Deeds:
 
 
 def _refusals() -> Refusals:
-    """Nobody noted any where there is no state store, or none that answers."""
+    """Fetches the notes on missing permissions; empty without a state store, or if it does not answer."""
     try:
         return refusals.fetch(registry().state())
     except (ConfigError, StoreError):
@@ -231,7 +230,7 @@ def _refusals() -> Refusals:
 
 
 def _by_policy(wishes: Sequence[Wish]) -> Iterator[tuple[str, list[Wish]]]:
-    """One order has one reason. A job that is wished for twice is meant once."""
+    """Groups requests by policy sentence, as one call has one reason; a job requested twice is kept once."""
     once = {wish.seen.id: wish for wish in reversed(wishes)}.values()
     groups: dict[str, list[Wish]] = {}
     for wish in reversed(once):

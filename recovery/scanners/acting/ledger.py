@@ -1,7 +1,8 @@
-"""What the runs of the scanners came to, written down.
+"""Records the runs of the scanners.
 
-Every run writes the pulse of its scanner into the state store. Into the database go the runs of the scanners that run
-seldom and, of the frequent ones, those that acted, were refused something, failed or were held anew, or were asked for.
+Every run is written to the state store as its scanner's last run. The database gets the runs of scanners that run
+rarely and, of the frequent ones, those that changed something, were refused something, failed or were blocked anew,
+or were requested.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from recovery.reads.pulses import Pulse
 
 log = logging.getLogger(__name__)
 
-FINDS = 1_000  # written down of one run, what was done first: the run's own numbers count all of them
-PATIENCE = 10 * 60_000  # ms that an order waits for a scheduler: what was asked for longer ago nobody expects any more
+FINDS = 1_000  # recorded of one run, changed jobs first: the run's own numbers count all of them
+PATIENCE = 10 * 60_000  # ms that a requested run waits for a scheduler: an older request is no longer expected
 NOBODY_CAME = "No scheduler started it within ten minutes. Start it again."
 CUT_OFF = "The scheduler that ran it stopped before the run finished."
 _BATCH = 500
@@ -34,7 +35,7 @@ _HOLDS = 20  # sentences of one run
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One run that has ended. `trouble` "": it did not raise."""
+    """Run that has ended. `trouble` "": it did not raise."""
 
     began: int
     at: int
@@ -44,7 +45,7 @@ class Ended:
 
     @property
     def has_succeeded(self) -> bool:
-        """It looked at something, or there was nothing that it could not look at; and it was let do what it wanted."""
+        """True if it read something, or nothing was unreadable, and if the store refused it no permission."""
         return not self.trouble and not self.report.is_refused and self.report.has_looked
 
     @property
@@ -53,43 +54,43 @@ class Ended:
 
 
 class Ledger:
-    """Of one term, whose `epoch` it is; None: nobody can know who leads.
+    """Recorder of one term, whose number is `epoch`; None: the leader is unknown.
 
-    Scanners run side by side, each in a thread of its own; no two touch the same scanner. What cannot be written down
-    is logged once, and costs no run.
+    Scanners run in parallel, each in a thread of its own; no two touch the same scanner. What cannot be recorded
+    is logged once, and fails no run.
     """
 
     def __init__(self, registry: Registry, epoch: int | None) -> None:
         self._registry = registry
         self._epoch = epoch
         self._pulses: dict[Scan, Pulse] | None = None
-        self._news: dict[Scan, tuple[str, bool]] = {}  # the last trouble, and whether something was held
+        self._news: dict[Scan, tuple[str, bool]] = {}  # the last trouble, and whether something was blocked
         self._trouble = ""
 
     def clear(self, now: int) -> None:
-        """Settles what earlier terms left: orders that waited too long, and runs that were cut off. Raises Error."""
+        """Closes what earlier terms left: requests that waited too long, and interrupted runs. Raises Error."""
         rows = ScanRun.objects.filter(status=ScanStatus.WAITING, wanted_at__lt=now - PATIENCE)
         rows.update(status=ScanStatus.FAILED, ended_at=now, trouble=NOBODY_CAME)
         cut_off = ScanRun.objects.filter(status=ScanStatus.RUNNING).exclude(epoch=self._epoch)
         cut_off.update(status=ScanStatus.FAILED, ended_at=now, trouble=CUT_OFF)
 
     def last(self, scan: Scan) -> Pulse | None:
-        """Of this scanner, whoever ran it. None when it never ran, or when nobody can say."""
+        """Returns this scanner's last run by any scheduler; None if it never ran, or if that is unknown."""
         return self._known().get(scan)
 
     def begin(self, scan: Scan, now: int) -> ScanRun | None:
-        """A run that was due. None: it has no row, for now."""
+        """Begins a scheduled run; None: it has no row yet."""
         if scan.is_frequent:
             return None
         return self._try(lambda: self._new(scan, now, status=ScanStatus.RUNNING))
 
     def take(self, asked: ScanRun, now: int) -> bool:
-        """A run that was asked for; False when it cannot be begun, or somebody else has. Raises Error."""
+        """Begins a requested run; False if it cannot begin, or another process has begun it. Raises Error."""
         waiting = ScanRun.objects.filter(pk=asked.pk, status=ScanStatus.WAITING)
         return bool(waiting.update(status=ScanStatus.RUNNING, started_at=now, epoch=self._epoch))
 
     def end(self, scan: Scan, row: ScanRun | None, ended: Ended) -> None:
-        """The row with its finds, when it is worth one, and the pulse in any case."""
+        """Records the end of a run: its row with finds, if it is worth one, and the scanner's last run in any case."""
         row = self._try(lambda: self._close(scan, row, ended))
         self._news[scan] = (ended.said, bool(ended.report.holds))
         self._beat(scan, row, ended)
@@ -115,7 +116,7 @@ class Ledger:
         )
 
     def _is_news(self, scan: Scan, ended: Ended) -> bool:
-        """What goes on as it was is told by the row that began it."""
+        """Tells whether a frequent scanner's run gets a row: what continues unchanged is covered by its first row."""
         trouble, was_held = self._news.get(scan, ("", False))
         if ended.report.acted or ended.report.refused:
             return True
@@ -145,7 +146,7 @@ class Ledger:
             self._pulses[scan] = pulse
 
     def _known(self) -> dict[Scan, Pulse]:
-        """Read once; a state store that is away is asked again."""
+        """Returns the last runs, read once; an unavailable state store is read again the next time."""
         if self._pulses is None:
             try:
                 self._pulses = pulses.read(self._registry.state())
@@ -185,5 +186,5 @@ def _row(run: ScanRun, find: Find) -> ScanFind:
 
 
 def _text(said: str) -> str:
-    """What a database takes as text, and a person reads to its end."""
+    """Returns text that a database accepts, cut to a length that a person reads."""
     return shown(said.encode("utf-8", "replace").decode("utf-8"))[:_SAID]

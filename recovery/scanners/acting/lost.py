@@ -1,4 +1,4 @@
-"""A job without its holder, as the orphan-watch found it, and what stands against putting it right without a person."""
+"""Decides whether a lost job that the orphan watch found may be put back to work without a person."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class Lost:
 
     @property
     def gone_for(self) -> int | None:
-        """How long its named worker has been gone, as seen from connections; None: nobody can tell."""
+        """Time in ms since its named worker disconnected, as seen from connections; None: unknown."""
         return gone_for(self.one.row, self.around)
 
     @property
     def may_come_back(self) -> bool:
-        """The next snapshot tells more."""
+        """True if its worker left so recently that the next snapshot may show it again."""
         return self.has_lost_worker and self.gone_for is not None and self.gone_for < GONE_FOR
 
     def why_not(self, duty: Duty) -> str:
-        """What stands against it, but for quarantined, which is asked of the database; "": nothing."""
+        """Returns why it is not put back, except for quarantine, which the database knows; "": no reason."""
         if self.around.is_n8n:
             return N8N
         if self.is_malformed:
@@ -78,7 +78,7 @@ class Lost:
 
 
 def by_queue(found: Iterable[Found]) -> dict[QueueRef, list[Lost]]:
-    """Longest lost first, so that who waits longest is helped first when not all may be."""
+    """Groups lost jobs by queue, the longest lost first, so that these are put back first if not all may be."""
     groups: dict[QueueRef, list[Lost]] = {}
     for one in found:
         bad = {row.job for row in one.rows if row.verdict.kind is Kind.MALFORMED}

@@ -1,6 +1,6 @@
-"""What has to be in the database before a lost job is put back to work: its incident, so that this time is counted.
+"""Makes sure that the incident of a lost job is in the database before the job is put back to work.
 
-Quarantine is known by its incidents alone. A job that went back without one would take one worker more.
+Quarantine counts incidents alone. A repeatedly stalled job put back without one would cost one more worker.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _AT_ONCE = 400
 
 
 def counted(queue: QueueRef, ids: Sequence[str]) -> set[str]:
-    """Those whose incident is open. Raises Error, as everything here."""
+    """Returns the jobs with an open incident. Raises Error, as every function of this module."""
     return set(incidents.open_numbers(queue, ids))
 
 
 def quarantined(queue: QueueRef, ids: Sequence[str], now: int) -> set[str]:
-    """Asked anew: somebody may have forgiven them, or the last answer was none."""
+    """Returns the quarantined jobs, read anew: a person may have released them, or the last read failed."""
     before = incidents.orphaned(queue, ids, now)
     return {id for id in ids if before.get(id, 0) + 1 >= QUARANTINE_AFTER}
 
 
 def prove(queue: QueueRef, ids: Sequence[str], now: int) -> set[str]:
-    """Counts them as orphaned, before their locks have ended; those that were not before."""
+    """Marks these jobs as proven orphans before their locks have expired; returns those that were not marked before."""
     fresh = set()
     for mine in _open(queue, ids):
         fresh |= {incidents.id_of(key) for key in mine.filter(proven_at=None).values_list("job", flat=True)}
@@ -43,17 +43,20 @@ def prove(queue: QueueRef, ids: Sequence[str], now: int) -> set[str]:
 
 
 def releasing(queue: QueueRef, ids: Sequence[str], now: int, release: Callable[[], tuple[Find, ...]]) -> list[Find]:
-    """Proven first, so that it counts whatever comes between; of what was not touched after all that is taken back."""
+    """Marks jobs as proven, then releases them; revokes the mark of those that were not changed after all.
+
+    The mark comes first, so that the incident counts even if the process ends in between.
+    """
     fresh = prove(queue, ids, now)
     done = release()
     untouched = {find.job.id for find in done if find.outcome not in (Outcome.DONE, Outcome.UNKNOWN)}
-    with suppress(Error):  # then these count as orphaned, as they nearly were
+    with suppress(Error):  # then these stay counted as orphaned
         withdraw(queue, fresh & untouched)
     return list(done)
 
 
 def withdraw(queue: QueueRef, ids: Collection[str]) -> None:
-    """Nothing was done to them after all, so nothing is proven yet."""
+    """Revokes the proof of incidents whose jobs were not changed after all."""
     for mine in _open(queue, list(ids)):
         mine.update(proven_at=None)
 

@@ -1,4 +1,4 @@
-"""The queues that a scanner can look at now, and what is told of the others."""
+"""Selects the queues that a scanner can read now, and reports the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recovery.domain.refs import QueueRef, shown
 
 
 def readable(snapshot: Snapshot, only: QueueRef | None, faults: list[str]) -> Iterator[QueueSample]:
-    """The queues that can be looked at now, or the one that is asked for. Into `faults` goes what cannot."""
+    """Yields the readable queues, or the requested one. Adds a sentence to `faults` for what cannot be read."""
     away = {one.name: one.error for one in snapshot.deployments if one.error}
     chosen = [sample for sample in snapshot.queues if only in (None, sample.ref)]
     if only is not None and not chosen:
@@ -25,6 +25,6 @@ def readable(snapshot: Snapshot, only: QueueRef | None, faults: list[str]) -> It
 
 
 def _away(errors: dict[str, str], chosen: Iterable[QueueSample]) -> list[str]:
-    """Each deployment once, however many queues it has."""
+    """Returns one sentence for each unavailable deployment, however many queues it has."""
     names = dict.fromkeys(sample.ref.deployment for sample in chosen)
     return [f"{shown(name)} cannot be read: {errors[name]}." for name in names if name in errors]

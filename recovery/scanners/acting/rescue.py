@@ -1,9 +1,9 @@
-"""What the orphan-watch does about what it found, where the policy lets it: proven orphans go back to wait, and with
-`release` also jobs whose named worker has gone, before their locks end.
+"""Puts lost jobs of the orphan watch back to work where the policy allows it: proven orphans go back to wait, and with
+`release` also jobs whose named worker has disconnected, before their locks expire.
 
-Quarantine is known by incidents alone: so no job goes before its own incident is in the database and counts, and none
-whose earlier ones cannot be read. What the door refused is not tried again at each look: only when the job has moved
-since, or a while later.
+Quarantine counts incidents alone: so no job goes before its own incident is in the database and counts, and none
+whose earlier incidents cannot be read. A refused job is not retried at each pass: only when it has moved since, or
+after a while.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from recovery.scanners.acting.deeds import Deeds, Wish
 from recovery.scanners.acting.lost import Lost
 from recovery.scanners.watching.beat import Found
 
-REFUSED_FOR = MINUTE  # until what was refused is tried again
-TOLD = 1_000  # finds of a look that somebody asked for, each with its evidence in words
+REFUSED_FOR = MINUTE  # until a refused job is tried again
+TOLD = 1_000  # finds of a requested run, each with its evidence in words
 
 
 class Rescue:
-    """`is_pending`: a worker has only just gone, or a lock runs out, so that the next snapshot tells more."""
+    """Recovery by the orphan watch. `is_pending`: a worker just left or a lock ends: the next snapshot tells more."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -42,7 +42,7 @@ class Rescue:
     def act(
         self, found: Iterable[Found], deeds: Deeds, *, queue: QueueRef | None = None, tells: bool = False
     ) -> Report:
-        """`tells`: somebody asked, so every lost job is told of, also where nothing is to be done.
+        """Puts back the found jobs. `tells`: the run was requested, so every lost job is reported, also unchanged ones.
 
         Raises Error of the database.
         """
@@ -74,9 +74,9 @@ class Rescue:
             return []
         if why := deeds.why_not(ref):
             return [Find(one.ref, one.what, why) for one in ready[: TOLD if tells else deeds.room(ref)]]
-        most = deeds.room(ref) + 1  # one more, so that it is told when not all may go
+        most = deeds.room(ref) + 1  # one more, so that the report says when not all may go
         healthy = [one for one in ready if not one.one.is_quarantined][:most]
-        quarantined = [one for one in ready if one.one.is_quarantined][:most]  # unless somebody has forgiven it
+        quarantined = [one for one in ready if one.one.is_quarantined][:most]  # unless a person has released it
         going, left = self._counted(ref, [*healthy, *quarantined])
         done = self._requeue(ref, [one for one in going if not one.has_lost_worker], deeds)
         done += self._release(ref, [one for one in going if one.has_lost_worker], deeds)
@@ -84,7 +84,7 @@ class Rescue:
         return done + (left if tells else [])
 
     def _counted(self, ref: QueueRef, chosen: Sequence[Lost]) -> tuple[list[Lost], list[Find]]:
-        """Those that go, and what is left to a person."""
+        """Returns the jobs to put back, and finds for those left to a person."""
         ids = [one.ref.id for one in chosen]
         open_ones, quarantined = proof.counted(ref, ids), proof.quarantined(ref, ids, chosen[0].around.now)
         going = [one for one in chosen if one.ref.id in open_ones and one.ref.id not in quarantined]
@@ -106,7 +106,7 @@ class Rescue:
         )
 
     def _held(self, ref: QueueRef, going: Sequence[Lost], deeds: Deeds) -> dict[str, Seen]:
-        """With the tokens of their locks, which no look asks for. One that has moved since is left out."""
+        """Reads the jobs with their lock tokens, which a pass does not read. Jobs that have moved are left out."""
         if not going:
             return {}
         try:

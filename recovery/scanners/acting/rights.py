@@ -1,7 +1,7 @@
-"""Asks each store whether the scanners may change what they look at: when a term begins, and every RETRY after that.
+"""Checks in each store whether its user has the permissions that scanners need: when a term begins, then every RETRY.
 
-Of a Redis, one queue of each prefix is asked for, as an ACL names prefixes; of a database, each job table. A store that
-is configured to be read only is not asked.
+In Redis one queue of each prefix is checked, as an ACL names prefixes; in a database each job table. A store that
+is configured to be read only is not checked.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from recovery.domain.refs import QueueRef
 from recovery.errors import QueueMissing, StoreError
 from recovery.reads import refusals
 
-EVERY = 2.0  # seconds: a queue that is found is asked for before its jobs have been lost for long
+EVERY = 2.0  # seconds: a newly found queue is checked before its jobs have been lost for long
 
 
 class Rights:
-    """One thread at a time."""
+    """Checker of permissions; for one thread at a time."""
 
     def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None]) -> None:
         self._registry = registry
@@ -31,7 +31,7 @@ class Rights:
         self._asked_at: dict[tuple[str, str], int] = {}
 
     def run(self, now: int) -> None:
-        """Raises StoreError of the state store."""
+        """Checks what is due. Raises StoreError of the state store."""
         snapshot = self._newest()
         if snapshot is None:
             return
@@ -48,7 +48,7 @@ class Rights:
             try:
                 lacking = self._lacking(ref)
             except (StoreError, QueueMissing, redis.ResponseError):
-                continue  # whatever it is, it says nothing of rights
+                continue  # the error shows nothing about permissions
             self._asked_at[ref.deployment, refusals.prefix_of(ref)] = now
             self._learn(ref, lacking)
             if lacking:

@@ -1,4 +1,4 @@
-"""Collecting and discovering as runs like those of every other scanner: what they came to, in numbers."""
+"""Adapts the collector and the discovery to runs like those of every other scanner, reported in numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One scanner's runs, one at a time: each is written down, and none takes the scheduler with it when it fails."""
+"""Runs one scanner, one run at a time: each run is recorded, and a failed run does not end the scheduler."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 
 class Run(Protocol):
-    """A scanner at work. None: nothing was due, so there is nothing to tell."""
+    """Run function of a scanner. It returns None if nothing was due, so that there is nothing to report."""
 
     def __call__(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What somebody asked for: where, and whether only to look."""
+    """Requested run: its queue, and whether it is a dry run."""
 
     observes: bool = False
     queue: QueueRef | None = None
@@ -46,11 +46,11 @@ class Turn:
         self.failure: Exception | None = None  # what the last run raised
 
     def due(self, now: int, next_at: int | None = None) -> Report | None:
-        """A run because it is time."""
+        """Makes a scheduled run."""
         return self.run(now, self._ledger.begin(self.scan, now), next_at=next_at)
 
     def ordered(self, row: ScanRun, now: int, next_at: int | None = None) -> Report | None:
-        """A run that somebody asked for; None when another has begun it. Raises django.db.Error."""
+        """Makes a requested run; None if another process has begun it. Raises django.db.Error."""
         if not self._ledger.take(row, now):
             return None
         row.refresh_from_db()
@@ -63,7 +63,7 @@ class Turn:
         asked: Asked = Asked(),
         next_at: int | None = None,
     ) -> Report | None:
-        """Whoever began it: with the row in which it is written down, when it has one."""
+        """Makes a run, scheduled or requested, and records its end in its row, if it has one."""
         report, trouble = self._tried(now, asked)
         if report is None and not trouble and row is None:
             return None
@@ -78,7 +78,7 @@ class Turn:
         except UnstallError as error:
             self.failure = error
             return None, self._fail(str(error), None)
-        except Exception as error:  # noqa: BLE001 -- a scanner's edge: whatever it is, the next run goes on
+        except Exception as error:  # noqa: BLE001 -- a scanner's edge: after any error the next run goes on
             self.failure = error
             return None, self._fail(repr(error), error)
         if report is not None:
@@ -86,7 +86,7 @@ class Turn:
         return report, ""
 
     def _fail(self, trouble: str, error: Exception | None) -> str:
-        """Said once, not once a run."""
+        """Logs a failure once, not at every run."""
         if trouble != self._trouble:
             log.error("%s: %s", self.scan.value, trouble, exc_info=error)
         self._trouble = trouble

@@ -1,4 +1,4 @@
-"""What scanners act under: the mandate of their term, the policies as they are now, and whatever may hold them back."""
+"""Builds the permission checks of scanner runs: the leader's term, the current policies, and what blocks a scanner."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from recovery.reads.blockers import KNOWN_TO_ACTOR, Blockers
 from recovery.reads.policies import Following
 from recovery.scanners.acting.deeds import Deeds, Holding
 
-Brakes = Callable[[str], tuple[str, ...]]  # deployment → why its brake holds; empty: it does not
+Brakes = Callable[[str], tuple[str, ...]]  # deployment → why auto-recovery is paused on it; empty: it is not
 
 
 @dataclass(frozen=True, slots=True)
 class Warrant:
-    """`mandate` None: nobody can know who leads, so nothing may be done."""
+    """Permissions of scanners in one term. `mandate` None: the leader is unknown, so nothing may be changed."""
 
     registry: Registry
     mandate: Mandate | None
     brakes: Brakes
 
     def deeds(self, scan: Scan, *, observes: bool = False) -> Deeds:
-        """For one run. Raises Error of the database: what the policies say is not known then, so nothing is done."""
+        """Builds the actions of a run. Raises Error of the database: then policies are unknown, and nothing is done."""
         book = Following(self.registry.config)
         return Deeds(self.mandate, scan, book, self.holding(scan), observes=observes)
 
     def holding(self, scan: Scan) -> Holding:
-        """What blocks this scanner, and after that the brake of the deployment."""
+        """Returns a function that tells what blocks this scanner at a queue, else why its deployment is paused."""
 
         def holds(queue: QueueRef) -> tuple[str, ...]:
             blockers = Blockers(self.registry, shared_clock.now())
