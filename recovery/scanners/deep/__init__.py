@@ -1,1 +1,1 @@
-"""The slow looks: what has been stuck for long, what failed, and rows that a start left behind."""
+"""Slow scanners: jobs that have been stuck for long, failed jobs, and rows that a stopped process left running."""

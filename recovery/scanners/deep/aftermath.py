@@ -1,4 +1,4 @@
-"""How relaunched jobs have ended, told to the brakes: at each look of a run, and every few seconds between two."""
+"""Tells the breakers how retried jobs have ended: at each step of a run, and every few seconds between two runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recovery.reads.relaunched import End
 
 
 def settle(queue: Queue, outs: Sequence[Out], now: int) -> int:
-    """How many have ended. Raises StoreError, NotRecorded, and Error of the database."""
+    """Settles retried jobs that have ended; returns how many. Raises StoreError, NotRecorded, Error of the database."""
     ends = relaunched.ends(queue, outs, now) if outs else {}
     if ends:
         brakes.settled(queue.ref, ends, now)
@@ -24,7 +24,7 @@ def settle(queue: Queue, outs: Sequence[Out], now: int) -> int:
 
 
 def followed(ref: QueueRef, outs: Sequence[Out], snapshot: Snapshot | None, now: int) -> bool:
-    """Settles what has ended; whether a breaker has closed by it. Jobs of a queue that is gone say nothing."""
+    """Settles ended jobs; returns True if that closed a breaker. Jobs of a queue that is gone count as unknown."""
     before = open_breakers(ref)
     try:
         settle(lists.locate(ref, snapshot), outs, now)
@@ -34,5 +34,5 @@ def followed(ref: QueueRef, outs: Sequence[Out], snapshot: Snapshot | None, now:
 
 
 def open_breakers(ref: QueueRef) -> set[str]:
-    """The keys of those that are not closed."""
+    """Returns the keys of the breakers that are not closed."""
     return {key for key, breaker in brake_rows.values(BREAKER, Place.of(ref)).items() if breaker.opened_at is not None}

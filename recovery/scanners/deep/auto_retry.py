@@ -1,8 +1,8 @@
-"""Failed jobs sent back to work, slowly, and not at all while they fail again.
+"""Retries failed jobs, slowly, and not at all while they fail again.
 
 One run goes round the queues step by step: where the budget or a breaker says "later", the others go on meanwhile, and
-the run waits as long as its time allows. What it sent off is followed by `follow` until it has ended, between runs too;
-when a breaker closes by it, a run of that queue is ordered at once.
+the run waits as long as its time allows. `follow` tracks the retried jobs until they have ended, between runs too;
+when that closes a breaker, it requests a run of that queue at once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from recovery.scanners.watching.orphan_watch import NO_SNAPSHOT
 
 log = logging.getLogger(__name__)
 
-RUN = 5 * MINUTE  # of one run: shorter than an order waits for its turn, and five minutes' worth of every budget
-FOLLOW_EVERY = 10.0  # seconds between two looks at what is out
-_WAIT = 1.0  # seconds at once: whoever leads no more has to notice
+RUN = 5 * MINUTE  # of one run: shorter than a requested run waits, and five minutes' worth of every budget
+FOLLOW_EVERY = 10.0  # seconds between two checks of the retried jobs
+_WAIT = 1.0  # seconds at once: a scheduler that lost its leadership has to notice
 N8N = "It is an n8n job: its workflow would run again from its start. Only a person can retry it and accept that."
 WELL_AGAIN = "Its probe succeeded, so the rest is retried."
 
@@ -45,7 +45,7 @@ Wait = Callable[[float], object]
 
 
 class AutoRetry:
-    """One run at a time; `follow` beside it. `mandate` None: nobody can know who leads, so it only looks."""
+    """Auto-retry scanner; one run at a time, with `follow` beside it. `mandate` None: unknown leader, dry runs only."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class AutoRetry:
         return tour.report()
 
     def follow(self, now: int) -> int:
-        """Settles what has ended meanwhile; in how many queues something is out. Raises NotRecorded."""
+        """Settles retried jobs that have ended; returns how many queues had any to settle. Raises NotRecorded."""
         if self._mandate is None or not self._mandate.holds():
             return 0
         outs = brakes.out(now=self.now())
@@ -89,7 +89,7 @@ class AutoRetry:
                 if aftermath.followed(ref, out, self._newest(), self.now()):
                     self._go_on(ref)
             except (StoreError, Error) as error:
-                log.debug("%s: %s", ref, error)  # the next look tells
+                log.debug("%s: %s", ref, error)  # the next check tells
         return len(outs)
 
     @property
@@ -97,11 +97,11 @@ class AutoRetry:
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """The step in hand is the last one."""
+        """Stops the run after its present step."""
         self._stopping.set()
 
     def _go_on(self, ref: QueueRef) -> None:
-        """Paused, or enough runs wait already: then the next one that is due will do."""
+        """Requests a run of this queue; if the scanner is paused or enough runs wait, the next due one will do."""
         actor = Actor("scanner", Scan.AUTO_RETRY.value, may_act=True, may_bulk=True)
         try:
             scans.order(actor, Scan.AUTO_RETRY, queue=ref, reason=WELL_AGAIN)
@@ -110,7 +110,7 @@ class AutoRetry:
 
 
 class _Tour:
-    """One run's way round the queues."""
+    """Way of one run round the queues."""
 
     def __init__(self, scanner: AutoRetry, deeds: Deeds, ends: int) -> None:
         self.faults: list[str] = []
@@ -119,7 +119,7 @@ class _Tour:
         self._deeds = deeds
         self._ends = ends
         self._all: dict[QueueRef, Relaunch] = {}
-        self._due: dict[QueueRef, int] = {}  # when to go on with those that are not through
+        self._due: dict[QueueRef, int] = {}  # when to go on with queues that are not finished
 
     def add(self, queue: Queue) -> None:
         if queue.sample is not None and queue.sample.counts.failed:
@@ -129,7 +129,7 @@ class _Tour:
             self._due[ref] = 0
 
     def go(self) -> None:
-        """Until nothing can go any more, or the time is over."""
+        """Makes steps until no job can be retried any more, or the time is over."""
         try:
             while self._due and self._may_go_on():
                 for ref, at in list(self._due.items()):
@@ -154,7 +154,7 @@ class _Tour:
         )
 
     def _step(self, ref: QueueRef) -> None:
-        """What cannot be looked at delays nobody else."""
+        """Makes one step of a queue; an error ends only this queue."""
         try:
             at = self._all[ref].step()
         except UnstallError as error:
@@ -170,7 +170,7 @@ class _Tour:
         return not stops and self._scanner.now() < self._ends
 
     def _rest(self) -> None:
-        """Until the first of them may go on."""
+        """Waits until the first queue may go on."""
         left = min(self._due.values(), default=0) - self._scanner.now()
         if left > 0:
             self._scanner.wait(min(_WAIT, left / SECOND))

@@ -1,7 +1,7 @@
-"""Failed jobs of one queue, the oldest first: which of them may go, and what stands against the others.
+"""Selects the failed jobs of one queue that may be retried, the oldest first, with the reasons against the others.
 
-They are read in windows, as many as are needed. A run begins where the last one left something undone, goes to the end
-and then on from the start, so that thousands of hopeless jobs hide nothing behind them.
+They are read in windows, as many as are needed. A run begins where the last one left due jobs, goes to the end
+and then on from the start, so that thousands of hopeless jobs do not hide the jobs behind them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from recovery.reads import acts, failed, incidents, stuck
 from recovery.reads.failed import Failed
 from recovery.reads.lists import Queue
 
-LOOKED = 5_000  # failed jobs of one queue looked at in one run: a hundred windows
+LOOKED = 5_000  # failed jobs of one queue read in one run: a hundred windows
 KEPT = 500  # of one error, read and waiting for their turn
-FRESH = 10_000  # ms: what was read longer ago is read again before anything is done to it
+FRESH = 10_000  # ms: what was read longer ago is read again before an action
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A failed job that may go, as it was read at that time."""
+    """Failed job that may be retried, as it was read at `read_at`."""
 
     failed: Failed
     past: Past
@@ -45,14 +45,14 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Failed jobs that stay where they are for one reason; `why` is that of the first."""
+    """Failed jobs that are not retried by one rule; `why` is the reason of the first."""
 
     count: int
     why: str
 
 
 class Candidates:
-    """Of one queue in one run, whose `policy` is asked each time: somebody may edit it meanwhile.
+    """Candidates of one queue in one run; `policy` is called each time, as an operator may edit it meanwhile.
 
     `due` holds them by the signature of their error, the oldest first.
     """
@@ -65,7 +65,7 @@ class Candidates:
         self._queue = queue
         self._policy = policy
         self._cursor = cursor
-        self._starts: list[str] = []  # of the windows that were read
+        self._starts: list[str] = []  # cursors of the windows that were read
         self._dropped: dict[str, int] = {}  # error → the first window of which not all were kept
         self._known: set[str] = set()
         self._has_turned = not cursor  # begun at the start, or come back to it
@@ -77,11 +77,11 @@ class Candidates:
 
     @property
     def waiting(self) -> list[Due]:
-        """All that are due, the oldest first."""
+        """All due jobs, the oldest first."""
         return sorted((due for waiting in self.due.values() for due in waiting), key=lambda due: due.place)
 
     def read(self, now: int) -> None:
-        """One window more. Raises StoreError, NotRecorded and Error of the database."""
+        """Reads one more window. Raises StoreError, NotRecorded and Error of the database."""
         self._starts.append(self._cursor)
         part = failed.window(self._queue, self._cursor)
         fresh = [one for one in part.jobs if one.row.id not in self._known]
@@ -100,7 +100,7 @@ class Candidates:
                 self.kept[said.rule] = replace(known, count=known.count + 1)
 
     def resume(self, held: Container[str]) -> str:
-        """Where the next run begins: with the first that was due and did not go, but for errors that are held."""
+        """Returns where the next run begins: at the first due job left, except for errors that a breaker holds."""
         left = [due.place[0] for due in self.waiting if due.signature not in held]
         left += [window for signature, window in self._dropped.items() if signature not in held]
         if left:
@@ -115,19 +115,19 @@ class Candidates:
             self._dropped.setdefault(due.signature, due.place[0])
 
     def take(self, chosen: Sequence[Due]) -> None:
-        """These are not among those that wait any more."""
+        """Removes these jobs from the due ones."""
         ids = {due.id for due in chosen}
         for signature in {due.signature for due in chosen}:
             self.due[signature] = [due for due in self.due[signature] if due.id not in ids]
 
     def put_back(self, dues: Sequence[Due]) -> None:
-        """They were to go, and could not yet. Looked at again, one may have failed with another error than before."""
+        """Puts jobs that could not be retried yet back among the due. Read again, a job may have another error."""
         for due in dues:
             waiting = self.due.get(due.signature, ())
             self.due[due.signature] = sorted((*waiting, due), key=lambda one: one.place)
 
     def again(self, chosen: Sequence[Due], now: int) -> list[Due]:
-        """Those of them that may still go, looked at again where that is a while ago. Raises as `read`."""
+        """Returns those that may still be retried; reads those again that were read a while ago. Raises as `read`."""
         old = [due for due in chosen if now - due.read_at > FRESH]
         if not old:
             return list(chosen)
@@ -143,7 +143,7 @@ class Candidates:
         return sorted(kept, key=lambda due: due.place)
 
     def _judged(self, jobs: Sequence[Failed], now: int) -> list[tuple[Failed, Past, Ruling]]:
-        """What a failure says of itself comes first: of what it forbids nothing else need be asked."""
+        """Judges failed jobs: first by the failure itself, then by the database for those that it does not rule out."""
         if not jobs:
             return []
         policy = self._policy()
@@ -157,7 +157,7 @@ class Candidates:
         ]
 
     def _facts(self, jobs: Sequence[Failed], now: int) -> Mapping[str, Mapping[str, bool]]:
-        """A failed job whose incident nobody has closed yet was orphaned this time, too."""
+        """Reads the facts that rules need. A failed job with an open incident counts as orphaned this time, too."""
         ids = [one.row.id for one in jobs]
         times, still_open = incidents.orphaned(self._queue.ref, ids, now), incidents.open_numbers(self._queue.ref, ids)
         ended = acts.ended(self._queue.ref, ids)
@@ -173,7 +173,7 @@ class Candidates:
 
 
 def _ruling(one: Failed, past: Past, policy: Policy, now: int, facts: Mapping[str, bool] | None = None) -> Ruling:
-    """`facts` None: they are not asked yet."""
+    """Returns the ruling on one job. `facts` None: they were not read yet."""
     if one.unread:
         return Ruling(Rule.UNKNOWN, one.unread)
     said = ruling(Case(one.row.ref, one.failure, past, **(facts or {})), policy.backoffs, policy.never, now)

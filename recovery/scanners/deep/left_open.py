@@ -1,5 +1,5 @@
-"""Incidents that nobody closed: of deployments and queues that are no more, and of jobs that were put right while
-nobody looked.
+"""Closes incidents that were left open: of deployments and queues that are gone, and of jobs that recovered while
+the orphan watch was not running.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recovery.reads.incidents import id_of
 from recovery.reads.lists import Queue
 from recovery.scanners.watching.resolution import NOBODY_KNOWN, REMOVED, Lost, Resolved, resolved
 
-AT_ONCE = 1_000  # incidents looked at in one run, the oldest first
+AT_ONCE = 1_000  # incidents checked in one run, the oldest first
 CLOSED = "The incident was closed: {why}."
 _NOT_CONFIGURED = "its deployment is no longer configured"
 _GONE = "its queue is gone"
@@ -26,16 +26,16 @@ _MOVED = "its job is no longer stuck"
 
 
 class LeftOpen:
-    """The orphan-watch closes within seconds what has ended. So an incident of a queue that is there counts as left
-    open only when the look before this one found its job well too.
+    """Closer of incidents. The orphan watch closes ended ones within seconds, so an incident of an existing queue
+    counts as left open only if the check before this one found its job recovered too.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._ended: set[int] = set()  # incidents whose jobs were well at the last look
+        self._ended: set[int] = set()  # incidents whose jobs had recovered at the last check
 
     def close(self, snapshot: Snapshot, queue: QueueRef | None, after: int, now: int) -> tuple[Find, ...]:
-        """Incidents that have been open for longer than `after`. Raises Error of the database."""
+        """Closes incidents that have been open for longer than `after` and are over. Raises Error of the database."""
         opened = Incident.objects.filter(closed_at=None, opened_at__lte=now - after).order_by("opened_at")
         if queue is not None:
             opened = opened.filter(deployment=queue.deployment, base=queue.slug)
@@ -48,7 +48,7 @@ class LeftOpen:
     def _queue(
         self, snapshot: Snapshot, ref: QueueRef, rows: Sequence[Incident], before: Container[int], now: int
     ) -> Iterator[Find]:
-        """A queue that does not answer keeps its incidents."""
+        """Closes the incidents of one queue; a queue that does not answer keeps them."""
         try:
             self._registry.config.deployment(ref.deployment)
             found = lists.locate(ref, snapshot)

@@ -1,7 +1,7 @@
-"""Queues of BullMQ ≥ 5 whose idle workers wait for a marker that is not there, while jobs wait for them.
+"""Reports queues of BullMQ ≥ 5 whose idle workers wait for a missing marker, while jobs wait for them.
 
-A worker looks by itself now and then, so this heals, unless its blocking read hangs: then only a restart helps. That is
-said, and nothing is touched: a marker set from outside wakes no worker that does not listen.
+A worker also polls now and then, so this heals, unless its blocking read hangs: then only a restart helps. It is
+only reported: a marker set from outside wakes no worker whose read hangs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLACES = (b"wait", b"prioritized")
 
 
 def lost(queue: Queue, snapshot: Snapshot, after: int, now: int) -> str:
-    """One sentence; "" when it is not so, or cannot be known. Raises StoreError."""
+    """Describes a missing marker in one sentence; "" if none is missing, or if that is unknown. Raises StoreError."""
     sample = queue.sample
     if sample is None or not _may_be(sample, after, now):
         return ""
@@ -48,7 +48,7 @@ def lost(queue: Queue, snapshot: Snapshot, after: int, now: int) -> str:
 
 
 def _may_be(sample: QueueSample, after: int, now: int) -> bool:
-    """As far as the snapshot tells."""
+    """Tells by the snapshot whether a marker may be missing."""
     flavour = sample.flavour
     is_marked = flavour.library is Library.BULLMQ and (flavour.major or 0) >= MARKER_KEY and not flavour.mixed
     oldest = sample.oldest_waiting_at

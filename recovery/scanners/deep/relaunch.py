@@ -1,8 +1,8 @@
-"""One queue's failed jobs sent back to work in one run: step by step, each as large as the brakes allow.
+"""Retries the failed jobs of one queue in one run, step by step, each step as large as the safety limits allow.
 
-1. What went before is settled, so that the breakers know. 2. Candidates are chosen that no breaker holds. 3. The
-budget grants some of them. 4. That they go is kept: in their past, and in the breakers. 5. They go. 6. What surely did
-not go after all is given back.
+1. Earlier retries are settled, so that the breakers know. 2. Candidates are chosen that no breaker blocks. 3. The
+budget grants some of them. 4. Their retry is recorded: in their history, and in the breakers. 5. They are retried.
+6. What was surely not retried after all is given back.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from recovery.scanners.acting.deeds import Deeds, Wish
 from recovery.scanners.deep import aftermath
 from recovery.scanners.deep.candidates import LOOKED, Candidates, Due
 
-STEP = 100  # jobs of one step: one order, so that what goes is close to when it was granted
-WINDOWS = 20  # read in one step: some tenths of a second, so that one queue keeps no other waiting
-OBSERVED = 500  # failed jobs of one queue looked at in one run where nothing may go
-LOOK = 2 * SECOND  # between two looks at what is out, while nothing else can go
+STEP = 100  # jobs of one step: one call, so that jobs are retried close to when the budget granted it
+WINDOWS = 20  # read in one step: some tenths of a second, so that no other queue waits long
+OBSERVED = 500  # failed jobs of one queue read in one run where nothing may be retried
+LOOK = 2 * SECOND  # between two checks of the retried jobs, while nothing else can be retried
 Breakers = Mapping[str, Breaker]
 _WENT = frozenset({Outcome.DONE, Outcome.UNKNOWN})
 
 
 class Relaunch:
-    """Of one queue in one run. `holds`: what holds something back, in sentences; the last word on each counts.
+    """Auto-retry of one queue in one run. `holds`: sentences about what blocks jobs; the last on each subject counts.
 
-    `clock` tells the time of the brakes. `never`: why nothing may go here, whatever the policy says.
+    `clock` is the time of the safety limits. `never`: why nothing may be retried here, whatever the policy says.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Relaunch:
         self._clock = clock
         self._candidates = Candidates(queue, lambda: deeds.policy(queue.ref).policy, cursor)
         self._never = never
-        self._observed = ""  # why what is due stays where it is
+        self._observed = ""  # why due jobs are not retried
         self._held: set[str] = set()  # errors whose breaker is open
         self._limit: Limit | None = None
 
@@ -60,11 +60,11 @@ class Relaunch:
 
     @property
     def resume(self) -> str:
-        """Where the next run begins."""
+        """Cursor at which the next run begins."""
         return self._candidates.resume(self._held)
 
     def step(self) -> int | None:
-        """As much as can go now. When to go on, None: this run has done what it can.
+        """Retries as many jobs as can be retried now; returns when to go on, None: this run has done what it can.
 
         Raises StoreError, NotRecorded, and Error of the database.
         """
@@ -85,7 +85,7 @@ class Relaunch:
         return self._go(chosen, now) if chosen else self._later(breakers, now)
 
     def close(self) -> None:
-        """What stayed where it is, and why: one find for each job that would have gone, and one for each reason."""
+        """Adds the finds of what was not retried: one for each job that would have been, and one for each reason."""
         if self._observed:
             due = self._candidates.waiting[: self._deeds.room(self._queue.ref)]
             self.finds += [Find(self._queue.ref.job(one.id), _what(one), self._observed) for one in due]
@@ -99,10 +99,10 @@ class Relaunch:
                 f"{self.looked:,}{of} failed jobs of {label} were checked; the next run continues there."
             )
 
-    # -- who may go
+    # -- which jobs may be retried
 
     def _choose(self, room: int, breakers: Breakers, now: int) -> list[Due]:
-        """As many windows are read as it takes, but not too many in one step."""
+        """Chooses jobs to retry; reads as many windows as that takes, but not too many in one step."""
         chosen, wanted = self._allowed(room, breakers, now)
         for _ in range(WINDOWS):
             if len(chosen) >= wanted or not self._candidates.may_have_more:
@@ -112,7 +112,7 @@ class Relaunch:
         return chosen
 
     def _allowed(self, room: int, breakers: Breakers, now: int) -> tuple[list[Due], int]:
-        """The oldest first, but the most hopeful one where only one may go, as a probe; and how many are wanted."""
+        """Returns the jobs that breakers allow, the oldest first, but the likeliest as a probe; and how many fit."""
         every = self._breaker("", breakers, now)
         room = min(room, every.room(now))
         allowed: list[Due] = []
@@ -124,7 +124,7 @@ class Relaunch:
         return sorted(allowed, key=_hope if probes else _place)[:room], room
 
     def _breaker(self, signature: str, breakers: Breakers, now: int) -> Breaker:
-        """An open one is said; one that has closed again is not any more."""
+        """Returns the breaker of an error; reports it while it is not closed."""
         breaker = breakers.get(breaker_key(signature), Breaker(signature))
         if breaker.stage(now) is Stage.CLOSED:
             self._held.discard(signature)
@@ -137,18 +137,18 @@ class Relaunch:
         return breaker
 
     def _later(self, breakers: Breakers, now: int) -> int | None:
-        """When something that is out may have ended, or a pause has."""
+        """Returns when a retried job may have ended, or a breaker may let jobs through; None: no job waits for that."""
         every = _opens(self._breaker("", breakers, now), now)
         waiting = [signature for signature, due in self._candidates.due.items() if due]
         each = [_opens(self._breaker(signature, breakers, now), now) for signature in waiting]
         if self._candidates.may_have_more:
-            each.append(now)  # they are not read yet, because nothing may go at all
+            each.append(now)  # not read yet, because nothing may be retried at all
         return max(every, min(each)) if each else None
 
-    # -- they go
+    # -- the jobs are retried
 
     def _go(self, chosen: Sequence[Due], now: int) -> int:
-        """The grant is for this moment, so all that takes time comes before it."""
+        """Retries the chosen jobs. The budget's grant is for this moment, so all that takes time comes before it."""
         ref = self._queue.ref
         self._candidates.take(chosen)
         ready = self._candidates.again(chosen, now)
@@ -156,7 +156,7 @@ class Relaunch:
         ready = [due for due in ready if due.id in failed_at]
         allowed = self._allowance()
         grant = brakes.take(ref, len(ready), allowed, self._clock())
-        went = grant.count  # as far as anybody knows, when something goes wrong on the way
+        went = grant.count  # counted as retried if an error comes in between
         try:
             self._candidates.put_back(ready[grant.count :])
             if went:
@@ -166,7 +166,7 @@ class Relaunch:
         return now if grant.count == len(ready) else self._without_budget(allowed)
 
     def _launched(self, going: Sequence[Due], failed_at: Mapping[str, int]) -> int:
-        """How many of them went, or may have."""
+        """Retries the jobs; returns how many were retried, or may have been."""
         ref = self._queue.ref
         jobs = {due.id: Going(due.signature, failed_at[due.id], due.failed.row.added_at or 0) for due in going}
         admitted = set(brakes.relaunched(ref, jobs, self._clock()))
@@ -182,7 +182,7 @@ class Relaunch:
         return len(going) - len(stayed)
 
     def _allowance(self) -> Limit:
-        """Counted once a run: an hour's sum moves slowly."""
+        """Returns the budget's limit, computed once per run: the sum of an hour changes slowly."""
         if self._limit is None:
             self._limit = limit(completions.last_hour(self._queue, self._clock()))
         return self._limit
@@ -193,10 +193,10 @@ class Relaunch:
         free_at = brakes.free_at(self._queue.ref, allowed, now=now)
         return now + MINUTE if free_at is None else free_at
 
-    # -- nothing goes
+    # -- nothing may be retried
 
     def _look_on(self, now: int) -> int | None:
-        """Looks for what would go, if it were let."""
+        """Reads which jobs would be retried if they were allowed."""
         for _ in range(WINDOWS):
             if not self._may_look_on():
                 return None
@@ -208,7 +208,7 @@ class Relaunch:
         return candidates.may_have_more and candidates.looked < OBSERVED and len(candidates.waiting) < room
 
     def _tell_full(self) -> None:
-        """What one run may do is done; the rest is for the next one."""
+        """Reports that the maximum per run is reached, if more jobs are left for the next run."""
         if self._candidates.waiting or self._candidates.may_have_more:
             self.holds["most"] = f"The maximum of jobs per run is reached for {self._queue.ref.label}: the rest waits."
 
@@ -217,7 +217,7 @@ class Relaunch:
 
 
 def _opens(breaker: Breaker, now: int) -> int:
-    """When it may have room again, at the earliest."""
+    """Returns the earliest time at which a breaker may let a job through again."""
     return breaker.retry_at if breaker.stage(now) is Stage.OPEN else now + LOOK
 
 

@@ -1,8 +1,8 @@
-"""The deep look at everything that has been stuck for long, every quarter of an hour.
+"""Checks everything that has been stuck for long, every quarter of an hour.
 
 1. Active jobs without a lock, or with one that never ends: put back to wait where the policy lets it. 2. Ids without a
-job: removed. 3. Queues whose idle workers nothing wakes: said. 4. Incidents that nobody closed: closed. 5. Calls of
-hooks that failed: made again.
+job: removed. 3. Queues whose idle workers nothing wakes: reported. 4. Incidents that were left open: closed. 5. Calls
+of hooks that failed: made again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _REMOVE = _Deed(Act.REMOVE, Options())
 
 
 class StaleCheck:
-    """One thread at a time. `again` makes the calls of hooks that are due once more."""
+    """Stale check; for one thread at a time. `again` repeats the calls of hooks that are due."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class StaleCheck:
 
 @dataclass(slots=True)
 class _Look:
-    """One run."""
+    """State of one run of the stale check."""
 
     registry: Registry
     snapshot: Snapshot
@@ -110,7 +110,7 @@ class _Look:
     faults: list[str] = field(default_factory=list)
 
     def at(self, queue: Queue) -> None:
-        if queue.flavour.library is Library.TABLE:  # the sweep of job tables looks at these
+        if queue.flavour.library is Library.TABLE:  # the startup sweep checks these
             return
         try:
             self._queue(queue)
@@ -155,7 +155,7 @@ class _Look:
             self._say(queue, said, markers.NOT_TOUCHED)
 
     def _act(self, queue: Queue, jobs: tuple[Stale, ...], duty: Duty, sentence: str) -> None:
-        """In the order of their list, so that a script finds each at once."""
+        """Acts on stale jobs in the order of their list, so that a script finds each at once."""
         wanted: dict[_Deed, list[Wish]] = {}
         for one in jobs:
             why = next(_why_not(queue, one, duty), "") or refusal(queue, _deed(one).act)
@@ -184,12 +184,12 @@ class _Look:
 
 
 def _words(error: Exception) -> str:
-    """Of a database only the kind: its own words may name hosts and files."""
+    """Describes an error; of a database error only its class, as its message may name hosts and files."""
     return str(error) if isinstance(error, UnstallError) else f"the database answered {type(error).__name__}"
 
 
 def _why_not(queue: Queue, one: Stale, duty: Duty) -> Iterator[str]:
-    """What leaves it to a person, or to the next look."""
+    """Yields reasons that leave a job to a person, or to the next check."""
     kind, is_locked = one.verdict.of_lock, one.row.lock is not None
     if kind is Kind.MISSING_DATA:
         if is_locked:

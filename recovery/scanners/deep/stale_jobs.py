@@ -1,7 +1,7 @@
-"""What has been stuck in one queue for long, looked at afresh: active jobs without a lock, or with one that never ends.
+"""Finds jobs stuck for long in one queue, read afresh: active jobs without a lock, or with one that never expires.
 
-Since when is told by the orphan-watch's marks; where it left none, because nothing is remembered or it was never
-there, by the first of our own looks that saw the job so.
+The orphan watch's marks tell since when; where it left none, because its memory was lost or it never ran, the
+first of our own checks that found the job so tells it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from recovery.reads.lists import Queue
 from recovery.reads.sightings import Mark, Signature
 from recovery.scanners.watching.patrol import ACTIVE_LIMIT
 
-JUDGED = 2_000  # jobs judged in one queue and run: four times what a run does to a queue by default
-AT_ONCE = 100  # rows read in one go
-ASKED = 2_000  # marks asked in one go
+JUDGED = 2_000  # jobs judged in one queue and run: four times what a run changes in a queue by default
+AT_ONCE = 100  # rows read at once
+ASKED = 2_000  # marks read at once
 NOT_SEEN = "Its locks cannot be read: permissions are missing, or a proxy refuses the command."
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """`is_deserted`: the worker whose name is in it is known to be gone."""
+    """Job that has been stuck for long. `is_deserted`: the worker that it names is known to be gone."""
 
     row: JobRow
     verdict: Verdict
@@ -42,7 +42,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of one queue, the oldest first. `more`: suspects that were not judged."""
+    """Stale jobs of one queue, the oldest first. `more`: suspects that were not judged."""
 
     jobs: tuple[Stale, ...] = ()
     looked: int = 0
@@ -58,14 +58,14 @@ class _Suspects:
 
 
 class StaleJobs:
-    """Remembers between looks what nobody else has marked."""
+    """Finder of stale jobs; remembers between two checks those that the orphan watch has not marked."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._seen: dict[QueueRef, dict[str, tuple[int, Signature]]] = {}
 
     def of(self, queue: Queue, snapshot: Snapshot, after: int, now: int) -> Found:
-        """Those that have been stuck longer than `after`. Raises StoreError."""
+        """Returns the jobs that have been stuck longer than `after`. Raises StoreError."""
         suspects = _suspects(queue)
         marks = self._marks(queue.ref, suspects.ids)
         chosen = [id for id in suspects.ids if id not in marks or _since(marks[id], now) <= now - after]
@@ -80,11 +80,11 @@ class StaleJobs:
         )
 
     def forget(self, kept: Sequence[QueueRef]) -> None:
-        """Whatever is known of other queues."""
+        """Drops the memory of all queues but these."""
         self._seen = {ref: self._seen[ref] for ref in kept if ref in self._seen}
 
     def _marks(self, ref: QueueRef, ids: Sequence[str]) -> Mapping[str, Mark]:
-        """Without a state store only what we have seen ourselves counts."""
+        """Reads the marks of jobs; empty without a state store, when only our own checks count."""
         found: dict[str, Mark] = {}
         try:
             for start in range(0, len(ids), ASKED):
@@ -94,13 +94,13 @@ class StaleJobs:
         return {id: mark for id, mark in found.items() if mark.lockless_since is not None}
 
     def _rows(self, queue: Queue, ids: Sequence[str]) -> Iterator[JobRow]:
-        """Those that have no lock that ends, now that they are read in full."""
+        """Reads jobs in full; yields those that still have no lock that expires."""
         for start in range(0, len(ids), AT_ONCE):
             part = actives.details(queue.wire, queue.ref, ids[start : start + AT_ONCE])
             yield from (row for row in part if stuck.is_lockless(row))
 
     def _learn(self, ref: QueueRef, rows: Sequence[JobRow], marks: Mapping[str, Mark], now: int) -> dict[str, int]:
-        """Since when each of them is as it is."""
+        """Returns since when each job has been in its present state, and remembers it."""
         before, seen = self._seen.get(ref, {}), dict[str, tuple[int, Signature]]()
         for row in rows:
             signature, mark = stuck.signature(row), marks.get(row.id)
@@ -126,7 +126,7 @@ class StaleJobs:
 
 
 def _suspects(queue: Queue) -> _Suspects:
-    """One short command an active job; the oldest first."""
+    """Reads the lock TTL of every active job with one short command each, the oldest first; returns the suspects."""
     found, known = _Suspects(), set[bytes]()
     for start in range(0, ACTIVE_LIMIT, WINDOW):
         (ids,) = actives.ids(queue.wire, [Window(queue.ref, start)])

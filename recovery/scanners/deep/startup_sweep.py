@@ -1,7 +1,7 @@
-"""Job tables: rows left running by a process that is no more go back to wait, or fail when their attempts are used up.
+"""Requeues rows of job tables left running by a process that is gone, or fails them if their attempts are used up.
 
-Every minute by what a row itself shows: a lease that is over, a heartbeat that is old, an age beyond all bounds. And
-when a worker says that it has just started, whatever was running before.
+Every minute by what a row itself shows: an expired lease, an old heartbeat, an age above the limit. And when a
+worker reports that it has just started, every row that was running before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ READ_ONLY = "The database is configured to be read only."
 
 
 class StartupSweep:
-    """One thread at a time. `mandate` None: nobody can know who leads, so the sweep of every minute only looks."""
+    """Startup sweep; for one thread at a time. `mandate` None: unknown leader, so the periodic sweep is a dry run."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class StartupSweep:
         self._outages = _Outages(registry, clock)
 
     def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
-        """What time has shown to be nobody's."""
+        """Sweeps all tables, or one, for rows whose lease, heartbeat or age shows that no worker holds them."""
         work = self._work(self._mandate, observes)
         for table in self._registry.config.tables:
             ref = QueueRef(table.database, table.name)
@@ -61,10 +61,10 @@ class StartupSweep:
         return work.report()
 
     def start(self, queue: QueueRef, *, owner: str = "", observes: bool = False) -> Report:
-        """The worker of this table has just started: what ran before is nobody's. With `owner`, what was its own.
+        """Sweeps a table whose worker has just started: no worker holds rows that ran before; with `owner`, only its own.
 
-        Whoever says so need not lead: a row is changed only as it was seen, so two who sweep at once do it once.
-        Raises Missing and BadOrder.
+        The caller need not be the leader: a row is changed only if it is as it was read, so of two concurrent
+        sweeps one changes it. Raises Missing and BadOrder.
         """
         wire, occasion = self._registry.wire(queue.deployment), Occasion(is_start=True, owner=owner)
         if not isinstance(wire, SqlWire):
@@ -81,20 +81,20 @@ class StartupSweep:
 
 
 class _Outages:
-    """While a database was away no worker could renew anything: once it is back, all their rows look dead.
+    """Outages of databases: no worker could renew its leases meanwhile, so right after one all running rows look lost.
 
-    Who begins a term may never have asked it before: for how long nobody had an answer is noted in the state store, by
-    whoever collects. Nobody can say whether it would have answered where nobody asked, so that counts as away.
+    A new leader may never have read the database before: so the collector records in the state store how long it gave
+    no answer. Time in which no process asked it counts as an outage, as it may not have answered.
     """
 
     def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
         self._registry = registry
         self._clock = clock
         self._answers = Answers(clock)
-        self._back: dict[str, float | None] = {}  # since when it is back, None: it is away
+        self._back: dict[str, float | None] = {}  # since when it is back; None: it is unavailable
 
     def fresh(self, table: Table) -> str:
-        """Why what is over on this table is no proof yet; "" when it is. Raises StoreError while it is away."""
+        """Returns why expired leases of this table prove nothing yet; "" if they do. Raises StoreError in an outage."""
         name = table.database
         wire = of(self._registry.wire(name))
         try:
@@ -108,7 +108,7 @@ class _Outages:
             self._back[name] = self._clock()
         since = self._back.get(name)
         back = None if since is None else round((self._clock() - since) * SECOND)
-        # An outage may have ended the term of whoever swept before, in this very process.
+        # An outage may have ended the term of an earlier sweep in this very process.
         reached = None if wire.reached_for is None else round(wire.reached_for * SECOND)
         spans = (back, up, reached, self._noted(table))
         lasted = min((span for span in spans if span is not None), default=table.heartbeat_limit)
@@ -121,7 +121,7 @@ class _Outages:
         )
 
     def _noted(self, table: Table) -> int | None:
-        """How long ago a silence ended in which half of the limit went by; None: there was none."""
+        """Returns how long ago an outage of at least half the limit ended; None: there was none."""
         try:
             store = self._registry.state()
             self._answers.tell(store)
@@ -139,20 +139,20 @@ def _settled(table: Table) -> str:
 
 @dataclass(slots=True)
 class _Work:
-    """One run."""
+    """State of one run of the startup sweep."""
 
     registry: Registry
     deeds: Deeds
     looked: int = 0
     reached: int = 0  # tables
     found: int = 0
-    told: int = 0  # of those that are left as they are
+    told: int = 0  # finds of unchanged rows
     finds: list[Find] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     def table(self, table: Table, occasion: Occasion, now: int, fresh: Callable[[Table], str] = _settled) -> None:
-        """What cannot be looked at is said, and the other tables are looked at all the same."""
+        """Sweeps one table; an error is reported, and does not stop the sweep of other tables."""
         ref = QueueRef(table.database, table.name)
         before, known = len(self.finds), self.found
         try:
@@ -185,14 +185,14 @@ class _Work:
         self._keep(self.deeds.do(Act.REQUEUE, ref, wishes, options))
 
     def _keep(self, finds: Sequence[Find]) -> None:
-        """All that was tried; of what is left as it is the first, and the number of all."""
+        """Keeps the finds of all attempts, and the first finds of unchanged rows."""
         left = [find for find in finds if find.outcome is None][: TOLD - self.told]
         self.told += len(left)
         self.finds += [*(find for find in finds if find.outcome is not None), *left]
 
 
 def _tell(ref: QueueRef, found: int, finds: Sequence[Find]) -> None:
-    """How many, in the log too: of a run by hand it is all there is."""
+    """Logs the counts of a table: for a run by hand this is the only report."""
     if found:
         log.info("startup-sweep of %s: %s", ref, ", ".join(_counted(found, finds)))
 
