@@ -180,7 +180,7 @@ def entries(wanted: Filter = Filter(), cursor: str = "", size: int = SIZES[0]) -
 
 
 def of_job(ref: JobRef, size: int = OF_JOB, *, added_at: int | None = None) -> tuple[Line, ...]:
-    """Returns the newest actions on this job. Those before `added_at` concern an older job of the same id."""
+    """Returns the newest actions on this job, without those before `added_at`: they concern an older job of its id."""
     since = None if added_at is None else added_at - ADDED_MS
     return entries(Filter(queue=ref.queue, job=ref.id, since=since), size=size).lines
 

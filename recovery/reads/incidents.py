@@ -63,7 +63,7 @@ class Recovery:
 
 
 def of_job(job: JobRef, *, added_at: int | None = None) -> tuple[Record, ...]:
-    """Returns a job's incidents, newest first. Those closed before `added_at` concern an older job of the same id."""
+    """Returns a job's incidents, newest first; those closed before `added_at` are an older job's, and are left out."""
     mine = Incident.objects.filter(**_of(job.queue), job=job_key(job.id))
     if added_at is not None:
         mine = mine.filter(Q(closed_at=None) | Q(closed_at__gte=added_at - CLOCKS_MS))

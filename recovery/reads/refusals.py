@@ -1,4 +1,4 @@
-"""Records where the store's user lacks permissions that changes need, for every process that meets a refusal.
+"""Records where the store's user lacks permissions that changes need; each process that meets a refusal notes it.
 
 A note covers one prefix of a deployment, as an ACL does, one job table, or the whole deployment. It stands until an
 action succeeded there, or the permissions were found sufficient; meanwhile the scanners retry every RETRY, and no

@@ -61,7 +61,7 @@ class StartupSweep:
         return work.report()
 
     def start(self, queue: QueueRef, *, owner: str = "", observes: bool = False) -> Report:
-        """Sweeps a table whose worker has just started: no worker holds rows that ran before; with `owner`, only its own.
+        """Sweeps a table whose worker has just started, for rows that ran before; with `owner`, only for its rows.
 
         The caller need not be the leader: a row is changed only if it is as it was read, so of two concurrent
         sweeps one changes it. Raises Missing and BadOrder.
