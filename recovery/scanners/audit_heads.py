@@ -1,6 +1,6 @@
-"""Sends the head of the audit's chain out, again and again, so that a chain put back or written anew shows.
+"""Sends the newest hash of the audit chain to outside targets, so that a restored or rewritten chain is detected.
 
-Whoever can write the database and holds the secret key, or puts an old copy of the database back, can show a sound
+Somebody who can write the database and has the secret key, or restores an old copy of the database, can show a valid
 chain. It is not the one whose heads are kept elsewhere (`manage.py audit compare`).
 """
 
@@ -16,12 +16,12 @@ from recovery.domain.mandate import May, always
 from recovery.errors import NotDelivered
 from recovery.reads import verify
 
-EVERY = 5.0  # seconds between two looks at what is due
-AGAIN = 30 * SECOND  # after a place did not take it
+EVERY = 5.0  # seconds between two checks of what is due
+AGAIN = 30 * SECOND  # after a target did not take it
 
 
 class AuditHeadSender:
-    """For one term of a leader: the first head goes out at once. One thread at a time."""
+    """Sends audit heads during one term of the leader: the first one at once. For one thread at a time."""
 
     def __init__(self, places: AuditHeadTargets, environment: str = "", may: May = always) -> None:
         self._places = places
@@ -33,11 +33,11 @@ class AuditHeadSender:
 
     @property
     def troubles(self) -> Mapping[AuditHeadTarget, tuple[str, int]] | None:
-        """Why a place takes none, and since when; None before each was tried."""
+        """Failed targets with the reason and the time of the first failure; None before each target was tried."""
         return self._troubles if all(self._due.values()) else None
 
     def run(self, now: int) -> int:
-        """How many places took one. Raises Error of the database."""
+        """Sends the head to each target that is due; returns how many took it. Raises Error of the database."""
         due = [place for place, at in self._due.items() if now >= at]
         if not due or not self._may():
             return 0
@@ -45,12 +45,12 @@ class AuditHeadSender:
         return sum(self._send(place, head, now) for place in due)
 
     def line(self, head: verify.Head, now: int) -> str:
-        """What is sent, as one line of JSON."""
+        """Returns the head as one line of JSON, as it is sent."""
         told = {"number": head.number, "hash": head.hash, "at": now}
         return json.dumps(told | ({"environment": self._environment} if self._environment else {}))
 
     def _send(self, place: AuditHeadTarget, head: verify.Head, now: int) -> bool:
-        """The same head is told once a day: silence is no sign of life."""
+        """Sends the head to one target, an unchanged one only once a day, as a sign of life. Returns True if sent."""
         number, at = self._sent.get(place, (None, 0))
         if number == head.number and now - at < DAY:
             self._due[place] = now + self._places.every

@@ -1,7 +1,7 @@
-"""Other consoles on the Redis that we watch: the leader says at each that it is there, and learns if it may act.
+"""Detects other consoles on the same Redis: the leader announces itself on each deployment and learns if it may act.
 
-It says so where jobs are lost, or it is about to act, and from then on. Elsewhere it reads what others say: watching
-alone writes nothing.
+It announces itself where jobs are lost, or where it is about to act, and from then on. Elsewhere it only reads what
+others announce: watching alone writes nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from recovery.shared_clock import steady
 log = logging.getLogger(__name__)
 
 EVERY = 3.0  # seconds
-_TRUSTED = 0.85  # of the life of our own word: it stands there that much longer
+_TRUSTED = 0.85  # of the TTL of our own announcement: it stands there that much longer
 _AT_ONCE = 8  # deployments
 _UNKNOWN = "It is not yet known whether another console acts on {deployment}."
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The last answer of one deployment. `refused`: it lets us say nothing, so only the fence of each queue counts."""
+    """Last answer of one deployment. `refused`: it does not let us announce, so only the fence of each queue counts."""
 
     at: float
     all: tuple[Console, ...] = ()
@@ -39,7 +39,7 @@ class _Seen:
 
 
 class Consoles:
-    """Of one term of the leader. `run` is called by one thread, the rest from any."""
+    """Announces this console during one term of the leader. `run` is called by one thread, the rest from any."""
 
     def __init__(self, registry: Registry, installation: str, host: str, pid: int, since: int) -> None:
         self._registry = registry
@@ -50,16 +50,16 @@ class Consoles:
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="consoles")
 
     def run(self, _now: int, lost_at: Collection[str] = ()) -> None:
-        """`lost_at`: deployments that have jobs which somebody may put right."""
+        """Announces or reads on all deployments at once. `lost_at`: deployments with lost jobs, where it announces."""
         self._speaks.update(lost_at)
         list(self._pool.map(self._look, self._names))
 
     def close(self) -> None:
-        """Nothing is taken back: a scheduler that starts again soon goes on as the one that acts."""
+        """Stops the threads; announcements stay, so that a scheduler that restarts soon is still the one that acts."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def others(self) -> tuple[Console, ...]:
-        """As last seen, those that were there a moment ago."""
+        """Returns the consoles of other installations that were seen within the lifetime of an announcement."""
         now = steady()
         return tuple(
             one
@@ -70,7 +70,7 @@ class Consoles:
         )
 
     def rival(self, deployment: str) -> str:
-        """Why nothing is done there by us; "" when nobody but us acts. Asked by whoever is about to act."""
+        """Returns why this console must not act on the deployment; "" if it may. Checked right before each action."""
         if deployment not in self._names:
             return ""
         if deployment not in self._speaks:
@@ -111,7 +111,7 @@ class Consoles:
 
 
 def standing(registry: Registry, installation: str, deployment: str) -> str:
-    """For a run by hand, which says nothing of itself: why the console of this installation does not act there."""
+    """Returns why this installation does not act on the deployment, for a run by hand, which announces nothing."""
     if deployment not in {one.name for one in registry.config.deployments}:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""All scanners that may act, made for one term of a leader, or for one run by hand."""
+"""Builds all scanners that may act, for one term of the leader or for one run by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from recovery.scanners.watching.store_brake import StoreBrake
 
 
 def starting(registry: Registry, table: QueueRef, *, owner: str = "", observes: bool = False) -> Report:
-    """A worker of this table has just started, and says so. Its policy and its pause count; who leads does not.
+    """Runs the startup sweep of a job table for a worker that has just started, whoever is the leader.
+
+    The policy and the pause of the scanner are obeyed.
 
     Raises Missing and Unsupported.
     """
@@ -31,12 +33,14 @@ def starting(registry: Registry, table: QueueRef, *, owner: str = "", observes: 
 
 
 def _no_brake(_database: str) -> tuple[str, ...]:
-    """A table has no locks that its database could lose."""
+    """Returns no reason to pause: a table has no locks that its database could lose."""
     return ()
 
 
 class Crew:
-    """`mandate` None: nobody can know who leads, so they only look. With `writes` off nothing is remembered either."""
+    """All scanners that may act. `mandate` None: the leader is unknown, so they only read. `writes` off: they store
+    nothing either.
+    """
 
     def __init__(
         self,
@@ -67,14 +71,14 @@ class Crew:
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """Those that have something to do, as it is configured."""
+        """Scanners that have something to do with this configuration."""
         return tuple(self._runs)
 
     def run_of(self, scan: Scan) -> Run:
         return self._runs[scan]
 
     def stop(self) -> None:
-        """Long runs end after the step in hand."""
+        """Asks long runs to end after the current step."""
         self.relaunch.stop()
 
     def _watched(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:

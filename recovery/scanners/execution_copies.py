@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class ExecutionCopyWatch:
-    """One thread at a time; for the leader."""
+    """Copies executions at risk for the leader. For one thread at a time."""
 
     def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None], may: May = always) -> None:
         self._registry = registry
@@ -69,7 +69,7 @@ class ExecutionCopyWatch:
         self._active: dict[str, Mapping[str, Claim]] = {}  # by installation: what the look before found active
 
     def run(self, now: int) -> None:
-        """What one installation does not answer is no trouble of the others. Raises Error of the own database."""
+        """Checks each n8n with a database; one that does not answer is skipped. Raises Error of the own database."""
         for n8n in self._registry.config.n8n:
             if not n8n.database:
                 continue
@@ -114,7 +114,7 @@ class _Jobs:
 
 
 class _Look:
-    """One look at one installation."""
+    """One pass over one n8n installation."""
 
     def __init__(self, registry: Registry, n8n: N8n, now: int, jobs: _Jobs) -> None:
         self._n8n, self._now, self._jobs = n8n, now, jobs
@@ -122,7 +122,7 @@ class _Look:
         self._tables: Tables = tables.learned(self._wire, n8n)
 
     def take_gone(self, known: Iterable[Loss], gone: Mapping[str, Claim]) -> None:
-        """The same of those whose job was active at the look before and is gone, while they have not ended.
+        """Copies executions whose job was active at the previous pass and is gone although they have not ended.
 
         A worker writes the end of an execution before it ends the job: a stalled check was faster than our looks. n8n
         2.41 waits half a minute before it overwrites the data. It proves nothing of the worker: Redis may have been
@@ -151,7 +151,7 @@ class _Look:
             self._follow(loss, found.get(loss.execution))
 
     def find_retries(self, known: Iterable[Loss]) -> None:
-        """Finds what runs again: by n8n's own retry, or by a rescue whose answer was lost."""
+        """Finds lost executions that run again: by n8n's own retry, or by a rescue whose answer was lost."""
         found = {loss.execution: loss for loss in known if loss.outcome is not LossOutcome.HELD}
         workflows = {id: loss.workflow for id, loss in found.items()}
         for id, made in executions.retries_of(self._wire, self._tables, workflows).items():
@@ -164,7 +164,7 @@ class _Look:
             copies.explain(number, trouble)
 
     def _copied(self, number: int, execution: Execution) -> str:
-        """Why there is no copy; "" when there is one."""
+        """Copies the data of an execution; returns why that was not possible, "" if there is a copy."""
         limits = self._n8n.copies
         if not limits.is_on:
             return copies.OFF
@@ -205,13 +205,19 @@ class _Look:
             copies.unheld(loss, self._now)
 
     def _is_lost(self, execution: Execution) -> bool:
-        """An error at one of its nodes leaves what a retry needs; what cannot be told counts as lost."""
+        """Returns True if a failed execution was overwritten by n8n, or if that is unknown.
+
+        An error at one of its nodes leaves what a retry needs.
+        """
         if execution.status is ExecutionStatus.CRASHED:
             return True
         return run_data.is_overwritten(self._wire, self._n8n, execution.id) is not False
 
     def _gone(self, loss: Loss) -> None:
-        """n8n has deleted it, as it does with failed ones that are not to be saved: nothing is left to restore."""
+        """Closes the history of an execution that n8n has deleted: nothing is left to restore.
+
+        n8n does so with failed executions that its settings do not save.
+        """
         if loss.outcome is LossOutcome.AT_RISK and not loss.is_proven:
             copies.forget([loss.number])
             return
@@ -254,7 +260,7 @@ def _verdicts(
 
 
 def _risk(claim: Claim, verdict: Verdict | None, row: Stuck | None, now: int) -> Risk:
-    """`verdict` None: the job is gone."""
+    """Returns the risk of one active job's execution. `verdict` None: the job is gone."""
     lock = claim.lock
     known = (row.server or row.holder if row else "") or claim.holder
     worker = known or (f"lock {lock.token[:_TOKEN]}" if lock else "")

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class ExecutionRescue:
-    """One thread at a time; for the leader."""
+    """Rescues lost executions for the leader. For one thread at a time."""
 
     def __init__(self, registry: Registry, mandate: Mandate) -> None:
         self._registry = registry
@@ -41,14 +41,14 @@ class ExecutionRescue:
         self._tried: dict[int, tuple[int, int]] = {}  # by the number of the loss: how often, and when last
 
     def run(self, now: int) -> None:
-        """Raises Error of the own database."""
+        """Rescues what is due on each n8n that is configured for it. Raises Error of the own database."""
         self._tried = {number: tried for number, tried in self._tried.items() if now - tried[1] < _LOST_FOR}
         for n8n in self._registry.config.n8n:
             if n8n.automatic and not self._mandate.rival(n8n.queue.deployment):
                 self._rescue(n8n, now)
 
     def _rescue(self, n8n: N8n, now: int) -> None:
-        """One order each: what a worker holds again meanwhile is judged right before."""
+        """Rescues one execution after the other; each is checked right before, as a worker may hold it again."""
         for loss in list(self._due(n8n, now))[:AT_ONCE]:
             if not self._mandate.holds():
                 return
@@ -77,7 +77,7 @@ class ExecutionRescue:
         return runner.perform(order)
 
     def _due(self, n8n: N8n, now: int) -> Iterator[Loss]:
-        """The oldest first: their time is over first."""
+        """Yields the losses to be rescued now, oldest first: n8n overwrites or deletes those first."""
         at_risk = losses.newest(n8n.name, outcome=LossOutcome.AT_RISK)
         lost = losses.newest(n8n.name, outcome=LossOutcome.LOST)
         for loss in sorted((*at_risk, *lost), key=lambda loss: loss.noticed_at):

@@ -1,9 +1,9 @@
-"""Forgets what nobody will ask for again: in the database old runs, incidents, brakes, copies of executions and
-sessions; in the state store the queues and the history of deployments that are no longer configured, and the names of
-servers that were silent for eight days.
+"""Deletes expired data: in the database old runs, incidents, safety limits, copies of executions and sessions; in the
+state store the queues and the history of deployments that are no longer configured, and the names of servers that were
+silent for eight days.
 
-The ledger of work that must not run twice forgets by itself what its time is over, ten keys with each step; here it
-forgets the rest, also when nobody asks it any more.
+The idempotency ledger deletes expired keys by itself, ten with each call; here the rest is deleted, also when no worker
+calls it any more.
 
 Queues that are gone need nothing here: discovery forgets them, and their history ends by its own time to live. The
 audit is never pruned.
@@ -48,7 +48,7 @@ class Pruner:
         self._kept = {deployment.name for deployment in registry.config.places}
 
     def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
-        """`count` is what was removed, or would be. It is never about one queue.
+        """Deletes expired data; `count` is what was removed, or would be in a dry run. With a `queue` it does nothing.
 
         Raises StoreError, NotRecorded, and Error of the database.
         """
@@ -66,7 +66,7 @@ class Pruner:
         return _removed(removed + self._unlink())
 
     def _clear(self, rows: QuerySet[Any]) -> int:
-        """Some at a time; a run's finds before the run itself."""
+        """Deletes rows in batches, a run's finds before the run itself; returns how many."""
         removed = 0
         while self._may() and (keys := list(rows.values_list("pk", flat=True)[:ROWS])):
             if rows.model is ScanRun:
@@ -76,7 +76,7 @@ class Pruner:
         return removed
 
     def _forget_claims(self) -> int:
-        """Those whose time is over by the clock of the store. A step takes some milliseconds of it."""
+        """Deletes idempotency keys that have expired by the clock of the store. Each step takes milliseconds."""
         ledger, removed = Ledger(self._registry.state(), self._registry.config.idempotency), 0
         while self._may() and (dropped := ledger.prune()):
             removed += dropped
@@ -101,12 +101,12 @@ class Pruner:
 
 
 def _clear_sessions() -> None:
-    """Sessions of people that are over, in whatever engine the web process keeps them."""
+    """Deletes expired sessions from the session engine of the web process."""
     import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
 
 
 def _runs(now: int) -> QuerySet[ScanRun]:
-    """Too old, or too many; one that is under way is neither."""
+    """Returns runs that are too old or too many, but none that is waiting or running."""
     ended = ScanRun.objects.exclude(status__in=(ScanStatus.WAITING, ScanStatus.RUNNING))
     first_kept = ScanRun.objects.order_by("-pk").values_list("pk", flat=True)[RUNS - 1 : RUNS].first()
     old = ended.filter(wanted_at__lt=now - RUNS_FOR)
@@ -114,7 +114,7 @@ def _runs(now: int) -> QuerySet[ScanRun]:
 
 
 def _incidents(now: int) -> QuerySet[Incident]:
-    """Closed for long, but none of a job that is lost still: it may be quarantined, which is known by these alone."""
+    """Returns incidents closed long ago, but none of a job with an open one: quarantine is derived from these rows."""
     same = {name: OuterRef(name) for name in ("deployment", "base", "job")}
     still_open = Incident.objects.filter(**same, closed_at=None)
     return Incident.objects.filter(~Exists(still_open), closed_at__lt=now - INCIDENTS_FOR)
