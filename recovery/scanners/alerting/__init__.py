@@ -1,1 +1,1 @@
-"""What is told to people who do not look: troubles are noticed, kept as alerts, and delivered."""
+"""Alerting: detects problems, stores them as alerts and sends them to the notification channels."""

@@ -1,8 +1,8 @@
-"""Where alerts are kept between two looks: rows of the database, which several processes may share.
+"""Stores alerts between two checks: in the database, which several processes may share, or in memory without it.
 
-Of one alert only one process tells one channel at a time: whoever changes what a channel has heard names what it was
-before, and the database says who came first. So a message goes out once, unless its sender dies between the delivery
-and the note of it; then it goes out once more, and says so.
+One process at a time sends an alert to a channel: the delivery state is changed by compare-and-set in the database.
+So a message goes out once, unless its sender dies between the delivery and the record of it; then it is sent once more,
+and says so.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ _AT_ONCE = 400  # numbers in one query: SQLite takes 999 of all kinds
 
 
 class Book(Protocol):
-    """Raises django.db.Error when it is one of the database."""
+    """Interface of the alert stores. The one in the database raises django.db.Error."""
 
     def standing(self) -> list[Alert]:
-        """All that is to be looked after."""
+        """Returns all alerts that are not settled."""
 
     def add(self, alert: Alert) -> Alert | None:
-        """None: another was faster."""
+        """Stores a new alert; returns None if another process stored it first."""
 
     def change(self, alert: Alert) -> None:
-        """Anything but what its channels have heard."""
+        """Updates an alert, except for its delivery state."""
 
     def still(self, alerts: Sequence[Alert], at: int) -> None:
-        """They were seen as they are."""
+        """Updates `seen_at` of unchanged alerts."""
 
     def hear(self, alert: Alert, channel: str, heard: Heard) -> Alert | None:
-        """None: somebody else has told this channel something meanwhile."""
+        """Sets the delivery state of a channel by compare-and-set; returns None if another process changed it first."""
 
     def settle(self, alerts: Iterable[Alert], *, forget: bool) -> None:
-        """Nobody has to hear anything more of them."""
+        """Marks alerts as settled, or deletes them with `forget`: no channel has to be told anything more of them."""
 
 
 class Rows:
-    """The book that is in the database, of these kinds."""
+    """Alerts of the given kinds, stored in the database."""
 
     def __init__(self, kinds: frozenset[AlertKind]) -> None:
         self._kinds = kinds
-        self._packed: dict[int, str] = {}  # number → what its channels have heard, as it was written
+        self._packed: dict[int, str] = {}  # number → delivery state of its channels, as it was stored
 
     def standing(self) -> list[Alert]:
         rows = list(unsettled(self._kinds))
@@ -92,7 +92,7 @@ class Rows:
 
 
 class Memory:
-    """The book of a process that cannot reach the database: it begins with what it last saw there."""
+    """Alerts of a process that cannot reach the database, beginning with what it last read there."""
 
     def __init__(self, alerts: Iterable[Alert] = ()) -> None:
         self._alerts = {(alert.kind, alert.key): alert for alert in alerts}
@@ -123,7 +123,7 @@ class Memory:
             self._settled += [] if forget else [alert]
 
     def hand_over(self, rows: Rows) -> None:
-        """What was told meanwhile is not told again, and what was over is."""
+        """Writes what was sent meanwhile to the database, so that no alert is sent twice and ended ones are settled."""
         kept = {alert.number: alert for alert in rows.standing()}
         for alert in (*self._settled, *self._alerts.values()):
             old = kept.get(alert.number) if alert.number is not None else rows.add(alert)

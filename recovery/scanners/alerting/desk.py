@@ -1,8 +1,8 @@
-"""Keeps the alerts and tells the channels: each thing once, what fails again and again later, and never too much.
+"""Stores alerts and sends them to the channels: each event once, with retries, and within a limit per minute.
 
-1. What a look found is laid over the alerts that stand. 2. What has changed of them is kept. 3. Each channel is told
-what is news to it: one message an alert, or a single digest when more is due than it takes within a minute. 4. What is
-over and known to be over is laid aside.
+1. The findings of a check are merged with the alerts that stand. 2. Changed alerts are stored. 3. Each channel is sent
+what is news to it: one message an alert, or a single digest when more is due than it takes within a minute. 4. Alerts
+that are over, and whose channels know it, are settled.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from recovery.scanners.alerting.outlets import Outlets
 
 log = logging.getLogger(__name__)
 
-RUN = 20.0  # seconds of one turn: what is left over has its turn at the next look
-SEEN_EVERY = 15 * SECOND  # ms between two notes that an alert still stands: nobody needs to know it any better
+RUN = 20.0  # seconds of one run: what is left over is sent by the next one
+SEEN_EVERY = 15 * SECOND  # ms between two updates of `seen_at` of an unchanged alert
 Deliver = Callable[[Channel, Message], str]
 _Name = tuple[AlertKind, str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What stands at the head and at the foot of every message, and who carries it."""
+    """Channels, the texts that every message has (environment, site), and the function that delivers it."""
 
     alerting: Alerting
     environment: str = ""
@@ -43,7 +43,7 @@ class Sender:
 
 
 class Desk:
-    """One thread at a time. `may`: what was begun with leave, and lost it, is left to whoever has it now."""
+    """Sends alerts, for one thread at a time. `may`: once leadership is lost, the rest is left to the new leader."""
 
     def __init__(self, sender: Sender, outlets: Outlets, may: May = always) -> None:
         self._sender = sender
@@ -53,7 +53,7 @@ class Desk:
         self._began: int | None = None
 
     def run(self, book: Book, look: Look) -> int:
-        """How many messages were taken. Raises django.db.Error."""
+        """Merges the findings, stores and sends; returns how many messages were accepted. Raises django.db.Error."""
         self._began = look.at if self._began is None else self._began
         before = {_name(alert): alert for alert in book.standing()}
         after = list(after_look(before.values(), look, self._terms, self._began))
@@ -80,7 +80,7 @@ class Desk:
         return kept
 
     def _tell(self, book: Book, alerts: list[Alert], at: int) -> tuple[int, list[Alert]]:
-        """How many messages were taken, and the alerts as they are then."""
+        """Sends what is due to each channel; returns how many messages were accepted, and the updated alerts."""
         began, known, told = time.monotonic(), {_name(alert): alert for alert in alerts}, 0
         self._outlets.load()
         for channel in self._sender.alerting.channels:
@@ -95,7 +95,7 @@ class Desk:
                 known |= {_name(alert): alert for alert in changed}
                 told += is_taken
                 if not is_taken:
-                    break  # the others would fare no better
+                    break  # the other messages would fail too
         return told, list(known.values())
 
     def _news(self, alert: Alert, channel: Channel, at: int) -> Event | None:
@@ -106,7 +106,7 @@ class Desk:
     def _send(
         self, book: Book, channel: Channel, batch: Sequence[tuple[Alert, Event]], at: int
     ) -> tuple[list[Alert], bool]:
-        """1. Note that we are at it, where nobody else is. 2. Deliver. 3. Note how it ended."""
+        """Sends one message: 1. claims alerts that no other process is sending, 2. delivers, 3. records the result."""
         name = channel.name
         claimed = [(book.hear(alert, name, replace(alert.by(name), trying=at)), alert, event) for alert, event in batch]
         items = [Item(event, mine, at, old.by(name).trying is not None) for mine, old, event in claimed if mine]
@@ -138,7 +138,7 @@ class Desk:
         book.settle([alert for alert in over if alert not in blips], forget=False)
 
     def _is_awaited(self, alert: Alert, at: int) -> bool:
-        """Some channel has yet to hear that it is over."""
+        """Returns True if a channel has not been told yet that the alert is over."""
         return any(
             alert.kind in channel.kinds and news(alert, channel.name, self._terms, at)
             for channel in self._sender.alerting.channels
@@ -150,5 +150,5 @@ def sender_of(config: Config) -> Sender:
 
 
 def _name(alert: Alert) -> _Name:
-    """One that is over and one that has begun since may be about the same."""
+    """Returns the identity of an alert, with its number: an ended and a newer alert may have the same key."""
     return alert.kind, alert.key, alert.number

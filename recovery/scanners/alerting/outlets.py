@@ -1,4 +1,4 @@
-"""How each channel fares, shared through the state store; one that fails rests a while, and longer each time."""
+"""Health of the channels, shared through the state store, with exponential backoff for channels that fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JITTER = 0.2
 
 
 class Outlets:
-    """Without the state store each process remembers by itself."""
+    """Health and rate limit of the channels; without the state store each process keeps its own."""
 
     def __init__(self, store: Callable[[], redis.Redis]) -> None:
         self._store = store
@@ -29,12 +29,12 @@ class Outlets:
         self._sent: defaultdict[str, list[int]] = defaultdict(list)  # when messages went, in the last minute
 
     def load(self) -> None:
-        """What others wrote counts too: an admin who has just tested a channel has ended its rest."""
+        """Reads what other processes stored: a test that an admin has just sent ends the backoff of its channel."""
         with suppress(StoreError, ConfigError):
             self._known |= outlets.read(self._store())
 
     def room(self, channel: str, most: int, at: int) -> int:
-        """How many messages may go now; none while it rests."""
+        """Returns how many messages may be sent now; none during the backoff."""
         due = self._known.get(channel, Outlet()).due_at
         if due is not None and at < due <= at + LONGEST:
             return 0
@@ -42,14 +42,14 @@ class Outlets:
         return most - len(self._sent[channel])
 
     def took(self, channel: str, at: int, remark: str = "") -> None:
-        """`remark`: what was odd about it."""
+        """Records a message that was accepted. `remark`: a warning about it."""
         self._sent[channel].append(at)
         self._keep(channel, Outlet(told_at=at, failed_at=at if remark else None, trouble=remark))
 
     def failed(self, channel: str, at: int, trouble: str, asked: float = 0.0) -> bool:
-        """`asked`: seconds that it asks to be left alone. True when this trouble is new."""
+        """Records a failure; returns True if it is a new one. `asked`: seconds that the channel asks us to wait."""
         known = self._known.get(channel, Outlet())
-        # A message that nobody took counts too: it may have been taken.
+        # A failed message counts too: it may have been accepted.
         self._sent[channel].append(at)
         pause = min(LONGEST, FIRST * 2 ** min(known.tries, 16)) * random.uniform(1 - _JITTER, 1)  # noqa: S311 -- jitter
         due = at + round(min(LONGEST, max(pause, asked * SECOND)))

@@ -1,6 +1,6 @@
-"""Where the leader learns what is to be told: the snapshot, the inbox, the brakes, the gates.
+"""Detects the problems that become alerts: in the snapshot, the inbox, the safety limits and the gates.
 
-A source that cannot be asked is said to be unknown, so that nothing of it is taken for over.
+A source that cannot be read is reported as unknown, so that none of its alerts is taken for over.
 """
 
 from __future__ import annotations
@@ -30,18 +30,15 @@ from recovery.reads.n8n import truths
 from recovery.reads.pulses import Pulse
 from recovery.scanners.audit_heads import AuditHeadSender
 
-LIMIT = 500  # troubles of one look, those with most jobs: whoever is told of more than these reads the page
-FRESH = 15 * SECOND  # or three intervals: what is older says nothing of now
+LIMIT = 500  # findings of one check, those with most jobs: who gets more than these reads the page
+FRESH = 15 * SECOND  # or three intervals: what is older says nothing about now
 _NAMED = 3  # queues of a deployment that are named
 
 Source = Callable[[int], Iterable[Finding] | None]  # None: not known
 
 
 class Sources:
-    """`newest`: the snapshot of this term. `silent`: of a deployment that does not answer nothing is known.
-
-    `heads`: who sends the audit's heads, where that is done.
-    """
+    """All detectors of the leader. `newest`: the snapshot of this term. `heads`: the sender of audit heads, if any."""
 
     def __init__(
         self, registry: Registry, newest: Callable[[], Snapshot | None], heads: AuditHeadSender | None = None
@@ -91,7 +88,7 @@ class Sources:
         return found if found and _is_fresh(found.checked_at, now, self._config.orphans_every) else None
 
     def _truths(self, now: int) -> tuple[Truth, ...] | None:
-        """One for each n8n whose database is configured; None while one of them was not looked at lately."""
+        """Returns a comparison for each n8n with a database; None while one of them is missing or old."""
         named = {one.name for one in self._config.n8n if one.database}
         try:
             found = truths.fetch(self._registry.state()) if named else ()
@@ -119,7 +116,7 @@ def _is_fresh(at: int, now: int, every: float) -> bool:
 
 
 def _abandoned(inbox: Inbox, snapshot: Snapshot | None, now: int) -> Iterator[Finding]:
-    """Also those that a scanner puts right: that nobody works there is news, and one that acts soon is faster."""
+    """Yields a finding per queue with abandoned jobs, also if a scanner will put them right: no worker does."""
     samples = {sample.ref: sample for sample in snapshot.queues} if snapshot else {}
     for tally in inbox.queues:
         count = tally.kinds.get(Verdict.ABANDONED, 0)
@@ -140,7 +137,7 @@ def _abandoned_words(tally: Tally, count: int, sample: QueueSample | None, now: 
 
 
 def _quarantine(inbox: Inbox) -> Iterator[Finding]:
-    """Those that are stuck now: one that was put right is no news, though it stays in quarantine."""
+    """Yields a finding per queue with quarantined jobs that are stuck now; resolved ones are no news."""
     rows = [row for row in inbox.rows if row.verdict.is_quarantined]
     for queue, count in Counter(row.job.queue for row in rows).items():
         mine = [row for row in rows if row.job.queue == queue]
@@ -157,7 +154,7 @@ def _quarantine(inbox: Inbox) -> Iterator[Finding]:
 
 
 def _n8n(tables: Iterable[Truth]) -> Iterator[Finding]:
-    """One for each kind of mismatch, and one for an n8n whose executions cannot be read."""
+    """Yields a finding per kind of mismatch, and one for an n8n whose executions cannot be read."""
     for truth in tables:
         if truth.fault:
             words = f"The jobs and executions of {shown(truth.name)} cannot be compared: {truth.fault}"
@@ -201,7 +198,7 @@ def _open_words(breakers: Sequence[ErrorBreaker]) -> str:
 
 
 def _breaker_words(breaker: ErrorBreaker) -> str:
-    """Without ages: they would be news at each look."""
+    """Returns what failed, without ages: they would change the text, and so be news, at each check."""
     last = f", the last with “{shown(breaker.error)}”" if breaker.error else ""
     return f"{breaker.failed:,} of {breaker.of:,} auto-retries failed again{last}."
 
@@ -246,7 +243,7 @@ def _unsent(heads: AuditHeadSender) -> Iterable[Finding] | None:
 
 
 def _is_seen(gate: Gate, now: int) -> bool:
-    """Of one whose server is silent nothing is known."""
+    """Returns True if the gate's server has reported lately; else its state is unknown."""
     return gate.state is not GateState.UNKNOWN and gate.sample is not None and gate.sample.is_fresh(now)
 
 
@@ -263,7 +260,7 @@ def _closed(found: Iterable[Gate], now: int) -> Iterator[Finding]:
 
 
 def _unreadable(snapshot: Snapshot) -> Iterator[Finding]:
-    """One for a deployment: whoever may not read one queue can often read none."""
+    """Yields one finding per deployment: a user that may not read one queue often may not read the others."""
     for sample in snapshot.deployments:
         mine = [queue for queue in snapshot.queues if queue.ref.deployment == sample.name and queue.error]
         link = f"/queues?{urlencode({'deployment': sample.name})}"

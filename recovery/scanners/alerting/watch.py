@@ -1,4 +1,4 @@
-"""The leader's turn: it looks for troubles every five seconds, and tells them."""
+"""Checks for problems every five seconds in the leader, and sends alerts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from recovery.scanners.audit_heads import AuditHeadSender
 
 EVERY = 5.0  # seconds
 AFTER = 6.0  # seconds after the start of a term: the first look at all active jobs is through
-KINDS = frozenset(AlertKind) - {AlertKind.SCHEDULER}  # that nobody leads is told by who sees it: a web process
+KINDS = frozenset(AlertKind) - {AlertKind.SCHEDULER}  # a missing leader is reported by a web process
 
 
 class Watch:
-    """For one term of a leader. One thread at a time."""
+    """Detects and sends alerts during one term of the leader. For one thread at a time."""
 
     def __init__(
         self,
@@ -34,5 +34,5 @@ class Watch:
         self._desk = Desk(sender_of(registry.config), Outlets(registry.state), may)
 
     def run(self, now: int) -> int:
-        """How many messages were taken. Raises django.db.Error."""
+        """Runs one check; returns how many messages were accepted. Raises django.db.Error."""
         return self._desk.run(self._book, self._sources.look(now))

@@ -1,1 +1,1 @@
-"""What the application is told when its job was lost or recovered."""
+"""Recovery hooks: update the application's row or call its function when a job was lost or recovered."""

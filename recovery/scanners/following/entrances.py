@@ -1,4 +1,4 @@
-"""Functions of the application, `module:name`, called in threads of their own: one that hangs delays only itself."""
+"""Calls functions of the application, `module:name`, each in its own thread: one that hangs delays only itself."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PATIENCE = 10.0  # seconds for one call
 
 
 class Failed(Exception):
-    """It could not be called, or raised; the text says what."""
+    """The hook could not be carried out, or its function raised; the text says what happened."""
 
 
 class _Call(threading.Thread):
-    """A daemon, so that one that never returns keeps no process alive."""
+    """Daemon thread of one call, so that a function that never returns keeps no process alive."""
 
     def __init__(self, function: Callable[[Told], Any], told: Told, name: str) -> None:
         super().__init__(name=f"hook {name}", daemon=True)
@@ -42,19 +42,19 @@ class _Call(threading.Thread):
 
 
 class Entrances:
-    """At most one call of each function goes on at any time."""
+    """Calls functions by their configured path, at most one call of each at any time."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._busy: dict[str, _Call] = {}
 
     def is_busy(self, written: str) -> bool:
-        """An earlier call has not returned."""
+        """Returns True while an earlier call of this function has not returned."""
         busy = self._busy.get(written)
         return busy is not None and busy.is_alive()
 
     def enter(self, written: str, told: Told) -> bool:
-        """Calls it; False while it is busy. Raises Failed."""
+        """Calls the function and waits for it; returns False while an earlier call is running. Raises Failed."""
         if self.is_busy(written):
             return False
         call = _Call(_found(written), told, written)

@@ -1,4 +1,4 @@
-"""The application's own row follows its job: set to a stage, only where it still is in one that a running job has."""
+"""Sets the stage of the application's own row after its job, only while the row has the stage of a running job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Condition = tuple[str, tuple[str, ...]]  # in SQL, with its parameters
 
 
 def follow(registry: Registry, rule: Follow, row: str | int, stage: str) -> str:
-    """What was changed, in words; "" when nothing was to be changed. Raises StoreError, Failed.
+    """Updates the row of one job; returns what was changed, "" for nothing. Raises StoreError, Failed.
 
     One statement for each choice until one finds the row, all in one transaction.
     """
@@ -31,7 +31,7 @@ def follow(registry: Registry, rule: Follow, row: str | int, stage: str) -> str:
 
 
 def _tries(session: Session, rule: Follow, stage: str) -> Iterator[tuple[str, Condition]]:
-    """The choices are between stages of a job that will run."""
+    """Yields stages with their conditions, in the order to be tried; conditions are only for a job that will run."""
     if stage == rule.to:
         for choice in rule.choices:
             yield choice.to, _condition(session, choice)
@@ -46,7 +46,7 @@ def _condition(session: Session, choice: Choice) -> Condition:
 
 
 def _set(session: Session, rule: Follow, row: str | int, to: str, condition: Condition) -> int:
-    """Values go as texts: a database compares such a literal with whatever its column is."""
+    """Runs the UPDATE; returns how many rows changed. Values go as text, which databases compare with any column."""
     column, id = session.quoted(rule.stage), session.quoted(rule.id)
     extra, parameters = condition
     # MySQL takes "42 and more" for 42.

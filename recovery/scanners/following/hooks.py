@@ -1,8 +1,8 @@
-"""Recovery hooks, called: what was written down is done within a second, and what failed is tried again now and then.
+"""Carries out recovery hooks from the table of calls: new calls within a second, failed ones again every 15 minutes.
 
 Best effort: a call that fails is logged and kept, one whose job has moved on is dropped. A row of the application is
-changed only while its job is known to be lost or put back, and only from an active stage, so that calling twice, or
-too late, changes nothing.
+changed only while its job is known to be lost or put back, and only from an active stage, so that a second or a late
+call changes nothing.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from recovery.scanners.following.follow import follow
 
 log = logging.getLogger(__name__)
 
-EVERY = 1.0  # seconds between two looks for calls that are due
-AT_ONCE = 200  # calls of one look
-LOOKED_UP = 50  # jobs looked for at once of which it is not known where they are
-RUN = 5.0  # seconds of a look
+EVERY = 1.0  # seconds between two runs
+AT_ONCE = 200  # calls of one run
+LOOKED_UP = 50  # jobs read at once whose state is not known
+RUN = 5.0  # seconds of a run
 AGAIN = 15 * MINUTE  # ms until a call that failed is tried again
-GIVE_UP = 3 * DAY  # ms: whoever has not heard of it by then has found out
+GIVE_UP = 3 * DAY  # ms after the event
 _TROUBLE = 500  # characters
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Calls about jobs of one queue, and what is known of these."""
+    """Calls about jobs of one queue, with the rows and the data of these jobs."""
 
     queue: Queue
     calls: Sequence[HookCall]
@@ -53,21 +53,21 @@ class _Batch:
 
 
 class Hooks:
-    """One thread at a time. `may`: what was begun with leave, and lost it, is left to whoever has it now."""
+    """Carries out hook calls, for one thread at a time. `may`: when the leadership is lost, the new leader goes on."""
 
     def __init__(self, registry: Registry, may: May = always, *, patience: float = PATIENCE) -> None:
         self._hooks = {hook.name: hook for hook in registry.config.hooks}
         self._registry = registry
         self._may = may
         self._entrances = Entrances(patience)
-        self._told: dict[str, str] = {}  # hook → its trouble as it was logged last
+        self._told: dict[str, str] = {}  # hook → its error as it was logged last
 
     def run(self, now: int) -> int:
-        """Calls that are new; how many were done."""
+        """Carries out new calls; returns how many were done."""
         return self._run(HookCall.objects.filter(tries=0, due_at__lte=now), now) if self._hooks else 0
 
     def again(self, now: int) -> int:
-        """Calls that failed before, and are due again; those that are too old are given up."""
+        """Retries failed calls that are due, and gives up those that are too old; returns how many were done."""
         for call in HookCall.objects.filter(at__lt=now - GIVE_UP)[:AT_ONCE]:
             why = call.trouble or "it was not called in time"
             log.error("hook %s: gave up on job %s of %s: %s", call.hook, call.job, call.base, why)
@@ -75,7 +75,7 @@ class Hooks:
         return self._run(HookCall.objects.filter(tries__gt=0, due_at__lte=now), now)
 
     def _run(self, due: Any, now: int) -> int:
-        """What waits for a function that is busy stands in nobody's way, however much of it there is."""
+        """Carries out calls that are due, except those whose function is still busy with an earlier one."""
         ends = time.monotonic() + RUN
         busy = [name for name, hook in self._hooks.items() if self._entrances.is_busy(hook.call)]
         calls = sorted(due.exclude(hook__in=busy).order_by("due_at", "pk")[:AT_ONCE], key=_place)
@@ -89,7 +89,7 @@ class Hooks:
         return done
 
     def _queue(self, ref: QueueRef, calls: Sequence[HookCall], now: int) -> int:
-        """A queue that cannot be looked at delays its own calls, and no others."""
+        """Carries out the calls of one queue; if it cannot be read, only its own calls are delayed."""
         try:
             batch = _look(ref, calls)
         except Missing:
@@ -118,7 +118,7 @@ class Hooks:
         return _forget([call])
 
     def _carry_out(self, hook: Hook, batch: _Batch, call: HookCall) -> str | None:
-        """What was done, "" for nothing; None: it is busy with an earlier call, so this one waits. Raises Failed."""
+        """Carries out one call; returns what was done, "" for nothing, None if its function is busy. Raises Failed."""
         id, told = unslug(call.job), _told(call)
         row = batch.rows.get(id)
         if hook.follow is None:
@@ -144,7 +144,7 @@ class Hooks:
 
 
 def _look(ref: QueueRef, calls: Sequence[HookCall]) -> _Batch:
-    """The queue, and its jobs as they are now."""
+    """Reads the queue, and the current rows and data of the jobs of these calls."""
     queue = lists.locate(ref, None)
     ids = list(dict.fromkeys(unslug(call.job) for call in calls))
     rows = queue.reader.rows(queue.wire, ref, [(id, State.UNKNOWN) for id in ids])
@@ -177,7 +177,7 @@ def _place(call: HookCall) -> tuple[str, str]:
 
 
 def _forget(calls: Sequence[HookCall]) -> int:
-    """Done. One that is called once more, because the database did not take this, does no harm."""
+    """Deletes calls that are done; returns how many. If the database fails they are repeated, which does no harm."""
     with suppress(Error):
         HookCall.objects.filter(pk__in=[call.pk for call in calls]).delete()
     return len(calls)

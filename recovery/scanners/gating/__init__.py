@@ -1,1 +1,1 @@
-"""The gates of all servers: followed by the leader, with every flip on record."""
+"""Gates of all servers: evaluated by the leader, with each opening and closing recorded."""

@@ -1,7 +1,7 @@
-"""Every gate that closed or opened, once: a row for the charts. The audit, which keeps what was done, has none of it.
+"""Records each gate that closes or opens as a row for the charts; the audit, which keeps actions, has none of it.
 
-What is on record is the newest row of a server. So a leader that died between storing and recording is made good by
-the next one, and nothing is recorded twice.
+The newest row of a server is its recorded state. So the next leader records what one that died has missed, and nothing
+is recorded twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GONE = "The server no longer reports."
 
 
 class _Turn(NamedTuple):
-    """What a gate came to, and when."""
+    """New state of a gate, with its time and reason."""
 
     state: GateState
     at: int
@@ -31,15 +31,15 @@ class _Turn(NamedTuple):
 
 
 class Flips:
-    """Of one term of the leader."""
+    """Records transitions of all gates during one term of the leader."""
 
     def __init__(self) -> None:
         self._recorded: dict[str, GateState] | None = None  # by the server's column
 
     def record(self, gates: Iterable[Gate], now: int, may: May) -> None:
-        """What differs from what is on record. `gates` are all there are: a server without one is gone.
+        """Records gates whose state differs from the recorded one. `gates` are all: a server without one is gone.
 
-        Raises Error of the database; what was not written then is written by the next call.
+        Raises Error of the database; what was not written is written by the next call.
         """
         if self._recorded is None:
             self._recorded = _newest()
@@ -47,14 +47,14 @@ class Flips:
         for server in self._recorded.keys() - turns.keys():
             turns[server] = _Turn(GateState.UNKNOWN, now, None, GONE)
         for server, turn in turns.items():
-            before = self._recorded.get(server, GateState.UNKNOWN)  # that nothing was ever known is worth no row
+            before = self._recorded.get(server, GateState.UNKNOWN)  # a first UNKNOWN is worth no row
             if turn.state is not before and may():
                 _write(server, turn)
                 self._recorded[server] = turn.state
 
 
 def old(now: int) -> QuerySet[GateFlip]:
-    """What nobody will ask for again. How a gate stands is on record for as long as it stands so."""
+    """Returns the expired rows; the current state of a gate is kept however old it is."""
     standing = GateFlip.objects.filter(pk__in=_last()).exclude(state=GateState.UNKNOWN)
     return GateFlip.objects.filter(Q(at__lt=now - FLIPS_FOR) & ~Q(pk__in=standing.values("pk")))
 

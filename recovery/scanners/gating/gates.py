@@ -1,7 +1,7 @@
-"""The leader's look at the samples of all servers: how their gates stand, for whoever shows them or begins to ask.
+"""Evaluates the gates of all servers from their samples in the leader, and stores them for web processes.
 
-Web processes fold the same samples for themselves and take this as their start. What was not known to the leader of
-the term before is seeded from what it stored, so that a change of leaders opens no gate.
+Web processes evaluate the same samples themselves, beginning with the stored gates. A new leader begins with what the
+one before stored, so that a change of leaders opens no gate.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from recovery.domain.refs import raw
 from recovery.reads import gates, servers
 from recovery.scanners.gating.flips import Flips
 
-EVERY = 2.5  # seconds: twice a poll, so that no sample is missed
+EVERY = 2.5  # seconds: twice per sample of a monitor, so that none is missed
 
 
 class Gates:
-    """One thread at a time."""
+    """Evaluates and stores all gates. For one thread at a time."""
 
     def __init__(self, registry: Registry, may: May = always) -> None:
         self._registry = registry
@@ -33,7 +33,7 @@ class Gates:
         self._cursor = 0  # of the search for servers that are not listed yet
 
     def run(self, now: int) -> None:
-        """Raises StoreError, and with the gates stored Error of the database."""
+        """Evaluates all gates once. Raises StoreError, and, after the gates are stored, Error of the database."""
         store = self._registry.state()
         if self._may():
             self._cursor = servers.list_new(store, self._cursor, now)
@@ -53,7 +53,7 @@ class Gates:
 
 
 def _store(store: redis.Redis, found: Mapping[str, Gate], stored: Mapping[str, Gate]) -> None:
-    """A server that is gone has no gate any more: whoever asks for it hears that there is no fresh sample."""
+    """Writes changed gates and removes those of servers that are gone, of which readers then see no fresh sample."""
     changed: dict[Any, Any] = {
         raw(server): gate.encode() for server, gate in found.items() if gate != stored.get(server)
     }
