@@ -1,1 +1,1 @@
-"""Servers without a monitor: measured by a node_exporter or known to a Prometheus, told of as if by a monitor."""
+"""Servers without a monitor: samples from a node_exporter or a Prometheus, stored like those of a monitor."""

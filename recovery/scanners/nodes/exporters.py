@@ -1,6 +1,6 @@
-"""All nodes that have a node_exporter, asked side by side every five seconds.
+"""Scrapes all configured node_exporters concurrently every five seconds.
 
-One that does not answer as it should is asked less and less often, down to twice a minute, and costs no other anything.
+One that does not answer as it should is scraped less and less often, down to twice a minute, and delays no other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["EVERY", "Exporters"]
 
 
 class Exporters:
-    """One thread at a time."""
+    """Scrapes all exporters and stores the samples. For one thread at a time."""
 
     def __init__(self, registry: Registry, may: May = always, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._watches = [Watch(node.id, node.exporter, node.disk) for node in registry.config.nodes if node.exporter]
@@ -27,7 +27,7 @@ class Exporters:
         self._clock = clock
 
     def run(self, now: int) -> int:
-        """How many were measured. Raises StoreError; what was measured meanwhile is written when the store is back."""
+        """Scrapes what is due; returns how many samples were written. Raises StoreError; a backlog is written later."""
         standing = self._post.standing([watch.id for watch in self._watches], now)
         at = self._clock()
         asked = [watch for watch in self._watches if watch.is_due(at, standing.kept.get(watch.id))]

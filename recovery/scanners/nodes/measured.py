@@ -1,4 +1,4 @@
-"""What somebody else measured, in the shape in which a monitor tells of its own server."""
+"""Builds the sample of a server from values of an exporter or a Prometheus, in the form that a monitor writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sample(
     cores: int | None,
     address: str = "",
 ) -> Server:
-    """Nobody from outside sees a quota or a process, so the CPU is that of all cores."""
+    """Returns the sample. Quotas and processes cannot be seen from outside, so the CPU is that of all cores."""
     return Server(
         id=id,
         host=gauges.host or id,
@@ -43,7 +43,7 @@ def sample(
 
 
 def _addresses(address: str) -> tuple[str, ...]:
-    """As CLIENT LIST may tell of a connection from there. A loopback address is everybody's, a name nobody's."""
+    """Returns the address, to be matched with CLIENT LIST; none for a loopback address or a host name."""
     try:
         return () if ip_address(address).is_loopback else (address,)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The page of a node_exporter: the few families of it that are needed, the rest is never parsed."""
+"""Parses the page of a node_exporter: only the few metric families that are needed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from recovery.domain.nodes import CORES, FAMILIES, Reading, Sample, reading
 _NEEDED = re.compile(
     rb"^(?:" + b"|".join(sorted(name.encode() for name in FAMILIES)) + rb")[ {][^\n]{1,2000}$", re.MULTILINE
 )
-# What is more than the most that a machine of our day can say was made up to keep us busy.
+# More lines than the largest machines have were made up to keep us busy.
 _LINES = 20_000
 
 
 class NoNode(ValueError):
-    """It is no page of a node_exporter; the text says what is wrong with it."""
+    """The page is not one of a node_exporter; the text says what is wrong with it."""
 
 
 def read(page: bytes, disk: str) -> Reading:
-    """Raises NoNode."""
+    """Returns the values of one page. Raises NoNode."""
     lines = [found.group() for found, _ in zip(_NEEDED.finditer(page), range(_LINES + 1), strict=False)]
     if len(lines) > _LINES:
         raise NoNode(f"it has more than {_LINES:,} lines of cores and disks")

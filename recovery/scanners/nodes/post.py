@@ -1,8 +1,8 @@
-"""Puts samples where a monitor puts its own, and what cannot be read where open pages find it.
+"""Writes samples of servers without a monitor to the state store, and the errors of exporters for open pages.
 
-Who measures closest wins: a monitor, which sees processes and quotas, before an exporter, and that before a Prometheus.
-Who told last stands in the sample itself, for as long as it lasts. Between our look and our write a monitor may start:
-then one sample of ours stands until its next.
+The closest source wins: a monitor, which sees processes and quotas, before an exporter, and that before a Prometheus.
+The source is a field of the sample, which expires. If a monitor starts between our read and our write, one sample of
+ours stands until its next.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from recovery.domain.servers import FORMAT, Origin, Server
 from recovery.errors import StoreError
 
 _FIELDS = ("format", "origin", "cpu_ema")
-KEEP_S = 120  # what is told of a node that cannot be read, when nobody tells it again
+KEEP_S = 120  # TTL of the error of a node, unless it is reported again
 _RANK = {Origin.MONITOR: 0, Origin.EXPORTER: 1, Origin.PROMETHEUS: 2}
 
 
 class Source(StrEnum):
-    """Who tells of troubles: each replaces its own only."""
+    """Sources that report errors: each replaces only its own."""
 
     EXPORTERS = "exporters"
     PROMETHEUS = "prometheus"
@@ -36,7 +36,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The sample of a server that stands. It ends by itself when no other follows."""
+    """Sample of a server that is stored now. It expires if no other follows."""
 
     origin: Origin
     cpu_ema: float | None
@@ -47,14 +47,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What stands in the store at one moment, in ms of its clock: the one that all monitors share."""
+    """Samples that are stored at one moment, in ms of the store's clock, which all monitors share."""
 
     now: int
     kept: Mapping[str, Kept]
 
 
 class Post:
-    """One thread at a time."""
+    """Reads stored samples, and writes samples and errors of one source. For one thread at a time."""
 
     def __init__(self, registry: Registry, source: Source) -> None:
         self._registry = registry
@@ -64,13 +64,13 @@ class Post:
         self._has_told = False
 
     def standing(self, ids: Sequence[str], now: int) -> Standing:
-        """In one round trip; while the store is away as it stood before, and the time goes on."""
-        with suppress(StoreError):  # whoever writes next says so
+        """Reads the stored samples in one round trip; while the store is away it returns the last known ones."""
+        with suppress(StoreError):  # the next write raises it
             self._look(ids, now)
         return Standing(now + self._ahead, self._kept)
 
     def put(self, samples: Iterable[tuple[Server, Backlog]]) -> int:
-        """How many were written. Raises StoreError: what is in a backlog is written when the store is back."""
+        """Writes samples; returns how many. Raises StoreError: a backlog is written when the store is back."""
         publisher, count = Publisher(self._registry.state()), 0
         for server, backlog in samples:
             publisher.publish(server, backlog)
@@ -78,11 +78,11 @@ class Post:
         return count
 
     def tell(self, troubles: Iterable[Trouble]) -> None:
-        """In place of what this source told before. Raises StoreError."""
+        """Replaces the errors that this source has reported before. Raises StoreError."""
         store, told = self._registry.state(), tuple(troubles)
         with faults.guarded(store), store.pipeline(transaction=True) as pipeline:
             if not self._has_told:
-                pipeline.delete(state.NODES)  # what was configured before may be no source any more
+                pipeline.delete(state.NODES)  # a source may not be configured any more
             if told:
                 pipeline.hset(state.NODES, self._source.value, nodes.encode(told))
                 pipeline.expire(state.NODES, KEEP_S)
@@ -105,7 +105,7 @@ class Post:
 
 
 def _kept(format: bytes | None, origin: bytes | None, cpu_ema: bytes | None) -> Kept | None:
-    """None for nothing, and for what another version wrote."""
+    """Decodes a stored sample; None if there is none, or another version wrote it."""
     if format != FORMAT.encode():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Servers that a Prometheus knows: their newest values every fifteen seconds. Their past stays where it is."""
+"""Reads the newest values of servers from a Prometheus every fifteen seconds; their history stays there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY_ADVICE = "Check match and label in [prometheus], and whether it scrapes an
 
 
 class FromPrometheus:
-    """One thread at a time."""
+    """Stores samples of the servers of one Prometheus. For one thread at a time."""
 
     def __init__(self, registry: Registry, prometheus: Prometheus, may: May = always) -> None:
         self._target = prometheus.endpoint.target
@@ -35,7 +35,7 @@ class FromPrometheus:
         self._trouble: Trouble | None = None
 
     def run(self, now: int) -> int:
-        """How many servers had news. Raises StoreError of the state store."""
+        """Reads the newest values; returns how many samples were written. Raises StoreError of the state store."""
         found = self._newest(now)
         standing = self._post.standing([newest.id for newest in found], now)
         samples = list(self._samples(found, standing))
@@ -63,7 +63,7 @@ class FromPrometheus:
         self._trouble = Trouble("", self._target, says, advice, since)
 
     def _samples(self, found: Sequence[Newest], standing: Standing) -> Iterator[Server]:
-        """Of those that were scraped anew, and that nobody closer to them tells of."""
+        """Yields samples of servers that were scraped again and that have no monitor and no exporter of ours."""
         for newest in found:
             kept, poll = standing.kept.get(newest.id), newest.interval + round(EVERY * SECOND)
             if newest.age > POLLS * poll or (kept and kept.outranks(Origin.PROMETHEUS)):
@@ -84,6 +84,6 @@ class FromPrometheus:
 
     def _is_news(self, newest: Newest, kept: Kept | None) -> bool:
         at, before = newest.at / SECOND, self._averages.get(newest.id)
-        if before is None and kept and kept.cpu_ema is not None:  # as whoever asked before us left it
+        if before is None and kept and kept.cpu_ema is not None:  # as the leader before us left it
             before = self._averages[newest.id] = Ewma(kept.cpu_ema, at - newest.interval / SECOND)
         return before is None or before.at < at

@@ -1,4 +1,4 @@
-"""One node with a node_exporter, and what is remembered of it from one look to the next."""
+"""Evaluates the scrapes of one node_exporter: counters become CPU usage, failures a pause and an error."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from recovery.scanners.nodes.post import Kept
 
 EVERY = 5.0  # seconds: as often as a monitor samples
 LONGEST_PAUSE = 30.0  # seconds until a node that failed is asked again
-APART = 3 * EVERY  # seconds: two looks further apart tell of the past, not of now
+APART = 3 * EVERY  # seconds: two scrapes further apart say nothing about now
 _SLACK = 0.5  # seconds that a tick may come early
-_STILL = 3  # looks in a row that found the same counters: something in between keeps the page
+_STILL = 3  # scrapes in a row with the same counters: something in between caches the page
 
 
 class Watch:
-    """Times are in seconds of a steady clock, but for `now`, in ms."""
+    """State of one exporter between two scrapes. Times are in seconds of a steady clock, but for `now`, in ms."""
 
     def __init__(self, id: str, exporter: Endpoint, disk: str) -> None:
         self.id = id
@@ -41,14 +41,14 @@ class Watch:
         self._due_at: float | None = None
 
     def is_due(self, at: float, kept: Kept | None) -> bool:
-        """Not while somebody who knows more tells of this server."""
+        """Returns True if a scrape is due; never while a monitor reports this server."""
         if kept and kept.outranks(Origin.EXPORTER):
             self._forget()
             return False
         return self._due_at is None or at >= self._due_at
 
     def take(self, answer: Answer | StoreError, now: int, at: float, kept: Kept | None) -> Server | None:
-        """One look. None when it tells nothing of the CPU: the first one, and any that failed."""
+        """Evaluates one scrape; returns None if it gives no CPU usage, as the first one and each that failed."""
         try:
             found = self._read(answer)
         except StoreError as error:
@@ -63,7 +63,7 @@ class Watch:
             return None
         self.trouble, self._still = None, 0
         if self._average is None and kept and kept.cpu_ema is not None:
-            self._average = Ewma(kept.cpu_ema, at - since)  # as whoever asked before us left it
+            self._average = Ewma(kept.cpu_ema, at - since)  # as the leader before us left it
         self._average = fed(self._average, busy, at)
         server = sample(
             self.id,
@@ -89,7 +89,7 @@ class Watch:
             raise Garbled(target, str(error), advice="Is this the address of a node_exporter?") from error
 
     def _wait(self, now: int, *, is_still: bool) -> None:
-        """It answered, and no number is known yet. What was wrong before is told until one is."""
+        """Notes an answer without CPU usage: an earlier error stays; counters that do not change become one."""
         self._still = self._still + 1 if is_still else 0
         if self._still >= _STILL:
             advice = "Does a cache between Unstall and the exporter serve an old page?"

@@ -1,1 +1,1 @@
-"""What is there: queues found, looked at, and their numbers kept."""
+"""Discovers queues, reads their counts for the snapshot, and records their history."""

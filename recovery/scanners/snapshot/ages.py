@@ -1,4 +1,4 @@
-"""Since when the oldest job of a queue waits or runs: asked only when another job has become the oldest."""
+"""Caches since when the oldest job of a queue waits or runs: read again only when another job is the oldest."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from recovery.backends.base import Command, QueueReader
 from recovery.backends.shared.decode import times
 from recovery.domain.refs import QueueRef
 
-# A job may fail, be retried and be the oldest again between two looks; then its start has moved.
+# A job may fail, be retried and be the oldest again between two ticks; then its start has moved.
 REFRESH_MS = 10_000
 
 
 class Head(NamedTuple):
-    """The oldest waiting or the oldest active job of a queue."""
+    """Oldest waiting or oldest active job of a queue."""
 
     ref: QueueRef
     is_active: bool
@@ -37,13 +37,13 @@ class _Age(NamedTuple):
 
 
 class Ages:
-    """Of one deployment; not shared between threads."""
+    """Start times of the oldest jobs of one deployment; not shared between threads."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[QueueRef, bool], _Age] = {}
 
     def unknown(self, heads: Iterable[Head], now: int) -> list[Head]:
-        """Those that have to be asked."""
+        """Returns the jobs whose times have to be read."""
         return [head for head in heads if not self._is_fresh(self._known.get(head.place), head.id, now)]
 
     def learn(self, heads: Sequence[Head], replies: Sequence[Any], now: int) -> None:
@@ -55,7 +55,7 @@ class Ages:
         return age.since if age is not None and age.id == id else None
 
     def keep(self, refs: Iterable[QueueRef]) -> None:
-        """Forget all other queues."""
+        """Forgets all other queues."""
         kept = set(refs)
         self._known = {place: age for place, age in self._known.items() if place[0] in kept}
 

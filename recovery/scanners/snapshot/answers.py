@@ -1,5 +1,5 @@
-"""For how long each deployment gave no answer before this one, as far as one looker knows. What it cannot tell to the
-state store now, it tells later: both may have been away together.
+"""Measures for how long each deployment has not answered, as far as this process knows, and reports it to the state
+store; if that is away too, later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from recovery.scanners.snapshot.watch import Look
 
 
 class Answers:
-    """One thread at a time."""
+    """Silence of each deployment between two answers. For one thread at a time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -25,7 +25,7 @@ class Answers:
 
     @property
     def owes(self) -> bool:
-        """Whether somebody was silent, or may have been, and the state store does not know it."""
+        """Returns True if the state store does not know yet of a deployment that was, or may have been, silent."""
         return any(gap != 0 for gap in self._untold.values())
 
     def hear(self, looks: Iterable[Look]) -> None:
@@ -46,7 +46,7 @@ class Answers:
         self._ailing.discard(deployment)
 
     def tell(self, store: redis.Redis) -> None:
-        """Of those that have answered since. Raises StoreError; then nothing is forgotten."""
+        """Stores the silence of deployments that have answered again. Raises StoreError; then it is kept for later."""
         if self._untold:
             outages.note(store, self._untold)
             self._untold = {}

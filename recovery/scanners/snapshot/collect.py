@@ -1,8 +1,8 @@
-"""The snapshot: every deployment looked at side by side, put together, and published.
+"""Takes the snapshot: reads all deployments concurrently, combines the results, and publishes them.
 
-Each deployment has a thread of its own. A tick waits for those that answered last time; one that was silent before
-is not waited for, its answer counts in the tick after it came. So a dead one costs its own rows and nobody's time.
-One that was well a moment ago and is late now is told as slow, with its last numbers, and not as down.
+Each deployment has its own thread. A tick waits for those that answered last time; one that was silent before is not
+waited for, its answer counts in the tick after it came. So one that is down costs only its own rows and delays nothing.
+One that answered a moment ago and is late now is reported as slow, with its last numbers, and not as down.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from recovery.scanners.snapshot.watch import Look, Watch
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 1.0  # seconds a tick waits at least for a deployment that has been well
-SLOWER = 3.0  # times as long as its last look took: the way to a distant one takes longer
-BARELY = 1.5  # and for one that has not been well
+PATIENCE = 1.0  # seconds a tick waits at least for a deployment that has answered
+SLOWER = 3.0  # times as long as its last read took: the way to a distant one takes longer
+BARELY = 1.5  # and for one that was down or slow
 LONGEST = 4.0  # seconds: the others wait for it
 SLOW_MS = 5_000  # since the last answer: a stall of two seconds is not an outage, and this one is
-GLANCE = 0.05  # and for one that has not, at least
+GLANCE = 0.05  # seconds a tick waits at least for one that was down or slow
 _ADVICE = "It accepts connections but does not answer in time."
 
 
 class Collector:
-    """`roster` is what discovery found; without one it is read from the state store.
+    """Takes snapshots of all deployments. `roster`: queues that discovery found, else those in the state store.
 
-    `may`: a snapshot that was taken with leave, and is finished without, must not cover the newer one of another.
+    `may`: a snapshot that was begun as leader and is ready when another one leads must not overwrite its newer one.
     """
 
     def __init__(self, registry: Registry, roster: Roster | None = None, may: May = always) -> None:
@@ -58,9 +58,9 @@ class Collector:
         self.newest: Snapshot | None = None
 
     def run(self, now: int) -> Snapshot:
-        """One tick; raises StoreError when the snapshot cannot be published, after it was taken.
+        """Takes and publishes one snapshot; raises StoreError when it cannot be published, after it was taken.
 
-        Nobody in this process acts on what was found before the state store knows who was silent until now.
+        Scanners of this process do not act on it before the state store knows which deployments were silent until now.
         """
         snapshot = self._taken(now)
         if not self._may():
@@ -74,7 +74,7 @@ class Collector:
         return snapshot
 
     def look(self, now: int) -> Snapshot:
-        """One tick without publishing."""
+        """Takes one snapshot without publishing it."""
         self.newest = self._taken(now)
         return self.newest
 
@@ -98,7 +98,7 @@ class Collector:
         )
 
     def close(self) -> None:
-        """A hung look ends by its own timeout; nobody waits for it."""
+        """Stops the threads without waiting; a read that hangs ends by its own timeout."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _remembered(self) -> Roster:
@@ -117,7 +117,7 @@ class Collector:
         return _Desk(TableWatch(database, listed, lambda: self._registry.wire(name), self._recorded))
 
     def _recorded(self, refs: Sequence[QueueRef], now: int) -> Mapping[QueueRef, Mapping[int, Tally]]:
-        """Our own history of these queues; without a state store there is none."""
+        """Reads our own recorded history of these queues; without a state store there is none."""
         try:
             return history.recent(self._registry.state(), refs, now, minutes=SPARK)
         except UnstallError:
@@ -125,7 +125,7 @@ class Collector:
 
 
 class _Desk:
-    """One deployment's place in the collector: its watch, and the look that is under way."""
+    """One deployment in the collector: its sampler, and the read that is under way."""
 
     def __init__(self, watch: Watch | TableWatch) -> None:
         self._watch = watch
@@ -138,12 +138,12 @@ class _Desk:
 
     @property
     def patience(self) -> float:
-        """Seconds a tick waits for it. One that was down or slow at the tick before costs the others little."""
+        """Seconds that a tick waits for this deployment; few if it was down or slow at the tick before."""
         took = self._well.deployment.took_ms / 1000 if self._well else 0.0
         return min(LONGEST, max(PATIENCE, took * SLOWER) if self._was_well else max(GLANCE, took * BARELY))
 
     def begin(self, pool: ThreadPoolExecutor, now: int) -> None:
-        """A look that hangs is not started a second time."""
+        """Starts a read, unless the one before still hangs."""
         if self.future is None:
             self._began = now
             self.future = pool.submit(self._watch.look, now)

@@ -1,4 +1,4 @@
-"""How many jobs went away: all ever added, less all that are still there. It is the only sign of finished jobs where
+"""Counts jobs that went away: all ever added, less all that are still there. It is the only sign of finished jobs where
 the application removes them at once; a job removed by hand, or added twice under one id, looks the same.
 """
 
@@ -14,19 +14,21 @@ from recovery.domain.refs import QueueRef
 @dataclass(slots=True)
 class _Mark:
     added: int
-    gone: int  # the most that had ever gone when we looked
+    gone: int  # the most that had ever gone at any call
 
 
 class Departures:
-    """The counts of a snapshot are not taken in one instant: a job on its way from one list to the next may be counted
-    twice or not at all. So the high-water mark is kept, and what was counted too early is not counted again.
+    """High-water mark of departed jobs per queue, so that what was counted too early is not counted again.
+
+    The counts of a snapshot are not taken in one instant: a job on its way from one list to the next may be counted
+    twice or not at all.
     """
 
     def __init__(self) -> None:
         self._marks: dict[QueueRef, _Mark] = {}
 
     def since(self, sample: QueueSample, *, is_next: bool) -> int | None:
-        """Jobs that went away since the last call; None when there is nothing to compare with.
+        """Returns how many jobs went away since the last call; None when there is nothing to compare with.
 
         `is_next`: the last call was one minute ago, so the difference belongs to this minute.
         """
@@ -41,12 +43,12 @@ class Departures:
         return max(0, gone - mark.gone)
 
     def keep(self, refs: Iterable[QueueRef]) -> None:
-        """Forget all other queues."""
+        """Forgets all other queues."""
         kept = set(refs)
         self._marks = {ref: mark for ref, mark in self._marks.items() if ref in kept}
 
 
 def present(counts: Counts) -> int | None:
-    """Jobs that are there in any state. A state that this library does not have holds none."""
+    """Returns how many jobs there are in any state. A state that this library does not have holds none."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

@@ -1,7 +1,7 @@
-"""Which queues there are: configured names first, then the names of workers, then a SCAN in the background.
+"""Discovers queues: configured names first, then the names of connected workers, then a SCAN in the background.
 
 Every deployment has a thread of its own. The first three steps are done within milliseconds, and what is found is
-handed on after each slice of the SCAN, so that a page shows something long before a large keyspace is through.
+listed after each slice of the SCAN, so that a page shows something long before a large keyspace is scanned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Discoverer:
-    """`remembers`: what is found is kept in the state store for the next start."""
+    """Searches all deployments for queues. `remembers`: the result is kept in the state store for the next start."""
 
     def __init__(self, registry: Registry, roster: Roster, *, remembers: bool = True) -> None:
         self._registry = registry
@@ -34,13 +34,13 @@ class Discoverer:
 
     @property
     def known(self) -> int:
-        """Queues that are listed, in all deployments."""
+        """Number of known queues in all deployments."""
         return sum(len(self._roster.listing(search.name).queues) for search in self._searches)
 
     def run(self, now: int) -> bool:
-        """Whatever is due; False: nothing was.
+        """Runs each search that is due; returns False if none was.
 
-        Raises StoreError when what was found cannot be remembered; it is known nevertheless.
+        Raises StoreError when the result cannot be stored; this process knows it nevertheless.
         """
         self._load()
         with ThreadPoolExecutor(max_workers=max(1, len(self._searches)), thread_name_prefix="discover") as pool:
@@ -51,11 +51,11 @@ class Discoverer:
         return any(were_due)
 
     def stop(self) -> None:
-        """A run that is under way ends after its slice."""
+        """Asks a run that is under way to end after its slice of the SCAN."""
         self._stopping.set()
 
     def _load(self) -> None:
-        """What was known before the restart; a state store that is away is asked again in the next run."""
+        """Loads the queues known before the restart; if the state store is away, the next run tries again."""
         if self._is_loaded:
             return
         for search in self._searches:

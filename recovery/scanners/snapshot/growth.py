@@ -1,6 +1,6 @@
-"""How many rows of job tables ended in a minute: by how much the numbers of done and failed ones grew.
+"""Counts rows of job tables that ended in a minute: by how much the numbers of completed and failed rows grew.
 
-Rows that are deleted, or retried, make a number fall; then nobody knows how many came to it meanwhile.
+Rows that are deleted, or retried, make a number fall; then the minute is unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Growth:
         self._before: dict[QueueRef, _Counted] = {}
 
     def since(self, snapshot: Snapshot, minute: int) -> dict[QueueRef, Tally]:
-        """Of the tables that were counted in the minute before too; asked once a minute."""
+        """Returns the growth of tables that were counted in the minute before too. Called once a minute."""
         found, counted = {}, dict[QueueRef, _Counted]()
         for sample in snapshot.queues:
             if not _is_counted(sample, snapshot, minute):

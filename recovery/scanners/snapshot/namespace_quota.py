@@ -1,7 +1,7 @@
-"""Keeps at most so many names of queues, and lets no namespace crowd out the others.
+"""Keeps a limited number of queue names, and lets no namespace crowd out the others.
 
 A worker that may write `bull:evil:*` only can plant any number of keys that look like queues there. When there is no
-room left, a name of the largest namespace goes for one of a smaller one.
+room left, a name of the largest namespace is dropped for one of a smaller one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 def namespace(base: str) -> str:
-    """The first two parts of a base: `bull:evil` of `bull:evil:1`, and a queue of its own for `bull:mail`."""
+    """Returns the first two parts of a base: `bull:evil` of `bull:evil:1`; `bull:mail` is a namespace of its own."""
     return ":".join(base.split(":", 2)[:2])
 
 
@@ -26,7 +26,7 @@ class NamespaceQuota:
             self._put(name)
 
     def add(self, name: str) -> str | None:
-        """Returns the name that goes for this one when there is no room: itself, where its namespace has the most."""
+        """Adds a name; returns the one that is dropped when there is no room: itself, if its namespace has the most."""
         if self._size < self._limit:
             self._put(name)
             return None

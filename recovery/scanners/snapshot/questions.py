@@ -1,5 +1,5 @@
-"""What one queue is asked at a tick, by what is known of it: fewer commands where keys are not there, and an idle queue
-only every other tick.
+"""Plans the commands that read one queue at a tick: fewer where keys do not exist, and an idle queue only every other
+tick.
 
 Most keys of a queue are not there at most times: no delayed jobs, nothing paused, nothing at all. One `EXISTS` over all
 keys that were not there at the last answer says that they still are not; what they would have answered is known then.
@@ -23,14 +23,14 @@ from recovery.domain.counts import QueueSample
 from recovery.scanners.snapshot.ages import Head
 from recovery.scanners.snapshot.roster import Known
 
-CALM = 5  # answers of one queue that are alike, until it counts as idle
-IDLE_MS = 4_000  # what moves in an idle queue is seen within this time
+CALM = 5  # equal answers of one queue in a row, until it counts as idle
+IDLE_MS = 4_000  # a change in an idle queue is seen within this time
 SKIPPED_MS = 60_000  # a queue with a key that is too long to be read: the server copies all of it for each question
 _NEAR = 1_500  # ms: a tick that comes a little late does not find what it could have asked before
 _UNREAD = frozenset({OversizedReply, UnreadReply})
 _FEWEST = 2  # keys that are not there: one EXISTS in place of one command gains nothing
 
-# What each command answers of a key that is not there. A hash that is there may lack the fields: HMGET is always asked.
+# Answer of each command for a key that does not exist. A hash may lack the fields, so HMGET is always sent.
 _NOTHING: dict[bytes, Any] = {
     b"LLEN": 0,
     b"ZCARD": 0,
@@ -45,7 +45,7 @@ _NOTHING: dict[bytes, Any] = {
 
 @dataclass(slots=True)
 class QueueQuestions:
-    """One queue between two ticks: what it is asked next, and what it answered last."""
+    """One queue between two ticks: the commands to be sent next, and the last answers."""
 
     known: Known
     reader: QueueReader
@@ -55,11 +55,11 @@ class QueueQuestions:
     request: Encoded = field(init=False)
     sample: QueueSample | None = None
     heads: tuple[Head, Head] | None = None
-    _asked: Sequence[int] | None = None  # commands that are asked one by one; None: all of them are
+    _asked: Sequence[int] | None = None  # indexes of commands that are sent; None: all of them
     _blank: list[Any] = field(init=False)  # the answers of a queue of which no key is there
     _last: Sequence[Any] = ()
     _alike: int = 0
-    _spares: bool = True  # off where the server refuses to say it of several keys at once
+    _spares: bool = True  # off where the server refuses EXISTS with several keys
     _skipped_until: int = 0
 
     def __post_init__(self) -> None:
@@ -68,8 +68,8 @@ class QueueQuestions:
         self._blank = [_NOTHING.get(_name(command)) for command in self.commands]
 
     def skip(self, replies: Sequence[Any], now: int) -> str:
-        """Why this queue is not asked for a while; "" when no answer of it was too long."""
-        if _UNREAD.isdisjoint(map(type, replies)):  # asked a thousand times a snapshot, and nearly always so
+        """Returns why this queue is skipped for a while; "" when no answer of it was too long."""
+        if _UNREAD.isdisjoint(map(type, replies)):  # called a thousand times a snapshot, and nearly always true
             return ""
         refused = next(reply for reply in replies if type(reply) in _UNREAD)
         if not isinstance(refused, UnreadReply):
@@ -78,13 +78,13 @@ class QueueQuestions:
         return f"skipped: {refused}"
 
     def skip_slow(self, error: str, now: int) -> str:
-        """The same for one that made the server too slow to answer in time."""
+        """Skips a queue for a while that made the server too slow to answer in time; returns why."""
         self._skipped_until = now + SKIPPED_MS
         self._ask_all()
         return f"skipped: {error}, while the other queues of this deployment were read"
 
     def is_due(self, now: int, tick: int) -> bool:
-        """Idle queues take turns, so that each tick asks half of them."""
+        """Returns True if the queue is to be read at this tick; idle ones take turns, so that each tick reads half."""
         if self.sample is not None and now < self._skipped_until <= now + SKIPPED_MS:
             return False
         if self.sample is None or self.sample.read_at is None or not self._is_idle(self.sample):
@@ -96,7 +96,7 @@ class QueueQuestions:
         return self._alike >= CALM and sample.counts.active == 0 and not sample.workers and not sample.error
 
     def answers(self, replies: Sequence[Any]) -> Sequence[Any] | None:
-        """One for each command of the queue. None: a key is there that was not, so all have to be asked."""
+        """Returns an answer for each command of the queue; None if a missing key exists now, so all have to be sent."""
         if self._asked is None:
             return replies
         if replies[0] != 0:
@@ -109,7 +109,7 @@ class QueueQuestions:
         return filled
 
     def learn(self, answers: Sequence[Any]) -> None:
-        """Takes note of what was answered, for the next tick."""
+        """Takes note of the answers, for the next tick."""
         self._alike = self._alike + 1 if list(answers) == list(self._last) else 0
         if self._alike == 0:
             self._plan(answers)

@@ -1,6 +1,6 @@
-"""The sparkline's minutes: from the workers' own metrics where they keep some, else from what we recorded.
+"""Reads the minutes of sparklines: from BullMQ's metrics where workers keep them, else from our recorded history.
 
-A minute is read once, some seconds after it closed, and the queues take turns: a thousand of them take ten ticks.
+A minute is read once, some seconds after it ended, and the queues take turns: a thousand of them take ten ticks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from recovery.domain.series import MINUTE, SPARK, Tally, newest_first, trimmed
 
 Recorded = Callable[[Sequence[QueueRef], int], Mapping[QueueRef, Mapping[int, Tally]]]
 
-SETTLE_MS = 8_000  # after a minute closed: the recorder writes first, and the workers' clocks differ a little
+SETTLE_MS = 8_000  # after a minute ended: the recorder writes first, and the workers' clocks differ a little
 TURN = 100  # queues a tick: 400 short commands, less than a millisecond of the server's time
 
 
 class Pace:
-    """Of one deployment; not shared between threads."""
+    """Rates of the queues of one deployment; not shared between threads."""
 
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
@@ -33,19 +33,19 @@ class Pace:
         return self._rates.get(ref, Rates())
 
     def due(self, refs: Iterable[QueueRef], now: int) -> list[QueueRef]:
-        """Whose newest minute has not been read: those never read first, then in the order of their last turn."""
+        """Returns queues whose newest minute has not been read: never read ones first, then the longest unread."""
         settled = (now - SETTLE_MS) // MINUTE
         waiting = [ref for ref in refs if self._read.get(ref, -1) < settled]
         return sorted(waiting, key=lambda ref: self._read.get(ref, -1))[:TURN]
 
     def keep(self, refs: Iterable[QueueRef]) -> None:
-        """Forget all other queues."""
+        """Forgets all other queues."""
         kept = set(refs)
         self._read = {ref: minute for ref, minute in self._read.items() if ref in kept}
         self._rates = {ref: rates for ref, rates in self._rates.items() if ref in kept}
 
     def learn(self, refs: Sequence[QueueRef], replies: Sequence[Any], now: int) -> None:
-        """The answers to `plan`; queues without metrics are looked up among the recorded."""
+        """Takes the answers to `plan`; queues without metrics get their rates from the recorded history."""
         silent = []
         for index, ref in enumerate(refs):
             self._read[ref] = now // MINUTE
@@ -64,7 +64,7 @@ def plan(refs: Iterable[QueueRef]) -> list[Command]:
 
 
 def _of_library(replies: Sequence[Any], now: int) -> Rates | None:
-    """None when the workers keep no metrics."""
+    """Returns the rates from BullMQ's metrics; None when the workers keep none."""
     found = metrics.columns(replies, now, SPARK)
     return None if found is None else Rates(trimmed(found[0]), trimmed(found[1]), "library")
 

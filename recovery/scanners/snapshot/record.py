@@ -1,4 +1,4 @@
-"""Our own history: once a minute, how many jobs of each queue completed, failed and went away.
+"""Records our own history: once a minute, how many jobs of each queue completed, failed and went away.
 
 Every queue is recorded, also those whose workers keep metrics: four short commands a queue and minute cost little, the
 workers' lists are often an hour long at most, and only the difference between all jobs ever added and all jobs still
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Track:
-    """What is remembered of one queue from one minute to the next."""
+    """State of one queue kept from one minute to the next."""
 
     minute: int = 0  # the last one recorded
     is_written: bool = False  # its ring exists
@@ -45,7 +45,7 @@ class _Track:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Which minutes of a queue to count; the first is the one that just closed."""
+    """Minutes of a queue that are to be counted; the first is the one that just ended."""
 
     ref: QueueRef
     minutes: tuple[int, ...]
@@ -57,7 +57,7 @@ class _Question:
 
 
 class Recorder:
-    """`newest` gives the last snapshot: the counters are taken from there and not asked again."""
+    """Records the minutes of all queues. `newest` gives the last snapshot, whose counters are used."""
 
     def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None]) -> None:
         self._registry = registry
@@ -70,7 +70,7 @@ class Recorder:
         self._lock = Lock()  # the run at the start and the one of the minute may meet
 
     def run(self, now: int) -> int:
-        """Records the newest closed minute, once; returns how many queues were written. Raises StoreError."""
+        """Records the last full minute, once; returns how many queues were written. Raises StoreError."""
         with self._lock:
             return self._run(now)
 
@@ -91,7 +91,7 @@ class Recorder:
         return written
 
     def _record_tables(self, snapshot: Snapshot, minute: int) -> int:
-        """Job tables: how many more rows have ended than a minute ago."""
+        """Records job tables: how many more rows have ended than a minute ago."""
         found = self._growth.since(snapshot, minute)
         if not found:
             return 0
@@ -101,7 +101,7 @@ class Recorder:
         return tape.write()
 
     def _acquaint(self, snapshot: Snapshot, now: int) -> Mapping[QueueRef, _Cells]:
-        """Tracks for new queues, none for those that are gone; and what is already recorded of the unfilled ones."""
+        """Updates the tracked queues; returns what is already recorded of those whose last hour is not filled in."""
         refs = [sample.ref for sample in snapshot.queues]
         unfilled = [ref for ref in refs if ref not in self._tracks or not self._tracks[ref].is_filled]
         known = history.recent(self._registry.state(), unfilled, now) if unfilled else {}
@@ -121,7 +121,7 @@ class Recorder:
             if sample.ref.deployment != deployment or sample.error or track.minute >= minute:
                 continue
             if sample.flavour.library is Library.TABLE:
-                continue  # what its rows were counted as a minute ago tells it
+                continue  # `_record_tables` counts these
             left = self._departures.since(sample, is_next=is_current and track.minute == minute - 1)
             minutes = [minute]
             keeps_jobs = bool(sample.counts.completed or sample.counts.failed)
@@ -153,7 +153,7 @@ class Recorder:
         return tape.write()
 
     def _strips(self, question: _Question, counted: Sequence[Tally]) -> Iterable[Strip]:
-        """What to write of one queue, and what to remember instead of writing it."""
+        """Yields what to write of one queue; idle minutes of one that never worked are only remembered."""
         track, minute = self._tracks[question.ref], question.minutes[0]
         tally = self._counted[question.ref] = counted[0]._replace(left=question.left)
         pairs = zip(question.minutes[1:], counted[1:], strict=True)

@@ -1,4 +1,4 @@
-"""The queues we know: discovery writes them, collecting reads them, the state store keeps them over a restart."""
+"""Known queues: discovery writes them, the collector reads them, the state store keeps them over a restart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All known queues of one deployment. `version` changes when a queue or a flavour does."""
+    """All known queues of one deployment. `version` changes when a queue or its library version does."""
 
     version: int = 0
     queues: tuple[Known, ...] = ()
@@ -41,7 +41,7 @@ class Listing:
 
 
 class Roster:
-    """Shared by the scanners of one process; a reader always gets a whole listing."""
+    """Known queues, shared by the scanners of one process; a reader always gets a complete listing."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -62,7 +62,7 @@ class Roster:
             self._listings[deployment] = Listing(before.version + (not same), ordered, left_out, trouble)
 
     def hint(self, deployment: str, bases: Iterable[str]) -> None:
-        """Somebody saw workers of these queues: those that are unknown are worth a look soon."""
+        """Notes queues that have connected workers, so that discovery soon identifies those that are unknown."""
         self._hints[deployment] = frozenset(bases)
 
     def hints(self, deployment: str) -> frozenset[str]:
@@ -71,7 +71,7 @@ class Roster:
     # -- the state store
 
     def load(self, store: redis.Redis, deployment: str) -> None:
-        """What an earlier process knew, so that a restart shows all queues at once; raises StoreError."""
+        """Loads what an earlier process knew, so that a restart shows all queues at once; raises StoreError."""
         with faults.guarded(store):
             rows = cast("dict[bytes, bytes]", store.hgetall(state.found(deployment)))
         queues = [known for base, row in rows.items() if (known := _known(deployment, base, row))]
@@ -105,13 +105,13 @@ class Roster:
 
 
 def _row(known: Known) -> bytes:
-    """Signed: until discovery has looked again, the library in it is what the queue is read and acted on by."""
+    """Encodes and signs a known queue: until discovery runs again, its library decides how the queue is changed."""
     written = json.dumps([known.flavour, known.first_seen, known.last_seen, known.is_configured], separators=(",", ":"))
     return signing.seal(_PURPOSE, written.encode("ascii"), known.ref.deployment, known.ref.base)
 
 
 def _known(deployment: str, base: bytes, row: bytes) -> Known | None:
-    """None for a row that another version or another program wrote: discovery will find that queue again."""
+    """Decodes a known queue; None if another version or program wrote it: discovery will find that queue again."""
     written = signing.unseal(_PURPOSE, row, deployment, text(base))
     if written is None:
         return None

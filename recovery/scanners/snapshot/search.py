@@ -1,4 +1,4 @@
-"""The search for queues in one deployment, and what is remembered of it between runs."""
+"""Searches one deployment for queues, and remembers between runs what was found."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from recovery.scanners.snapshot.sweep import SLICE, Sweep
 log = logging.getLogger(__name__)
 
 LIMIT = 10_000  # queues of one deployment: more do not fit on a page, nor into a snapshot every other second
-BATCH = 100  # queues identified in one go: about 2,500 short commands
-RECHECK = 1_000  # known queues looked at again in one run, the longest unseen first
-GONE_MS = 60 * 60_000  # a queue that is not there for so long is forgotten
-REJECT_MS = 10 * 60_000  # what was no queue is not looked at again for so long
+BATCH = 100  # queues identified in one batch: about 2,500 short commands
+RECHECK = 1_000  # known queues identified again in one run, the longest unseen first
+GONE_MS = 60 * 60_000  # a queue that does not exist for so long is forgotten
+REJECT_MS = 10 * 60_000  # a base that was no queue is not checked again for so long
 REJECTS = 50_000  # remembered at most
-RUN = 10.0  # seconds a run may take; a longer sweep goes on in the next one
-SOON_MS = 5_000  # until the next sweep, when this one found something or we have just begun
+RUN = 10.0  # seconds a run may take; a longer SCAN goes on in the next one
+SOON_MS = 5_000  # until the next SCAN, when this one found something or we have just begun
 YOUNG_MS = 60_000
-# Sweeping takes a third of the server's time at most while we know nothing, and a twentieth later.
+# The SCAN takes a third of the server's time at most while no queue is known, and a twentieth later.
 _FIRST_REST, _REST = 2, 19
 _PREFIX = "bull"  # both libraries' default
 _ABSENT = Flavour(
@@ -42,7 +42,7 @@ _ABSENT = Flavour(
 
 
 class Search:
-    """One thread at a time."""
+    """Search of one deployment. For one thread at a time."""
 
     def __init__(
         self, deployment: Deployment, registry: Registry, roster: Roster, *, every: int, stopping: threading.Event
@@ -65,8 +65,8 @@ class Search:
         self._share: NamespaceQuota | None = None
 
     def run(self, now: int) -> bool:
-        """Whatever is due; False: nothing was. A store that does not answer is asked again in the next run, and the
-        snapshot says why.
+        """Runs what is due; returns False if nothing was. A store that does not answer is asked again in the next run,
+        and the snapshot says why.
         """
         self._began = now if self._began is None else self._began
         is_due = now >= self._look_at or bool(self._news(now))
@@ -86,11 +86,11 @@ class Search:
     # -- names that are known beforehand
 
     def _news(self, now: int) -> list[str]:
-        """Workers of queues that are not listed."""
+        """Returns queues that have workers and are not listed."""
         return self._unknown(self._roster.hints(self.name), now)
 
     def _look(self, wire: Wire, now: int) -> None:
-        """Configured queues, queues of connected workers, and again those that are known."""
+        """Identifies configured queues, queues of connected workers, and known queues again."""
         listings = [reply for reply in wire.each_node((b"CLIENT", b"LIST")).values() if isinstance(reply, bytes)]
         named = set().union(*(workers.bases(listing, db=self._database) for listing in listings))
         known = sorted(self._roster.listing(self.name).queues, key=lambda queue: queue.last_seen)
@@ -101,7 +101,7 @@ class Search:
     # -- the sweep
 
     def _go_on(self, wire: Wire, now: int) -> None:
-        """Slices with rests in between, until the keyspace is through or the run is long enough."""
+        """Continues the SCAN in slices with rests in between, until it is complete or the run is long enough."""
         if not self._sweep.is_under_way:
             self._sweep.begin()
         ends = time.monotonic() + RUN
@@ -124,7 +124,7 @@ class Search:
     # -- what is a queue and what is not
 
     def _unknown(self, bases: Collection[str], now: int) -> list[str]:
-        """Those worth a look: wanted, not listed, and not found to be something else a moment ago."""
+        """Returns bases to be identified: not listed, under a configured prefix, and not rejected a moment ago."""
         if not bases:
             return []
         listed = {queue.ref.base for queue in self._roster.listing(self.name).queues}
@@ -132,14 +132,14 @@ class Search:
             base
             for base in bases
             if base not in listed
-            and not is_drill(base)  # one that we made, and take away again
+            and not is_drill(base)  # one of our own fire drills
             and base not in self._left_out
             and now - self._rejected.get(base, -REJECT_MS) >= REJECT_MS
             and self._sweep.wants(raw(base))
         ]
 
     def _learn(self, wire: Wire, bases: Sequence[str], now: int, listings: Sequence[bytes] = ()) -> None:
-        """Identify these and hand on the new listing."""
+        """Identifies these bases and stores the new listing."""
         known = {queue.ref.base: queue for queue in self._roster.listing(self.name).queues}
         self._share = None
         hands = self._hands(bases, listings)
@@ -173,7 +173,7 @@ class Search:
             self._left_out.add(base)
 
     def _has_made_room(self, known: dict[str, Known], base: str) -> bool:
-        """Whether another queue is left out in place of this one: the newest of the namespace that has the most.
+        """Drops the newest queue of the largest namespace for this one; returns False if this one has to be left out.
 
         One that is configured, or has a worker, is not left out, and one that has a worker takes any other's place.
         """
@@ -191,7 +191,7 @@ class Search:
         return True
 
     def _miss(self, known: dict[str, Known], base: str, now: int) -> None:
-        """Not a queue, or one no longer, or one not yet."""
+        """Handles a base that is no queue now: configured, rejected, or forgotten after a while."""
         if base in self._configured:
             known.setdefault(base, Known(QueueRef(self.name, base), _ABSENT, now, now, is_configured=True))
         elif base not in known:
@@ -206,7 +206,7 @@ class Search:
 
 
 def configured(deployment: Deployment) -> Iterator[str]:
-    """The bases of the configured queues: `bull:jobs` is one as it stands, `jobs` is a name under each prefix."""
+    """Yields the bases of configured queues: `bull:jobs` is one as it stands, `jobs` is a name under each prefix."""
     for name in deployment.queues:
         if ":" in name:
             yield name

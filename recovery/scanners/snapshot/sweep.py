@@ -1,4 +1,4 @@
-"""The background SCAN of one deployment: in slices, so that no other client waits for it, and never KEYS.
+"""Scans the keyspace of one deployment in the background: SCAN in slices, so that no client waits, and never KEYS.
 
 Two passes over each master: strings named `…:id` and hashes named `…:meta`. Every queue has at least one of them.
 """
@@ -20,10 +20,10 @@ from recovery.scanners.snapshot.namespace_quota import NamespaceQuota
 COUNT = 1000  # keys a call looks at: 1 ms of the server at worst; 10,000 would be 7 ms
 SLICE = 0.05  # seconds of calls in a row
 NAME_BYTES = 1_024  # of a base: a longer name is no queue's, and would fill pages and memory
-CANDIDATES = 20_000  # held at most: a keyspace may hold millions of keys that end in `:id` and belong to no queue
+CANDIDATES = 20_000  # kept at most: a keyspace may hold millions of keys that end in `:id` and belong to no queue
 
 _GLOB = re.compile(rb"([*?\[\]\\^-])")
-_RELAY = b"::relay:"  # BullMQ ≥ 6.4 keeps messages there: no queue
+_RELAY = b"::relay:"  # BullMQ ≥ 6.4 keeps messages there: not a queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ _KINDS = (_Kind(b":id", b"string"), _Kind(b":meta", b"hash"))
 
 
 class Sweep:
-    """One deployment's; it keeps its place between slices."""
+    """SCAN of one deployment; it keeps its cursors between slices."""
 
     def __init__(self, prefixes: Sequence[str] = ()) -> None:
         self._prefixes = tuple(raw(prefix) for prefix in prefixes)
@@ -46,7 +46,7 @@ class Sweep:
         self.found: set[str] = set()
         self._share = NamespaceQuota(CANDIDATES)
         self.spent = 0.0  # seconds of calls in this pass
-        self.is_cut = False  # more candidates than are held
+        self.is_cut = False  # more candidates than are kept
         self.refusal = ""  # why this deployment cannot be searched
         self._count = COUNT
 
@@ -66,14 +66,14 @@ class Sweep:
         self._todo = []
 
     def slice(self, wire: Wire) -> None:
-        """Goes on for a moment; raises StoreError."""
+        """Continues the SCAN for SLICE seconds; raises StoreError."""
         started = time.monotonic()
         while self._todo and time.monotonic() - started < SLICE:
             self._step(wire, self._todo[0])
         self.spent += time.monotonic() - started
 
     def _step(self, wire: Wire, kind: _Kind) -> None:
-        """One call on each master that is not through."""
+        """Sends one SCAN to each master that is not done."""
         replies = {node: self._without_names(reply) for node, reply in self._ask(wire, kind).items()}
         if None in replies.values():
             self._count = max(1, self._count // 10)  # the same again, in smaller steps
@@ -91,7 +91,7 @@ class Sweep:
             self._cursors = {}
 
     def _without_names(self, reply: Any) -> Any:
-        """Keeps of an answer with too long names how the SCAN goes on; None: to be asked again in smaller steps."""
+        """Keeps only the cursor of an answer with too long names; None if it has to be repeated in smaller steps."""
         if not isinstance(reply, OversizedReply) or reply.cursor is None:
             return reply
         return (reply.cursor, ()) if self._count == 1 else None
@@ -110,12 +110,12 @@ class Sweep:
         return (b"SCAN", cursor, b"MATCH", self._pattern(kind), b"COUNT", self._count, *only)
 
     def _pattern(self, kind: _Kind) -> bytes:
-        """Several prefixes are told apart here: a pass for each would cost the server as much as one for all."""
+        """Returns the MATCH pattern; several prefixes are filtered here: a SCAN for each would cost as much as one."""
         head = escaped(self._prefixes[0]) + b":" if len(self._prefixes) == 1 else b""
         return head + b"*" + kind.suffix
 
     def _refused(self, reply: Exception) -> None:
-        """An old Redis does not know TYPE: the pass starts anew without it. An ACL that forbids SCAN ends the sweep."""
+        """Restarts without TYPE where an old Redis does not know it; any other refusal, as by an ACL, ends the SCAN."""
         if self._by_type and "syntax" in str(reply).lower():
             self._by_type = False
             self._cursors = {}
@@ -139,10 +139,10 @@ class Sweep:
             self.found.discard(gone or "")
 
     def wants(self, base: bytes) -> bool:
-        """Whether it has one of the prefixes to which the search is limited."""
+        """Returns True if the base has one of the prefixes to which the search is limited."""
         return not self._prefixes or any(base.startswith(prefix + b":") for prefix in self._prefixes)
 
 
 def escaped(prefix: bytes) -> bytes:
-    """A prefix that MATCH takes literally."""
+    """Escapes a prefix for MATCH."""
     return _GLOB.sub(rb"\\\1", prefix)

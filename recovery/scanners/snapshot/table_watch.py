@@ -1,7 +1,7 @@
-"""One database with job tables, looked at for the snapshot: as often as a queue in Redis, or as often as it bears.
+"""Reads the job tables of one database for the snapshot: at each tick, or less often if counting takes long.
 
-A table is counted row by row, which a database with millions of them feels. So each table rests for some times as long
-as its last look took; meanwhile what it said last counts.
+A table is counted row by row, which loads a database with millions of them. So each table rests for 20 times as long as
+its last count took; meanwhile its last numbers count.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from recovery.reads import tables
 from recovery.scanners.snapshot.rates import Recorded, of_record
 from recovery.scanners.snapshot.watch import Look
 
-REST = 20  # times as long as a look took: then it costs a twentieth of one connection
-LONGEST = 60_000  # ms without a look, however long one takes
+REST = 20  # times as long as a count took: then it costs a twentieth of one connection
+LONGEST = 60_000  # ms without a count, however long one takes
 UNHEARD = -1  # seconds: a table that keeps no heartbeats
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A table as it was looked at last."""
+    """Result of the last count of a table."""
 
     sample: QueueSample
     workers: tuple[Worker, ...] = ()
@@ -39,7 +39,7 @@ class _Seen:
 
 
 class TableWatch:
-    """Remembers between ticks what need not be asked again. One thread at a time."""
+    """Samples the tables of one database, and remembers between ticks what need not be read again. For one thread."""
 
     def __init__(
         self, database: Database, listed: Sequence[Table], wire: Callable[[], Wire], recorded: Recorded
@@ -54,7 +54,7 @@ class TableWatch:
         self._last = Look(DeploymentSample(database.name, database.target, 0))
 
     def look(self, now: int) -> Look:
-        """How it is now, or, when it does not answer, how it last was and why it does not."""
+        """Reads the tables that are due; if the database does not answer, returns the last numbers with the reason."""
         started = time.perf_counter()
         wire = of(self._wire())
         is_asked = False
@@ -62,7 +62,7 @@ class TableWatch:
             if self._is_due(ref, now):
                 is_asked = True
                 self._seen[ref] = self._look(wire, ref, table, now)
-                # One that was too slow is spared for a moment, and so are the tables behind this one.
+                # A database that was too slow is spared for a moment, so the other tables are not read now.
                 if isinstance(self._seen[ref].fault, (Unreachable, TimedOut)):
                     break
         if fault := self._away():
@@ -84,7 +84,7 @@ class TableWatch:
         return self._last
 
     def missed(self, error: str, advice: str) -> Look:
-        """The last good numbers, marked. Tables that were never read are listed as unknown."""
+        """Returns the last good numbers, marked as old. Tables that were never read are listed as unknown."""
         marked = replace(self._last.deployment, error=error, advice=advice)
         read = {sample.ref for sample in self._last.queues}
         wire = of(self._wire())
@@ -103,7 +103,7 @@ class TableWatch:
         return seen is None or now >= seen.due_at or seen.due_at - now > LONGEST  # a clock that was set back
 
     def _away(self) -> StoreError | None:
-        """Why the whole database counts as silent: it said so, or all of its tables do. What one says is its own."""
+        """Returns why the whole database counts as silent: it is unreachable, or all of its tables fail; else None."""
         faults = [seen.fault for seen in self._seen.values()]
         away = next((fault for fault in faults if isinstance(fault, Unreachable)), None)
         if away or not all(isinstance(fault, (TimedOut, AccessDenied)) for fault in faults):
@@ -115,7 +115,7 @@ class TableWatch:
         try:
             found = self._reader.look(wire, ref)
         except StoreError as error:
-            # A slow one rests, so that the others get their turn; one that was only spared had none itself.
+            # A slow table rests, so that the others get their turn; one that failed at once was not asked.
             was_asked = time.perf_counter() - began > self._database.timeout / 2
             is_slow = isinstance(error, TimedOut) and was_asked and len(self._tables) > 1
             return _Seen(self._unread(ref, flavour, error), due_at=now + LONGEST * is_slow, fault=error)
@@ -127,7 +127,7 @@ class TableWatch:
         )
 
     def _unread(self, ref: QueueRef, flavour: Flavour, error: StoreError) -> QueueSample:
-        """With its last good numbers, marked."""
+        """Returns the last good numbers of a table, marked with the error."""
         before = self._seen.get(ref)
         if before is None or before.sample.counts == Counts():
             return QueueSample(ref, flavour, error=error.reason)
@@ -135,7 +135,7 @@ class TableWatch:
 
 
 def _sample(ref: QueueRef, flavour: Flavour, found: TableSample) -> QueueSample:
-    """Which workers there are, no table tells: only whose rows are running. None of these is no lack of workers."""
+    """Returns the sample of a table. Its workers are only the owners of running rows, so no owner is no lack of one."""
     return QueueSample(
         ref,
         flavour,

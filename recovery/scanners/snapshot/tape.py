@@ -1,4 +1,4 @@
-"""Writes recorded minutes into the rings of the state store, and sums them up when ten of them are full."""
+"""Writes recorded minutes into the ring buffers of the state store, and their sums over ten minutes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from recovery.domain.refs import QueueRef
 from recovery.domain.series import MINUTES, TENS, UNKNOWN, Ring, Tally, total
 from recovery.reads import history
 
-KEEP_S = 8 * 86_400  # a queue that is gone is forgotten by itself when its last cell is a week old
+KEEP_S = 8 * 86_400  # TTL: a queue that is gone is forgotten when its last cell is a week old
 BATCH = 1_000  # writes in one request: 20 KB, and the store serves others in between
 
 
 class Strip(NamedTuple):
-    """Cells in a row, the first one's period given."""
+    """Consecutive cells of a queue's history; `first` is the period of the first one."""
 
     ref: QueueRef
     first: int
@@ -30,7 +30,7 @@ class Strip(NamedTuple):
 
 
 class Tape:
-    """Collects the strips of one run."""
+    """Collects the cells of one run, and writes them."""
 
     def __init__(self, store: redis.Redis) -> None:
         self._store = store
@@ -40,13 +40,13 @@ class Tape:
         self._strips += strips
 
     def write(self) -> int:
-        """The minutes, then the tens that they complete; returns how many queues were written. Raises StoreError."""
+        """Writes the minutes, then the tens that they complete; returns how many queues. Raises StoreError."""
         self._put(MINUTES, self._strips)
         self._put(TENS, self._tens())
         return len({strip.ref for strip in self._strips})
 
     def _tens(self) -> list[Strip]:
-        """Sums over all touched periods of ten minutes that have ended."""
+        """Returns sums over all changed periods of ten minutes that have ended."""
         newest = max((strip.last for strip in self._strips), default=0)
         end = TENS.period(newest + 1)
         starts: dict[int, set[QueueRef]] = {}

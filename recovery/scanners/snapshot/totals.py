@@ -1,9 +1,9 @@
-"""Adds each closed minute to the sums of its queue, so that whoever scrapes us has counters that never fall.
+"""Adds each full minute to the totals of its queue, so that Prometheus scrapes counters that never fall.
 
-A minute is taken from what the workers count themselves, and from what was recorded; each may miss something and none
-invents, so the larger counts. Minutes in which no scheduler ran are added later, as far as either still knows of them.
+A minute is taken from BullMQ's metrics and from our recorded history; each may miss something and none invents, so the
+larger number counts. Minutes in which no scheduler ran are added later, as far as either still has them.
 
-The sums are read and written in one transaction: of two who believe to lead, one adds.
+The totals are read and written in one transaction: of two processes that believe to be the leader, one adds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from recovery.errors import StoreError
 from recovery.reads import history, totals
 
 KEPT = 8 * DAY  # minutes: as long as the history of a queue that is gone
-AT_ONCE = 20_000  # minutes of all queues in one question: about 2 MB
+AT_ONCE = 20_000  # minutes of all queues in one request: about 2 MB
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +33,15 @@ _Cells = Mapping[int, Tally]
 
 
 class Totals:
-    """One thread at a time."""
+    """Totals of all queues in the state store. For one thread at a time."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._written: dict[QueueRef, Total] = {}  # a store that comes back empty does not set them back
 
     def add(self, snapshot: Snapshot, counted: Mapping[QueueRef, Tally], now: int) -> int:
-        """`counted`: the minute that has just closed, of the queues that were asked. Returns how many sums have moved
-        on; 0 when somebody else was at it in the same moment. Raises StoreError.
+        """Adds the minutes since the last call; returns how many totals were written, 0 when another process wrote at
+        the same time. `counted`: the minute that has just ended, of the queues that were read. Raises StoreError.
         """
         store = self._registry.state()
         with faults.guarded(store), store.pipeline(transaction=True) as pipeline:
@@ -54,7 +54,7 @@ class Totals:
             return self._write(pipeline, grown, gone)
 
     def _known(self, pipeline: redis.client.Pipeline) -> dict[QueueRef, Total]:
-        """As they are kept, and of each at least what we wrote ourselves."""
+        """Reads the stored totals; of each at least what this process wrote itself."""
         known = totals.decoded(pipeline.hgetall(state.TOTALS))  # type: ignore[arg-type]  # after WATCH it answers at once
         for ref, written in self._written.items():
             if ref not in known or known[ref].minute < written.minute:
@@ -78,7 +78,7 @@ class Totals:
         return grown
 
     def _library(self, wanted: Mapping[QueueRef, int], now: int) -> dict[QueueRef, _Cells]:
-        """Of the queues whose workers count. A store that does not answer leaves it to what was recorded."""
+        """Reads BullMQ's metrics of these queues; for a deployment that does not answer only our history counts."""
         found: dict[QueueRef, _Cells] = {}
         for deployment in dict.fromkeys(ref.deployment for ref in wanted):
             mine = {ref: size for ref, size in wanted.items() if ref.deployment == deployment}
@@ -99,7 +99,7 @@ class Totals:
         return found
 
     def _recorded(self, wanted: Mapping[QueueRef, int], now: int) -> dict[QueueRef, dict[int, Tally]]:
-        """What was recorded of minutes before the newest one, which is known without asking."""
+        """Reads our history of the minutes before the newest one, which is known already."""
         behind = [ref for ref, size in wanted.items() if size > 1]
         if not behind:
             return {}
@@ -127,7 +127,7 @@ def _minutes(newest: int, size: int, library: _Cells, recorded: _Cells) -> Itera
 
 
 def _parts(missing: Mapping[QueueRef, int]) -> Iterator[dict[QueueRef, int]]:
-    """After a long pause a thousand queues miss a day each: not all of it at once. Those that miss most come last."""
+    """Splits the queues, which may all miss a day, into requests of limited size. Those that miss most come last."""
     part: dict[QueueRef, int] = {}
     for ref, size in sorted(missing.items(), key=lambda one: one[1]):
         if part and (len(part) + 1) * size > AT_ONCE:

@@ -1,4 +1,4 @@
-"""What a store says of itself: its name and version, its run id, and what is dangerous about how it is set up."""
+"""Reads from INFO a server's name and version, its run id, and warnings about a dangerous configuration."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from recovery.domain.refs import shown, text
 
-# Which field holds the version, by product. All of them also claim to be a Redis, so that one comes last.
+# The field with the version, by product. All of them also claim to be a Redis, so that one comes last.
 _PRODUCTS = (("valkey_version", "Valkey"), ("dragonfly_version", "Dragonfly"), ("redis_version", "Redis"))
 
 
 class Vitals(NamedTuple):
-    """Of the first node that answered; warnings are those of all nodes."""
+    """Name, version and run id of the first node that answered, and the warnings of all nodes."""
 
     server: str = ""
     run_id: str = ""
@@ -20,7 +20,7 @@ class Vitals(NamedTuple):
 
 
 def vitals(replies: Mapping[str, Any]) -> Vitals:
-    """From INFO of every node; a node that refused says nothing."""
+    """Parses INFO of every node; a node that refused it is left out."""
     nodes = {node: fields(reply) for node, reply in replies.items() if isinstance(reply, bytes | str)}
     if not nodes:
         return Vitals()

@@ -1,4 +1,4 @@
-"""One deployment, looked at once per tick: all counts in one batch, then the few things that depend on them."""
+"""Reads one deployment once per tick: all counts in one batch, then the few things that depend on them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from recovery.scanners.snapshot.rates import Pace, Recorded
 from recovery.scanners.snapshot.roster import Listing, Roster
 from recovery.scanners.snapshot.vitals import Vitals, vitals
 
-VITALS_MS = 30_000  # INFO: what a server is changes rarely
-SLOW_QUEUES = 2  # left out in one look: where more of them do not answer in time, it is the server
+VITALS_MS = 30_000  # INFO changes rarely
+SLOW_QUEUES = 2  # left out at one tick: where more of them do not answer in time, it is the server
 HINT_MS = 6_000  # a new queue with workers is found within this time
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One deployment as it was found. `is_asked` off: nothing of it was due, so this is what it said before.
+    """Sample of one deployment with its queues and workers. `is_asked` off: nothing was due, so these are old numbers.
 
-    `is_late`: it did not answer in time, which one that is well does now and then.
+    `is_late`: it did not answer in time, which also a healthy one does now and then.
     """
 
     deployment: DeploymentSample
@@ -41,14 +41,14 @@ class Look:
     is_late: bool = False
 
     def slow(self, why: str) -> Look:
-        """This one again, in place of one that came to nothing."""
+        """Returns these numbers once more with a warning, in place of a read that failed."""
         warning = f"It answers slowly ({why}). These are its last known numbers."
         deployment = replace(self.deployment, warnings=(*self.deployment.warnings, warning))
         return replace(self, deployment=deployment, is_late=True)
 
 
 class _Plan:
-    """The questions of all queues, kept until the list of queues changes."""
+    """Commands of all queues, kept until the list of queues changes."""
 
     def __init__(self, listing: Listing) -> None:
         self.version = listing.version
@@ -58,7 +58,7 @@ class _Plan:
     def answered(
         self, wire: Wire, rows: Sequence[QueueQuestions], batches: Sequence[Encoded]
     ) -> Iterator[tuple[QueueQuestions, Sequence[Any]]]:
-        """Each queue with its replies, as soon as they are all there."""
+        """Yields each queue with its replies, as soon as they are all there."""
         replies: list[Any] = []
         waiting = iter(zip(rows, accumulate(map(len, batches), initial=0), map(len, batches), strict=False))
         row = next(waiting, None)
@@ -69,7 +69,7 @@ class _Plan:
                 row = next(waiting, None)
 
     def _request(self, batches: Sequence[Encoded]) -> Encoded:
-        """The same one again while nothing else is asked."""
+        """Returns the joined request, the same one again while nothing else is asked."""
         if self._kept is None or self._kept[0] != batches:
             self._kept = batches, Encoded.joined(batches)
         return self._kept[1]
@@ -80,7 +80,7 @@ class _Plan:
 
 
 class Watch:
-    """Remembers between ticks what need not be asked again. One thread at a time."""
+    """Samples one deployment, and remembers between ticks what need not be read again. For one thread at a time."""
 
     def __init__(self, deployment: Deployment, wire: Callable[[], Wire], roster: Roster, recorded: Recorded) -> None:
         self.name = deployment.name
@@ -95,12 +95,12 @@ class Watch:
         self._vitals_at: int | None = None
         self._hinted_at: int | None = None
         self._commands = 0
-        self._is_one_by_one = False  # the last look got no answer in time, which one queue alone may be the reason of
-        self._slow: set[QueueRef] = set()  # of the last look one by one: not answered in time, and the server was then
+        self._is_one_by_one = False  # the last read timed out, which one queue alone may have caused
+        self._slow: set[QueueRef] = set()  # timed out at the last read one by one, while the server answered
         self._last = Look(DeploymentSample(deployment.name, deployment.target, 0))
 
     def look(self, now: int) -> Look:
-        """How it is now, or, when it does not answer, how it last was and why it does not."""
+        """Reads the deployment; if it does not answer, returns the last numbers with the reason."""
         started = time.perf_counter()
         self._commands = 0
         try:
@@ -116,7 +116,7 @@ class Watch:
         return self._last
 
     def missed(self, error: str, advice: str) -> Look:
-        """The last good numbers, marked. Queues that were never read are listed as unknown."""
+        """Returns the last good numbers, marked as old. Queues that were never read are listed as unknown."""
         marked = replace(self._last.deployment, error=error, advice=advice)
         read = {sample.ref for sample in self._last.queues}
         unread = tuple(
@@ -160,9 +160,7 @@ class Watch:
         return self._plan
 
     def _heads(self, plan: _Plan, wire: Wire, now: int) -> dict[QueueRef, tuple[Head, Head]]:
-        """Takes the samples, queue by queue while the rest is still on its way: the server works on one core, we on
-        another.
-        """
+        """Reads the counts of all queues; parses each while the next replies arrive. Returns their oldest jobs."""
         self._tick += 1
         asked = [row for row in plan.rows if row.is_due(now, self._tick)]
         again = self._ask(plan, wire, asked, [row.request for row in asked], now)
@@ -176,7 +174,7 @@ class Watch:
     def _ask(
         self, plan: _Plan, wire: Wire, rows: Sequence[QueueQuestions], batches: Sequence[Encoded], now: int
     ) -> list[QueueQuestions]:
-        """Those that have to be asked in full."""
+        """Sends the commands of these queues; returns those that have to be read in full."""
         again = []
         self._commands += sum(map(len, batches))
         answered = (
@@ -205,9 +203,9 @@ class Watch:
     def _one_by_one(
         self, wire: Wire, rows: Sequence[QueueQuestions], batches: Sequence[Encoded], now: int
     ) -> Iterator[tuple[QueueQuestions, Sequence[Any]]]:
-        """Each queue with its replies, in a round trip of its own. One that is not answered in time at two looks is
-        left out for a while, if the server answers afterwards: it may hold a value that takes long to be copied. At one
-        look it may be a server that came back in between.
+        """Yields each queue with its replies, in a round trip of its own. One that times out at two ticks is left out
+        for a while, if the server answers afterwards: it may hold a value that takes long to be copied. At one tick it
+        may be a server that came back in between.
         """
         before, self._slow = self._slow, set()
         late: dict[QueueRef, tuple[QueueQuestions, TimedOut]] = {}
@@ -227,7 +225,7 @@ class Watch:
             raise next(error for _, error in late.values())
 
     def _workers(self, wire: Wire, plan: _Plan, now: int) -> tuple[Worker, ...] | None:
-        """Of all nodes; None when one of them will not tell."""
+        """Returns the workers connected to all nodes; None when one of them refuses CLIENT LIST."""
         listings = self._each_node(wire, (b"CLIENT", b"LIST"))
         if not all(isinstance(listing, bytes) for listing in listings.values()):
             return None
@@ -236,7 +234,7 @@ class Watch:
         return tuple(worker for one in listings.values() for worker in workers.parse(one, refs, db=database))
 
     def _hint(self, listings: Iterable[bytes], now: int) -> None:
-        """Tells discovery of workers whose queue may not be listed. Now and then: it costs as much as counting them."""
+        """Tells discovery the queues of connected workers, every few seconds: it costs as much as counting them."""
         if self._hinted_at is None or not 0 <= now - self._hinted_at < HINT_MS:
             database = self._deployment.database
             self._roster.hint(self.name, set().union(*(workers.bases(one, db=database) for one in listings)))
@@ -256,7 +254,7 @@ class Watch:
             self._skip_oversized(unknown, replies, now)
 
     def _skip_oversized(self, heads: Sequence[Head], replies: Sequence[Any], now: int) -> None:
-        """The times of a job may be too long to be read as well."""
+        """Skips queues for a while whose oldest job has fields that are too long to be read."""
         rows = {row.known.ref: row for row in self._plan.rows}
         for head, reply in zip(heads, replies, strict=True):
             row = rows[head.ref]
@@ -291,7 +289,7 @@ class Watch:
             yield row.sample
 
     def _gaps(self) -> Iterator[str]:
-        """What the list of queues misses."""
+        """Yields warnings about queues that are missing from the list."""
         listing = self._roster.listing(self.name)
         if listing.left_out:
             yield f"{listing.left_out:,} more queues were found; they are not shown."
@@ -311,14 +309,14 @@ class Watch:
 
 
 def _leave_out(row: QueueQuestions, why: str) -> None:
-    """Its numbers stay as they were, marked."""
+    """Leaves a queue out of this tick: its last numbers stay, marked with the reason."""
     known, by = row.known, row.reader
     row.sample = _or_before(QueueSample(known.ref, known.flavour, error=why), row.sample)
     row.heads = Head(known.ref, False, "", by), Head(known.ref, True, "", by)
 
 
 def _or_before(sample: QueueSample, before: QueueSample | None) -> QueueSample:
-    """A queue that nothing can be read of any more keeps its last good numbers, marked."""
+    """Returns the last good numbers, marked, for a queue of which nothing can be read any more."""
     if not sample.error or before is None or sample.counts != Counts() or (before.error and not before.is_old):
         return sample
     return before._replace(error=sample.error, is_old=True)
