@@ -1,1 +1,1 @@
-"""Counts in the database what whoever scrapes us asks for, so that no scrape has to ask the database."""
+"""Counts what /metrics exports from the database, so that no scrape has to query it."""

@@ -1,4 +1,4 @@
-"""What was done to jobs and queues, by act, outcome and who did it: the audit read on from where it was read to."""
+"""Counts actions on jobs and queues by action, outcome and kind of actor, from the audit entries since the last run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from recovery.actions.audit import OUTCOME
 from recovery.domain.tallies import ActKey, Tallies
 from recovery.models import AuditEntry, AuditHead, AuditJob
 
-FIRST = 10_000  # entries that are counted when nothing was before: a long audit is not read through for a counter
+FIRST = 10_000  # entries that the first run counts: a long audit is not read through for a counter
 AT_ONCE = 400  # entries in one query: SQLite takes 999 names of all kinds
-MOST = 50  # queries a run: what is more comes with the next one
+MOST = 50  # queries a run: the rest is counted by the next one
 
 
 def since(before: Tallies | None) -> tuple[Mapping[ActKey, int], int]:
-    """The sums, and the number of the last entry in them. Numbers have no gaps and rise with each commit, so nothing
-    is missed and nothing counts twice. Raises Error of the database.
+    """Returns the sums, and the number of the last audit entry in them. Numbers have no gaps and rise with each commit,
+    so nothing is missed and nothing counts twice. Raises Error of the database.
     """
     head = AuditHead.objects.values_list("number", flat=True).first() or 0
     counted = Counter(before.acts if before else {})
@@ -34,7 +34,7 @@ def since(before: Tallies | None) -> tuple[Mapping[ActKey, int], int]:
 
 
 def _between(first: int, last: int) -> Counter[ActKey]:
-    """Jobs belong to the intent, and have their outcome when its outcome is written."""
+    """Counts the entries in between. Jobs belong to the intent, and have an outcome once that entry is written."""
     told = AuditEntry.objects.filter(number__gt=first, number__lte=last, phase=OUTCOME)
     intents = {intent: (act, kind) for intent, act, kind in told.values_list("intent", "act", "actor_kind")}
     found: Counter[ActKey] = Counter()

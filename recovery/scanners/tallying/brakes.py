@@ -1,4 +1,4 @@
-"""What the brakes say: stores that are held, budgets and breakers. Rows that did not change are not read again."""
+"""Counts safety limits: paused deployments, budgets and breakers. Rows that did not change are not read again."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 READ = 2_000  # rows of a kind, those written last
 AT_ONCE = 400  # of them in one query
-_SPENT_FOR = HOUR  # a budget that nobody touched for so long is whole, and says nothing
+_SPENT_FOR = HOUR  # a budget that was not used for so long is full, and is not counted
 
 
 class Rows(Generic[T]):
-    """The values of one kind by their rows, kept from one look to the next."""
+    """Decoded rows of one kind, cached between two runs."""
 
     def __init__(self, kind: Kind[T]) -> None:
         self._kind = kind
         self._held: dict[int, tuple[int, QueueRef, T]] = {}
 
     def values(self, rows: QuerySet[BrakeState]) -> Iterator[tuple[QueueRef, T]]:
-        """Of these rows. Raises Error of the database."""
+        """Yields the values of these rows with their queue. Raises Error of the database."""
         newest = dict(rows.order_by("-at").values_list("pk", "version")[:READ])
         self._held = {key: held for key, held in self._held.items() if newest.get(key) == held[0]}
         changed = [key for key in newest if key not in self._held]
@@ -67,7 +67,7 @@ class Brakes:
         return tuple(sorted((_spending(queue, purse, now) for queue, purse in lately), key=lambda one: one.queue))
 
     def breakers(self, now: int) -> tuple[Breakers, ...]:
-        """Of queues that have any with something to say."""
+        """Returns the numbers of closed, open and half-open breakers, of queues with any that is not idle."""
         stages: dict[QueueRef, Counter[Stage]] = {}
         for queue, breaker in self._breakers.values(_of(BREAKER)):
             if not breaker.is_idle(now):

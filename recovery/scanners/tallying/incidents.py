@@ -1,7 +1,7 @@
-"""How long proven orphans took from first sight to resolution, by who resolved them.
+"""Counts how long proven orphans took from first sight to resolution, by who resolved them.
 
-An incident may be written down as closed at an earlier moment, when its end took long to prove. So the last hour is
-counted anew each time, and only what is older is settled. What is pruned later stays in the sums.
+An incident may be recorded as closed at an earlier moment, when its end took long to prove. So the last hour is counted
+anew each time, and only what is older is settled. What is pruned later stays in the sums.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ SETTLED_AFTER = HOUR
 
 
 def settled(before: Tallies | None, now: int) -> tuple[Mapping[str, Durations], int]:
-    """What is older than an hour, and up to when; without tallies from before all that the database still has."""
+    """Returns the sums of incidents closed more than an hour ago, and up to when; at first all of the database."""
     known, since = (before.settled, before.until) if before else ({}, 0)
     until = max(since, now - SETTLED_AFTER)
     return (sums(known, durations(since, until)) if until > since else known), until
 
 
 def durations(since: int, until: int | None = None) -> dict[str, Durations]:
-    """Of incidents closed after the one moment, up to the other. Raises Error of the database."""
+    """Returns the durations of incidents closed after `since`, up to `until`. Raises Error of the database."""
     closed = Incident.objects.exclude(proven_at=None).filter(closed_at__gt=since)
     return _grouped(closed if until is None else closed.filter(closed_at__lte=until))
 
 
 def still_open() -> dict[str, int]:
-    """Proven ones, by deployment."""
+    """Returns the number of open incidents of proven orphans, by deployment."""
     lost = Incident.objects.exclude(proven_at=None).filter(closed_at=None)
     return dict(lost.values_list("deployment").annotate(Count("id")).order_by("deployment"))
 
 
 def _grouped(closed: QuerySet[Incident]) -> dict[str, Durations]:
-    """One query: so many took each bound at most."""
+    """Returns histograms of the durations by resolver, in one query."""
     took = closed.annotate(took=Greatest(F("closed_at") - F("opened_at"), 0))
     upto = {f"upto_{bound}": Count("id", filter=Q(took__lte=bound * SECOND)) for bound in BOUNDS}
     grouped = took.values("resolved_by").annotate(**upto, every=Count("id"), total=Sum("took")).order_by("resolved_by")

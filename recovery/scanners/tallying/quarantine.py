@@ -1,6 +1,6 @@
-"""How many jobs of each queue wait for a person because they were orphaned too often.
+"""Counts quarantined jobs of each queue, which wait for a person because they were orphaned too often.
 
-That takes all incidents there are, so it is counted once a minute, and only when anything has changed.
+It reads all incidents, so it runs once a minute, and only when anything has changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class QuarantineTally:
         self._jobs: Mapping[QueueRef, int] = {}
 
     def jobs(self, now: int) -> Mapping[QueueRef, int]:
-        """Raises Error of the database."""
+        """Returns the numbers of quarantined jobs by queue. Raises Error of the database."""
         if 0 <= now - self._counted_at < MINUTE:
             return self._jobs
         sign = _sign()
@@ -37,7 +37,7 @@ class QuarantineTally:
 
 
 def _sign() -> _Sign:
-    """Changes with every incident that is opened, proven or closed, and with every pardon."""
+    """Returns a value that changes with each incident that is opened, proven or closed, and with each release."""
     rows = Incident.objects.aggregate(Max("id"), Max("closed_at"), Max("proven_at"), Count("proven_at"))
     pardons = brake_rows.of(PARDON).aggregate(Count("id"), Max("at"), Max("version"))
     return (*rows.values(), *pardons.values())

@@ -1,4 +1,4 @@
-"""Every few seconds: what is new in the database is added to what was counted before, and published."""
+"""Adds what is new in the database to the counts for /metrics every 15 seconds, and publishes them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from recovery.scanners.tallying import acts, incidents
 from recovery.scanners.tallying.brakes import Brakes
 from recovery.scanners.tallying.quarantine import QuarantineTally
 
-EVERY = 15.0  # seconds: as often as most scrape
+EVERY = 15.0  # seconds: a usual scrape interval
 
 
 class Tallier:
-    """One thread at a time. A new term goes on where the last one was."""
+    """Counts and publishes, for one thread at a time. A new leader goes on from the published counts."""
 
     def __init__(self, registry: Registry, may: May = always) -> None:
         self._registry = registry
@@ -24,7 +24,7 @@ class Tallier:
         self._last: Tallies | None = None
 
     def run(self, now: int) -> Tallies:
-        """Raises StoreError, and Error of the database."""
+        """Counts once, and publishes if this process is the leader. Raises StoreError, and Error of the database."""
         store = self._registry.state()
         found = self._counted(self._last or tallies.fetch(store), now)
         if self._may():

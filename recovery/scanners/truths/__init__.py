@@ -1,1 +1,1 @@
-"""The look at n8n's jobs and executions beside each other, on an interval of its own; it only reads."""
+"""Compares n8n's jobs with its executions, on an interval of its own; it only reads."""

@@ -1,6 +1,6 @@
-"""Each n8n that is configured, its processes and its executions, looked at in turn and published for whoever shows it.
+"""Compares the jobs and executions of each configured n8n, reads its processes, and publishes both for the pages.
 
-What a look met first, and cannot date, is in the published tables too: a new leader goes on where the last one was.
+When a mismatch without a date was seen first is published too, so that a new leader goes on where the last one was.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AFTER = 4.0  # seconds: the first snapshot knows the queues of the pools by then
 
 
 class Watch:
-    """One thread at a time."""
+    """Compares all configured n8n installations. For one thread at a time."""
 
     def __init__(self, registry: Registry, newest: Callable[[], Snapshot | None], may: May = always) -> None:
         self._registry = registry
@@ -29,7 +29,7 @@ class Watch:
         self._instances: Mapping[str, InstanceHistory] = {}
 
     def run(self, now: int) -> tuple[Truth, ...]:
-        """Raises StoreError of the state store; what else cannot be read is said in the tables."""
+        """Compares each n8n once. Raises StoreError of the state store; other errors are part of the result."""
         store = self._registry.state()
         if self._young is None:
             self._young = {truth.name: truth.young for truth in truths.fetch(store)}
