@@ -1,1 +1,1 @@
-"""Active jobs looked at every few seconds: verdicts, incidents, and whether the store itself can be believed."""
+"""Orphan watch: checks active jobs every few seconds for verdicts and incidents, and if Redis itself lost locks."""

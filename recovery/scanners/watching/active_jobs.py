@@ -1,11 +1,11 @@
-"""The active jobs of one queue in columns, oldest first: a job that is simply held costs about ninety bytes, no object.
+"""Stores the active jobs of one queue in columns, oldest first: a running job costs about ninety bytes and no object.
 
-What is asked of each lock is planned here too. A lock whose end is known has missed no renewal before a known moment,
-so until then it is only asked whether it is still there: a hundred locks in one `EXISTS`. The remaining time of a lock
-(`PTTL`) is asked when it is not known, when the job is marked, and from the moment on when a renewal is due.
+It also plans which locks are read. A lock whose end is known has missed no renewal before a known moment, so until then
+only its existence is checked: a hundred locks in one `EXISTS`. The remaining time of a lock (`PTTL`) is read when it is
+not known, when the job is marked, and from the moment on when a renewal is due.
 
 A library pushes a job that it takes to the newest end of the list. So the oldest jobs that stand in the order of the
-look before are still the same runs; whatever stands behind a new one was taken anew, and is asked anew.
+last pass are still the same runs; what stands behind a new one was taken again, and is read again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import NamedTuple
 
 from recovery.backends.shared.actives import ENDLESS, NO_KEY, Facts
 
-LOCKED = -3  # it has a lock of which nothing more was asked
-REFUSED = -4  # we may not look
-SAMPLED = 16  # locks of each queue asked at every look whatever is known: a queue with no more is always asked in full
+LOCKED = -3  # it has a lock; its TTL was not read
+REFUSED = -4  # Redis refused the read
+SAMPLED = 16  # locks of each queue read at every pass whatever is known: a queue with no more is always read in full
 _UNKNOWN = 0
 _NO_TIME = 1 << 62
 _NO_WORKER = ""
-_SAME_END = 1_000  # ms that the end of a lock may seem to move when nobody renews it
-_STEP = 7  # of the sample, from look to look: it comes by every lock
+_SAME_END = 1_000  # ms that the end of a lock may seem to move without a renewal
+_STEP = 7  # of the sample, from pass to pass, so that it reaches every lock
 
 
 class LockPlan(NamedTuple):
-    """What is asked of a queue's locks. `asked` are places; of all others it is asked whether they are there."""
+    """Locks of a queue to be read: the TTL of those at the indexes `asked`, and only the existence of the `rest`."""
 
     asked: Sequence[int]
     rest: Sequence[int]
 
 
 class ActiveJobs:
-    """Kept between looks. `ttls` are of this look alone."""
+    """Active jobs of one queue, kept between passes; `ttls` are of the current pass only."""
 
     __slots__ = (
         "_asked",
@@ -64,24 +64,24 @@ class ActiveJobs:
     def clear(self) -> None:
         self.ids: list[bytes] = []
         self.ttls = array("q")
-        self.ends = array("q")  # when each lock ends, as far as it was asked
+        self.ends = array("q")  # when each lock ends, as far as it was read
         self.starts = array("q")
         self.workers: list[str] = []
         self.parents: list[str] = []
         self.there = bytearray()  # 2: its facts were never read
-        self.held = bytearray()  # whether it had a lock at the last look that came to its end
-        self.longest = 0  # of the remaining times that this look was told
-        self.renewal = 0  # ms: the shortest way that the end of a lock has moved since it was asked last
+        self.held = bytearray()  # 1: it had a lock at the last complete pass
+        self.longest = 0  # of the TTLs that this pass has read
+        self.renewal = 0  # ms: the shortest way that the end of a lock has moved since it was read last
         self._asked: Sequence[int] = ()
         self._counted: Counter[str] | None = None
-        self._cursor = 0  # up to here facts were read anew in this turn
+        self._cursor = 0  # up to here facts were read again in this round
         self._read_at: int | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def arrange(self, ids: list[bytes]) -> None:
-        """Takes over the list of this look. Nothing is built where it is as it was."""
+        """Takes over the active list of this pass; an unchanged list costs nothing."""
         self._looks += 1
         self._asked, self.longest, self.renewal = (), 0, 0
         if ids != self.ids:
@@ -100,21 +100,23 @@ class ActiveJobs:
         self.there = bytearray(2 if at < 0 else self.there[at] for at in same)
         self._cursor = sum(0 <= at < self._cursor for at in same)
         self._counted = None
-        # The bytes of before where they are the same: the new ones would lie between what is thrown away.
+        # Keep the old bytes objects where they are equal: the new ones would fragment memory.
         self.ids = [id if at < 0 else self.ids[at] for id, at in zip(ids, before, strict=True)]
 
     # -- locks
 
     def forget_locks(self) -> None:
-        """Nothing that was known of their ends is to be believed."""
+        """Forgets when locks end, after a restart of Redis."""
         self.ends = array("q", [_UNKNOWN]) * len(self.ids)
 
     def due(self, until: int) -> int:
-        """How many locks end before that, or are not known."""
+        """Returns how many locks end before that moment, or have an unknown end."""
         return sum(map(until.__gt__, self.ends))
 
     def plan(self, until: int, marked: Collection[bytes], stride: int) -> LockPlan:
-        """`until`: a lock that ends earlier may have missed a renewal; one in `stride` of those is asked."""
+        """Plans which locks this pass reads. `until`: a lock that ends earlier may have missed a renewal; one in
+        `stride` of those is read.
+        """
         size = len(self.ids)
         if size <= SAMPLED:
             return LockPlan(range(size), ())
@@ -138,7 +140,7 @@ class ActiveJobs:
         return [at for at, id in enumerate(self.ids) if id in ids] if ids else []
 
     def learn(self, places: Sequence[int], ttls: Sequence[int | None], now: int) -> None:
-        """What is left of some locks; None: we may not look."""
+        """Takes the TTLs of these locks; None: Redis refused the read."""
         for at, ttl in zip(places, ttls, strict=True):
             self.ttls[at] = REFUSED if ttl is None else ttl
             end = now + ttl if ttl is not None and ttl >= 0 else _UNKNOWN
@@ -150,16 +152,16 @@ class ActiveJobs:
         self._asked = places if not self._asked else [*self._asked, *places]
 
     def told(self, below: float) -> Iterator[int]:
-        """Places of this look's answers that are no lock with so much left."""
+        """Yields indexes of jobs whose TTL was read in this pass and is below a value, or that have no lock."""
         ttls = self.ttls
         return (at for at in self._asked if ttls[at] < below)
 
     def has(self, at: int) -> bool:
-        """Whether a lock was seen."""
+        """Returns True if the job has a lock."""
         return self.ttls[at] not in (NO_KEY, REFUSED)
 
     def hold(self) -> None:
-        """The look has come to its end."""
+        """Ends a pass: notes which jobs had a lock."""
         self.held = bytearray(b"\1") * len(self.ids)
         for at in self.told(0):
             self.held[at] = self.ttls[at] == ENDLESS
@@ -167,11 +169,11 @@ class ActiveJobs:
     # -- what jobs say of themselves
 
     def unread(self) -> list[int]:
-        """Places of jobs whose facts were never read."""
+        """Returns indexes of jobs whose facts were never read."""
         return [at for at, known in enumerate(self.there) if known == 2] if 2 in self.there else []
 
     def stale(self, now: int, life: int, most: int) -> list[int]:
-        """Places of those that are to be read anew, so that each is within `life` ms, or as many as there may be."""
+        """Returns indexes of jobs to be read again, so that each is within `life` ms, at most `most` of them."""
         size = len(self.ids)
         passed = 0 if self._read_at is None else max(0, now - self._read_at)
         share = min(most, -(-size * passed // life) if passed < life else size)
@@ -193,7 +195,7 @@ class ActiveJobs:
         return None if start == _NO_TIME else start
 
     def by_worker(self) -> Counter[str]:
-        """How many jobs each worker has, as they say; counted again when that has changed."""
+        """Returns how many jobs name each worker; counted again when that has changed."""
         if self._counted is None:
             self._counted = Counter(self.workers)
         return self._counted
@@ -205,17 +207,17 @@ class ActiveJobs:
         return (at for at, parent in enumerate(self.parents) if parent in keys) if keys else ()
 
     def started_before(self, moment: int) -> Iterable[int]:
-        """Places; a job that says nothing of its start is none of them."""
+        """Returns indexes of jobs started before that moment; jobs without a start are left out."""
         if not self.starts or min(self.starts) >= moment:
             return ()
         return (at for at, start in enumerate(self.starts) if start < moment)
 
     def gone(self) -> Iterable[int]:
-        """Places of jobs of which there is nothing but the id in the list."""
+        """Returns indexes of jobs whose data is missing: only the id is in the list."""
         return (at for at, known in enumerate(self.there) if not known) if 0 in self.there else ()
 
     def older(self, moment: int) -> int:
-        """How many may have been started before that."""
+        """Returns how many jobs may have been started before that moment; those without a start count."""
         if not self.starts or moment <= min(self.starts) <= max(self.starts) < _NO_TIME:
             return 0
         if max(self.starts) < moment:
@@ -227,7 +229,7 @@ _FLIP = bytes([1, 0, *range(2, 256)])
 
 
 def _same_run(before: Iterable[int]) -> Iterator[int]:
-    """The place of the look before, where the job has been active since; else -1."""
+    """Yields the index at the last pass for jobs that have been active since, else -1."""
     last, is_over = -1, False
     for at in before:
         is_over = is_over or at < 0

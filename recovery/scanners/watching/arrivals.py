@@ -1,7 +1,7 @@
-"""Workers' comings and goings: the connections of one look compared with those of the look before.
+"""Detects workers that connected or left: compares the connections of one pass with those of the pass before.
 
-A name that is still connected has not gone: its worker has reconnected, or has a twin. After a restart of Redis all
-connections are new, and nothing is said of anybody.
+A name that is still connected has not left: its worker has reconnected, or another one has the same name. After a
+restart of Redis all connections are new, and nothing is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Changes = tuple[Change, ...]
 
 
 class _Seen(NamedTuple):
-    """Whose connection it is. Its server is noted while it lasts: a process that has ended has no sockets any more."""
+    """Worker of a connection. Its server is noted while it lasts: a process that has ended has no sockets any more."""
 
     name: str
     server: str
@@ -36,7 +36,7 @@ class _Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What happened on one queue since the last look."""
+    """Workers of one queue that left or came since the last pass."""
 
     left: Changes = ()
     came: Changes = ()
@@ -44,7 +44,7 @@ class Moves:
 
 @dataclass(slots=True)
 class Arrivals:
-    """Of one deployment."""
+    """Worker connections of one deployment at the last pass."""
 
     _before: dict[QueueRef, dict[str, _Seen]] | None = field(default=None)
 
@@ -52,7 +52,7 @@ class Arrivals:
         self._before = None
 
     def since(self, workers: Iterable[Worker], now: int, where: Whereabouts = NOWHERE) -> Mapping[QueueRef, Moves]:
-        """The first look has nothing to compare with."""
+        """Returns the changes since the last pass by queue; none at the first one."""
         before, here = self._before, dict[QueueRef, dict[str, _Seen]]()
         for worker in workers:
             known = (before or {}).get(worker.queue, {}).get(worker.link)
@@ -66,7 +66,7 @@ class Arrivals:
 
 
 def joined(known: Changes, new: Changes, now: int) -> Changes:
-    """Bounded in number and age."""
+    """Appends changes to the known ones, bounded in number and age."""
     return tuple(change for change in (*known, *new) if now - change.at <= KEPT_FOR)[-KEPT:]
 
 

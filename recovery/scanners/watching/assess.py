@@ -1,4 +1,4 @@
-"""What a look found of one queue, judged: kinds counted, marks made, and who has lost a holder."""
+"""Assesses the active jobs of one queue: counts their kinds, updates their marks, and returns those that are stuck."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from recovery.reads.sightings import Mark
 from recovery.reads.stuck import is_lockless, sighting, signature
 from recovery.scanners.watching.post import Active, Post
 
-Before = Callable[[Sequence[str]], Mapping[str, int] | None]  # None: that cannot be said now
+Before = Callable[[Sequence[str]], Mapping[str, int] | None]  # None: not known now
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A job that wants an eye, or may soon."""
+    """Job that is stuck, or may be soon, with its mark and what was observed of it."""
 
     row: JobRow
     kind: Kind
@@ -36,7 +36,7 @@ class Judged:
 
     @property
     def is_shown(self) -> bool:
-        """A job of an older library has no lock for a moment: one look is not worth a line."""
+        """Returns True if the job is listed. One pass without a lock is not enough: old libraries have such moments."""
         return bool(self.kind.urgency) and (self.kind is not Kind.UNLOCKED or self.sighting.looks > 1)
 
     def verdict(self, around: Surroundings, breaks: str = "") -> Verdict:
@@ -50,17 +50,17 @@ class Judged:
         )
 
     def outlook(self, around: Surroundings) -> Outlook:
-        """As far as its lock tells: what its data is like is not asked."""
+        """Returns the predicted recovery by the state of the lock, whatever the job's data is like."""
         return outlook(self.kind, self.row, around, self.sighting, orphaned=self.mark.orphaned)
 
     def needs_a_person(self, ahead: Outlook) -> bool:
-        """As `Verdict.needs_a_person`, without its words."""
+        """Returns the same as `Verdict.needs_a_person`, without building the verdict."""
         return needs_a_person(self.kind, ahead.at, ahead.rescuer, is_quarantined=self.is_quarantined)
 
 
 def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
-    """Takes the new marks over. `before` tells how often jobs were orphaned earlier: it is asked of the newly lost, and
-    of quarantined jobs, which a person may let go.
+    """Assesses all jobs of a queue and stores the new marks. `before` returns how often jobs were orphaned earlier: it
+    is called for newly lost jobs, and for quarantined ones, which a person may release.
     """
     counted: Counter[Kind] = Counter()
     found: list[Judged] = []
@@ -85,7 +85,7 @@ def judged(post: Post, around: Surroundings, before: Before) -> list[Judged]:
 
 
 def _row(post: Post, one: Active, id: str, around: Surroundings) -> JobRow | None:
-    """None for a job that is simply held, as far as its lock tells."""
+    """Returns the row of a job; None for one that is simply running, as far as its lock shows."""
     if id in post.found_rows:
         return post.rows[id]
     return post.look_of(one) if post.is_settled(one, around) else None
@@ -99,7 +99,7 @@ def _plain(one: Active, around: Surroundings) -> Kind:
 
 def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> Judged:
     old = post.marks.get(row.id)
-    # What was followed by this process alone counts: a mark may be older than it.
+    # Only what this process has followed itself counts: a mark may be older.
     seen = replace(sighting(row, old, around, is_sure=is_sure), has_expired=post.has_expired(row))
     parent = post.parents.get(row.parent, Parent.NONE)
     kind = judging.kind_of(row, around, seen, parent)
@@ -123,12 +123,12 @@ def _judge(post: Post, row: JobRow, around: Surroundings, *, is_sure: bool) -> J
 
 
 def _load(row: JobRow, kind: Kind, around: Surroundings) -> float | None:
-    """How busy the server of its holder is, for one that has just lost it."""
+    """Returns the load of the server of its worker, for a job that has just lost it."""
     return around.loads.get(server(row, around)) if kind.is_lost and around.loads else None
 
 
 def _with_history(post: Post, found: list[Judged], before: Before) -> list[Judged]:
-    """New among the lost: no mark, or one of another kind."""
+    """Adds earlier orphanings to jobs that are newly lost or quarantined."""
     asked = {
         one.row.id
         for one in found

@@ -1,9 +1,9 @@
-"""One deployment's part of the orphan-watch, and what it remembers between two looks.
+"""Runs the orphan watch on one Redis deployment, and keeps its state between two passes.
 
-1. Note who came and went, by n8n's registry which process it was, and whether Redis was restarted. 2. Look at the
-active jobs. 3. Follow the locks that nobody renews. 4. Judge the jobs. 5. Put the most urgent into lines. 6. Open and
-close incidents. 7. Remember. A deployment that does not answer keeps what was found last, marked; nothing of it is
-closed.
+1. Note which workers connected or left, which process of n8n that was, and whether Redis was restarted. 2. Read the
+active jobs. 3. Follow the locks that are not renewed. 4. Assess the jobs. 5. Make rows of the most urgent ones. 6. Open
+and close incidents. 7. Store the state. A deployment that does not answer keeps what was found last, marked; none of
+its incidents is closed.
 """
 
 from __future__ import annotations
@@ -49,18 +49,20 @@ _CLOCKS = 10_000  # ms between the clocks of the hosts that write the audit
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look found in one deployment."""
+    """Result of one pass over one deployment."""
 
     rows: tuple[Stuck, ...] = ()
     tallies: tuple[Tally, ...] = ()
     faults: tuple[str, ...] = ()
-    judged: Sequence[Judged] = ()  # all that wants an eye, not only what is in a row
+    judged: Sequence[Judged] = ()  # all jobs that are stuck or may be soon, not only those in a row
     around: Mapping[QueueRef, Surroundings] = field(default_factory=dict)
-    soon: frozenset[QueueRef] = frozenset()  # queues of which the next snapshot tells more than this one
+    soon: frozenset[QueueRef] = frozenset()  # queues that are to be checked again at the next snapshot
 
 
 class Beat:
-    """`brake` hears of each look whether the store can be trusted; without one, nobody acts on what is found."""
+    """Orphan watch of one deployment. `brake` learns at each pass if Redis may have lost locks; without it no scanner
+    acts on the result.
+    """
 
     def __init__(
         self,
@@ -96,13 +98,13 @@ class Beat:
         return self._last
 
     def doubt(self, jobs: Iterable[JobRef]) -> None:
-        """These may have moved since the last look, which the next one would take for granted."""
+        """Makes the next pass read these jobs again: an action may have moved them since the last one."""
         for job in jobs:
             if job.queue in self._posts:
                 self._posts[job.queue].doubt(job.id)
 
     def _blind(self, error: str) -> Found:
-        """What was found last, marked as old."""
+        """Returns the result of the last pass, marked as old."""
         if self._brake:
             self._brake.failed(self.name, error)
         fault = f"{self.name} cannot be read: {error}. The last known state is kept."
@@ -129,7 +131,7 @@ class Beat:
         self._shutdowns.explain(self._posts.values(), now)
         left, posts = self._left_to_runs(now), self._on_duty(samples)
         for ref in left & posts.keys():
-            posts.pop(ref).jobs.clear()  # what it knows is old when the run is over
+            posts.pop(ref).jobs.clear()  # it is outdated when the run is over
         if alive.run_id != self._run_id:
             for post in posts.values():
                 post.jobs.forget_locks()
@@ -156,9 +158,9 @@ class Beat:
         return Found(rows, counted, tuple(fault for fault in faults if fault), found, around, soon)
 
     def _left_to_runs(self, now: int) -> frozenset[QueueRef]:
-        """Queues that a bulk run is putting right: each look would judge all that is left anew, and act beside it.
+        """Returns queues that a bulk run is changing: each pass would assess the rest again, and act at the same time.
 
-        What was found there last is shown until the run is over or held.
+        The last result there is shown until the run is over or paused.
         """
         try:
             under_way = bulk.under_way(self.name, now)
@@ -168,7 +170,7 @@ class Beat:
         return under_way & {tally.queue for tally in self._last.tallies if not tally.error}
 
     def _follow_locks(self, alive: Life, around: Mapping[QueueRef, Surroundings], now: int) -> None:
-        """A restart may have lost renewals. An act of ours may have sent a job back without a trace in itself."""
+        """Follows expiring locks; forgets them after a restart of Redis, and those of jobs that our actions changed."""
         same_life, self._run_id = alive.run_id == self._run_id, alive.run_id
         for post in self._posts.values():
             if not same_life:
@@ -184,7 +186,7 @@ class Beat:
                 del post.expiries[id]
 
     def _tell_brake(self, alive: Life, posts: Mapping[QueueRef, Post], around: Mapping[QueueRef, Surroundings]) -> None:
-        """Before anything is judged, so that it holds before anybody can act on it."""
+        """Reports lost locks to the Redis pause before jobs are assessed, so that it holds before a scanner acts."""
         if self._brake and (fault := self._brake.seen(self.name, alive, losses(posts.values(), around, alive.uptime))):
             self._faults.append(fault)
         for post in self._posts.values():
@@ -197,7 +199,7 @@ class Beat:
         assert deployment is not None  # noqa: S101 -- `look` has made sure of it
         restarted_at = self._recall.restarted_at
         if restarted_at is not None and deployment.taken_at <= restarted_at:
-            self._arrivals.forget()  # these connections may still be those of before
+            self._arrivals.forget()  # these connections may still be those before the restart
         moves = self._arrivals.since(workers, now, self._where) if deployment.workers_known else {}
         for ref, sample in samples.items():
             if ref not in self._posts and _is_readable(sample) and self._is_worth_a_post(sample):
@@ -223,7 +225,7 @@ class Beat:
         )
 
     def _on_duty(self, samples: Mapping[QueueRef, QueueSample]) -> dict[QueueRef, Post]:
-        """Queues with something active, or of which something was left to be settled."""
+        """Returns queues with active jobs, marks or open incidents; forgets the jobs of the others."""
         on_duty = {
             ref: post
             for ref, post in self._posts.items()
@@ -233,7 +235,7 @@ class Beat:
         }
         for ref, post in self._posts.items():
             if ref not in on_duty and (ref not in samples or _is_readable(samples[ref])):
-                post.jobs.clear()  # while one cannot be read it stays: locks lost meanwhile tell of the store
+                post.jobs.clear()  # kept while it cannot be read: locks lost meanwhile say something about Redis
         return on_duty
 
     def _around(
@@ -242,7 +244,7 @@ class Beat:
         by_queue: dict[QueueRef, list[Worker]] = {}
         for worker in workers:
             by_queue.setdefault(worker.queue, []).append(worker)
-        deployment = snapshot.deployment(self.name)  # of one that was slow to answer this look tells of an earlier time
+        deployment = snapshot.deployment(self.name)  # a slow deployment shows an earlier time
         taken_at = min(snapshot.taken_at, deployment.taken_at if deployment else snapshot.taken_at)
         return {
             ref: surroundings.around(
@@ -262,7 +264,7 @@ class Beat:
     def _judge(
         self, posts: Mapping[QueueRef, Post], around: dict[QueueRef, Surroundings], snapshot: Snapshot, now: int
     ) -> tuple[list[Tally], list[Judged]]:
-        """Into `around` goes what the scanners will do by themselves, where there is anything to be done."""
+        """Assesses all queues; adds to `around` which scanners will recover the jobs, where any is stuck."""
         tallies: list[Tally] = []
         found: list[Judged] = []
         lookout = Lookout(self._registry, now, snapshot)
@@ -276,7 +278,7 @@ class Beat:
         return [tally for tally in tallies if tally.looked or tally.error], found
 
     def _before(self, ref: QueueRef, now: int, ids: Sequence[str]) -> Mapping[str, int] | None:
-        """How often these jobs were orphaned earlier. A database that is away hides quarantine, and stops every act."""
+        """Returns how often these jobs were orphaned earlier; None without the database, which also stops actions."""
         try:
             return incidents.orphaned(ref, ids, now)
         except Error as error:
@@ -292,7 +294,7 @@ class Beat:
         rows: tuple[Stuck, ...],
         now: int,
     ) -> tuple[Stuck, ...]:
-        """Incidents. When they cannot be written this look is as good as any other, but for their numbers."""
+        """Opens and closes incidents; returns the rows with their numbers. A failed write is reported as a fault."""
         if self._cases is None:
             return rows
         try:
@@ -303,7 +305,7 @@ class Beat:
             return rows
 
     def _unread(self, samples: Mapping[QueueRef, QueueSample]) -> list[Tally]:
-        """Queues of which not even the number of active jobs is known: what was found before, marked."""
+        """Returns the last tallies, marked with the error, of queues whose number of active jobs is not known."""
         before = {tally.queue: tally for tally in self._last.tallies}
         return [
             replace(before.get(ref, Tally(ref)), error=sample.error or "it cannot be read")
@@ -312,7 +314,7 @@ class Beat:
         ]
 
     def _forget(self, samples: Mapping[QueueRef, QueueSample]) -> list[str]:
-        """Queues that are gone."""
+        """Forgets queues that are gone; returns their bases."""
         gone = [ref for ref in self._posts if ref not in samples]
         for ref in gone:
             del self._posts[ref]
@@ -320,7 +322,7 @@ class Beat:
 
 
 def _is_readable(sample: QueueSample) -> bool:
-    """Whether its active jobs can be counted now. Another key of it may still be refused."""
+    """Returns True if the active jobs can be counted now. Another key of the queue may still be refused."""
     return sample.counts.active is not None and not sample.is_old
 
 

@@ -1,6 +1,6 @@
-"""Incidents, opened and closed: one row from the first sight of a job without its holder to its resolution.
+"""Stores incidents in the database: one row per lost job, from first sight to resolution.
 
-What is open is supported too, so that a look asks the database for nothing. After a failure it is read anew.
+Open incidents are cached too, so that a pass needs no query for them. After a failure they are read again.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from recovery.reads.sightings import Mark, Signature
 from recovery.scanners.watching.resolution import NOBODY_KNOWN, STALLED_CHECK, Resolved
 
 BATCH = 500  # rows in one statement
-OPENED = 5_000  # incidents opened by one look: what is more is opened by the next ones, with its own first sight
+OPENED = 5_000  # incidents opened by one pass: the rest is opened by the next ones, with its own first sight
 _TEXT = 1_000  # characters of evidence
 _HOLDER = 300
 _SERVER = 400
-# An act tells by itself, and a worker that still had its job was never lost.
+# An action calls its hooks itself, and a job whose worker still had it was never lost.
 _RECOVERED = (STALLED_CHECK, NOBODY_KNOWN)
 _GRAVITY = {Kind.UNLOCKED: 0, Kind.WORKER_LOST: 1, Kind.ORPHAN: 2, Kind.ABANDONED: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An open incident as we hold it. `signature` None: that was forgotten."""
+    """Open incident in the cache. `signature` None: it is not known after a restart."""
 
     opened_at: int
     kind: Kind
     is_proven: bool
-    is_explained: bool = False  # its cause is written down
+    is_explained: bool = False  # its cause is stored
     signature: Signature | None = None
-    missed_at: int | None = None  # the first look that did not find it any more
+    missed_at: int | None = None  # the first pass that did not find it any more
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job that has lost its holder, as this look found it."""
+    """Job that has lost its worker, as this pass found it."""
 
     id: str
     opened_at: int
@@ -58,18 +58,20 @@ Hear = Callable[[Event, QueueRef, Sequence[str]], None]
 
 
 def nobody(_event: Event, _queue: QueueRef, _ids: Sequence[str]) -> None:
-    """Nobody listens."""
+    """Ignores an event: the default listener."""
 
 
 class Casebook:
-    """`hear` is told of jobs that are proven to be lost, and of those that their library has put right."""
+    """Open incidents of all deployments. `hear` is called for jobs proven to be lost, and those that their library has
+    recovered.
+    """
 
     def __init__(self, hear: Hear = nobody) -> None:
         self._hear = hear
         self._open: dict[QueueRef, dict[str, Case]] | None = None
 
     def load(self) -> None:
-        """Whatever an earlier process opened. Raises DatabaseError, as everything here."""
+        """Loads incidents that an earlier process opened. Raises DatabaseError, as all methods do."""
         if self._open is None:
             self._open = {}
             for row in Incident.objects.filter(closed_at=None).iterator():
@@ -78,21 +80,23 @@ class Casebook:
                 self._open.setdefault(queue, {})[id_of(row.job)] = case
 
     def forget(self) -> None:
-        """What the database holds is not known any more."""
+        """Drops the cache after a failure, so that it is loaded again."""
         self._open = None
 
     def cases(self, queue: QueueRef) -> Mapping[str, Case]:
         return (self._open or {}).get(queue, {})
 
     def remind(self, queue: QueueRef, marks: Mapping[str, Mark]) -> None:
-        """How the jobs were when an earlier process opened their incidents."""
+        """Adds the signatures of jobs whose incidents an earlier process opened."""
         held = (self._open or {}).get(queue, {})
         for id, case in held.items():
             if case.signature is None and id in marks:
                 held[id] = replace(case, signature=marks[id].signature)
 
     def miss(self, queue: QueueRef, here: Container[str], now: int) -> dict[str, Case]:
-        """Cases whose jobs are not among these. When that began is when they ended, however long the proof takes."""
+        """Returns open incidents whose jobs are not among these, and notes since when: that is the time of resolution,
+        however long the proof takes.
+        """
         held = (self._open or {}).get(queue, {})
         for id, case in held.items():
             missed_at = None if id in here else case.missed_at or now
@@ -101,7 +105,7 @@ class Casebook:
         return {id: case for id, case in held.items() if case.missed_at is not None}
 
     def keep(self, queue: QueueRef, seen: Sequence[Seen], verdicts: Mapping[str, Verdict], now: int) -> None:
-        """Opens what is new, and writes down what has become graver, was proven, or has a cause now."""
+        """Opens new incidents, and updates those with a graver verdict, a proof, or a cause."""
         known = self.cases(queue)
         fresh = [one for one in seen if one.id not in known][:OPENED]
         if fresh:
@@ -116,7 +120,7 @@ class Casebook:
         self._hear(Event.LOST, queue, lost)
 
     def _explain(self, queue: QueueRef, seen: Seen, case: Case | None, verdict: Verdict | None) -> bool:
-        """The cause of one that was opened before it was known."""
+        """Stores the cause of an incident that was opened before it was known; returns True if it did."""
         if case is None or case.is_explained or verdict is None or not verdict.cause:
             return False
         mine = Incident.objects.filter(**_of(queue), job=job_key(seen.id), closed_at=None)
@@ -163,7 +167,7 @@ class Casebook:
 
 
 def _is_news(case: Case, seen: Seen) -> bool:
-    """The gravest verdict it had is kept."""
+    """Returns True for a graver verdict or a first proof; the gravest verdict is kept."""
     return _GRAVITY[seen.kind] > _GRAVITY[case.kind] or (seen.kind.is_orphaned and not case.is_proven)
 
 
@@ -194,7 +198,7 @@ def _parts(ids: Sequence[str]) -> Iterable[list[str]]:
 
 
 def _who(seen: Seen) -> dict[str, str]:
-    """As a database takes it: no byte that is none of a text, no NUL."""
+    """Returns name, worker and server as a database takes them: without NUL and invalid bytes."""
     return {
         "name": shown(seen.name)[:_HOLDER],
         "holder": shown(seen.holder)[:_HOLDER],

@@ -1,4 +1,4 @@
-"""Incidents of one deployment, look by look: those that are there are kept, those that are not are resolved."""
+"""Updates the incidents of one deployment after each pass: keeps those of lost jobs, and resolves the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recovery.scanners.watching.casebook import Casebook, Seen
 from recovery.scanners.watching.post import Post
 from recovery.scanners.watching.resolution import Lost, resolved
 
-RESOLVED = 5_000  # incidents resolved by one look and queue: four short commands each
+RESOLVED = 5_000  # incidents resolved by one pass and queue: four short commands each
 
 
 class Cases:
@@ -35,7 +35,7 @@ class Cases:
     def settle(
         self, wire: Wire, posts: Mapping[QueueRef, Post], found: Sequence[Judged], rows: tuple[Stuck, ...], now: int
     ) -> tuple[Stuck, ...]:
-        """The lines with the numbers of their incidents; raises StoreError, and Error of the database."""
+        """Updates incidents; returns the rows with their numbers. Raises StoreError, and Error of the database."""
         lines = {row.job: row for row in rows}
         by_queue: dict[QueueRef, list[Judged]] = {ref: [] for ref in posts}
         for one in found:

@@ -1,11 +1,11 @@
-"""Gives the workers of n8n that have left their names and how they ended, by n8n's registry of its processes.
+"""Finds out which workers of n8n have left, and how they ended, from n8n's registry of its processes.
 
-All workers of n8n connect under one name, and no key says which connection is whose. Two things tell:
+All workers of n8n connect under one name, and no key says which connection is whose. Two rules tell:
 
 1. A process registers some seconds before its worker connects. Where one connection and one process alone fit each
    other so, they are the same.
-2. A process that has had a heartbeat since a connection closed is not the one that left. Where one is left over for the
-   one connection that nobody else explains, it is that.
+2. A process that has had a heartbeat since a connection closed is not the one that left. Where one process is left over
+   for the one connection that no other explains, it is that.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from recovery.domain.tuning.versions import Version
 from recovery.errors import StoreError
 from recovery.scanners.watching.post import Post
 
-EXPLAINED_WITHIN = 10 * MINUTE  # a departure that nobody explained by then stays as it is
-_READ_EVERY = 15 * SECOND  # while no departure is unexplained: what ended since the last look is told by two of them
+EXPLAINED_WITHIN = 10 * MINUTE  # a departure that is unexplained by then stays as it is
+_READ_EVERY = 15 * SECOND  # while no departure is unexplained: two reads show what ended in between
 _REFUSED_EVERY = MINUTE  # each refusal is an entry in the store's ACL log
 _STARTS_WITHIN = 30 * SECOND  # from a registration to its worker's connection
 _CLOCKS = 2 * SECOND
-_NOTICED = 10 * SECOND  # two looks: a departure is noticed so much later at most
+_NOTICED = 10 * SECOND  # two passes: a departure is noticed so much later at most
 _ENDS_WITHIN = 40 * SECOND  # a stop takes its registration out up to a shutdown's length before its connection ends
 
 
 class InstanceWatch:
-    """Of one deployment: what was seen of its registries, one for each prefix that an n8n of it writes under."""
+    """Registries of n8n on one deployment, one for each prefix that an n8n writes under."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -46,7 +46,7 @@ class InstanceWatch:
         self._asked_at: dict[str, int] = {}
 
     def explain(self, wire: Wire, posts: Iterable[Post], workers: Sequence[Worker], taken_at: int, now: int) -> None:
-        """Adds to the departures of n8n's queues what the registry tells. One that cannot be read tells nothing."""
+        """Adds instance and ending to the departures of n8n's queues. A registry that cannot be read adds nothing."""
         for post in posts:
             if not is_n8n(post.ref, post.sample.flavour):
                 continue
@@ -57,7 +57,7 @@ class InstanceWatch:
             post.memory = replace(post.memory, left=explained(left, history, queue, here, now))
 
     def version(self, ref: QueueRef) -> Version | None:
-        """Of the mains of this queue's n8n; None: it is not n8n's, or its version is not known."""
+        """Returns the version of the main processes of this queue's n8n; None if it is not n8n's, or not known."""
         known = self._histories.get(self._config.n8n_prefix(ref))
         return versions.parse(known.main_version) if known and not known.fault else None
 
@@ -86,8 +86,8 @@ class _Candidate:
 def explained(
     left: Sequence[Change], history: InstanceHistory, queue: str, here: Iterable[int], now: int
 ) -> tuple[Change, ...]:
-    """The departures of one queue, with what the registry tells of them. `here`: since when the workers that are
-    connected have been so.
+    """Returns the departures of one queue with what the registry says about them. `here`: since when each connected
+    worker has been connected.
     """
     if history.fault or not (history.here or history.gone):
         return tuple(left)
@@ -108,7 +108,7 @@ def explained(
 
 
 def _unless_alive(change: Change, ours: Sequence[_Candidate], now: int) -> Change:
-    """Without the name of a process that was heard of after all."""
+    """Removes the instance from a departure if that process has had a heartbeat since."""
     is_alive = any(one.instance.host == change.instance and not _may_be(one, change) for one in ours)
     return replace(change, instance="") if is_alive and _is_open(change, now) else change
 
@@ -125,7 +125,7 @@ def _is_open(change: Change, now: int) -> bool:
 
 
 def _may_be(one: _Candidate, change: Change) -> bool:
-    """It was there before, and has not been heard of since."""
+    """Returns True if the process was registered before the departure and had no heartbeat after it."""
     instance = one.instance
     if instance.registered_at > change.at or instance.seen_at > change.at:
         return False
@@ -135,7 +135,7 @@ def _may_be(one: _Candidate, change: Change) -> bool:
 
 
 def _by_start(change: Change, candidates: Sequence[_Candidate], opened: Sequence[int]) -> _Candidate | None:
-    """The one that began right before this connection, where no other connection was made then."""
+    """Returns the process that started right before this connection, if no other connection was made then."""
     if change.since is None:
         return None
     fitting = [one for one in candidates if _fits(one.instance, change.since)]

@@ -1,4 +1,4 @@
-"""The lines of the inbox: the most urgent of what was judged, with their names, and verdicts in words."""
+"""Makes the rows of the inbox: the most urgent stuck jobs, with their names and verdicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recovery.reads.sightings import Signature
 from recovery.scanners.watching.assess import Judged
 from recovery.scanners.watching.shapes import Shapes
 
-QUEUES_AT_ONCE = 100  # queues whose jobs are read in detail by one look: two round trips each
+QUEUES_AT_ONCE = 100  # queues whose jobs are read in detail by one pass: two round trips each
 
 _Key = tuple[Kind, Signature]
 
@@ -33,7 +33,7 @@ class _Detail:
 
 
 class Lines:
-    """Of one deployment. Details of a job are read once, and again when something of it has changed."""
+    """Rows of one deployment. Details of a job are read once, and again when its kind or signature has changed."""
 
     def __init__(self, config: Config) -> None:
         self._shapes = Shapes(config)
@@ -42,7 +42,7 @@ class Lines:
     def of(
         self, wire: Wire, found: Sequence[Judged], around: Mapping[QueueRef, Surroundings], now: int
     ) -> tuple[Stuck, ...]:
-        """At most ROW_LIMIT; raises StoreError."""
+        """Returns the rows of the most urgent jobs, at most ROW_LIMIT; raises StoreError."""
         chosen = sorted((one for one in found if one.is_shown), key=_order)[:ROW_LIMIT]
         self._read(wire, chosen)
         broken = self._shapes.of(wire, chosen, now)
@@ -76,7 +76,7 @@ class Lines:
         )
 
     def _row(self, one: Judged) -> JobRow:
-        """The details, with the lock as it was judged."""
+        """Returns the details of a job, with the lock that it was assessed by."""
         detail = self._details.get(one.row.ref)
         if detail is None:
             return one.row

@@ -1,4 +1,4 @@
-"""What the nodes of a store say of their own lives: which process each is, since when, and in what role."""
+"""Reads run id, uptime and role of the nodes of a Redis."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _ASKED: tuple[Command, ...] = ((b"INFO", b"server"), (b"INFO", b"replication"))
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """Of all nodes together. "" and None: they do not say."""
+    """Run ids, roles and uptime of all nodes together; "" and None where they are not known."""
 
     run_id: str = ""
-    role: str = ""  # of more than one kind: all of them
+    role: str = ""  # several, if they differ
     uptime: int | None = None  # ms, of the youngest
 
 
 def life(wire: Wire) -> Life:
-    """Asked now, one short round trip a node; raises StoreError."""
+    """Reads INFO from each node, one short round trip a node; raises StoreError."""
     told = [_told(wire.at(node, _ASKED)) for node in wire.nodes()]
     uptimes = [int(one["uptime_in_seconds"]) for one in told if one.get("uptime_in_seconds", "").isdigit()]
     return Life(
@@ -34,7 +34,7 @@ def life(wire: Wire) -> Life:
 
 
 def _told(replies: list[Any]) -> Mapping[str, str]:
-    """What a node refuses to say is left out."""
+    """Returns the fields of INFO of one node, without sections that it refuses."""
     found: dict[str, str] = {}
     for reply in replies:
         found |= fields(reply) if isinstance(reply, bytes | str) else {}

@@ -1,5 +1,5 @@
-"""How many active jobs of a deployment lost their locks since the look before, and whether anybody but the store may be
-why. What is compared is memory of this process; what was known before it is in the marks.
+"""Counts active jobs of a deployment that lost their locks since the last pass, and how many of them because a worker
+left. It compares with memory of this process; what was known before it is in the marks.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from recovery.domain.refs import QueueRef, text
 from recovery.domain.surroundings import Change, Surroundings
 from recovery.scanners.watching.post import Post
 
-_SLACK = 10_000  # ms: two looks
+_SLACK = 10_000  # ms: two passes
 _CLOCKS = 2_000  # ms: the store tells its uptime in seconds, and workers their own time
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """As brake.Look has them."""
+    """Numbers of lost locks, as `brake.Look` takes them."""
 
     active: int = 0
     lost: int = 0
@@ -42,7 +42,7 @@ class Losses:
 
 
 def losses(posts: Iterable[Post], around: Mapping[QueueRef, Surroundings], uptime: int | None) -> Losses:
-    """Once a look is complete and before its marks are made. `uptime` of the store, ms."""
+    """Counts lost locks of all queues, once a pass has read them and before it makes marks. `uptime` of Redis in ms."""
     return sum((_of(post, around[post.ref], uptime) for post in posts if not post.found_error), Losses())
 
 
@@ -58,13 +58,13 @@ def _of(post: Post, around: Surroundings, uptime: int | None) -> Losses:
 
 
 def _is_bare(post: Post, id: str) -> bool:
-    """As the sure look found it, where there was one: a job may have moved, or found a holder, meanwhile."""
+    """Returns True if the job has no lock, also at its second read, if any: it may have moved or been locked since."""
     row = post.rows.get(id)
     return id not in post.found_moved and (row is None or row.lock is None)
 
 
 def _is_gone(row: JobRow | None, around: Surroundings, left: bool) -> bool:
-    """Its holder, or somebody who may have been: workers without a name cannot be told from each other."""
+    """Returns True if the job's worker has left, or, where workers have no names, if any of them has."""
     if row is None:
         return False
     known = holder(row, around)
@@ -72,7 +72,7 @@ def _is_gone(row: JobRow | None, around: Surroundings, left: bool) -> bool:
 
 
 def _have_left(around: Surroundings) -> bool:
-    """Whether more workers without a name went than came while a lock may have run out."""
+    """Returns True if more workers without a name left than came while a lock may have expired."""
     since = around.now - LOCK_LENGTHS * (around.lock_length or LOCK_LENGTH) - _SLACK
     return _unnamed(around.left, since) > _unnamed(around.came, since)
 

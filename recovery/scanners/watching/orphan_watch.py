@@ -1,8 +1,8 @@
-"""The look at all active jobs, every few seconds: verdicts for all, the inbox, and incidents opened and closed.
+"""Checks all active jobs every few seconds: makes verdicts, publishes the inbox, opens and closes incidents.
 
-What is done about it, where the policy lets it, is the part of `Rescue`. What has to be remembered (since when a job
-has been without a lock, who came and went) is kept in the state store, so that a restart proves nothing anew and
-forgets nothing.
+`Rescue` recovers lost jobs where the policy permits it. What has to be remembered (since when a job has been without a
+lock, which workers connected and left) is kept in the state store, so that a restart proves nothing anew and forgets
+nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ NO_SNAPSHOT = "No snapshot has been taken yet, so no queue has been checked."
 
 
 class OrphanWatch:
-    """`newest` gives the last snapshot. With `writes` off state store and database are read at most.
+    """Orphan watch of all deployments. `newest` gives the last snapshot. `writes` off: state store and database are at
+    most read.
 
-    `may`: what was seen with leave, and is ready without, must not cover the newer look of another.
+    `may`: a pass that was begun as leader and is ready when another one leads must not overwrite its newer results.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class OrphanWatch:
         ]
         self._rescue = Rescue(registry)
         self._found: list[Found] = []
-        self.lost_at: frozenset[str] = frozenset()  # deployments where the last look found lost jobs
+        self.lost_at: frozenset[str] = frozenset()  # deployments where the last pass found lost jobs
 
     @property
     def is_pending(self) -> bool:
-        """The next snapshot may prove what the last one only hinted at."""
+        """Returns True if the next snapshot may prove what is only a suspicion now."""
         return self._rescue.is_pending
 
     def scan(
@@ -78,7 +79,7 @@ class OrphanWatch:
         observes: bool = False,
         queue: QueueRef | None = None,
     ) -> Report:
-        """One look, and what may be done about it. `deeds` for one run, told whether it only looks.
+        """Runs one pass and the actions that are permitted. `deeds` builds the actions of one run, dry or not.
 
         Raises StoreError when the state store does not answer, before anything is done.
         """
@@ -93,7 +94,7 @@ class OrphanWatch:
         return replace(report, looked=looked, faults=tuple(dict.fromkeys(faults)), count=inbox.stuck, reached=reached)
 
     def _close(self, report: Report, now: int) -> None:
-        """At once: who takes the job next may be gone again before the next look, and that is another incident."""
+        """Closes incidents of recovered jobs at once: if the next worker is lost too before the next pass, it is a new one."""
         for beat in self._beats:
             if isinstance(beat, Beat):
                 beat.doubt(find.job for find in report.finds if find.outcome is not None)
@@ -107,8 +108,8 @@ class OrphanWatch:
                 self._casebook.close(queue, {id: end for id, end in ends.items() if id in known}, now)
 
     def run(self, now: int) -> Inbox:
-        """One look, published. A state store that takes no writes is a fault of the look, which acts all the same:
-        what it goes by was read. Raises StoreError when the store does not answer, after everything else is done.
+        """Runs one pass and publishes it. A state store that refuses writes is a fault of the pass, which acts all the
+        same on what was read. Raises StoreError when the store does not answer, after everything else is done.
         """
         inbox = self.look(now)
         if not self._may():
@@ -121,7 +122,7 @@ class OrphanWatch:
         return inbox
 
     def look(self, now: int) -> Inbox:
-        """One look without publishing."""
+        """Runs one pass without publishing it."""
         snapshot = self._newest()
         self._found = []
         if snapshot is None:
@@ -141,7 +142,7 @@ class OrphanWatch:
         return lines.merged(inbox, self._truths(), named)
 
     def _truths(self) -> tuple[Truth, ...]:
-        """What the last look at n8n's executions found, by whoever leads."""
+        """Returns the last comparison of n8n's executions, as the leader published it."""
         if not self._registry.config.n8n:
             return ()
         try:

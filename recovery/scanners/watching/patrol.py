@@ -1,8 +1,8 @@
-"""One look at all active jobs of one deployment: what is asked of its Redis, in long batches, and nothing is written.
+"""Reads all active jobs of one Redis deployment in long batches; it writes nothing.
 
-1. Every active list in windows, of many queues at once. 2. What is left of each lock. 3. What jobs that were not there
-before say of themselves. 4. How their parents are. 5. A sure look at each suspect.
-A job that is simply held costs a hundredth of a command a look, and a short one now and then (`active_jobs`).
+1. Reads every active list in windows, of many queues at once. 2. Reads the locks. 3. Reads the facts of new jobs.
+4. Reads the state of their parents. 5. Reads each suspect once more, with all that a verdict needs.
+A job that is simply running costs a hundredth of a command a pass, and a short one now and then (`active_jobs`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from recovery.domain.refs import QueueRef, text
 from recovery.domain.surroundings import Surroundings
 from recovery.scanners.watching.post import FACTS_LIFE, Post
 
-ACTIVE_LIMIT = 100_000  # ids looked at in one queue, oldest first: beyond that the newest wait for the oldest to end
-TURN = 10_000  # ids in one go: about 10 ms of the server's time in many short commands, and 2 MB here
-LIST_BYTES = 8 * 1024 * 1024  # of the ids of one queue: 80 of each, where there are as many as are looked at
-WINDOWS = 1_000  # lists in one go
-GROUP = 100  # locks in one command that asks whether they are there: about 20 µs of the server's time
-DUE = 50_000  # locks that are due, asked in one look: with the usual lock of 30 s enough for 150,000 held jobs
-STALE = 20_000  # jobs whose start is asked again in one look: all of 240,000 within a minute
-SKIPPED_MS = 60_000  # a list that holds an id that is too long to be read
-LATE_LOOKS = 1_000  # jobs that are only late, looked at in one look: as many as a page lists; all are counted
-SUSPECTS = 2_000  # sure looks in one go: 14 short commands each
+ACTIVE_LIMIT = 100_000  # ids read in one queue, oldest first: beyond that the newest wait for the oldest to end
+TURN = 10_000  # ids in one batch: about 10 ms of the server's time in many short commands, and 2 MB here
+LIST_BYTES = 8 * 1024 * 1024  # of the ids of one queue: 80 of each, for as many as are read
+WINDOWS = 1_000  # lists in one batch
+GROUP = 100  # locks in one EXISTS: about 20 µs of the server's time
+DUE = 50_000  # locks that are due, read in one pass: with the usual lock of 30 s enough for 150,000 running jobs
+STALE = 20_000  # jobs whose start is read again in one pass: all of 240,000 within a minute
+SKIPPED_MS = 60_000  # for a list that holds an id that is too long to be read
+LATE_LOOKS = 1_000  # jobs that are only late, read in one pass: as many as a page lists; all are counted
+SUSPECTS = 2_000  # suspects read in one batch: 14 short commands each
 
 _TOO_LONG = f"the ids of its active jobs take more than {LIST_BYTES // 2**20} MiB, so they are not read"
 
@@ -46,7 +46,7 @@ class Patrol:
         self._stride = 1
 
     def find(self, now: int) -> None:
-        """The active jobs of all posts and their locks; raises StoreError."""
+        """Reads the active lists of all queues and their locks; raises StoreError."""
         due = sum(post.jobs.due(now + round(post.late_below)) for post in self._posts.values())
         self._stride = max(1, -(-due // DUE))
         waiting = list(self._posts.values())
@@ -56,7 +56,7 @@ class Patrol:
             self._ask_locks([post for post in turn if not post.found_error], now)
 
     def inquire(self, now: int) -> None:
-        """What new jobs say of themselves, and how their parents are; raises StoreError."""
+        """Reads the facts of new jobs (start, worker, parent) and the state of their parents; raises StoreError."""
         posts = [post for post in self._posts.values() if not post.found_error]
         active = sum(len(post.jobs) for post in posts)
         self._read_facts([(post, at) for post in posts for at in post.jobs.unread()], now)
@@ -81,7 +81,7 @@ class Patrol:
                     _skip(post, facts.error, now)
 
     def _restarted(self, wanted: Sequence[tuple[Post, int]]) -> Iterator[tuple[Post, int]]:
-        """Those that were started anew since they were read, or are there no more."""
+        """Yields jobs that were started again since they were read, or whose data has appeared or is gone."""
         for part in _parts(wanted, TURN):
             asked = [(post.ref, post.jobs.ids[at]) for post, at in part]
             for (post, at), (start, is_there) in zip(part, actives.starts(self._wire, asked), strict=True):
@@ -89,7 +89,7 @@ class Patrol:
                     yield post, at
 
     def look(self, around: Mapping[QueueRef, Surroundings]) -> None:
-        """A sure look at every suspect; raises StoreError."""
+        """Reads each suspect once more, with all that a verdict needs; raises StoreError."""
         for post in self._posts.values():
             if not post.found_error:
                 post.set_apart(around[post.ref])
@@ -116,7 +116,7 @@ class Patrol:
                     yield Suspect(one.id, one.window)
 
     def _turn(self, posts: Sequence[Post]) -> tuple[list[Post], list[Post]]:
-        """As many queues as hold TURN jobs together, as far as the snapshot tells."""
+        """Splits off as many queues as hold TURN jobs together, by the counts of the snapshot."""
         taken, room = 0, TURN
         while taken < min(len(posts), WINDOWS) and room > 0:
             room -= max(1, posts[taken].sample.counts.active or 0)
@@ -124,7 +124,7 @@ class Patrol:
         return list(posts[:taken]), list(posts[taken:])
 
     def _list(self, posts: Sequence[Post], now: int) -> None:
-        """Every list to its end: as many windows at once as the snapshot tells, then one by one."""
+        """Reads every list to its end: first the windows that the snapshot's counts ask for, then one by one."""
         found: dict[QueueRef, list[bytes]] = {post.ref: [] for post in posts}
         sizes = dict.fromkeys(found, 0)
         asked = [post for post in posts if not _is_skipped(post, now)]
@@ -155,7 +155,7 @@ class Patrol:
                 post.jobs.arrange(_without_markers(post, found.pop(post.ref)))
 
     def _ask_locks(self, posts: Sequence[Post], now: int) -> None:
-        """What is left of the locks where that may tell something, and of the others whether they are there."""
+        """Reads the TTL of locks that may have missed a renewal, and of the others only if they exist."""
         groups: list[tuple[Post, Sequence[int]]] = []
         asked: list[tuple[Post, Sequence[int]]] = []
         for post in posts:
@@ -175,7 +175,7 @@ def _skip(post: Post, why: str, now: int) -> None:
 
 
 def _is_skipped(post: Post, now: int) -> bool:
-    """Whether its list was too long to be read a moment ago: the server copies all of it for each question."""
+    """Returns True if the list was too long to be read a moment ago: the server copies all of it for each read."""
     is_skipped = now < post.skipped_until <= now + SKIPPED_MS
     if is_skipped:
         post.found_error = post.skipped_for
@@ -191,7 +191,7 @@ def _without_markers(post: Post, ids: list[bytes]) -> list[bytes]:
 
 
 def _is_marker(post: Post, id: bytes) -> bool:
-    """An entry of BullMQ ≤ 4 that wakes workers up and is no job; newer versions may have leftovers of it."""
+    """Returns True for an entry of BullMQ ≤ 4 that wakes workers up and is no job; it may be left in newer versions."""
     return post.sample.flavour.library is not Library.BULL and LAYOUT.is_marker(id)
 
 

@@ -1,4 +1,4 @@
-"""One queue between two looks: what is remembered of its jobs, and what this look found of them."""
+"""State of one queue kept between two passes of the orphan watch, and what the current pass found."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from recovery.reads.stuck import signature
 from recovery.reads.surroundings import renewed_above
 from recovery.scanners.watching.active_jobs import REFUSED, ActiveJobs, LockPlan
 
-FACTS_LIFE = 60_000  # ms until a start is asked again: a job may end and run again between two looks
+FACTS_LIFE = 60_000  # ms until a start is read again: a job may end and run again between two passes
 LOCK_MEMORY = 600_000  # ms: when no lock has been nearly as long for this time, the workers' setting has changed
 HOLDERS_TOLD = 500  # workers of one queue: what the page of a server can still count
 SOON = 2_500  # ms: a snapshot later
-RHYTHM_ASKED = 2_000  # locks of one queue of n8n that are all asked at each look: a rhythm is seen from look to look
+RHYTHM_ASKED = 2_000  # locks of one queue of n8n that are all read at each pass, to measure the renewal interval
 RHYTHM_MEMORY = 60_000  # ms: when no renewal has come at the known interval for this time, the setting has changed
 _NEARLY = 0.9
-_LOCK_LENGTH = 60_000  # ms, where none was seen yet: twice what the libraries use when nobody says otherwise
-_NOTICED = 10_000  # ms: two looks
-_SAME_END = 1_000  # ms that the end of a lock may seem to move when nobody renews it
+_LOCK_LENGTH = 60_000  # ms, where none was seen yet: twice the default of the libraries
+_NOTICED = 10_000  # ms: two passes
+_SAME_END = 1_000  # ms that the end of a lock may seem to move without a renewal
 
 
 @dataclass(slots=True)
 class Active:
-    """An active job that is more than simply held, as its list and its lock show it. `ttl` None: we may not look."""
+    """Active job that may be stuck, as its list and its lock show it. `ttl` None: Redis refused the read."""
 
     id: bytes
     window: Window
@@ -43,7 +43,7 @@ class Active:
 
 @dataclass(slots=True)
 class Post:
-    """All of one queue. What begins with `found` is of this look alone."""
+    """State of one queue kept between two passes. Fields that begin with `found` are of the current pass only."""
 
     ref: QueueRef
     sample: QueueSample
@@ -53,16 +53,16 @@ class Post:
     jobs: ActiveJobs = field(default_factory=ActiveJobs)
     rows: dict[str, JobRow] = field(default_factory=dict)  # of marked jobs, as last seen
     ends: dict[str, int] = field(default_factory=dict)  # when the locks of jobs whose worker is lost end
-    expiries: dict[str, LockExpiry] = field(default_factory=dict)  # locks that nobody renews, as looks follow them
+    expiries: dict[str, LockExpiry] = field(default_factory=dict)  # locks that are not renewed, as passes follow them
     parents: dict[str, Parent] = field(default_factory=dict)
-    was_late: bool = False  # a lock had missed a renewal at the last look
-    found: list[Active] = field(default_factory=list)  # what is not simply held, as far as lock and facts tell
+    was_late: bool = False  # a lock had missed a renewal at the last pass
+    found: list[Active] = field(default_factory=list)  # jobs that may be stuck, as far as lock and facts tell
     found_kinds: dict[Kind, int] = field(default_factory=dict)
-    found_rows: set[str] = field(default_factory=set)  # looked at for sure
+    found_rows: set[str] = field(default_factory=set)  # read a second time
     found_steady: set[str] = field(default_factory=set)  # of those, the ones that did not move meanwhile
     found_moved: set[str] = field(default_factory=set)  # not where they were when they were looked at again
     found_error: str = ""
-    skipped_until: int = 0  # its list is too long to be read, which is not tried at every look
+    skipped_until: int = 0  # its list is too long to be read, which is not tried at every pass
     skipped_for: str = ""
 
     def begin(self, sample: QueueSample) -> None:
@@ -72,12 +72,12 @@ class Post:
         self.found_error = ""
 
     def end(self) -> None:
-        """The look has come to its end."""
+        """Ends a pass: notes which jobs had a lock."""
         if not self.found_error:
             self.jobs.hold()
 
     def holders(self) -> dict[str, int]:
-        """Jobs that have a lock, by the worker that is written in them; of the workers with the most."""
+        """Returns the number of locked jobs of each worker that is named in them, of the workers with the most."""
         if self.found_error:
             return {}
         held = self.jobs.by_worker().copy()
@@ -87,14 +87,14 @@ class Post:
 
     @property
     def late_below(self) -> float:
-        """What is left at least of a lock that has missed no renewal, before it is known how the queue is around it."""
+        """Smallest TTL (ms) of a lock that has missed no renewal, estimated before the pass knows the workers."""
         return self.memory.lock_length * renewed_above(self.ref, self.sample.flavour, self.memory)
 
     def plan_locks(self, now: int, stride: int) -> LockPlan:
-        """Which locks this look asks for what is left of them, and of which only whether they are there.
+        """Plans of which locks this pass reads the TTL, and of which only the existence.
 
-        All of them while something is amiss: a worker has gone, a renewal was missed. Of a queue of Bull a lock that is
-        due is never left out: only one that was followed proves an orphan.
+        All TTLs are read after a worker has left or a renewal was missed. In a queue of Bull a lock that is due is
+        never left out: only one that was followed proves an orphan.
         """
         is_bull = self.sample.flavour.library is Library.BULL
         is_measured = self._is_n8n and len(self.jobs) <= RHYTHM_ASKED
@@ -104,12 +104,12 @@ class Post:
         return self.jobs.plan(now + round(self.late_below) + 1, marked, 1 if is_bull else stride)
 
     def has_lost_a_worker(self, now: int) -> bool:
-        """Since any lock that there is now was renewed last."""
+        """Returns True if a worker left since the existing locks were renewed."""
         left = self.memory.left
         return bool(left) and now - left[-1].at <= (self.memory.lock_length or _LOCK_LENGTH) + _NOTICED
 
     def learn_locks(self, now: int) -> None:
-        """The longest TTL seen is the nearest to a lock's length that Redis tells."""
+        """Learns the length of locks from the longest TTL, the nearest to it that Redis shows."""
         longest, memory = self.jobs.longest, self.memory
         if self.found_error or longest <= 0:
             return
@@ -119,10 +119,10 @@ class Post:
             self.memory = replace(memory, lock_length=longest, lock_seen_at=now)
 
     def learn_rhythm(self, now: int) -> None:
-        """How far the end of a lock moves from one look to the next is the interval at which its worker renews it.
+        """Learns the interval at which workers renew locks, from how far the end of a lock moves between two passes.
 
-        Only of n8n, whose jobs are never retried: the lock of a job that was taken anew moves by any time. A worker
-        that stood still for a moment moves one end too far, so an interval that others confirm stays.
+        Only for n8n, whose jobs are never retried: the lock of a job that was taken again moves by any time. A worker
+        that stalled for a moment moves one end too far, so an interval that others confirm stays.
         """
         seen, memory = self.jobs.renewal, self.memory
         if self.found_error or not seen or not self._is_n8n:
@@ -137,7 +137,7 @@ class Post:
         return is_n8n(self.ref, self.sample.flavour)
 
     def has_just_lost_a_worker(self, now: int) -> bool:
-        """Noticed by this look."""
+        """Returns True if this pass noticed that a worker left."""
         return bool(self.memory.left) and self.memory.left[-1].at == now
 
     def learn_watchdog(self, taken_at: int) -> None:
@@ -150,7 +150,7 @@ class Post:
             self.memory = replace(memory, watched_since=since, watchdog_seen_at=taken_at, interval=interval)
 
     def set_apart(self, around: Surroundings) -> None:
-        """Finds what is not simply held. Only of those are there objects."""
+        """Finds jobs that may be stuck. Only for these there are objects."""
         jobs = self.jobs
         below = around.lock_length * around.renewed_above if around.lock_length else 0
         told = list(jobs.told(below))
@@ -168,7 +168,7 @@ class Post:
         return Active(self.jobs.ids[at], window, at, None if ttl == REFUSED else ttl)
 
     def is_suspect(self, one: Active, around: Surroundings) -> bool:
-        """Whether it takes a sure look to say how it is."""
+        """Returns True if the job has to be read a second time for its verdict."""
         if one.ttl is None:
             return False
         if self._is_to_be_followed(one, around):
@@ -178,11 +178,11 @@ class Post:
         return one.ttl in (NO_KEY, ENDLESS) or bool(around.nobody_is_here) or self._is_odd(one.rank, around)
 
     def is_newly_late(self, one: Active, around: Surroundings) -> bool:
-        """Whether it is to be listed as late, and nothing was read of it yet."""
+        """Returns True if the job is late and was not read yet, so that it can be listed."""
         return is_late(one.ttl, around) and not self.is_settled(one, around)
 
     def look_of(self, one: Active) -> JobRow:
-        """A job whose row is still true, but for what is left of its lock."""
+        """Returns the known row of a job with the current TTL of its lock."""
         row = self.rows[text(one.id)]
         return row if row.lock is None and one.ttl == NO_KEY else replace(row, lock=lock_of(one.ttl))
 
@@ -196,12 +196,12 @@ class Post:
             self.ends[row.id] = now + row.lock.ttl
 
     def doubt(self, id: str) -> None:
-        """Somebody has just acted on it, or could not: the next look asks anew how it is."""
+        """Forgets what is known of a job that an action has changed, or tried to: the next pass reads it again."""
         self.rows.pop(id, None)
         self.expiries.pop(id, None)
 
     def follow_locks(self, around: Surroundings | None) -> None:
-        """Locks that run out, with what this look tells of them; None: it does not tell of this queue."""
+        """Updates the locks that are followed until they expire; `around` None: this pass did not read the queue."""
         if around is None or not around.follows_locks or self.found_error:
             self.expiries = {}
             return
@@ -216,17 +216,17 @@ class Post:
         self.expiries = followed
 
     def unproven(self) -> list[str]:
-        """Jobs whose locks have run out as we looked, and that are no orphans yet."""
+        """Returns jobs whose locks were followed until they expired, and that are not marked as orphaned yet."""
         ended = (id for id, expiry in self.expiries.items() if expiry.has_ended)
         return [id for id in ended if id not in self.marks or not self.marks[id].kind.is_orphaned]
 
     def tells_more_soon(self, now: int) -> bool:
-        """A lock that nobody renews ends before the next look that is due, or its end wants a second one."""
+        """Returns True if a lock will expire before the next regular pass, or an expiry has to be read once more."""
         ends = (*self.ends.values(), *(one.ends_at for one in self.expiries.values() if not one.has_ended))
         return any(0 <= end - now <= SOON for end in ends) or bool(self.unproven())
 
     def has_expired(self, row: JobRow) -> bool:
-        """That it has no lock because it was not renewed."""
+        """Returns True if the job has no lock because it was not renewed."""
         expiry = self.expiries.get(row.id)
         return row.lock is None and expiry is not None and expiry.has_ended
 
@@ -236,8 +236,8 @@ class Post:
         self.ends = {id: end for id, end in self.ends.items() if id in marks}
 
     def is_settled(self, one: Active, around: Surroundings) -> bool:
-        """Marked before, and nothing can have changed since that would not show: a proven orphan that still has no
-        lock; a late job, or one whose worker is lost, whose lock nobody has renewed.
+        """Returns True if the known row of a marked job is still valid: a proven orphan that still has no lock; a late
+        job, or one whose worker is lost, whose lock was not renewed.
         """
         id = text(one.id)
         mark = self.marks.get(id)
@@ -250,15 +250,15 @@ class Post:
         return False
 
     def _is_to_be_followed(self, one: Active, around: Surroundings) -> bool:
-        """A lock of Bull that has just missed its renewal."""
+        """Returns True for a lock of Bull that has just missed its renewal."""
         if one.ttl is None or not around.follows_locks or not is_late(one.ttl, around):
             return False
         known = self.expiries.get(text(one.id))
         return known is None or not known.is_end(around.now, one.ttl)
 
     def _glimpse(self, id: str, one: Active, around: Surroundings) -> LockObservation | None:
-        """What was read of it last counts: its lock may have ended since the list was read. None: it moved meanwhile,
-        or has a lock that no library makes.
+        """Returns the newest observation of a job's lock, which may have ended since the list was read; None if the job
+        moved, or has a lock without expiry, which no library makes.
         """
         if id in self.found_moved or (id in self.found_rows and id not in self.found_steady):
             return None
@@ -270,7 +270,7 @@ class Post:
         return LockObservation(around.now, ttl, one.rank, is_late(ttl, around), signature(row) if row else None)
 
     def _odd_places(self, around: Surroundings) -> Iterator[int]:
-        """Jobs that say something of themselves that wants a sure look."""
+        """Yields indexes of jobs whose facts ask for a second read: no data, unknown worker, failed parent, overdue."""
         jobs = self.jobs
         yield from jobs.gone()
         if around.workers and not around.unnamed:

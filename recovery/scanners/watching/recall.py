@@ -1,5 +1,5 @@
-"""What the orphan-watch keeps in the state store, written only where it changed. A store that is away costs nothing but
-memory: the looks go on, and say so.
+"""Keeps the memory of the orphan watch in the state store, and writes only changes. Without the store the passes go on,
+report it, and remember nothing across a restart.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from recovery.reads import sightings
 from recovery.reads.sightings import Mark, Memory, Place
 from recovery.scanners.watching.post import Post
 
-_SEEN_STEP = 10_000  # ms: the watchdog is seen at every look, and that need not be written at every look
+_SEEN_STEP = 10_000  # ms: the stalled check is seen at every pass, which need not be written each time
 _LENGTH_STEP = 500  # ms: by so little the longest lock may grow unwritten
 
 
 class Recall:
-    """Of one deployment. With `writes` off it only reads, and does without a state store where there is none."""
+    """Memory of one deployment. `writes` off: it only reads, and works without a state store where there is none."""
 
     def __init__(self, registry: Registry, deployment: str, *, writes: bool) -> None:
         self._registry = registry
@@ -32,7 +32,7 @@ class Recall:
         self.fault = ""
 
     def begin(self, run_id: str, now: int) -> None:
-        """`run_id` is what its Redis calls its own life; "" when it does not say."""
+        """Begins a pass and detects a restart of Redis. `run_id`: as INFO has it, "" if it is not known."""
         self.fault = ""
         place = self._known()
         has_restarted = bool(place.run_id and run_id and place.run_id != run_id)
@@ -63,7 +63,7 @@ class Recall:
             self._fail(error)
 
     def _save_marks(self, post: Post) -> None:
-        """What could not be written is tried again with the next look."""
+        """Writes changed marks; what could not be written is tried again at the next pass."""
         news = {id: mark for id, mark in post.marks.items() if post.written.get(id) != mark}
         gone = [id for id in post.written if id not in post.marks]
         if news or gone:
@@ -96,7 +96,7 @@ class Recall:
 
 
 def _rough(memory: Memory) -> Memory:
-    """As much of it as is worth a write when it changes."""
+    """Returns a coarse copy of the memory: only changes of it are worth a write."""
     seen_at = memory.watchdog_seen_at
     return replace(
         memory,

@@ -1,7 +1,8 @@
-"""Who put an orphan right: an act in the audit, the library's watchdog, its own worker, or nobody we know.
+"""Finds out who resolved an incident: an action in the audit, the library's stalled check, the job's own worker, or
+unknown.
 
-1. An act of ours on this job that was done since the incident opened: an operator, or a scanner.
-2. The job's stall counter rose, or its queue's events tell of a stall: the watchdog.
+1. An action on this job that was done since the incident opened: an operator, or a scanner.
+2. The job's stalled counter rose, or its queue's events report a stall: the stalled check.
 3. It finished, or its lock is back or renewed since and it was not started anew: the worker that had it. That another
    worker has connected meanwhile tells nothing: the lock of a dead one lasts until its time.
 4. There is no such job any more: removed.
@@ -25,8 +26,8 @@ from recovery.reads.sightings import Signature
 
 STALLED_CHECK, WORKER, REMOVED = "stalled-check", "worker", "removed"
 OPERATOR, SCANNER, NOBODY_KNOWN = "operator", "scanner", ""
-SEARCHED = 50  # jobs looked for in the active list at once
-UNDER_WAY = 60_000  # ms: an act whose outcome is not written yet is waited for this long
+SEARCHED = 50  # jobs searched in the active list at once
+UNDER_WAY = 60_000  # ms: an action whose outcome is not written yet is waited for this long
 _LEARNED = 1 / 6  # of a lock's length: the longest that was seen of a lock is this much less at most
 _AT_ONCE = 400  # names in one query
 _SLACK = 2_000  # ms between the web's clock and ours
@@ -34,8 +35,8 @@ _SLACK = 2_000  # ms between the web's clock and ours
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A job whose incident is open, as it was then. `signature` None: that was forgotten. `had_lock`: the lock of its
-    dead worker had not ended.
+    """Job as it was when its incident was opened. `signature` None: not known after a restart. `had_lock`: the lock of
+    its lost worker had not expired.
     """
 
     id: str
@@ -46,7 +47,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """`audit` is the number of the entry that did it. `is_stall`: so it really had no holder."""
+    """Resolution of an incident; `audit` is the number of the entry of the action, if there was one. `is_proof`: a stall
+    proves that no worker had the job.
+    """
 
     by: str
     audit: int | None = None
@@ -59,7 +62,7 @@ class Resolved:
 def resolved(
     wire: Wire, ref: QueueRef, lost: Sequence[Lost], now: int, *, has_events: bool, lock_length: int = 0
 ) -> dict[str, Resolved]:
-    """By id; jobs that are still as they were, or of which it cannot be said yet, are left out. `lock_length` 0: not
+    """Returns the resolutions by job id, without jobs that are unchanged or cannot be told yet. `lock_length` 0: not
     known, so that every lock counts as renewed. Raises StoreError.
     """
     ours = acts(ref, lost, now)
@@ -83,14 +86,14 @@ def resolved(
 
 
 def _is_renewed(lost: Lost, ending: Ending, now: int, lock_length: int) -> bool:
-    """Whether its lock was taken or renewed after its worker was missed. A length is learned a little too short."""
+    """Returns True if the lock was taken or renewed after the worker was missed. The known length is a bit short."""
     if not lost.had_lock or not lock_length or ending.ttl is None:
         return True
     return now - (lock_length - ending.ttl) > lost.opened_at + lock_length * _LEARNED
 
 
 def _by(lost: Lost, ending: Ending, told: set[str], *, is_renewed: bool) -> str | None:
-    """None: it is as it was, as far as its own fields tell."""
+    """Returns who resolved it by the job's own fields; None if these are unchanged."""
     if not ending.is_there:
         return STALLED_CHECK if "stalled" in told else WORKER if told else REMOVED
     processed_at, starts, attempts, stalls = lost.signature or (None, None, 0, None)
@@ -114,7 +117,7 @@ def _told(
 
 
 def acts(ref: QueueRef, lost: Sequence[Lost], now: int) -> dict[str, Resolved | None]:
-    """Acts of ours on these jobs; None for one that is still under way."""
+    """Returns the actions on these jobs in the audit; None for one that is still under way."""
     found: dict[str, Resolved | None] = {}
     for start in range(0, len(lost), _AT_ONCE):
         part = {job_key(one.id): one for one in lost[start : start + _AT_ONCE]}
@@ -134,7 +137,7 @@ def acts(ref: QueueRef, lost: Sequence[Lost], now: int) -> dict[str, Resolved | 
 
 
 def _with_outcomes(found: dict[str, Resolved | None]) -> dict[str, Resolved | None]:
-    """The entry that says what came of it, in place of the one that says what was meant."""
+    """Replaces the numbers of intent entries by those of their outcome entries."""
     intents = {act.audit for act in found.values() if act and act.audit}
     if not intents:
         return found

@@ -1,5 +1,5 @@
-"""Whether the data of the inbox's jobs breaks the schema of their queue. A job is read once, and now and then again:
-somebody may mend its data while it is stuck.
+"""Checks the data of the inbox's jobs against the JSON Schema of their queue. A job is read once, and every minute
+again: its data may be mended while it is stuck.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from recovery.reads import schemas
 from recovery.reads.sightings import Signature
 from recovery.scanners.watching.assess import Judged
 
-READ_AT_ONCE = 200  # jobs of one look: at the limit of what is judged, 12 MB
+READ_AT_ONCE = 200  # jobs of one pass: at the limit of what is checked, 12 MB
 LIFE = 60_000  # ms until a job is read again
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """`breaks` is "" for good data. `at` is when it was read."""
+    """Result of one check. `breaks` is "" for valid data. `at` is when it was read."""
 
     signature: Signature
     at: int
@@ -32,14 +32,14 @@ class _Shape:
 
 
 class Shapes:
-    """Of one deployment."""
+    """Results of the checks of one deployment."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._known: dict[JobRef, _Shape] = {}
 
     def of(self, wire: Wire, chosen: Sequence[Judged], now: int) -> Mapping[JobRef, str]:
-        """What breaks, of those that are known to be malformed; raises StoreError."""
+        """Returns what is wrong with the data of malformed jobs; raises StoreError."""
         here = {one.row.ref: one.mark.signature for one in chosen if self._is_asked(one)}
         self._known = {ref: shape for ref, shape in self._known.items() if here.get(ref) == shape.signature}
         for queue, ids in self._due(here, now).items():
@@ -51,7 +51,7 @@ class Shapes:
         return not one.row.missing and self._config.schema_of(queue.deployment, queue.base) is not None
 
     def _due(self, here: Iterable[JobRef], now: int) -> dict[QueueRef, list[str]]:
-        """New ones first, then those that were read longest ago."""
+        """Returns jobs to be read, by queue: new ones first, then those that were read longest ago."""
         read_at = {ref: shape.at for ref, shape in self._known.items()}
         due = sorted((ref for ref in here if now - read_at.get(ref, 0) > LIFE), key=lambda ref: read_at.get(ref, 0))
         found: dict[QueueRef, list[str]] = {}
@@ -74,7 +74,7 @@ def recounted(
     found: Iterable[Judged],
     around: Mapping[QueueRef, Surroundings],
 ) -> tuple[Tally, ...]:
-    """Malformed jobs counted as such, not as what is behind it: no scanner puts these right."""
+    """Recounts malformed jobs as malformed and not by their lock: no scanner recovers these."""
     bad = {row.job for row in rows if row.verdict.behind is not None}
     groups: dict[QueueRef, list[Judged]] = {}
     for one in found if bad else ():

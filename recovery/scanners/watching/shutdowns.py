@@ -1,7 +1,7 @@
-"""Learns from a server's shipped lines that a worker of n8n that left had been asked to stop and ran out of its time.
+"""Learns from a server's shipped logs that a worker of n8n that left was asked to stop and exceeded its grace period.
 
-Only of workers that took themselves out of no registry, on servers whose monitor ships lines, within a minute of their
-departure: lines arrive some seconds late. Where several left one server together, each needs a line of its own.
+Only for workers that did not remove themselves from the registry, on servers whose monitor ships logs, within a minute
+of their departure: lines arrive some seconds late. If several left one server together, each needs a line of its own.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from recovery.scanners.watching.post import Post
 
 ASKED_FOR = MINUTE  # after a departure
 _EVERY = 10 * SECOND
-_BEFORE, _AFTER = 20 * SECOND, 5 * SECOND  # of the line, to the look that noticed the departure
+_BEFORE, _AFTER = 20 * SECOND, 5 * SECOND  # of the line, to the pass that noticed the departure
 
 
 class ShutdownLogs:
-    """Of one deployment."""
+    """Searches logs for the workers of one deployment."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._asked_at = 0
 
     def explain(self, posts: Iterable[Post], now: int) -> None:
-        """Adds to departures of n8n's workers what their servers wrote; a store that is away adds nothing."""
+        """Adds the exceeded grace period to departures of n8n's workers; a log store that is away adds nothing."""
         if now - self._asked_at < _EVERY:
             return
         ours = [post for post in posts if is_n8n(post.ref, post.sample.flavour)]

@@ -1,13 +1,12 @@
-"""The Redis brake at work: what each look at a deployment tells it, and whether it holds right now.
+"""Updates the Redis pause with each pass over a deployment, and tells if auto-recovery is paused right now.
 
-It is kept in the database, so that a scheduler that has just begun knows what the one before it saw. For how long the
-store gave nobody an answer is noted in the state store by whoever collects: a store and the database that are away
-together end the term, and the look that finds the locks run out is the first one of another. A scheduler that takes
-over from one that died is back within half of a usual lock; one that was stopped for an hour holds for two lock
-lengths once it is back, for nobody can say how the store was meanwhile.
+Its state is in the database, so that a new scheduler knows what the one before it saw. How long a deployment did not
+answer is noted in the state store by the collector: a Redis and a database that are away together end the term of the
+leader, and the pass that finds the locks expired is the first one of another leader. A scheduler that takes over from
+one that died is back within half of a usual lock; one that was stopped for an hour pauses for two lock lengths once it
+is back, because it cannot know how Redis was meanwhile.
 
-Whoever is about to act asks `holding`, which asks the store itself once more: it may have failed over since the last
-look.
+A scanner that is about to act calls `holding`, which asks Redis once more: it may have failed over since the last pass.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from recovery.scanners.watching.losses import Losses
 
 log = logging.getLogger(__name__)
 
-FAILED_FOR = 60.0  # seconds that a failed look counts, when no other follows: longer than any usual pause between two
+FAILED_FOR = 60.0  # seconds that a failed pass counts, when no other follows: longer than any usual interval
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A look of this process, with none since that succeeded. Seconds of its own clock."""
+    """Last failed pass of this process, none has succeeded since; `at` in seconds of its own clock."""
 
     at: float
     why: str
 
 
 class StoreBrake:
-    """For all deployments and all scanners of one process."""
+    """Redis pause of all deployments, for all scanners of one process."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -54,7 +53,7 @@ class StoreBrake:
         self._lock = Lock()
 
     def seen(self, deployment: str, alive: Life, losses: Losses) -> str:
-        """A look that succeeded; what went wrong with keeping it, "" for nothing."""
+        """Records a pass that succeeded; returns what went wrong with storing it, "" for nothing."""
         try:
             outage = self._outage(deployment)
         except StoreError as error:
@@ -83,12 +82,12 @@ class StoreBrake:
         return ""
 
     def failed(self, deployment: str, why: str) -> None:
-        """A look that did not."""
+        """Records a pass that failed."""
         with self._lock:
             self._failures[deployment] = _Failure(self._clock(), why)
 
     def holding(self, deployment: str) -> tuple[str, ...]:
-        """Why nothing may be done there now, a sentence each; empty: it may."""
+        """Returns why scanners must not act on the deployment now, a sentence each; empty if they may."""
         if deployment not in {one.name for one in self._registry.config.deployments}:
             return ()  # no Redis, or nothing at all
         if blind := self._blind(deployment):
@@ -109,14 +108,14 @@ class StoreBrake:
         return f"The last check of {shown(deployment)} failed: {failure.why}."
 
     def _outage(self, deployment: str) -> Outage:
-        """Raises StoreError."""
+        """Reads how long the deployment did not answer. Raises StoreError."""
         try:
             return outages.last(self._registry.state(), deployment)
-        except ConfigError:  # no state store, so no scheduler that anybody takes over from
+        except ConfigError:  # no state store, so no scheduler to take over from
             return Outage()
 
     def _tell(self, deployment: str, *, is_held: bool) -> None:
-        """To open pages, again at each look while anything is held. Who loads a page asks the database."""
+        """Publishes paused deployments to open pages, at each pass while any is; page loads read the database."""
         before = set(self._held)
         (self._held.add if is_held else self._held.discard)(deployment)
         if not before and not self._held:
@@ -127,7 +126,7 @@ class StoreBrake:
             log.debug("open pages are not updated about safety limits: %s", error)
 
     def _note(self, deployment: str, look: Look) -> tuple[Brake, int]:
-        """The brake as it is then, and the time that the database tells."""
+        """Updates the stored state; returns it with the time of the database."""
         told = 0
 
         def change(brake: Brake, now: int) -> Brake:
@@ -139,5 +138,5 @@ class StoreBrake:
 
 
 def _look(alive: Life) -> Look:
-    """At the store alone; the time is told by the database."""
+    """Returns an observation of Redis alone; the database adds the time."""
     return Look(0, run_id=alive.run_id, role=alive.role, uptime=alive.uptime)

@@ -1,7 +1,7 @@
-"""One database's part of the orphan-watch: its running rows judged, the inbox's lines, incidents opened and closed.
+"""Runs the orphan watch on the job tables of one database: assesses running rows, opens and closes incidents.
 
-A row holds all that is to be known of it, so nothing is remembered between two looks but what is slow to ask anew.
-Tables that do not answer keep what was found last, marked; nothing of them is closed.
+A row holds all that has to be known of it, so only what is slow to read is remembered between two passes. Tables that
+do not answer keep what was found last, marked; none of their incidents is closed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from recovery.scanners.watching.casebook import Casebook
 from recovery.scanners.watching.table_cases import Table, TableCases
 
 LIMIT = running.LIMIT
-REST = 20  # times as long as a look took, until the next one: as for the snapshot
+REST = 20  # times as long as a pass took, until the next one: as for the snapshot
 LONGEST = 60_000  # ms
-SHAPES = 200  # jobs of one look whose data is held against a schema
+SHAPES = 200  # jobs of one pass whose data is checked against a schema
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One table as it was looked at last."""
+    """Result of the last pass over one table."""
 
     rows: tuple[Stuck, ...]
     tally: Tally
@@ -113,7 +113,7 @@ class TableBeat:
         return bool(self._cases and self._cases.has(ref))
 
     def _keep(self, ref: QueueRef, error: str) -> None:
-        """What was found last, marked."""
+        """Keeps the last result, marked with the error."""
         before = self._parts.get(ref, _Part((), Tally(ref)))
         self._parts[ref] = _Part(before.rows, replace(before.tally, error=error))
 
@@ -133,7 +133,7 @@ class TableBeat:
         return _Part(lines, _tally(ref, rows, said, sample, terms))
 
     def _settle(self, table: Table, lines: tuple[Stuck, ...], now: int) -> tuple[Stuck, ...]:
-        """Incidents. When they cannot be written this look is as good as any other, but for their numbers."""
+        """Opens and closes incidents; returns the rows with their numbers. A failed write is reported as a fault."""
         if self._cases is None:
             return lines
         try:
@@ -184,7 +184,7 @@ def _outlook(said: Iterable[Verdict], terms: Terms) -> QueueOutlook:
 
 
 def _sweep(rows: Sequence[JobRow], terms: Terms) -> Watchdog:
-    """What stands in for a library's watchdog. How long a lease or a heartbeat lasts is seen in the rows."""
+    """Describes the startup sweep, which stands in for a library's stalled check, by the leases in the rows."""
     within = terms.swept_within
     if within is None:
         return Watchdog(is_dead=True)

@@ -1,4 +1,4 @@
-"""Incidents of a job table, look by look: rows that are lost are kept, those that are no more are resolved."""
+"""Updates the incidents of a job table after each pass: keeps those of lost rows, and resolves the others."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from recovery.reads.stuck import signature
 from recovery.scanners.watching.casebook import Case, Casebook, Seen
 from recovery.scanners.watching.resolution import NOBODY_KNOWN, REMOVED, STALLED_CHECK, WORKER, Lost, Resolved, acts
 
-RESOLVED = 2_000  # incidents resolved by one look: one statement
+RESOLVED = 2_000  # incidents resolved by one pass: one statement
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Where the rows are."""
+    """Job table with its connection and its reader."""
 
     wire: Wire
     ref: QueueRef
@@ -39,7 +39,7 @@ class TableCases:
         self._book.forget()
 
     def settle(self, table: Table, lines: tuple[Stuck, ...], now: int) -> tuple[Stuck, ...]:
-        """The lines with the numbers of their incidents; raises StoreError, and Error of the database."""
+        """Updates incidents; returns the rows with their numbers. Raises StoreError, and Error of the database."""
         ref, lost = table.ref, {line.job.id: line for line in lines if line.verdict.of_lock.is_lost}
         if lost:
             verdicts = {id: line.verdict for id, line in lost.items()}
@@ -56,7 +56,7 @@ def _seen(line: Stuck, now: int) -> Seen:
 
 
 def _ends(table: Table, missing: Mapping[str, Case], now: int) -> dict[str, Resolved]:
-    """Acts of ours first; one that is under way is waited for."""
+    """Returns the resolutions: first by our own actions, of which one under way is waited for, then by the rows."""
     gone = [Lost(id, case.opened_at, case.signature) for id, case in missing.items()][:RESOLVED]
     done = acts(table.ref, gone, now)
     rest = [one for one in gone if one.id not in done]
@@ -71,7 +71,7 @@ def _by_themselves(table: Table, rest: Sequence[Lost]) -> dict[str, Resolved]:
 
 
 def _by(lost: Lost, row: JobRow | None) -> str:
-    """A sweep says so in the row: that of a worker that started, which leaves no other trace."""
+    """Returns who resolved it by its row; a startup sweep by a worker leaves a note in the row and no other trace."""
     if row is None:
         return REMOVED
     if row.state is not State.ACTIVE and row.reason.startswith(ORPHANED):

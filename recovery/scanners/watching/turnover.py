@@ -1,6 +1,6 @@
-"""Whether workers came or left since the snapshot before: then the orphan-watch looks at once, and not when it is due.
+"""Detects workers that came or left since the last snapshot: then the orphan watch runs at once.
 
-It has to see who came too: of a worker that it never saw it cannot say that it has gone.
+It has to see new workers too: it cannot tell that a worker has left which it never saw.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ _Connection = tuple[QueueRef, str, str]
 
 
 class Turnover:
-    """For one thread."""
+    """Worker connections of the last snapshot, for one thread."""
 
     def __init__(self) -> None:
         self._here: dict[str, frozenset[_Connection]] = {}  # by deployment
 
     def has_any(self, snapshot: Snapshot) -> bool:
-        """A deployment that says nothing of its workers now is compared later."""
+        """Returns True if any worker came or left. A deployment whose workers are not known now is compared later."""
         groups: dict[str, set[_Connection]] = {one.name: set() for one in snapshot.deployments if _is_told(one)}
         for worker in snapshot.workers:
             if worker.queue.deployment in groups:
