@@ -94,7 +94,7 @@ class OrphanWatch:
         return replace(report, looked=looked, faults=tuple(dict.fromkeys(faults)), count=inbox.stuck, reached=reached)
 
     def _close(self, report: Report, now: int) -> None:
-        """Closes incidents of recovered jobs at once: if the next worker is lost too before the next pass, it is a new one."""
+        """Closes incidents of recovered jobs at once: a job that is lost again before the next pass gets a new one."""
         for beat in self._beats:
             if isinstance(beat, Beat):
                 beat.doubt(find.job for find in report.finds if find.outcome is not None)

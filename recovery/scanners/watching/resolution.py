@@ -47,8 +47,8 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Resolution of an incident; `audit` is the number of the entry of the action, if there was one. `is_proof`: a stall
-    proves that no worker had the job.
+    """Resolution of an incident; `audit` is the number of the entry of the action, if there was one. `is_proof`: a
+    stall proves that no worker had the job.
     """
 
     by: str
