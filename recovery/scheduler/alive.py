@@ -1,6 +1,6 @@
-"""The key by which a page knows that a scheduler runs, and which; it ends by itself when nobody renews it.
+"""Writes the heartbeat key by which pages know that a scheduler runs, and which; it expires when it is not renewed.
 
-It is the leader's. While nobody can lead it is a claim: of all that can only read, the one that has it reads.
+The leader writes it. While the leader is unknown it is a claim: of all schedulers that can only read, its owner reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recovery.scheduler.row import Grant
 
 log = logging.getLogger(__name__)
 
-LIFE = 16  # seconds: three signs may be lost before a page says that nobody is there
+LIFE = 16  # seconds: three heartbeats may be lost before a page reports that no scheduler runs
 _CLOCK_KEPT = 7 * 86_400  # seconds
 
 
@@ -34,7 +34,7 @@ class Alive:
         self.may_read = False
 
     def lead(self, grant: Grant, now: int, consoles: tuple[Console, ...] = ()) -> None:
-        """Whoever said something else is outranked."""
+        """Writes the heartbeat of the leader, whatever another process has written, and sets the shared clock."""
         self.may_read = False
         store = self._registry.state()
         with faults.guarded(store), store.pipeline(transaction=False) as pipeline:
@@ -45,7 +45,7 @@ class Alive:
             store.set(state.CLOCK, leading.offset(shared_clock.now() - clock), ex=_CLOCK_KEPT)
 
     def claim(self, now: int) -> None:
-        """Asks for the right to read: it is ours when nobody has it, and while nobody leads."""
+        """Claims the right to read: `may_read` becomes True if the key is free or ours, never while a leader has it."""
         since = self._reads_since if self.may_read else now
         self.may_read = False
         sign = self._sign(now, since, None)
@@ -54,21 +54,21 @@ class Alive:
         self._reads_since = since
 
     def set_clock(self) -> None:
-        """Before anything is planned. While the store is away this process goes by what it knew before."""
+        """Sets the clock of this process to the store's before runs are planned; while the store is away it is kept."""
         try:
             shared_clock.ours.set(leading.fetch_time(self._registry.state()))
         except (ConfigError, StoreError) as error:
             log.info("this process uses its local clock: %s", error)
 
     def leave(self) -> None:
-        """Unless another has said since that it is there."""
+        """Deletes the heartbeat, unless another process has written it since."""
         self._replace(lambda pipeline: pipeline.delete(state.SCHEDULER), or_none=False)
 
     def _sign(self, now: int, since: int, epoch: int | None, consoles: tuple[Console, ...] = ()) -> bytes:
         return Sign(self._me.host, self._me.pid, epoch, since, now, self._me.token, consoles).encode()
 
     def _replace(self, change: Callable[[redis.client.Pipeline], object], *, or_none: bool) -> bool:
-        """Only what is ours; False when it is another's, or becomes another's meanwhile."""
+        """Changes the key in a transaction if it is ours; returns False if it is, or becomes, another process's."""
         store = self._registry.state()
         with faults.guarded(store), store.pipeline() as pipeline:
             pipeline.watch(state.SCHEDULER)  # type: ignore[no-untyped-call]  # redis-py leaves it so

@@ -1,6 +1,6 @@
-"""Carries out the fire drills that people order, each in a process of its own, so that nothing here waits for it.
+"""Carries out fire drills that operators request, each in a child process, so that the scheduler does not wait for it.
 
-That process cleans up after itself when we ask it to end, and also when we are gone: then it is asked by the kernel.
+That process cleans up after itself when it is stopped, also when the scheduler dies: then the kernel signals it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from recovery.reads import drills as seen
 
 log = logging.getLogger(__name__)
 
-EVERY = 1.0  # seconds between two looks for an order
-OFFER_EVERY = 30.0  # seconds between two looks at what could be started
-LISTEN = 0.25  # seconds between two looks at a drill that is under way
+EVERY = 1.0  # seconds between two checks for a request
+OFFER_EVERY = 30.0  # seconds between two checks of what could be started
+LISTEN = 0.25  # seconds between two reads of a drill that is under way
 ENDING = 6.0  # seconds that it has to clean up; the scheduler itself has eight
 STEPS = 12  # of a round
 WORDS = 300  # characters of what went wrong
@@ -46,18 +46,18 @@ _CUT_OFF = "The scheduler that ran it stopped, or is no longer the leader."
 
 @dataclass(slots=True)
 class _Heard:
-    """What the process told so far."""
+    """Output of the drill process so far."""
 
     version: str = ""
     rounds: list[Round] = field(default_factory=list)
     steps: list[tuple[int, str, int]] = field(default_factory=list)
     cleaned: int | None = None
-    noted: dict[str, Any] = field(default_factory=dict)  # what of it stands in the row
+    noted: dict[str, Any] = field(default_factory=dict)  # the columns as they are stored
     noise: deque[str] = field(default_factory=lambda: deque(maxlen=5))
 
     @property
     def row(self) -> dict[str, Any]:
-        """The columns that follow from it."""
+        """Columns of the drill's row that follow from the output."""
         return {
             "version": self.version[:40],
             "rounds": canonical([one.as_json() for one in self.rounds]),
@@ -85,7 +85,7 @@ class _Heard:
 
 
 class Drills:
-    """Of one term. `look` is called by one thread, and takes as long as a drill does."""
+    """Carries out drills during one term of the leader. `look` is called by one thread, and lasts as long as they."""
 
     def __init__(self, registry: Registry, mandate: Mandate, *, manage: Path = _MANAGE) -> None:
         self._registry = registry
@@ -95,7 +95,7 @@ class Drills:
         self._offer_at = 0.0
 
     def look(self, _now: int) -> None:
-        """Raises Error of the database, StoreError and NotRecorded."""
+        """Carries out the oldest waiting drill, if any. Raises Error of the database, StoreError and NotRecorded."""
         self._offer()
         for left in DrillRun.objects.filter(status=Status.RUNNING):  # none is ours: we would be at it
             self._close(left, _Heard(), Status.FAILED, _CUT_OFF)
@@ -106,7 +106,7 @@ class Drills:
             self._run(row)
 
     def stop(self) -> None:
-        """The one that is under way cleans up, and ends."""
+        """Asks the drill that is under way to clean up and end."""
         self._stopping.set()
 
     def _goes_on(self) -> bool:
@@ -139,7 +139,7 @@ class Drills:
         self._close(row, heard, status, trouble)
 
     def _watch(self, row: DrillRun, child: Child, lines: SimpleQueue[str], heard: _Heard) -> bool:
-        """Until it has ended, or is to; True when somebody asked for its end."""
+        """Waits until the drill has ended or has to; returns True when an operator stopped it."""
         while child.ended() is None and self._goes_on():
             _drain(lines, heard)
             if _noted(row, heard):
@@ -148,7 +148,7 @@ class Drills:
         return False
 
     def _close(self, row: DrillRun, heard: _Heard, status: Status, trouble: str) -> None:
-        """Once: whoever comes later finds it closed. Its note, or nothing."""
+        """Closes the drill with its audit entry in one transaction, unless another process has closed it."""
         known = seen.run_of(row)
         told = heard.row if heard.version else {}
         with transaction.atomic():
@@ -161,7 +161,7 @@ class Drills:
 
 
 def _noted(row: DrillRun, heard: _Heard) -> bool:
-    """Whether somebody asks for its end. A database that is away for a moment costs the drill nothing."""
+    """Stores the progress; returns True if an operator stopped the drill. A failing database does not end the drill."""
     known = heard.row
     try:
         if known != heard.noted:

@@ -1,4 +1,4 @@
-"""One table at work: its scanners are started when they are due, from a beginning to an end that waits for the last."""
+"""Runs one plan: starts its entries when they are due, and at the end waits for the last run."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from recovery.shared_clock import steady
 
 log = logging.getLogger(__name__)
 
-LOOK = 1.0  # seconds between two looks at what is planned
+LOOK = 1.0  # seconds between two checks of the planned times
 SLACK = 0.5  # seconds that a run may be planned later than its interval says
 _MINUTE = 60.0
 
 
 class Duty:
-    """It begins when it is made. `alive` tells the pages that we are at it, and runs without leave of the table."""
+    """Runs a plan as soon as it is made. `alive` writes the heartbeat, and runs without the plan's leadership check."""
 
     def __init__(self, table: Plan, alive: Entry) -> None:
         self._table = table
@@ -44,7 +44,7 @@ class Duty:
         self._scheduler.start()
 
     def keep_time(self) -> None:
-        """APScheduler plans by the wall clock: what one that was set back has put off is due now. Called often."""
+        """Runs entries now that a wall clock set back has put off, as APScheduler plans by that clock. Called often."""
         if steady() < self._look_at:
             return
         self._look_at, now = steady() + LOOK, datetime.now(UTC)
@@ -56,7 +56,7 @@ class Duty:
 
     @property
     def came_round(self) -> float:
-        """When a snapshot was last gone for, whatever became of it, on the clock of `steady`."""
+        """Time of the end of the last snapshot run, successful or not, on the clock of `steady`."""
         return (self._collect.ended_at if self._collect else None) or self._began
 
     @property
@@ -65,15 +65,15 @@ class Duty:
 
     @property
     def is_over(self) -> bool:
-        """None of its runs is left."""
+        """Returns True if the plan is ending and no run is left."""
         return self.is_ending and not self._end.is_alive()
 
     def begin_end(self) -> None:
-        """No new run starts. Waits for nothing."""
+        """Lets no new run start, and returns without waiting."""
         self._end.start()
 
     def end(self) -> None:
-        """No new run starts; those in hand are waited for."""
+        """Lets no new run start, and waits for those under way."""
         if not self.is_ending:
             self.begin_end()
         self._end.join()
@@ -90,8 +90,8 @@ class Duty:
 
 
 def schedule(table: Plan, alive: Entry) -> BackgroundScheduler:
-    """Not started yet. Each entry has a thread when it needs one, so that a slow one delays nobody."""
-    # APScheduler warns at every tick that a run was skipped because the last one still goes on; that is what we want.
+    """Returns a scheduler that is not started yet. Each entry can have a thread, so that a slow one delays no other."""
+    # APScheduler warns at every tick about a run that is skipped because the last one is under way: that is intended.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
     scheduler = BackgroundScheduler(
         executors={"default": ThreadPoolExecutor(len(table.entries) + 1)},
@@ -115,7 +115,7 @@ def _add(scheduler: BackgroundScheduler, entry: Entry, rounds: Rounds) -> None:
 
 
 def furthest(entry: Entry) -> float:
-    """Seconds from now: no run of it is planned for later."""
+    """Returns the longest time (s) from now until the next run of an entry."""
     return max(entry.first, entry.every * (1 + entry.jitter), _MINUTE if entry.second is not None else 0.0)
 
 
@@ -124,7 +124,7 @@ def is_put_off(planned: datetime | None, now: datetime, furthest: float) -> bool
 
 
 def _timing(entry: Entry) -> dict[str, Any]:
-    """When it runs, as APScheduler's keyword arguments. An interval alone would let the first one pass."""
+    """Returns when an entry runs, as APScheduler's keyword arguments. An interval alone would skip the first run."""
     if entry.second is not None:
         return {"trigger": CronTrigger(second=entry.second, timezone=UTC)}
     first = datetime.now(UTC) + timedelta(seconds=entry.first)

@@ -1,6 +1,6 @@
-"""Who has the lease: a process that another one on the same machine can know to be dead.
+"""Identifies the process that has the lease, so that another one on the same machine can know that it is dead.
 
-So a scheduler that was killed and started again leads at once, where it would else wait for the term of its own past.
+So a scheduler that was killed and started again leads at once, and does not wait for its own old lease to expire.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 _HOST = 200  # characters of a host's name: the whole must fit into its column
 _STATE, _STARTED = 0, 19  # fields of /proc/PID/stat behind the name in brackets
-_GONE = frozenset("ZXx")  # a zombie does nothing any more
+_GONE = frozenset("ZXx")  # zombies and dead processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Holder:
     pid: int
     started: int  # ticks since the boot, 0: not known; tells two processes of one number apart
     place: str  # the boot and the process namespace in which `pid` means something, "": not known
-    token: str  # no two processes ever have the same
+    token: str  # unique for each process
 
     @classmethod
     def here(cls) -> Holder:
@@ -33,7 +33,7 @@ class Holder:
 
     @classmethod
     def parse(cls, text: str) -> Holder | None:
-        """None for what this version did not write."""
+        """Parses a stored holder; None for one that this version did not write."""
         try:
             host, pid, started, place, token = text.split(" ")
             return cls(host, int(pid), int(started), place, token)
@@ -48,7 +48,7 @@ class Holder:
         return f"{self.host} (process {self.pid})"
 
     def is_dead(self, place: str) -> bool:
-        """Known to be, seen from `place`. False when it cannot be seen from there."""
+        """Returns True if the process is known to be dead; False if that cannot be seen from `place`."""
         if not self.place or self.place != place:
             return False
         try:
@@ -61,7 +61,7 @@ class Holder:
 
 
 def _started(pid: int, *, unseen: int = 0) -> int:
-    """0 for one that has ended; `unseen` when the system does not let us look."""
+    """Returns when a process started (ticks), 0 for one that has ended, `unseen` if /proc cannot be read."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
-"""Which of several schedulers leads: the one that has the lease, for as long as it knows that it has it.
+"""Elects the leader among several schedulers: the one that has the lease, as long as it knows that it has it.
 
-A thread of its own asks the database; everybody else asks us, and is answered from memory. An answer that did not come
-extends nothing: we trust the last one that did until a second before the database lets the lease go to another.
+A thread of its own asks the database; other threads are answered from memory. A renewal without an answer extends
+nothing: the last answer is trusted until a second before the database gives the lease to another process.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ log = logging.getLogger(__name__)
 TERM = 9.0  # seconds; three renewals fit in, so that one may be lost
 RENEW = 3.0
 MARGIN = 1.0  # of the term: the clocks of two machines do not run equally fast, and a step takes a moment
-LOOK = 0.3  # between two looks of one who follows: released, the lease has another holder within a second
-RETRY = 1.0  # behind an error
+LOOK = 0.3  # between two reads of a follower: a released lease has another holder within a second
+RETRY = 1.0  # after an error
 SILENCE = 4.0  # without an answer the database counts as away, though nothing has failed yet
-FAREWELL = 3.0  # for the last words to the database; a term is over soon in any case
+FAREWELL = 3.0  # for the release at the end; a term is over soon in any case
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The lease as we know it."""
+    """Lease as this process knows it."""
 
     grant: Grant
     until: float  # on our own clock
 
     @classmethod
     def of(cls, grant: Grant, began: float) -> Trust:
-        """The database counted the term from some moment behind `began`, so it ends there later than here."""
+        """Counts the term from before the request, so that it ends here earlier than in the database."""
         return cls(grant, began + TERM - MARGIN)
 
 
 class Lease:
-    """This process's part in it. `step` may be called by one thread only: ours, once it has been started."""
+    """Lease from the view of this process. `step` may be called by one thread only: its own, once that is started."""
 
     def __init__(self, row: Row, me: Holder) -> None:
-        self.leader: Tenure | None = None  # another one who leads, as last seen
+        self.leader: Tenure | None = None  # another process that leads, as last read
         self.trouble = ""  # why the database does not answer
         self._row = row
         self.me = me
         self._trust: Trust | None = None
         self._stands = True
         self._answered_at = steady()
-        self._unmoved: tuple[int, int, float] = (0, 0, 0.0)  # epoch and expiry of the row, and when we saw them first
-        self._was_over = False  # when it was first seen so
+        self._unmoved: tuple[int, int, float] = (0, 0, 0.0)  # epoch and expiry of the row, and when we read them first
+        self._was_over = False  # it had expired when it was first read so
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
-    # -- for everybody
+    # -- for all threads
 
     def epoch(self) -> int | None:
-        """Of the term in which we lead now; None when we do not."""
+        """Returns the epoch of the term in which this process leads now; None when it does not."""
         trust = self._trust
         return trust.grant.epoch if trust and steady() < trust.until else None
 
@@ -70,7 +70,7 @@ class Lease:
 
     @property
     def is_blind(self) -> bool:
-        """Nobody can know who leads, for the database does not answer."""
+        """Returns True if the leader is unknown, because the database does not answer."""
         return not self.is_leader() and (bool(self.trouble) or steady() - self._answered_at > SILENCE)
 
     def grant(self) -> Grant | None:
@@ -82,14 +82,14 @@ class Lease:
         return Mandate(epoch, lambda: self.epoch() == epoch, grant.installation if grant else "")
 
     def stand(self, stands: bool) -> None:
-        """Whether we want to lead. What an earlier term left unfinished is a reason not to."""
+        """Sets whether this process wants to lead; it does not while runs of an earlier term are unfinished."""
         self._stands = stands
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Lets go of it, so that another leads at once. A database that does not answer is not waited for."""
+        """Releases the lease, so that another process leads at once; does not wait long for the database."""
         self._ending.set()
         self._thread.join(FAREWELL)
 
@@ -102,7 +102,7 @@ class Lease:
         self.release()
 
     def step(self) -> float:
-        """Asks once; seconds until the next time."""
+        """Reads or renews the lease once; returns the seconds until the next time."""
         if not self._stands:
             self._trust = None
             self._answered_at = steady()
@@ -138,8 +138,8 @@ class Lease:
         return None if self.leader else take(seen)
 
     def _is_free(self, seen: Tenure, now: float) -> bool:
-        """Released, or ours, or of a dead process, or not renewed for a term of our own clock. One that was over when
-        we saw it first is over; one that we saw renewed is not, though the database's clock jumps and says so.
+        """Returns True if the lease is released, ours, of a dead process, or not renewed for a term of our own clock.
+        One that had expired when first read is free; one seen renewed is not, even if the database's clock jumps.
         """
         if (seen.epoch, seen.expires_at) != self._unmoved[:2]:
             self._unmoved = (seen.epoch, seen.expires_at, now)

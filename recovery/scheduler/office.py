@@ -1,6 +1,6 @@
-"""What this process is at, as the lease comes and goes: it leads, it follows, or it reads because nobody can lead.
+"""Switches the role of this process as the lease comes and goes: leader, follower, or reader while none can lead.
 
-Whatever was begun under one lease has ended before anything begins under the next one.
+All runs begun under one lease have ended before any begins under the next one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from recovery.shared_clock import steady
 log = logging.getLogger(__name__)
 
 SAY_EVERY = 5.0  # seconds
-CLAIM_EVERY = 2.0  # one who only reads looks more often whether it still may
+CLAIM_EVERY = 2.0  # a reader checks more often if it still may read
 STUCK = 90.0  # seconds; the longest interval between two snapshots is a minute, and each wait in one is shorter
-OVERDUE = 30.0  # seconds for the runs of an old duty to end: each of their waits is shorter
+OVERDUE = 30.0  # seconds for the runs of an old plan to end: each of their waits is shorter
 
 
 class Role(StrEnum):
@@ -45,7 +45,9 @@ _FOLLOWS = Part(Role.FOLLOWER)
 
 
 class Office:
-    """`turn` is called often, by one thread. `give_up`: an old duty does not end, so this process cannot go on."""
+    """Begins and ends plans by the role. `turn` is called often, by one thread. `give_up` is called when an old plan
+    does not end, so that this process cannot go on.
+    """
 
     def __init__(self, config: Config, registry: Registry, lease: Lease, alive: Alive, give_up: Callable[[], None]):
         self._config = config
@@ -75,11 +77,11 @@ class Office:
 
     @property
     def is_stuck(self) -> bool:
-        """Whoever leads or reads comes round for a snapshot, whatever that comes to. It has not for STUCK seconds."""
+        """Returns True if a leader or reader has not finished a snapshot run, successful or not, for STUCK seconds."""
         return self._duty is not None and steady() - self._duty.came_round > STUCK
 
     def close(self) -> None:
-        """Ends what is begun, and waits for it."""
+        """Ends the current plan, and waits for its runs."""
         if self._duty:
             self._duty.end()
 
@@ -103,7 +105,7 @@ class Office:
             log.warning("started: %s. It only reads: the leader is unknown", what)
 
     def _leave(self, wanted: Part) -> None:
-        """From a term that is over; until its last run has ended we do not want another."""
+        """Begins the end of the current plan; until its last run has ended this process does not want to lead."""
         assert self._duty is not None  # noqa: S101 -- `turn` has made sure of it
         if self._part.role is Role.LEADER:
             self._lease.stand(False)
@@ -129,7 +131,7 @@ class Office:
         return table, Entry("alive", CLAIM_EVERY, self._alive.claim)
 
     def _tell_leader(self) -> None:
-        """Once for each."""
+        """Logs the current leader, once for each."""
         leader = self._lease.leader
         if leader is not None and leader.holder != self._told:
             log.info("on standby: %s is the leader, epoch %d", _shown(leader), leader.epoch)

@@ -1,4 +1,4 @@
-"""Runs of scanners that somebody asked for, looked up once for all scanners."""
+"""Reads the scanner runs that operators asked for, once for all scanners."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from recovery.domain.scans import Scan, ScanStatus
 from recovery.models import ScanRun
 from recovery.scanners.acting.ledger import Ledger
 
-EVERY = 0.5  # seconds: an order begins within one
+EVERY = 0.5  # seconds: a requested run begins within one
 _AT_ONCE = 50
 
 
 class Orders:
-    """Of one term. `look` is called by one thread, `take` by that of the scanner."""
+    """Requested runs during one term of the leader. `look` is called by one thread, `take` by that of the scanner."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -23,7 +23,7 @@ class Orders:
         self._waiting: dict[Scan, list[ScanRun]] = defaultdict(list)
 
     def look(self, now: int) -> None:
-        """Raises Error of the database."""
+        """Reads the waiting runs. Raises Error of the database."""
         if not self._is_clear:
             self._ledger.clear(now)
             self._is_clear = True
@@ -36,6 +36,6 @@ class Orders:
             self._waiting = waiting
 
     def take(self, scan: Scan) -> list[ScanRun]:
-        """What waits for it, oldest first. One that is offered twice is begun once."""
+        """Returns the waiting runs of a scanner, oldest first. One that is returned twice is begun once."""
         with self._lock:
             return self._waiting.pop(scan, [])

@@ -1,4 +1,4 @@
-"""The tables of scanners: what runs in the leader, what in one who can only read; how often, and when first."""
+"""Plans what the scheduler runs, as leader and as reader: which scanners and tasks, how often, and when first."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from recovery.scheduler.timed import Rhythm, Timed
 
 DISCOVER_LOOK = 2.0  # seconds: discovery decides itself what is due, this only bounds how late it notices
 COLLECT_AFTER = 0.5  # seconds: discovery is through a small Redis by then, and the first snapshot is not empty
-TALLY_AFTER = 3.0  # seconds: the first looks of the scanners are through
-RECORD_AFTER = 4  # seconds after a minute closed: the snapshot is newer than the minute by then
+TALLY_AFTER = 3.0  # seconds: the first runs of the scanners are done
+RECORD_AFTER = 4  # seconds after a minute ended: the snapshot is newer than the minute by then
 WATCH_LOOK = 0.25  # seconds: a worker that was killed is to be noticed, proven gone and answered within five
 FIRST = {
     # Seconds after the start of a term. The first snapshot is there by then, and the lists of queues after a while.
@@ -54,13 +54,13 @@ FIRST = {
     Scan.STARTUP_SWEEP: 1.0,
     Scan.PRUNE: 60.0,
 }
-# At the start of a term what the last one saw says nothing of what it missed; these are cheap.
+# These run at the start of each term, whenever they ran last: they are cheap, and something may have been missed.
 ANEW = frozenset({Scan.ORPHAN_WATCH, Scan.STARTUP_SWEEP})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One scanner. `run` takes the time in milliseconds."""
+    """One scanner or task of a plan. `run` takes the time in milliseconds."""
 
     name: str
     every: float  # seconds
@@ -72,9 +72,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All entries, none of which begins without leave.
+    """All entries of a role; each run begins only while `may` returns True.
 
-    `stop` asks long runs to come to an end, `close` lets go of what is held when none is left.
+    `stop` asks long runs to end, `close` releases resources when none is left.
     """
 
     entries: tuple[Entry, ...]
@@ -84,7 +84,7 @@ class Plan:
 
 
 def reading(config: Config, registry: Registry, may: May) -> Plan:
-    """While nobody can lead: what feeds the pages, and changes nothing but what they are fed from."""
+    """Returns the plan of a reader, while the leader is unknown: it only collects what pages show."""
     roster = Roster()
     discoverer = Discoverer(registry, roster)
     collector = Collector(registry, roster, may)
@@ -104,13 +104,13 @@ def reading(config: Config, registry: Registry, may: May) -> Plan:
 
 
 def plan(config: Config, registry: Registry, mandate: Mandate, consoles: Consoles) -> Plan:
-    """For one term of the leader. Whoever leads again begins anew: meanwhile another may have changed everything."""
+    """Returns the plan for one term of the leader. Each term begins anew: another leader may have changed all."""
     term = _Term(config, registry, mandate, consoles)
     return Plan(term.entries(), term.stop, term.close, mandate.holds)
 
 
 class _Term:
-    """What one term of the leader is made of."""
+    """All parts of one term of the leader."""
 
     def __init__(self, config: Config, registry: Registry, mandate: Mandate, consoles: Consoles) -> None:
         self._config = config
@@ -148,9 +148,9 @@ class _Term:
             Entry("rights", rights.EVERY, self._rights.run, first=COLLECT_AFTER + 0.5),
             Entry("consoles", consoles.EVERY, lambda now: self._consoles.run(now, self._crew.watch.lost_at)),
             Entry("orders", orders.EVERY, self._orders.look),
-            # What was sent back to work is followed between two runs too.
+            # Auto-retried jobs are followed between two runs too.
             Entry("follow relaunched", auto_retry.FOLLOW_EVERY, self._crew.relaunch.follow),
-            # Once soon after the start, so that what is kept in Redis is on the screen before the first minute is over.
+            # Once soon after the start, so that history in Redis is shown before the first minute is over.
             Entry("record at start", 0, self._recorder.run, first=3 * self._config.collect_every),
             Entry("record", 60, self._recorder.run, second=RECORD_AFTER),
             Entry("bulk runs", bulk.EVERY, self._bulk.run),
@@ -182,7 +182,7 @@ class _Term:
         return Timed(turn, rhythm, self._ledger, self._orders, may=self._may)
 
     def _copying(self) -> Iterator[Entry]:
-        """Copies of n8n's executions at risk, and their rescue, where they are configured."""
+        """Yields the entries for copies of n8n's executions at risk, and for their rescue, where configured."""
         if any(n8n.database for n8n in self._config.n8n):
             watch = ExecutionCopyWatch(self._registry, lambda: self._collector.newest, self._may)
             yield Entry("execution copies", COPY_EVERY, watch.run, first=COPY_AFTER)
@@ -190,7 +190,7 @@ class _Term:
             yield Entry("execution rescue", RESCUE_EVERY, ExecutionRescue(self._registry, self._mandate).run)
 
     def _collecting(self) -> Callable[[int], object]:
-        """What a worker that has left leaves behind is looked into at once."""
+        """Returns the collect run, which starts the orphan watch at once after a worker has left or come."""
         collect = _direct(self._config, Scan.COLLECT, collecting(self._collector), self._ledger)
 
         def run(now: int) -> None:
@@ -204,7 +204,7 @@ class _Term:
 
 
 def _measuring(config: Config, registry: Registry, may: May) -> Iterator[Entry]:
-    """Servers that others measure. It changes nothing, so it needs nobody who leads."""
+    """Yields the entries for servers without a monitor. They change no queue, so a reader runs them too."""
     if any(node.exporter for node in config.nodes):
         yield Entry("nodes", exporters.EVERY, exporters.Exporters(registry, may).run)
     if config.prometheus:
@@ -213,7 +213,7 @@ def _measuring(config: Config, registry: Registry, may: May) -> Iterator[Entry]:
 
 
 def _comparing(config: Config, registry: Registry, newest: Callable[[], Snapshot | None], may: May) -> Iterator[Entry]:
-    """n8n's jobs with its executions. It only reads, so it needs nobody who leads."""
+    """Yields the entry that compares n8n's jobs with its executions. It only reads, so a reader runs it too."""
     if config.n8n:
         yield Entry("n8n", config.n8n_every, truths.Watch(registry, newest, may).run, first=truths.AFTER)
 
@@ -223,6 +223,6 @@ def _look(scan: Scan) -> float:
 
 
 def _direct(config: Config, scan: Scan, run: Run, ledger: Ledger) -> Callable[[int], object]:
-    """One that runs at each tick."""
+    """Returns the function of a scanner that runs at each tick."""
     turn, often = Turn(scan, run, ledger), round(every(config, scan) * 1000)
     return lambda now: turn.due(now, now + often)

@@ -1,4 +1,4 @@
-"""One scanner's runs: what goes wrong is said once, not once a tick, and the next one goes on."""
+"""Guards the runs of one scanner: an error is logged once, not at each tick, and the next run goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Callable: one run."""
+    """Callable that does one run."""
 
     def __init__(
         self, name: str, run: Callable[[int], object], clock: Callable[[], int] = shared_clock.now, may: May = always

@@ -1,6 +1,6 @@
-"""The lease's row in the database, over a connection of its own whose waits are short.
+"""Reads and writes the lease's row in the database, over a connection of its own with short timeouts.
 
-A scheduler that waits for an answer for longer than its term has lost the lease by waiting, so none waits that long.
+A scheduler that waits for an answer for longer than its term has lost the lease by waiting.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RELEASE = "UPDATE {table} SET expires_at = 0 WHERE id = 1 AND holder = %s"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The lease is ours. `since`: when this epoch began. `installation`: what this database is called among others."""
+    """Lease that was granted to us. `since`: when this epoch began. `installation`: id of this database."""
 
     epoch: int
     since: int
@@ -50,18 +50,18 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """The row as it was read. `left`: milliseconds until it ends, negative when it is over."""
+    """Lease row as it was read. `left`: milliseconds until it expires, negative when it has."""
 
     holder: str
     epoch: int
     since: int
     expires_at: int
     left: int
-    installation: str = ""  # "": nobody has led yet
+    installation: str = ""  # "": there was no leader yet
 
 
 def impatient() -> BaseDatabaseWrapper:
-    """A connection like the others of this process, which gives up sooner. For the thread that makes it."""
+    """Returns a connection like the others of this process, with short timeouts. For the thread that makes it."""
     model = connections["default"]
     chosen: dict[str, Any] = deepcopy(model.settings_dict)
     options = chosen["OPTIONS"]
@@ -81,14 +81,14 @@ def impatient() -> BaseDatabaseWrapper:
 
 
 class Row:
-    """For one thread. Everything raises django.db.Error, and the next call then connects anew."""
+    """Lease row, for one thread. All methods raise django.db.Error, and the next call then connects anew."""
 
     def __init__(self, connect: Callable[[], BaseDatabaseWrapper] = impatient) -> None:
         self._connect = connect
         self._connection: BaseDatabaseWrapper | None = None
 
     def take(self, holder: str, term: int, seen: Tenure | None = None) -> Grant | None:
-        """For `term` ms: when it is ours, or over, or still exactly as `seen`. One UPDATE, so one gets it."""
+        """Takes the lease for `term` ms if it is ours, expired, or still exactly as `seen`, by one atomic UPDATE."""
         known = (seen.epoch, seen.expires_at) if seen else (-1, -1)
         rows = self._ask(_TAKE, holder, holder, holder, uuid4().hex, term, holder, *known)
         return Grant(*rows[0]) if rows else None

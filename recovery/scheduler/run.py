@@ -1,8 +1,8 @@
-"""The scheduler process: stands for the lease, does what its part is, and ends in order.
+"""Runs the scheduler process: competes for the lease, does the work of its role, and ends in order.
 
-On the first signal: 1. no new run starts; 2. what is in hand is finished; 3. our sign of life is taken away; 4. the
-lease is let go, and another one leads; 5. Redis and 6. the database are closed. Whatever hangs is left behind after
-eight seconds, and the log says where. A second signal exits at once.
+On the first signal: 1. no new run starts; 2. runs under way are finished; 3. the heartbeat is deleted; 4. the lease is
+released, and another scheduler leads; 5. Redis and 6. the database are closed. What hangs is abandoned after eight
+seconds, and the log says where. A second signal exits at once.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from recovery.scheduler.row import Row
 
 log = logging.getLogger(__name__)
 
-TURN = 0.05  # seconds between two looks at the lease, which is in our own memory
-GRACE = 8.0  # seconds until a hanging end is forced; whoever started us waits ten before it kills
+TURN = 0.05  # seconds between two reads of the lease, which is in our own memory
+GRACE = 8.0  # seconds until a hanging end is forced; the supervisor waits ten before it kills
 INSISTED = 130  # exit status of a process that was interrupted
 HUNG = 1
 
 
 def run(config: Config, ending: Ending | None = None) -> None:
-    """Until a signal comes."""
+    """Runs until a signal comes."""
     ending = ending or Ending(lambda: os._exit(INSISTED))
     ending.listen()
     registry, me = Registry(config), Holder.here()
@@ -68,7 +68,7 @@ def _end(office: Office, lease: Lease, alive: Alive, registry: Registry) -> None
 
 
 def _give_up() -> None:
-    """Somebody starts us again, with nothing left of what hangs."""
+    """Exits with a traceback, so that the supervisor starts the process again without what hangs."""
     log.error("still busy after its timeout; not waiting for it")
     faulthandler.dump_traceback()
     os._exit(HUNG)

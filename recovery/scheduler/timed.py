@@ -1,8 +1,8 @@
-"""When a scanner's turn is: each so many seconds since it last began, at once when it is called, and for each order.
+"""Decides when a scanner runs: at its interval since the last start, at once when it is called, and on request.
 
 `tick` is called often and decides. A tick that comes late, after the machine slept or a run took long, begins one run
-and not all that were missed. A new term goes on where the last one was: whoever leads for a short time only must not
-put off for ever what is done every half hour.
+and not all that were missed. A new term goes on from the last run, so that frequent changes of leaders do not put off
+for ever what runs every half hour.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from recovery.scanners.acting.turn import Turn
 from recovery.scheduler.orders import Orders
 from recovery.shared_clock import steady
 
-LOOK = 0.5  # seconds between two ticks: by so much a run may be late
-JITTER = 0.05  # of the interval: what begins together in many places need not stay together
-_JITTER_FROM = 60.0  # seconds: more often than that it would only be unrest
+LOOK = 0.5  # seconds between two ticks: a run may be this late
+JITTER = 0.05  # of the interval, so that installations that started together drift apart
+_JITTER_FROM = 60.0  # seconds: shorter intervals have no jitter
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """`first`: seconds after the start of a term, at the earliest. `anew`: then, also when it ran a moment ago."""
+    """Interval of a scanner. `first`: seconds after the start of a term, at the earliest. `anew`: then, whenever it ran
+    last.
+    """
 
     every: float
     first: float = 0.0
@@ -39,7 +41,7 @@ class Rhythm:
 
 
 class Timed:
-    """One thread at a time, but for `call` and `stop`."""
+    """Timer of one scanner. For one thread at a time, but for `call`."""
 
     def __init__(
         self,
@@ -62,19 +64,19 @@ class Timed:
         self._is_called = threading.Event()
 
     def call(self) -> None:
-        """A run at once, or behind the one that is under way. From any thread."""
+        """Asks for a run at once, or after the one that is under way. From any thread."""
         self._is_called.set()
 
     def tick(self, now: int) -> None:
-        """Raises Error of the database, when it does not say what was ordered or paused."""
+        """Begins the runs that are due or requested. Raises Error of the database."""
         ticked_at = self._clock()
         if self._due_at is None:
             self._due_at = self._first(now)
         for row in self._orders.take(self._turn.scan):
             if self._may():
                 self._turn.ordered(row, now, self._next(now))
-            # Whatever runs next begins when this one has ended: a look that took its time for now would misjudge
-            # for how long a worker has been gone.
+            # The next run begins when this one has ended: with the old time it would misjudge for how long a worker
+            # has been gone.
             now, ticked_at = now + round((self._clock() - ticked_at) * 1000), self._clock()
         if self._is_called.is_set() or self._clock() >= self._due_at:
             self._is_called.clear()
@@ -91,12 +93,15 @@ class Timed:
         return max(first, self._clock() + left)
 
     def _next(self, now: int) -> int:
-        """When it is due, by the clock on the wall."""
+        """Returns when the next run is due, by the wall clock (ms)."""
         due = self._clock() if self._due_at is None else self._due_at
         return now + max(0, round((due - self._clock()) * 1000))
 
     def _stands(self) -> bool:
-        """Paused. The database is asked each time; what cannot be asked stands, unless the pages live on it."""
+        """Returns True if the scanner is paused and must not run; the database is read each time, and if it fails, True.
+
+        Scanners that feed the pages always run: the orphan watch, when it is paused, only takes no action.
+        """
         if not self._turn.scan.can_pause or self._turn.scan.looks_on:
             return False
         try:
