@@ -98,7 +98,7 @@ class Timed:
         return now + max(0, round((due - self._clock()) * 1000))
 
     def _stands(self) -> bool:
-        """Returns True if the scanner is paused and must not run; the database is read each time, and if it fails, True.
+        """Returns True if the scanner is paused and must not run; reads the database each time, and if it fails, True.
 
         Scanners that feed the pages always run: the orphan watch, when it is paused, only takes no action.
         """
