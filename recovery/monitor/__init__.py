@@ -1,1 +1,1 @@
-"""The agent that each server runs: neither Django nor the database, one small hash in the state store."""
+"""Monitor: the agent that each server runs. It writes one small hash to the state store, without Django or database."""

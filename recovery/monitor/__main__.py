@@ -1,4 +1,4 @@
-"""`python -m recovery.monitor`: needs UNSTALL_STATE_URL, and nothing of Django or the database."""
+"""Starts the monitor by `python -m recovery.monitor`: needs UNSTALL_STATE_URL, but no Django and no database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent of one server: samples, smooths, publishes, until it is asked to end."""
+"""Agent of one server: samples, smooths and publishes until a signal ends it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from recovery.monitor.shipping.running import Running
 
 POLL = 5.0  # seconds
-FIRST_LOOK = 0.5  # seconds between the two first looks, so that a new server is seen at once
-FAR = 6 * POLL  # without a look for so long (a machine that slept, a process that was stopped) all starts anew
-ADDRESSES_EVERY = 12  # looks: network cards come and go rarely
+FIRST_LOOK = 0.5  # seconds between the first two samples, so that a new server is seen at once
+FAR = 6 * POLL  # without a sample for so long (a machine that slept, a stopped process) the average starts anew
+ADDRESSES_EVERY = 12  # samples: network interfaces change rarely
 KILLED = 1
-_MARGIN = 1_000  # ms that a look stays away from the borders of its period, so that a late one is not in the next
+_MARGIN = 1_000  # ms that a sample stays away from the borders of its period, so that a late one is not in the next
 _POLL_MS = int(POLL * 1000)
 
 
 @dataclass(slots=True)
 class Agent:
-    """What is carried from one look to the next: the counters, the average, and whose children are whose."""
+    """State kept between two samples: the counters, the average, and the process table."""
 
     settings: Settings
     courier: Courier
@@ -50,7 +50,7 @@ class Agent:
     counters: Counters
     average: Ewma | None = None
     looks: int = 0
-    goes_on: bool = False  # the look before gave a sample
+    goes_on: bool = False  # the last attempt gave a sample
     addresses: tuple[str, ...] = ()
     started_at: int = field(init=False)
 
@@ -66,7 +66,7 @@ class Agent:
         return cls(chosen, courier, times, read, crowd, read(now))
 
     def look(self, now: float) -> float:
-        """One sample on its way; returns how long to wait for the next look, in seconds."""
+        """Takes and publishes one sample; returns how long to wait for the next one, in seconds."""
         before, self.counters = self.counters, self.read(now)
         shares = self.counters.since(before)
         if now - before.at > FAR:
@@ -81,7 +81,7 @@ class Agent:
         return self.pause(self.times.at(steady()))
 
     def pause(self, now: int) -> float:
-        """Until the next look, in seconds: once in each period of five seconds, each server at a moment of its own."""
+        """Returns the seconds until the next sample: one in each period of five seconds, its moment given by the id."""
         moment = _MARGIN + crc32(self.settings.server.encode()) % (_POLL_MS - 2 * _MARGIN)
         wait = _POLL_MS - (now - moment) % _POLL_MS
         return (wait if wait > _POLL_MS / 2 else wait + _POLL_MS) / 1000
@@ -111,7 +111,7 @@ class Agent:
 
 
 def run(environ: Mapping[str, str]) -> int:
-    """Runs until SIGTERM, SIGINT or SIGHUP; the exit status."""
+    """Runs until SIGTERM, SIGINT or SIGHUP; returns the exit status."""
     ending = Ending(lambda: sys.exit(KILLED))
     ending.listen()
     times = Times(int(time.time() * 1000), steady())
@@ -132,7 +132,7 @@ def run(environ: Mapping[str, str]) -> int:
 
 
 def _shipping(chosen: Settings, environ: Mapping[str, str], times: Times) -> Running | None:
-    """None, and nothing of it is loaded, where no logs are to be shipped."""
+    """Starts log shipping; returns None, and imports none of it, where no logs are configured."""
     if not chosen.shipping.is_wanted:
         return None
     from recovery.monitor.shipping import running  # noqa: PLC0415
@@ -142,7 +142,7 @@ def _shipping(chosen: Settings, environ: Mapping[str, str], times: Times) -> Run
 
 
 def _say(line: str) -> None:
-    """As the other processes write their logs: time, level, who, and all of it in one line."""
+    """Writes a warning to stderr in the format of the other processes: time, level, logger, all in one line."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     sys.stderr.write(f"{at} warn  recovery.monitor  {' | '.join(line.splitlines())}\n")
     sys.stderr.flush()

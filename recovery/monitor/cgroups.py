@@ -1,7 +1,7 @@
-"""How many cores the kernel lets this container or unit use, and how much of them is used: cgroups, version 1 and 2.
+"""Reads the CPU quota of this container or unit, and the CPU time that it used: cgroups, version 1 and 2.
 
-A limit may stand on our own cgroup or on any above it; the smallest one counts. One that holds nobody but the monitor
-(a unit with a CPUQuota of its own, a container beside the workers') says nothing about the workers and is left out.
+A limit may be set on our own cgroup or on any above it; the smallest one counts. One that limits only the monitor (a
+unit with a CPUQuota of its own, a container beside the workers') says nothing about the workers and is left out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from recovery.monitor import procfs
 
 _STARTERS = frozenset({"tini", "dumb-init", "docker-init", "catatonit", "conmon", "s6-svscan", "sh", "bash", "dash"})
-_LIMIT = 65_536  # bytes of a file: more members than that are not only us
+_LIMIT = 65_536  # bytes of a file: a cgroup with more members is not only ours
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """`group` tells it from another one: their `used` (seconds of CPU) are not of one clock."""
+    """CPU quota of a cgroup, and its CPU time used (s). Only values of the same `group` can be compared."""
 
     group: str
     cores: float
@@ -28,7 +28,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """The directories of our own cgroup and of those above it: of the limits, and of what is used."""
+    """Directories of our own cgroup and of those above it: of the limits, and of the CPU time used."""
 
     version: int
     limits: tuple[Path, ...] = ()
@@ -36,7 +36,7 @@ class Cgroups:
 
     @classmethod
     def find(cls, own: Path = procfs.PROC / "self") -> Cgroups:
-        """`own` is our directory in /proc."""
+        """Finds the cgroup directories of this process. `own` is our directory in /proc."""
         mounts, members = _mounts(_text(own / "mountinfo")), _members(_text(own / "cgroup"))
         if "cpu" in mounts and "cpu" in members:
             limits = _levels(mounts["cpu"], members["cpu"])
@@ -48,7 +48,7 @@ class Cgroups:
         return cls(0)
 
     def quota(self) -> Quota | None:
-        """The tightest limit that holds the workers; None when there is none."""
+        """Returns the smallest limit that applies to the workers; None when there is none."""
         shared = list(self._shared())
         found = [(cores, account) for limit, account in shared if (cores := self._cores(limit)) is not None]
         if not found:
@@ -58,7 +58,7 @@ class Cgroups:
         return None if used is None else Quota(str(account), cores, used)
 
     def _shared(self) -> Iterator[tuple[Path, Path]]:
-        """The levels from the first one on in which others live too."""
+        """Yields the levels from the first one on that has other processes too."""
         levels = list(zip(self.limits, self.accounts, strict=False))
         ours, below = _ours(), None
         while levels and _is_alone(levels[0][0], below, ours):
@@ -87,7 +87,7 @@ class Cgroups:
 
 
 def _mounts(table: str) -> dict[str, tuple[str, Path]]:
-    """Controller → root and directory of where it is mounted; "" is version 2."""
+    """Returns controller → root and directory of its mount; "" is version 2."""
     found: dict[str, tuple[str, Path]] = {}
     for line in table.splitlines():
         left, _, right = line.partition(" - ")
@@ -100,13 +100,13 @@ def _mounts(table: str) -> dict[str, tuple[str, Path]]:
 
 
 def _members(table: str) -> dict[str, str]:
-    """Controller → our cgroup."""
+    """Returns controller → our cgroup."""
     rows = (line.split(":", 2) for line in table.splitlines() if line.count(":") >= 2)
     return {name: path for number, names, path in rows for name in (names.split(",") if number != "0" else [""])}
 
 
 def _levels(mount: tuple[str, Path], path: str) -> tuple[Path, ...]:
-    """From our own up to where it is mounted. What lies above that is out of our sight, and so is its limit."""
+    """Returns the directories from our own up to the mount point. Levels above it, and their limits, are hidden."""
     root, directory = mount
     root = root.rstrip("/")
     inner = path.removeprefix(root).strip("/") if path == root or path.startswith(f"{root}/") else ""
@@ -118,7 +118,7 @@ def _levels(mount: tuple[str, Path], path: str) -> tuple[Path, ...]:
 
 
 def _is_alone(level: Path, below: Path | None, ours: frozenset[int]) -> bool:
-    """Nobody but us lives here or in any cgroup inside."""
+    """Returns True if no other process is in this cgroup or in one inside."""
     try:
         members = {int(pid) for pid in _text(level / "cgroup.procs").split()}
         with os.scandir(level) as entries:
@@ -129,7 +129,7 @@ def _is_alone(level: Path, below: Path | None, ours: frozenset[int]) -> bool:
 
 
 def _ours() -> frozenset[int]:
-    """We, and whatever did nothing but start us."""
+    """Returns our pid and those of parents that only started us, as tini or a shell."""
     found, pid = {os.getpid()}, os.getppid()
     while pid > 0 and (stat := procfs.stat(pid)) and stat.name in _STARTERS:
         found.add(pid)

@@ -1,4 +1,4 @@
-"""The counters of CPU time at one moment, and what two of them say: how busy the machine and our share of it were."""
+"""Reads counters of CPU time, and computes from two of them how busy the machine and our quota of it were."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from recovery.monitor.cgroups import Cgroups, Quota
 # The columns of a core in /proc/stat. What follows them (guests) is counted in the first two already.
 _KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_LEAST = 0.2  # seconds between two looks: counters that move in hundredths say nothing of less
+_LEAST = 0.2  # seconds between two samples: the counters move in hundredths
 _FULL = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """In percent. `raw`: of what we may use."""
+    """CPU usage in percent. `raw`: of the quota; `host`: of the machine."""
 
     raw: float
     host: float | None
@@ -28,7 +28,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """`at`: seconds of the steady clock."""
+    """CPU counters at one moment; `at` in seconds of the steady clock."""
 
     at: float
     cores: Cores
@@ -40,11 +40,11 @@ class Counters:
 
     @property
     def limit(self) -> Quota | None:
-        """The quota, where it allows less than there is."""
+        """Quota, if it is less than the cores of the machine."""
         return self.quota if self.quota and self.quota.cores < self.count else None
 
     def since(self, earlier: Counters) -> Shares | None:
-        """Between two looks; None when they cannot be compared, and the next pair has to tell."""
+        """Returns the usage between two samples; None when they cannot be compared."""
         elapsed = self.at - earlier.at
         if elapsed < _LEAST:
             return None
@@ -62,14 +62,14 @@ def read(cgroups: Cgroups, at: float) -> Counters:
 
 
 def _used(before: Quota | None, after: Quota) -> float | None:
-    """Seconds of CPU; None when it is another group's counter, or one that began anew."""
+    """Returns the CPU time used (s); None for counters of another cgroup, or one that was reset."""
     if before is None or before.group != after.group or after.used < before.used:
         return None
     return after.used - before.used
 
 
 def _cores() -> Cores:
-    """By the names that the kernel gives them: one that is switched off leaves a gap and moves no other."""
+    """Reads the times of each core by the kernel's number: one that is switched off leaves a gap and moves no other."""
     try:
         with (procfs.PROC / "stat").open("rb") as file:
             return dict(_core(line) for line in file.read().splitlines() if line[:3] == b"cpu" and line[3:4].isdigit())

@@ -1,7 +1,7 @@
-"""Brings what was measured to the state store, also when that is away for a while.
+"""Publishes samples to the state store, and keeps a backlog while that is away.
 
-Sampling goes on meanwhile. The next attempt comes after a pause with jitter, so that a hundred servers do not return in
-the same moment, and brings the history of the time between.
+Sampling goes on meanwhile. The next attempt comes after a pause with jitter, so that a hundred servers do not return at
+the same moment, and writes the history of the time between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recovery.monitor.times import Times
 
 LONGEST_PAUSE = 30.0  # seconds between two attempts to reach a store that is away
 SHORTEST_PAUSE = 5.0
-STRANGERS = 3  # samples of somebody else under our name in a row: a predecessor may leave one
+STRANGERS = 3  # samples in a row of another monitor under our name: a predecessor may leave one
 
 Say = Callable[[str], None]
 
@@ -38,7 +38,7 @@ class Courier:
     strangers: int = 0
 
     def bring(self, server: Server, now: float, *, since: int | None = None) -> None:
-        """The newest sample, unless the store is away and it is not yet time to try again."""
+        """Publishes the newest sample, unless the store is away and it is not yet time to try again."""
         self.backlog.add(measured(server), since)
         if now < self.try_at:
             return
@@ -52,8 +52,8 @@ class Courier:
             self._compare(receipt.before, server)
 
     def greet(self, server: str, now: float) -> Server | None:
-        """Asks the store for the time before anything is measured (without an answer our own has to do), and for what
-        the monitor before us left.
+        """Reads the store's time before the first sample (without it our own clock is used), and the last sample of the
+        monitor before us.
         """
         try:
             told, before = self.publisher.greet(server)
@@ -76,7 +76,7 @@ class Courier:
         self.pause, self.try_at, self.is_away = 0.0, 0.0, False
 
     def _compare(self, before: str, server: Server) -> None:
-        """Two machines under one name overwrite each other, and the charts show neither."""
+        """Warns about another monitor with our id: two machines overwrite each other, and the charts show neither."""
         is_other = bool(before) and before != Publisher.identity(server)
         self.strangers = self.strangers + 1 if is_other else 0
         if self.strangers == STRANGERS:
@@ -84,5 +84,5 @@ class Courier:
 
 
 def courier(environ: Mapping[str, str], times: Times, say: Say) -> Courier:
-    """For the configured state store; raises ConfigError when there is none."""
+    """Returns a publisher for the configured state store; raises ConfigError when there is none."""
     return Courier(Publisher(redispy.client(redispy.state_of(config.load(environ)))), times, say)

@@ -1,7 +1,7 @@
-"""The processes of this machine from look to look: which are workers, whose children they are, what outlived them.
+"""Follows the processes of this machine: which are workers, their descendants, and strays that outlived a worker.
 
-A child that was born and lost its worker between two looks has no parent left to tell. It is known by the group or the
-session that it inherited: such a number is its founder's pid, and nobody else can get it while members live.
+A child that was started and lost its worker between two samples has no parent left. It is known by the process group or
+the session that it inherited: that number is its founder's pid, and no process can get it while members live.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from recovery.monitor.times import Times
 
 PROCESSES = 64  # listed at most: those that use most CPU
 STRAYS = 32  # listed at most: the oldest
-SLICES = 12  # looks until every process was read again: it may have become another program, or another's number
-SOCKETS_EVERY = 3  # looks: a worker keeps its connections
-SAME = 2_000  # ms between two tellings of when one process started
-REMEMBERED = 12  # looks that a dead worker is remembered for, so that its last children are known as its
+SLICES = 12  # samples until every process was read again: it may have called exec, or its pid may be reused
+SOCKETS_EVERY = 3  # samples: a worker keeps its connections
+SAME = 2_000  # ms that two start times of one process may differ
+REMEMBERED = 12  # samples that a dead worker is remembered for, so that its last children are known as its
 _WHOLE = 100.0  # percent of a core
 
 
 @dataclass(slots=True)
 class Member:
-    """A process that we follow: a worker, or a descendant of one."""
+    """Process that we follow: a worker, or a descendant of one."""
 
     stat: Stat
     name: str = ""  # of its program
@@ -37,24 +37,24 @@ class Member:
     cpu: float | None = None
     sockets: tuple[str, ...] = ()
     place: bytes = b""  # its cgroup
-    died: int | None = None  # the look that missed it
+    died: int | None = None  # the sample that missed it
     lost_at: float | None = None  # when it was first seen that it had outlived its worker
     parent: str = ""  # the command of that worker
 
     @property
     def is_detached(self) -> bool:
-        """A worker that was let go on purpose: it leads a session of its own."""
+        """Returns True for a worker that was detached on purpose: it leads a session of its own."""
         return self.is_worker and self.stat.session == self.stat.pid
 
     @property
     def line(self) -> Member | None:
-        """Whom its children come from."""
+        """Process that its children count for: itself if it is a worker or a stray, else its worker."""
         return self if self.is_worker or self.lost_at is not None else self.owner
 
 
 @dataclass(slots=True)
 class _Other:
-    """A process that is nobody's concern yet."""
+    """Process that belongs to no worker so far."""
 
     started: float
     looks: int = 1
@@ -78,7 +78,7 @@ class Crowd:
     _at: float = 0.0
 
     def recall(self, strays: Iterable[Stray]) -> None:
-        """Those that the monitor before us knew and that still live: nothing else tells any more whose they were."""
+        """Takes over strays that the monitor before us knew and that still live: /proc does not show their origin."""
         for stray in strays:
             stat = procfs.stat(stray.pid)
             if stat and not stat.is_dead and abs(self.times.at(stat.started) - stray.started_at) < SAME:
@@ -88,7 +88,7 @@ class Crowd:
                 self._take(member)
 
     def look(self, now: float) -> Found:
-        """`now`: seconds of the steady clock."""
+        """Reads the processes once; returns workers and strays. `now`: seconds of the steady clock."""
         if not self.patterns:
             return Found()
         self._looks += 1
@@ -105,7 +105,7 @@ class Crowd:
         return Found(tuple(map(self._process, listed)), tuple(map(self._stray, self._strays())), left_out)
 
     def _follow(self, elapsed: float) -> None:
-        """How those that we know are; a number that belongs to another process now is no longer theirs."""
+        """Reads the known processes again; one whose pid belongs to another process now has ended."""
         for pid, member in list(self._members.items()):
             stat = procfs.stat(pid)
             if stat is None or stat.is_dead or stat.started != member.stat.started:
@@ -121,7 +121,7 @@ class Crowd:
                 self._name(member)
 
     def _met(self, pids: set[int]) -> dict[int, Stat]:
-        """Those that we look at closely now: all that are new, and a part of the others."""
+        """Returns processes whose command is to be read now: all new ones, and a part of the others."""
         met = {}
         for pid in pids - self._members.keys():
             other = self._others.get(pid)
@@ -139,7 +139,7 @@ class Crowd:
         return met
 
     def _admit(self, met: dict[int, Stat]) -> None:
-        """Workers first, then whoever comes from one of them: parents before their children."""
+        """Follows new workers, then processes that descend from one: parents before their children."""
         fresh = {pid: Member(stat) for pid, stat in met.items()}
         for member in fresh.values():
             self._name(member)
@@ -162,7 +162,7 @@ class Crowd:
         return self._founder(stat) or self._late(stat)
 
     def _founder(self, stat: Stat) -> Member | None:
-        """Whoever founded its group or its session, alive or dead."""
+        """Returns the known process, alive or dead, that founded its process group or session."""
         for number in (stat.group, stat.session):
             if number == stat.pid:
                 continue
@@ -172,8 +172,8 @@ class Crowd:
         return None
 
     def _late(self, stat: Stat) -> Member | None:
-        """A worker that died since the last look, of whose session and cgroup it is although it founded neither.
-        It was born under it, and whoever has adopted it meanwhile is not of that session.
+        """Returns a worker that died since the last sample and has the same session and cgroup, though it founded
+        neither. The process was started under it, and the one that has adopted it meanwhile is not of that session.
         """
         for member in self._dead:
             is_of_it = member.stat.session == stat.session and member.stat.started <= stat.started
@@ -184,7 +184,7 @@ class Crowd:
         return None
 
     def _lose(self, now: float) -> None:
-        """Whoever has outlived its worker is a stray, and so is all that comes from it."""
+        """Marks processes that have outlived their worker as strays, with their descendants."""
         while orphans := [one for one in self._members.values() if one.owner and _is_lost(one.owner)]:
             for orphan in orphans:
                 owner, orphan.owner = orphan.owner, None

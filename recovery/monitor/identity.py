@@ -1,4 +1,4 @@
-"""The stable name of this server: as configured, else made from the machine's own id, else its host name.
+"""Determines the stable id of this server: as configured, else made from the machine id, else its host name.
 
 A container's own names end with it, and its successor would appear as another server: they are refused.
 """
@@ -25,7 +25,7 @@ _REMEDY = "Give the server a name that does not change with its containers: UNST
 
 
 def server_id(environ: Mapping[str, str], *, root: Path = _ROOT, host: str = "") -> str:
-    """Raises ConfigError where no name would be the same after the next start. `root` and `host` are this machine's."""
+    """Returns the id. Raises ConfigError where none would be the same after the next start."""
     host = host or socket.gethostname()
     for variable in VARIABLES:
         if configured := environ.get(variable, "").strip():
@@ -70,7 +70,7 @@ def _is_container(environ: Mapping[str, str], root: Path) -> bool:
 
 
 def _is_mounted(root: Path) -> bool:
-    """The host's own file, handed into the container: it is the machine's then."""
+    """Returns True if the host's own machine-id is mounted into the container."""
     return any(line.split()[4:5] == [f"/{_MACHINE_ID}"] for line in _text(root / "proc/self/mountinfo").splitlines())
 
 

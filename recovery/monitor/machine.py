@@ -1,4 +1,4 @@
-"""What the machine does right now, beside its CPU: load, memory, disk, and under which addresses it is reached."""
+"""Reads load, memory, disk and network addresses of the machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import psutil
 
-ADDRESSES = 32  # at most; a host of containers has hundreds, and those are not its own
+ADDRESSES = 32  # at most; a host of containers has hundreds, which are not its own
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 def gauges(disk: str) -> dict[str, Any]:
-    """By the names that a Server has for them; what cannot be told is left out."""
+    """Returns the gauges by their field names in Server; values that cannot be read are left out."""
     memory = psutil.virtual_memory()
     load1, load5, load15 = psutil.getloadavg()
     # `used` differs from system to system; what is not available is used.
@@ -30,7 +30,7 @@ def _disk(path: str) -> dict[str, int]:
 
 
 def addresses() -> tuple[str, ...]:
-    """Of the machine's own cards; none that is the same on every machine, and none of one wire only."""
+    """Returns the addresses of the machine's interfaces, without loopback, link-local and multicast ones."""
     try:
         cards = psutil.net_if_addrs()
     except OSError:
@@ -42,6 +42,6 @@ def addresses() -> tuple[str, ...]:
 def _is_own(address: str) -> bool:
     try:
         one = ip_address(address)
-    except ValueError:  # with the name of a card behind it
+    except ValueError:  # with the name of an interface behind it
         return False
     return not (one.is_loopback or one.is_link_local or one.is_unspecified or one.is_multicast)

@@ -1,6 +1,6 @@
-"""Processes as the kernel tells of them in /proc: cheap reads, because they are made for every process there is.
+"""Reads processes from /proc, cheaply, because it is done for every process of the machine.
 
-A process may end between any two reads, and most are not ours to look into: what cannot be read is None or empty.
+A process may end between any two reads, and most belong to other users: what cannot be read is None or empty.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD
 _DEAD = frozenset("ZXx")
 _COMMAND_LIMIT = 4_096  # bytes of a command line
-_FILES_LIMIT = 4_096  # open files of a process that are looked at
+_FILES_LIMIT = 4_096  # open files of a process that are read
 _TABLE_LIMIT = 8 << 20  # bytes of a table of connections: about 50,000 of them
 _DIRECTORY = os.O_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """One process at one moment. `started` tells it from an earlier one of the same number."""
+    """One process at one moment. `started` tells it from an earlier one with the same pid."""
 
     pid: int
     name: str
@@ -38,12 +38,12 @@ class Stat:
 
     @property
     def is_dead(self) -> bool:
-        """It has ended, and nobody has taken note yet."""
+        """Returns True if it has ended and its parent has not reaped it yet."""
         return self.state in _DEAD
 
 
 def pids() -> list[int]:
-    """Empty where there is no /proc."""
+    """Returns all pids; empty where there is no /proc."""
     try:
         return [int(name) for name in os.listdir(PROC) if name.isdigit()]  # noqa: PTH208 -- half the price of a Path
     except OSError:
@@ -58,7 +58,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def command(pid: int) -> tuple[str, ...]:
-    """Its words; none for the kernel's own."""
+    """Returns the arguments of its command line; none for kernel threads."""
     try:
         raw = _read(pid, "cmdline", _COMMAND_LIMIT)
     except OSError:
@@ -74,7 +74,7 @@ def cgroup(pid: int) -> bytes:
 
 
 def links(pid: int) -> Iterator[tuple[str, str]]:
-    """What it has open, as number and name; only its own user and the system's administrator may see it."""
+    """Yields its open files, as number and name; only its own user and root may read them."""
     try:
         with os.scandir(f"{PROC}/{pid}/fd") as entries:
             for _, entry in zip(range(_FILES_LIMIT), entries, strict=False):
@@ -87,7 +87,7 @@ def links(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def is_directory(pid: int, number: str) -> bool:
-    """Of an open file: it was opened to be listed. Nothing is asked of its disk, which may not answer."""
+    """Returns True if an open file is a directory, by its flags: its disk, which may hang, is not read."""
     try:
         flags = next(line for line in _read(pid, f"fdinfo/{number}").splitlines() if line.startswith(b"flags:"))
         return bool(int(flags.split()[1], 8) & _DIRECTORY)
@@ -96,7 +96,7 @@ def is_directory(pid: int, number: str) -> bool:
 
 
 def network(pid: int) -> int:
-    """Which network it lives in; 0 when we may not know."""
+    """Returns the inode of its network namespace; 0 when it cannot be read."""
     try:
         return os.stat(f"{PROC}/{pid}/ns/net").st_ino  # noqa: PTH116 -- as above
     except OSError:
@@ -104,7 +104,7 @@ def network(pid: int) -> int:
 
 
 def connections(pid: int, version: str) -> bytes:
-    """The table `tcp` or `tcp6` of the network it lives in."""
+    """Returns the table `tcp` or `tcp6` of its network namespace."""
     try:
         return _read(pid, f"net/{version}", _TABLE_LIMIT)
     except OSError:
@@ -112,7 +112,7 @@ def connections(pid: int, version: str) -> bytes:
 
 
 def _read(pid: int, name: str, limit: int = 65_536) -> bytes:
-    """Read by hand: an open() of Python costs four times as much."""
+    """Reads a file of /proc by os.read: Python's open() costs four times as much."""
     file = os.open(f"{PROC}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts, left = [], limit
@@ -125,7 +125,7 @@ def _read(pid: int, name: str, limit: int = 65_536) -> bytes:
 
 
 def _stat(pid: int, raw: bytes) -> Stat:
-    """The name stands in brackets and may hold brackets and spaces itself; the rest is numbers."""
+    """Parses /proc/PID/stat. The name is in brackets and may contain brackets and spaces; the rest is numbers."""
     head, _, tail = raw.rpartition(b")")
     fields = tail.split()
     return Stat(

@@ -1,4 +1,4 @@
-"""What the monitor is told by its environment, beside the state store."""
+"""Settings of the monitor from its environment, except for the state store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Settings:
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    """Raises ConfigError with all problems at once."""
+    """Reads the settings. Raises ConfigError with all problems at once."""
     problems: list[Problem] = []
     server = _tried(server_id, environ, "", problems)
     patterns = _tried(_patterns, environ, tuple[str, ...](), problems)

@@ -1,4 +1,4 @@
-"""Which connections and files a process has open. Addresses stand as CLIENT LIST has them, to be joined with it."""
+"""Reads the open connections and files of a process. Addresses have the form of CLIENT LIST, to be joined with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import IPv6Address, ip_address
 
 from recovery.monitor import procfs
 
-SOCKETS = 32  # of one process; its stores are among the first that it opened
+SOCKETS = 32  # of one process; those to its stores are among the first that it opened
 FILES = 8  # of one process
 NAME_LENGTH = 200  # characters of a file's name
 _ESTABLISHED = b"01"
@@ -17,13 +17,13 @@ _SYSTEM = ("/dev/", "/proc/", "/sys/")
 
 
 class Sockets:
-    """One look at the connections of many processes; the table of a network is read once for all of them."""
+    """Connections of many processes at one moment; the table of a network namespace is read once for all of them."""
 
     def __init__(self) -> None:
         self._tables: dict[int, dict[str, str]] = {}
 
     def of(self, pid: int, before: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Its own ends of its TCP connections; those that were there before come first, because they last."""
+        """Returns the local addresses of its TCP connections; those of the last read come first, because they last."""
         inodes = [name[8:-1] for _, name in procfs.links(pid) if name.startswith("socket:[")]
         if not inodes:
             return ()
@@ -37,7 +37,7 @@ class Sockets:
 
 
 def files(pid: int) -> tuple[str, ...]:
-    """The regular files that it has open."""
+    """Returns the regular files that it has open."""
     found: dict[str, None] = {}
     for number, name in procfs.links(pid):
         if name.startswith("/") and not name.startswith(_SYSTEM) and name not in found:
@@ -50,7 +50,7 @@ def files(pid: int) -> tuple[str, ...]:
 
 
 def _connected(pid: int) -> Iterator[tuple[str, str]]:
-    """Inode → own end, of every connection of its network."""
+    """Yields inode and local address of every connection of its network namespace."""
     for version in ("tcp", "tcp6"):
         for line in procfs.connections(pid, version).splitlines()[1:]:
             columns = line.split()
@@ -59,7 +59,7 @@ def _connected(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def written(end: str) -> str:
-    """`0100007F:1F90`, as the kernel has it, as `127.0.0.1:8080`."""
+    """Formats an address of the kernel's table: `0100007F:1F90` becomes `127.0.0.1:8080`."""
     address, _, port = end.partition(":")
     words = struct.unpack(f"={len(address) // 8}I", struct.pack(f">{len(address) // 8}I", *_words(address)))
     one = ip_address(b"".join(struct.pack(">I", word) for word in words))

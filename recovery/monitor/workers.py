@@ -1,4 +1,4 @@
-"""Which processes are workers: by parts of their command line, but for programs that only have the word in it."""
+"""Recognizes workers by parts of their command line, except programs that only have the word in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ COMMAND_LENGTH = 200  # characters that are shown
 
 # `sh -c "node worker.js"`, `tail -f worker.log` and `sudo -u worker node …` are no workers, what they start may be one.
 _OTHERS = frozenset((
-    # shells, and what people look at files and processes with
+    # shells, and tools to read files and processes
     "sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "csh", "tcsh", "busybox", "tmux", "screen", "script", "watch",
     "vi", "vim", "nvim", "nano", "emacs", "less", "more", "tail", "head", "cat", "grep", "egrep", "rg", "find", "sed",
     "awk", "tee", "xargs", "make", "git", "ssh", "sshd", "scp", "rsync", "curl", "wget", "strace", "gdb", "perf",
     "ps", "top", "htop", "pgrep", "pkill", "kill", "journalctl", "systemctl", "systemd-run", "logger",
-    # what starts and watches others
+    # what starts and supervises others
     "sudo", "su", "doas", "runuser", "gosu", "su-exec", "setpriv", "env", "nohup", "nice", "ionice", "timeout", "time",
     "npm", "npx", "pnpm", "yarn", "corepack", "nodemon", "tini", "dumb-init", "docker-init", "catatonit", "runsv",
     "s6-supervise", "supervisord", "docker", "dockerd", "docker-proxy", "podman", "conmon", "containerd", "runc",
@@ -32,7 +32,7 @@ _MANAGE = frozenset(("up", "web", "scheduler", "monitor"))
 
 
 def is_worker(command: Sequence[str], patterns: Sequence[str]) -> bool:
-    """By its words: literal parts, whatever their case, anywhere but in the directories of the program itself."""
+    """Returns True if the command contains a pattern, in any case, anywhere but in the directories of the program."""
     if not command or program(command) in _OTHERS or _is_ours(command):
         return False
     if len(command) > 1 and _base(command[1]) in _SCRIPTS:
@@ -42,12 +42,12 @@ def is_worker(command: Sequence[str], patterns: Sequence[str]) -> bool:
 
 
 def program(command: Sequence[str]) -> str:
-    """Its name. A shell that somebody logged in with (`-bash`) and a title (`nginx: worker process`) have one too."""
+    """Returns the name of the program, also of a login shell (`-bash`) and a title (`nginx: worker process`)."""
     return _base(command[0].partition(": ")[0]).partition(" ")[0].lstrip("-").rstrip(":") if command else ""
 
 
 def shown(command: Sequence[str]) -> str:
-    """The command as others may see it: without its secrets, and cut."""
+    """Returns the command as it is shown: without secrets, and cut."""
     said = redact.text(" ".join(command))
     return said if len(said) <= COMMAND_LENGTH else f"{said[: COMMAND_LENGTH - 1]}…"
 

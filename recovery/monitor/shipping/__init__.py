@@ -1,1 +1,1 @@
-"""The log lines of a server on their way to the state store: read where they are written, packed, each brought once."""
+"""Log shipping: reads a server's log files and journal, and writes each line once to a stream in the state store."""

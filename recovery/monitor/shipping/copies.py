@@ -1,4 +1,4 @@
-"""Copies of log files: `copytruncate` makes one and then empties the original. What was not read yet is in the copy."""
+"""Finds copies of log files: `copytruncate` of logrotate copies a file and empties it, so unread lines are there."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from recovery.monitor.shipping import patterns
 from recovery.monitor.shipping.places import HEAD, Identity, Place, identity
 
 COPYING = 10.0  # seconds in which a copy may still grow to what its original has
-CANDIDATES = 200  # files beside a truncated one that may be its copy, the newest
-_SEEN = 32  # bytes of a beginning that say something
+CANDIDATES = 200  # files in the directory of a truncated one that may be its copy, the newest
+_SEEN = 32  # bytes of a beginning that are enough to compare
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file in a directory."""
+    """Regular file of a directory."""
 
     path: str
     id: Identity
@@ -26,35 +26,35 @@ class Found:
 
 
 def is_of(place: Place, file: int) -> bool:
-    """Whether an open file holds all that was shipped of another. Raises OSError."""
+    """Returns True if an open file contains all that was shipped of another. Raises OSError."""
     return place.print.head_size >= _SEEN and place.print.fits(file, place.offset)
 
 
 def begun(places: Iterable[Place], file: int) -> list[Place]:
-    """Those whose file begins as this open one does: one read for all of them. Raises OSError."""
+    """Returns positions whose file begins as this open one does, with one read for all. Raises OSError."""
     head = os.pread(file, HEAD, 0)
     return [place for place in places if place.print.head_size >= _SEEN and place.print.begins(head)]
 
 
 def beside(path: str, places: Iterable[Place]) -> Iterator[Place]:
-    """Those of the same directory."""
+    """Returns the positions of files in the same directory."""
     folder = os.path.dirname(path)  # noqa: PTH120 -- half the price of a Path
     return (place for place in places if os.path.dirname(place.path) == folder)  # noqa: PTH120 -- as above
 
 
 def candidates(place: Place) -> list[Found]:
-    """What may be a copy of it, the newest first."""
+    """Returns files that may be a copy of it, the newest first."""
     found = [one for one in _files(os.path.dirname(place.path)) if one.size >= place.offset]  # noqa: PTH120 -- as above
     return sorted(found, key=lambda one: -one.changed)[:CANDIDATES] if place.print.head_size >= _SEEN else []
 
 
 def with_inode(path: str, inode: int) -> Found | None:
-    """The file that was renamed in the directory of this path."""
+    """Returns the file with this inode in the directory of this path: it may have been renamed."""
     return next((one for one in _files(os.path.dirname(path)) if one.id[1] == inode), None)  # noqa: PTH120 -- as above
 
 
 def regular(path: str) -> os.stat_result | None:
-    """None for what is no file, or packed."""
+    """Returns the stat of a regular file; None for anything else, and for compressed files."""
     if patterns.is_packed(path):
         return None
     try:

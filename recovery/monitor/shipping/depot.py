@@ -1,7 +1,7 @@
-"""Where lines are brought: the state store. They and how far the files are shipped are written together, or not at all.
+"""Writes log lines to the stream in the state store, in one transaction with the positions of their files.
 
-Whoever writes says from which turn on. A write that a hung store carries out late, and a second monitor under our name,
-have made another turn meanwhile: then nothing is written, and what the store knows has to be read again.
+Each write carries the number of the write before. After a late write of a hung store, or one of a second monitor with
+our id, the number differs: then nothing is written, and the stored positions have to be read again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from recovery.monitor.shipping.stock import Stock
 LABEL_SETS = 10_000  # as many as there are files that can be followed
 OFFSETS_MS = 8 * 86_400_000  # a monitor that is stopped over a weekend goes on where it was
 _DIGITS = 18
-# Fields of the offsets that are none: a file's has colons.
+# Fields of the hash that are no offsets: a file's field has colons.
 _TURN, _PATTERNS, _STOCK = b"turn", b"patterns", b"stock"
 
 
 class Overtaken(Exception):
-    """Somebody else wrote since we read: nothing was written now."""
+    """Another write came since we read: nothing was written now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the store knows of this server's files and journal, and its time in ms."""
+    """Stored positions of this server's files and journal, and the store's time in ms."""
 
     now: int
     places: Mapping[str, Place]
@@ -43,7 +43,7 @@ class Known:
 
 
 class Depot:
-    """Raises StoreError, after which nobody knows what was written before `known` is asked."""
+    """Stream of one server. Methods raise StoreError; then it is unclear what was written until `known` is called."""
 
     def __init__(self, store: redis.Redis, server: str, keep_bytes: int, keep_ms: int) -> None:
         self._store, self._server = store, server
@@ -52,16 +52,16 @@ class Depot:
             of(server) for of in (state.logs, state.log_labels, state.log_offsets)
         )
         self._turn = 0
-        self._lists = True  # as far as we know, our user may write the list of those that ship
+        self._lists = True  # as far as we know, our user may write the list of shipping servers
         self._stock = Stock(*self._keep)
-        self._sets: dict[bytes, int] = {}  # of labels, and when one last came; the one that came last is last
+        self._sets: dict[bytes, int] = {}  # label sets with the time of the last line, newest last
 
     def known(self) -> Known:
         with guarded(self._store), self._store.pipeline(transaction=True) as pipeline:
             pipeline.time()
             pipeline.hgetall(self._offsets)
             pipeline.hgetall(self._labels)
-            pipeline.xlen(self._logs)  # refuses what is no stream, before a place is written without its lines
+            pipeline.xlen(self._logs)  # fails if it is no stream, before a position is written without its lines
             (seconds, micros), fields, labels, _ = cast("Any", pipeline.execute())
         self._turn = _whole(fields.pop(_TURN, b""))
         self._stock = Stock(*self._keep, fields.pop(_STOCK, b""))
@@ -76,9 +76,9 @@ class Depot:
         )
 
     def bring(self, parcels: Sequence[Packed], places: Mapping[str, str], gone: Sequence[str], now: int) -> None:
-        """Lines, how far that takes us, and what is not followed any more. `now` is the store's time in ms, about.
+        """Writes lines with the new positions, and deletes those of finished files. `now`: about the store's time (ms).
 
-        Three ways to and fro and as many commands as there are parcels. Raises Overtaken.
+        Takes three round trips, and one XADD per parcel. Raises Overtaken.
         """
         with guarded(self._store):
             try:
@@ -86,7 +86,7 @@ class Depot:
             except redis.exceptions.NoPermissionError:
                 if not self._lists:
                     raise
-                self._lists, turn = False, self._turn  # whoever leads finds our keys and lists us
+                self._lists, turn = False, self._turn  # the leader finds our keys and lists us
                 self.known()
                 if self._turn != turn:
                     raise Overtaken from None
@@ -103,7 +103,7 @@ class Depot:
                 replies = pipeline.execute()
             except redis.WatchError as error:
                 if isinstance(error.__context__, redis.ConnectionError | redis.TimeoutError):
-                    raise error.__context__ from None  # redis-py makes a lost connection look like the other
+                    raise error.__context__ from None  # redis-py reports a lost connection as a WatchError too
                 raise Overtaken from error
             except redis.ResponseError as error:
                 error.args = (_refusal(error),)
@@ -132,7 +132,7 @@ class Depot:
             pipeline.zadd(state.SHIPPING, {raw(self._server): now})
 
     def _label(self, pipeline: Any, parcels: Sequence[Packed], now: int) -> None:
-        """The sets that came, and off with those of which no line is left."""
+        """Updates the label sets that came, and deletes those that no line has any more."""
         came = dict.fromkeys((raw(parcel.labels) for parcel in parcels), now)
         for labels in came:
             self._sets.pop(labels, None)
@@ -155,12 +155,12 @@ class Depot:
 
 
 def written(patterns: Iterable[str]) -> Mapping[str, str]:
-    """The patterns that are followed, as a place of their own."""
+    """Returns the configured patterns as a field of the stored hash."""
     return {text(_PATTERNS): json.dumps(sorted(patterns))}
 
 
 def _refusal(error: redis.ResponseError) -> str:
-    """What the store said. Before it redis-py puts the command, and with it what somebody wrote to his log."""
+    """Returns the store's error without the command, which redis-py puts before it and which contains log lines."""
     return str(error).rpartition("of pipeline caused error: ")[2]
 
 

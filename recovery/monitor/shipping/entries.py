@@ -1,4 +1,4 @@
-"""One entry of systemd's journal, as journalctl writes it in JSON."""
+"""Parses an entry of systemd's journal, as journalctl writes it in JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from recovery.domain import levels
 from recovery.domain.lines import Level
 
-_MANAGER = "init.scope"  # systemd itself, which speaks of other units
-_USUAL = 6  # the priority of all that a program prints: it says nothing of the line
+_MANAGER = "init.scope"  # systemd itself, which logs about other units
+_USUAL = 6  # the priority of all that a program prints: it says nothing about the line
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Entry:
 
 
 def parsed(written: bytes) -> Entry | None:
-    """None for what is no entry."""
+    """Parses one line of journalctl; None if it is no entry."""
     try:
         read = json.loads(written)
     except (ValueError, RecursionError):
@@ -47,7 +47,7 @@ def _level(read: Mapping[str, Any]) -> Level | None:
 
 
 def _lines(message: object) -> Iterable[bytes]:
-    """A message is text, numbers of bytes where it is no text, null where it is too long, or a list of such."""
+    """Yields the lines of a message: text, a list of bytes if it is no text, null if too long, or a list of these."""
     match message:
         case str():
             return message.encode("utf-8", "replace").split(b"\n")
@@ -63,7 +63,7 @@ def _bytes(numbers: Iterable[object]) -> bytes:
 
 
 def _text(value: object) -> str:
-    """A field that stands there twice is a list: its first one counts."""
+    """Returns a field as text. A repeated field is a list, of which the first one counts."""
     if isinstance(value, list):
         value = value[0] if value else ""
     return value if isinstance(value, str) else ""

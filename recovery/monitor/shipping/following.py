@@ -1,4 +1,4 @@
-"""A command that goes on telling lines as long as we want them: read without waiting, started again when it ends."""
+"""Follows the output of a command: reads its lines without blocking, and starts it again when it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PIECE = 64 * 1024  # bytes: what a pipe holds
 TURN = 4  # pieces of one read
 LONGEST = 1 << 20  # bytes of a line; a longer one is left out
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds until it is started again
-WELL = 60.0  # seconds after which one that ended had been well
+WELL = 60.0  # seconds: a process that ran this long is restarted after the shortest pause
 _ENDING = 2.0  # seconds that it gets to end
 _COMPLAINT = 500  # bytes
 
@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 class Following:
-    """It is killed when we die, however that happens."""
+    """Child process whose output is followed. It is killed when the monitor dies, however that happens."""
 
     def __init__(self, say: Say) -> None:
         self.is_behind = False  # there may be more to read at once
@@ -35,7 +35,7 @@ class Following:
         self._pause = FIRST_PAUSE
 
     def read(self, now: float, command: Callable[[], Sequence[str]]) -> list[bytes]:
-        """The next whole lines; `command` is asked for when it has to be started."""
+        """Returns the next complete lines; `command` is called when the process has to be started."""
         if self._process is None:
             if now >= self._start_at:
                 self._start(command(), now)
@@ -56,7 +56,7 @@ class Following:
         return lines
 
     def stop(self) -> None:
-        """What it told and nobody read is forgotten. It may be started again at once."""
+        """Stops the process; unread output is dropped. It may be started again at once."""
         process, self._process, self._rest, self._is_too_long = self._process, None, b"", False
         self.is_behind, self._start_at = False, 0.0
         if process is None:
@@ -72,7 +72,7 @@ class Following:
                 pipe.close()
 
     def _start(self, command: Sequence[str], now: float) -> None:
-        """Started by the thread that reads: the kernel ends it with that one."""
+        """Starts the process from the reading thread: the kernel kills it when that thread ends."""
         pipe = lifeline()
         self._process = subprocess.Popen(  # noqa: S603 - a command of ours
             leashed(command, signal.SIGKILL, pipe),
@@ -98,7 +98,7 @@ class Following:
         return lines
 
     def _listen(self, stream: IO[bytes]) -> None:
-        """Read although it may say nothing of use: a full pipe would stop it."""
+        """Reads stderr, as a full pipe would block the process, and reports its first line."""
         if complaint := _piece(stream):
             self._complain(complaint[:_COMPLAINT].decode("utf-8", "replace").strip().splitlines()[0])
 
@@ -114,7 +114,7 @@ class Following:
 
 
 def _piece(stream: IO[bytes]) -> bytes | None:
-    """Empty when it ended, None when there is nothing yet."""
+    """Reads a piece; empty when the process has ended, None when there is nothing yet."""
     try:
         return os.read(stream.fileno(), PIECE)
     except BlockingIOError:

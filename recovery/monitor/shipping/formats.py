@@ -1,4 +1,4 @@
-"""What the lines of a file mean: text as it stands, or Docker's JSON around it."""
+"""Formats of log files: plain lines, or Docker's JSON around them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Group = tuple[Labels, list[Raw]]
 
 
 class Format(Protocol):
-    """`clock` goes on from the moment of the line before; `back` is where lines that are not complete yet begin."""
+    """Format of one file. `clock` goes on from the time of the last line; `back` is the offset of incomplete lines."""
 
     clock: Clock
     back: int | None
     limit: int  # bytes of a line in the file
 
     def take(self, lines: Sequence[bytes], start: int, now: int) -> list[Group]:
-        """`start` is where the first of them stands in the file."""
+        """Returns the lines by their labels; `start` is the offset of the first one in the file."""
 
     def rewind(self, shipped: int) -> None:
-        """Everything again from `back` on; what ended before this offset is shipped."""
+        """Prepares to read again from `back` on; lines that ended before the offset `shipped` are left out."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Plain:
     def take(self, lines: Sequence[bytes], start: int, now: int) -> list[Group]:
         del start
         read = self.clock.read
-        # A file with a hole at its beginning was truncated under a writer that went on where it was.
+        # A file with a hole at its beginning was truncated while its writer kept its offset.
         return [(self.labels, [(read(line, now), _bare(line)) for line in lines])]
 
     def rewind(self, shipped: int) -> None:
@@ -64,7 +64,7 @@ def _bare(line: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Begun:
-    """A line of a container whose end is not there yet; `offset` is where its first part stands."""
+    """Line of a container whose end was not read yet; `offset` is that of its first part."""
 
     offset: int
     at: int | None
@@ -83,8 +83,8 @@ class Begun:
 
 @dataclass(slots=True)
 class Docker:
-    """Lines like `{"log":"text\\n","stream":"stdout","time":"…Z"}`; a long one comes in several, all but the last
-    without its end, and those of two streams may be mixed.
+    """Docker's lines like `{"log":"text\\n","stream":"stdout","time":"…Z"}`. A long one comes in several parts, all but
+    the last without a newline, and those of two streams may be mixed.
     """
 
     labels: Labels
@@ -123,7 +123,7 @@ class Docker:
 
 
 def _unfolded(line: bytes) -> tuple[bytes, str, int | None]:
-    """Text, stream and moment. What is no JSON of Docker's is taken as it stands, with no stream."""
+    """Returns text, stream and time. A line that is not Docker's JSON is taken as it stands, with no stream."""
     try:
         read = json.loads(line)
         text, stream = read["log"], str(read.get("stream", "stdout"))[:20]
@@ -133,14 +133,14 @@ def _unfolded(line: bytes) -> tuple[bytes, str, int | None]:
 
 
 def of(kind: str, path: str, server: str) -> Format:
-    """The format of a file of this kind, with the labels of all its lines."""
+    """Returns the format for a file of this kind, with the labels of all its lines."""
     if kind == DOCKER:
         return Docker((("server", server), ("source", DOCKER), *_container(PurePath(path).parent)))
     return Plain((("server", server), ("source", FILE), ("file", shown(path))))
 
 
 def shown(path: str) -> str:
-    """A path may hold any bytes, a label is text."""
+    """Returns a path as text for a label: paths may contain any bytes."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

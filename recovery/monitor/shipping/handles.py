@@ -1,4 +1,4 @@
-"""Which of the followed files are open: a bounded number, so that thousands can be followed."""
+"""Keeps a bounded number of the followed files open, so that thousands can be followed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections import OrderedDict
 from recovery.monitor.shipping.tails import Tail
 
 MOST = 256
-_SHARE = 4  # a quarter of what the system lets us open
+_SHARE = 4  # a quarter of the limit of open files
 
 
 class Handles:
-    """Those that were used longest ago are closed, but for files that have no name any more: they could not be opened
-    again.
+    """Open files in order of use. The least recently used ones are closed, except those without a path any more, which
+    could not be opened again.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -25,7 +25,7 @@ class Handles:
         return len(self._open) < self._most
 
     def use(self, tail: Tail) -> None:
-        """Opens it if need be. Raises OSError."""
+        """Opens the file if it is closed. Raises OSError."""
         tail.open()
         self._open[tail.key] = tail
         self._open.move_to_end(tail.key)

@@ -1,4 +1,4 @@
-"""What units say in systemd's journal: journalctl follows it, from behind the last entry that was shipped."""
+"""Follows units in systemd's journal by journalctl, from the entry after the last one that was shipped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _MAGIC = frozenset("*?[")
 
 
 class Journal:
-    """Its place is the cursor of an entry, or `@` and the second since which all is to be read. Nothing is read while
-    the store is away: it waits in the journal itself.
+    """Journal of the configured units. `place` is the cursor of an entry, or `@` and a second from which on to read.
+
+    Nothing is read while the store is away: entries wait in the journal itself.
     """
 
     def __init__(self, units: Sequence[str], server: str, say: Say) -> None:
@@ -39,14 +40,14 @@ class Journal:
         return self._following.is_behind
 
     def settle(self, place: str, second: int) -> None:
-        """Everything behind this place is to be gathered. Without one: from where we were, else from this second on."""
+        """Sets the place after which to read; without a valid one the current place, else the given second."""
         known = place if _CURSOR.fullmatch(place) or _SINCE.fullmatch(place) else ""
         self.is_unsaved = not known
         self.place = known or self.place or f"@{second}"
         self._following.stop()
 
     def gather(self, now: float, moment: int) -> list[Group]:
-        """What comes next of it, and `place` behind that."""
+        """Returns the next entries by labels, and moves `place` behind them."""
         found: dict[Labels, list[Raw]] = {}
         for written in self._following.read(now, self._command):
             if (entry := parsed(written)) is None:
@@ -65,7 +66,7 @@ class Journal:
         self._following.stop()
 
     def _command(self) -> list[str]:
-        """journalctl looks for the units that fit a pattern once, when it starts: so patterns are for us to apply."""
+        """Returns the command. Unit patterns are applied by us, as journalctl resolves them only once, at its start."""
         where = f"--since={self.place}" if self.place.startswith("@") else f"--after-cursor={self.place}"
         units = () if self._has_patterns else (f"--unit={unit}" for unit in self._units)
         return [*_COMMAND, _FIELDS, where, *units]

@@ -1,8 +1,9 @@
-"""Opening a log file by its path, where others may write: a link on the way counts only when it can be trusted.
+"""Opens a log file by its path, and follows symbolic links on the way only if their owner can be trusted.
 
-Who may write to a folder of logs may put a link there. The monitor may read more than they may, and all users of the
-console see what it ships. So a link is followed when root or this process made it, or the owner of the file that it
-leads to. Each part of the path is opened in the folder before it, so nothing can be exchanged in between.
+A user who may write to a log directory may put a link there. The monitor may read more than that user, and all users of
+the console see what it ships. So a link is followed only if it belongs to root, to this process, or to the owner of the
+file that it leads to. Each part of the path is opened relative to the directory before it, so nothing can be exchanged
+in between.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import errno
 import os
 import stat
 
-LINKS = 40  # on one way, as the kernel has it
+LINKS = 40  # in one path, as in the kernel
 _PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _UNTRUSTED = "a link to it belongs to another user than the file"
 
 
 def opened(path: str) -> int:
-    """Raises OSError, PermissionError for a link that somebody else may have put there."""
-    if path.startswith("/proc/"):  # its links are no paths: whoever names them means another root
+    """Opens a file for reading. Raises OSError, PermissionError for a link that another user may have put there."""
+    if path.startswith("/proc/"):  # its links are no paths: they may lead to another root
         return os.open(path, _FILE & ~os.O_NOFOLLOW)
     way = _Way(path)
     try:
@@ -29,13 +30,13 @@ def opened(path: str) -> int:
 
 
 class _Way:
-    """One path on its way: the folder that was reached, and the parts that are left, the next one last."""
+    """Walk along one path: the directory that was reached, and the parts that are left, the next one last."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._folder = os.open("/", _PART)
         self._left = _parts(path)
-        self._makers: list[int] = []  # of the links that were followed
+        self._makers: list[int] = []  # owners of the links that were followed
 
     def walk(self) -> int:
         while self._left:
@@ -55,7 +56,7 @@ class _Way:
         os.close(self._folder)
 
     def _file(self, part: str) -> int | None:
-        """None where the last part is a link."""
+        """Opens the last part of the path; None where it is a link."""
         try:
             file = os.open(part, _FILE, dir_fd=self._folder)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Lines packed for their way: each parcel has one set of labels, and is small enough to be unfolded by who reads it."""
+"""Packs log lines into entries of the stream: each has one label set, and a size that readers can decompress."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from recovery.domain.parcels import Parcel, Raw
 from recovery.monitor.shipping.formats import Group
 
-PARCEL = 512 * 1024  # bytes of text, as they are before they are packed
+PARCEL = 512 * 1024  # bytes of text before compression
 _MOMENT = 20  # bytes before each line
-_OVERHEAD = 100  # bytes that the store takes for an entry, beside its labels and its body
+_OVERHEAD = 100  # bytes that the store needs for an entry, beside its labels and its body
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An entry of the stream, ready to be written."""
+    """Entry of the stream, ready to be written."""
 
     fields: dict[str, str | int | bytes]
     labels: str
-    size: int  # bytes that it takes in the store, about
+    size: int  # approximate bytes in the store
 
 
 def packed(groups: Iterable[Group]) -> Iterator[Packed]:

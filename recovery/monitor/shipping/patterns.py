@@ -1,4 +1,4 @@
-"""Finding files by pattern: `*`, `?` and `[…]` inside a name, `**` for any number of directories."""
+"""Finds files by pattern: `*`, `?` and `[…]` inside a name, `**` for any number of directories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 DEPTH = 24  # directories below `**`
 _MAGIC = re.compile(r"[*?\[]")
-_PACKED = (".gz", ".xz", ".bz2", ".zst", ".lz4", ".zip")  # what a rotation packed was shipped before
+_PACKED = (".gz", ".xz", ".bz2", ".zst", ".lz4", ".zip")  # compressed by log rotation: shipped before
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Pattern:
 
 
 def found(glob: str) -> Iterator[str]:
-    """Paths of what may be files. A directory that cannot be read is as an empty one."""
+    """Yields matching paths, which may be files. A directory that cannot be read counts as empty."""
     return _below("/", tuple(part for part in glob.split("/") if part), 0)
 
 
@@ -49,7 +49,7 @@ def _below(folder: str, parts: Sequence[str], depth: int) -> Iterator[str]:
 
 
 def _anywhere(folder: str, rest: Sequence[str], depth: int) -> Iterator[str]:
-    """In this directory and in all below it. Links to directories are not followed: they may lead in circles."""
+    """Searches this directory and all below it. Links to directories are not followed: they may form loops."""
     yield from _below(folder, rest, depth)
     if depth >= DEPTH:
         return

@@ -1,4 +1,4 @@
-"""How far a file is shipped, and by what it is known again after a restart."""
+"""Positions up to which files are shipped, with fingerprints that recognize the files after a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Identity = tuple[int, int]  # device and inode
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """What stands at the beginning of a file and right before an offset: its copy has the same, its successor not."""
+    """Checksums of a file's beginning and of the bytes before an offset: a copy has the same, a new file has not."""
 
     head: int = 0
     head_size: int = 0
@@ -29,11 +29,11 @@ class Print:
         return cls(head, min(HEAD, offset), mark, min(MARK, offset))
 
     def fits(self, file: int, offset: int) -> bool:
-        """Whether an open file has it, too; nothing of it is read before the offset is reached."""
+        """Returns True if an open file has the same checksums."""
         return (self.head, self.mark) == _prints(file, offset, self.head_size, self.mark_size)
 
     def begins(self, head: bytes) -> bool:
-        """Whether these are the first bytes of it."""
+        """Returns True if these are the first bytes of the file."""
         return self.head == crc32(head[: self.head_size])
 
 
@@ -43,7 +43,7 @@ def _prints(file: int, offset: int, head: int, mark: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`path` is where the file was first seen. `back`: where to read again for lines that were not complete yet."""
+    """Position in a file. `path` is where it was first seen. `back`: where incomplete lines begin, to be read again."""
 
     path: str
     offset: int = 0
@@ -58,7 +58,7 @@ class Place:
 
     @classmethod
     def decode(cls, written: str) -> Self | None:
-        """None for what is no place of ours."""
+        """Decodes a stored position; None if it is not a valid one."""
         try:
             path, offset, at, *prints, back = json.loads(written)
             numbers = (offset, at, *prints, *(() if back is None else (back,)))

@@ -1,4 +1,4 @@
-"""Whole lines of a file that grows. A line is taken when its end is there, and never in two parts."""
+"""Reads complete lines of a growing file: a line is taken when its newline is there, and never in two parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE = 32 * 1024  # bytes of a line that are shipped: twice what is shown, so th
 
 @dataclass(slots=True)
 class Reading:
-    """`start` is the end of the last line that was taken; what lies between it and `position` holds no end of one."""
+    """Read position in a file. `start` is the end of the last line taken; from there to `position` is no newline."""
 
     start: int = 0
     position: int = 0
@@ -26,7 +26,7 @@ class Reading:
         self._go_on(offset)
 
     def read(self, file: int, *, is_over: bool = False) -> list[bytes]:
-        """The next lines, without their ends. `is_over`: nobody writes there any more, so the last one is whole."""
+        """Returns the next lines, without newlines. `is_over`: the file grows no more, so its last line is complete."""
         piece = os.pread(file, CHUNK, self.position)
         self.is_behind = len(piece) == CHUNK
         end = piece.rfind(b"\n")
@@ -53,7 +53,7 @@ class Reading:
         return []
 
     def _whole(self, rest: bytes) -> bytes:
-        """The line under way, whose last part this is."""
+        """Returns the current line, whose last part this is."""
         if self.position == self.start:
             return rest
         return cut(self._begun + rest[: self.limit], self.position - self.start + len(rest), self.limit)
@@ -64,5 +64,5 @@ class Reading:
 
 
 def cut(line: bytes, size: int, limit: int = LINE) -> bytes:
-    """The beginning of a line that is so long."""
+    """Cuts a line of this size to the limit."""
     return Cut.of(line[:limit], size - limit) if size > limit else line

@@ -1,4 +1,4 @@
-"""Shipping in a thread of its own: a store that does not answer holds up no sample, and a look at /proc no line."""
+"""Runs log shipping in its own thread, so that a store that does not answer delays no sample."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from recovery.monitor.shipping.watch import Say, Watch
 from recovery.monitor.times import Times
 from recovery.shared_clock import steady
 
-AGAIN = 60.0  # seconds after which shipping begins anew when it failed as nobody foresaw
-_ENDING = 3.0  # seconds that a turn gets to end
+AGAIN = 60.0  # seconds after which shipping restarts after an unexpected error
+_ENDING = 3.0  # seconds that a turn has to end
 
 
 class Running:
-    """Started at once. Whatever happens in it, the monitor goes on telling of its server."""
+    """Thread that ships logs, started at once. Whatever fails in it, the monitor goes on sampling."""
 
     def __init__(self, make: Callable[[], Shipper], say: Say) -> None:
         self._make, self._say = make, say
@@ -61,7 +61,7 @@ class Running:
 
 
 def shipper(chosen: Shipping, server: str, environ: Mapping[str, str], times: Times, say: Say) -> Shipper:
-    """For the configured state store; raises ConfigError when there is none."""
+    """Returns a shipper for the configured state store; raises ConfigError when there is none."""
     store = redispy.client(redispy.state_of(config.load(environ)))
     depot = Depot(store, server, chosen.keep_bytes, chosen.keep_ms)
     journal = Journal(chosen.units, server, say) if chosen.units else None

@@ -1,4 +1,4 @@
-"""Which logs the monitor ships, as its environment says."""
+"""Settings of log shipping from the monitor's environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNIT = re.compile(r"[A-Za-z0-9_*?][A-Za-z0-9:_.@\\*?-]*")  # none that looks li
 
 @dataclass(frozen=True, slots=True)
 class Shipping:
-    """What is shipped, and how much of it the state store keeps: bytes and milliseconds."""
+    """Logs that are shipped, and how much of them the state store keeps: bytes and milliseconds."""
 
     files: tuple[str, ...] = ()
     docker: str = ""
@@ -33,7 +33,7 @@ class Shipping:
 
 
 def read(environ: Mapping[str, str]) -> Shipping:
-    """Raises ConfigError with all problems at once."""
+    """Reads the settings. Raises ConfigError with all problems at once."""
     problems: list[Problem] = []
     files, units = _list(environ, FILES, problems), _list(environ, JOURNAL, problems)
     docker = environ.get(DOCKER, "").strip()

@@ -1,4 +1,4 @@
-"""Going on where the store says: after a start, and whenever nobody knows what it took."""
+"""Resumes files at the positions in the store: after a start, and when it is unknown what the store has written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from recovery.monitor.shipping.watch import Watch
 
 
 def settle(watch: Watch, places: Mapping[str, Place], known: Set[str]) -> None:
-    """`places` by their keys. `known`: patterns that were followed before, whose files without a place were born while
-    no monitor was there. Raises OSError.
+    """Sets the positions of all files. `places` by their keys. `known`: patterns that were followed before, whose files
+    without a position were created while no monitor ran. Raises OSError.
     """
     if watch.is_settled:
         for tail in watch.tails.values():
@@ -34,7 +34,7 @@ def settle(watch: Watch, places: Mapping[str, Place], known: Set[str]) -> None:
 
 
 def _belongs(watch: Watch, tail: Tail, place: Place) -> bool:
-    """An inode may have been given to another file; the one of the same path may have been truncated."""
+    """Returns True if the position is of this file: it has the same path or fingerprint, as inodes are reused."""
     return place.path == tail.path or (watch.handles.try_to(tail) and place.print.fits(tail.file, place.offset))
 
 
@@ -48,7 +48,7 @@ def _resume(watch: Watch, tail: Tail, place: Place) -> Tail:
 
 
 def _begin(watch: Watch, tail: Tail, places: Mapping[str, Place], *, is_new: bool) -> None:
-    """Nothing was shipped of it; of another file that it is a copy of perhaps."""
+    """Begins a file of which nothing was shipped: at its end, at its start, or, for a copy, where its original was."""
     if not is_new:
         watch.skip(tail, watch.first[tail.id])
     elif watch.handles.try_to(tail):
@@ -59,7 +59,7 @@ def _begin(watch: Watch, tail: Tail, places: Mapping[str, Place], *, is_new: boo
 
 
 def _begin_copy(watch: Watch, tail: Tail, place: Place, original: Tail | None) -> None:
-    """When the original was truncated, the copy has what is still to be read."""
+    """Reads on in the copy if the original was truncated, else skips what the copy contains."""
     if original is not None and watch.handles.try_to(original) and place.print.fits(original.file, place.offset):
         watch.skip(tail, tail.size)
     else:
@@ -67,7 +67,10 @@ def _begin_copy(watch: Watch, tail: Tail, place: Place, original: Tail | None) -
 
 
 def _recover(watch: Watch, key: str, place: Place) -> bool:
-    """A file that was renamed out of sight while nobody looked, or whose disk has another number now."""
+    """Follows a file that was renamed while no monitor ran, or whose device number has changed.
+
+    Returns False if the stored position is of no use any more.
+    """
     kind, _, inode = key.split(":")
     found = copies.with_inode(place.path, int(inode))
     if found is None:

@@ -1,6 +1,6 @@
-"""The turns of shipping: look at the files, read what is new, write it with how far that takes us, and go on.
+"""Ships logs in turns: checks the files, reads new lines, and writes them together with the new positions.
 
-Nothing is kept that was not brought: a file itself is the buffer, and after any failure the store says where to go on.
+Nothing is buffered: a file itself is the buffer, and after any failure the store's positions tell where to go on.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from recovery.shared_clock import steady
 BUSY, CALM = 0.2, 0.5  # seconds between two turns: while lines come, and when none came for a while
 CALM_AFTER = 10.0
 BATCH = 1 << 20  # bytes that are read in one turn: a tenth of a second, and some MB of memory
-BEAT = 600.0  # seconds after which the store hears of us although there is nothing to ship
+BEAT = 600.0  # seconds after which the positions are written although there is nothing to ship
 
 
 @dataclass(slots=True)
 class Load:
-    """What one turn gathered."""
+    """Lines and positions that one turn has read."""
 
     parcels: list[Packed] = field(default_factory=list)
     reached: dict[str, tuple[Tail, Place]] = field(default_factory=dict)
     read: int = 0  # bytes
-    is_all: bool = True  # there is no more to read at once
+    is_all: bool = True  # there is nothing more to read at once
 
     def places(self) -> dict[str, str]:
         return {key: place.encode() for key, (_, place) in self.reached.items()}
@@ -45,14 +45,14 @@ class Shipper:
         self._watch, self._journal, self._depot = watch, journal, depot
         self._times, self._say = times, say
         self._attempts = Attempts()
-        self._is_sure = False  # our places are those of the store
+        self._is_sure = False  # our positions are those of the store
         self._patterns = written(pattern.glob for pattern in watch.wanted)
         self._unsaved: Mapping[str, str] = {}
         self._turns = 0
         self._beat_at = self._busy_until = 0.0
 
     def turn(self, now: float) -> float:
-        """Seconds to wait before the next. Files are looked at while the store is away, too: they may be renamed."""
+        """Runs one turn; returns the seconds until the next. Files are checked without the store too, as they move."""
         self._watch.look(now, lambda: steady() - now)
         if now < self._attempts.try_at:
             return CALM
@@ -114,7 +114,7 @@ class Shipper:
         return load
 
     def _groups(self, tail: Tail, now: float, moment: int, load: Load) -> Iterator[Group]:
-        """Its lines and the place behind them: both or none."""
+        """Yields the new lines of a file and notes the position after them: both or none."""
         before = tail.place
         try:
             self._watch.handles.use(tail)
@@ -136,7 +136,7 @@ class Shipper:
         places, gone = {**load.places(), **self._unsaved}, list(self._watch.finished)
         journal = self._journal
         is_due = now >= self._beat_at
-        if journal and (journal.is_unsaved or is_due):  # what others said was passed over, and need not be again
+        if journal and (journal.is_unsaved or is_due):  # entries of other units are skipped once, not again
             places[KEY] = journal.place
         if not (load.parcels or places or gone or is_due):
             return

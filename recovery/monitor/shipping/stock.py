@@ -1,7 +1,7 @@
-"""How much of a server's lines the store holds, and from which entry on it is to be kept.
+"""Counts the bytes of a server's stream, and determines from which entry on it is kept.
 
-A stream knows how many entries it has, not how many bytes. So they are counted here in a few heaps, oldest first, each
-known by its last entry: dropping a heap takes the stream to where the next one begins.
+A stream knows how many entries it has, not how many bytes. So they are counted here in a few segments (heaps), oldest
+first, each known by its last entry: the stream is trimmed to where the next segment begins.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import deque
 
 Id = tuple[int, int]
 
-HEAPS = 32  # of what is kept: it is cut in steps of three percent
+HEAPS = 32  # segments of what is kept: it is trimmed in steps of three percent
 
 
 class Stock:
     def __init__(self, keep_bytes: int, keep_ms: int, written: bytes = b"") -> None:
-        """`written` is what `encode` said when it was written last."""
+        """Restores the counts; `written` is the last stored result of `encode`."""
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
         self._open, self._heaps = _decoded(written)
         self._total = self._open + sum(size for _, size in self._heaps)
@@ -30,12 +30,12 @@ class Stock:
         self._total += size
 
     def wrote(self, id: bytes) -> None:
-        """The last entry's id, as the store gave it."""
+        """Takes the id of the last written entry."""
         ms, _, number = id.partition(b"-")
         self._last = int(ms), int(number)
 
     def first(self, now: int) -> str:
-        """The lowest id to keep; what lies before it is taken off the books. `now` is the store's time in ms."""
+        """Returns the lowest id to keep, and subtracts what lies before it. `now` is the store's time in ms."""
         oldest: Id = max(0, now - self._keep_ms), 0
         while self._heaps and (self._total > self._keep_bytes or self._heaps[0][0] < oldest):
             (ms, number), size = self._heaps.popleft()

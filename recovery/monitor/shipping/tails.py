@@ -1,4 +1,4 @@
-"""One file that is followed, from the place that the store knows."""
+"""Follows one file, from the position in the store."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CLOSED = -1
 
 
 class Truncated(Exception):
-    """What was shipped of the file is not in it any more: it begins anew."""
+    """The file does not contain what was shipped of it any more: it was truncated, and is to be read from its start."""
 
 
 @dataclass(slots=True)
 class Tail:
-    """`path` is where the file is now. `place` is as far as the store knows it, or is to know with the next parcels."""
+    """One followed file. `path` is where it is now. `place` is the position in the store, or to be written next."""
 
     kind: str
     id: Identity
@@ -30,14 +30,14 @@ class Tail:
     place: Place
     format: Format
     file: int = CLOSED
-    size: int = 0  # when it was looked at last
+    size: int = 0  # when it was checked last
     changed: int = -1  # its mtime, likewise
     has_news: bool = True
-    is_unsaved: bool = True  # the store does not have the place yet
+    is_unsaved: bool = True  # the store does not have the position yet
     grew_at: float = 0.0
-    astray_at: float | None = None  # since when its path leads elsewhere, or nowhere
+    astray_at: float | None = None  # since when its path is missing or another file
     try_at: float = 0.0
-    is_told: bool = False  # that it cannot be read
+    is_told: bool = False  # it was logged that it cannot be read
     reading: Reading = field(default_factory=Reading)
 
     @classmethod
@@ -57,7 +57,7 @@ class Tail:
 
     @property
     def is_what_it_was(self) -> bool:
-        """What was shipped still stands in it. Raises OSError."""
+        """Returns True if the file still contains what was shipped of it. Raises OSError."""
         return self.place.print.fits(self.file, self.place.offset)
 
     @property
@@ -70,7 +70,7 @@ class Tail:
             self.has_news, self.grew_at = True, now
 
     def open(self) -> None:
-        """Raises OSError, also when its path leads to another file meanwhile."""
+        """Opens the file. Raises OSError, also when its path is another file now."""
         if self.is_open:
             return
         file = opening.opened(self.path)
@@ -85,7 +85,7 @@ class Tail:
             self.file = CLOSED
 
     def gather(self, now: float, moment: int) -> Sequence[Group]:
-        """What comes next of it. Raises Truncated, and OSError."""
+        """Returns the next lines. Raises Truncated, and OSError."""
         self.open()
         if os.fstat(self.file).st_size < self.reading.position or not self.is_what_it_was:
             raise Truncated
@@ -98,21 +98,21 @@ class Tail:
         return groups
 
     def reached(self) -> Place:
-        """The place behind all that was gathered. Raises OSError."""
+        """Returns the position after all lines that were read. Raises OSError."""
         offset = self.reading.start
         if offset <= self.place.offset or not self.is_open:  # also while lines are read a second time
             return self.place
         return Place(self.place.path, offset, self.format.clock.last, Print.take(self.file, offset), self.format.back)
 
     def rewind(self, place: Place) -> None:
-        """Everything behind this place is to be gathered again."""
+        """Goes back to a position, to read everything after it again."""
         self.place, self.has_news = place, True
         self.format.clock.last = place.at
         self.format.rewind(0 if place.back is None else place.offset)
         self.reading.rewind(place.offset if place.back is None else place.back)
 
     def begin_anew(self) -> None:
-        """At the beginning of what is in it now, behind the hole that a writer may have left there."""
+        """Goes to the start of a truncated file, behind the hole that its writer may have left there."""
         start = 0
         if self.is_open:
             try:
@@ -123,7 +123,7 @@ class Tail:
         self.is_unsaved = True
 
     def end(self, size: int) -> Place:
-        """The place behind the last whole line of its first `size` bytes. Raises OSError."""
+        """Returns the position after the last complete line of its first `size` bytes. Raises OSError."""
         self.open()
         first = max(0, size - CHUNK)
         piece = os.pread(self.file, size - first, first)

@@ -1,8 +1,7 @@
-"""All files that are followed: finding new ones, and keeping hold of those that are renamed, replaced or deleted.
+"""Watches all followed files: finds new ones, and keeps those that are renamed, replaced or deleted.
 
-A file is known by its inode. One that was there when the monitor first came is followed from its end, all others from
-their beginning. One that lost its name is read to its end first, and for a while longer: who wrote to it may not know
-yet.
+A file is known by its inode. One that existed when the monitor first started is followed from its end, all others from
+their beginning. One that lost its path is read to its end, and for a while longer: its writer may still have it open.
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ from recovery.monitor.shipping.tails import Tail
 
 FILES = 10_000  # that are followed at most
 DISCOVER_EVERY = 1.5  # seconds: a new file is found within two
-_SHARE = (
-    0.005  # of a core that finding files may take; where it costs more, with a thousand and more, it is done less often
-)
-WARM = 60.0  # seconds since it grew: such a file is looked at in each turn, others when files are looked for
-MOVED_FOR = 3600.0  # seconds without news after which a file that was renamed out of sight is left
+_SHARE = 0.005  # of a core that finding files may take; with a thousand files and more it is done less often
+WARM = 60.0  # seconds since it grew: such a file is checked in each turn, others when files are searched
+MOVED_FOR = 3600.0  # seconds without new lines after which a file that was renamed to another name is given up
 GONE_FOR = 60.0  # likewise one that was deleted: as long as we have it open, it fills the disk
 UNREAD_FOR = 3600.0  # seconds that a deleted one waits for a store that is away
 
@@ -31,24 +28,24 @@ Say = Callable[[str], None]
 
 
 class Watch:
-    """`is_settled`: the store told what it knows, so that a file which appears now is a new one."""
+    """All followed files. `is_settled`: the positions in the store were read, so a file that appears now is new."""
 
     def __init__(self, wanted: Sequence[Pattern], server: str, say: Say, handles: Handles | None = None) -> None:
         self.tails: dict[Identity, Tail] = {}
         self.finished: list[str] = []  # keys of files that will not come back
         self.matched: dict[Identity, Pattern] = {}  # at the last discovery
-        self.first: dict[Identity, int] = {}  # the size of each file that the first look found
+        self.first: dict[Identity, int] = {}  # the size of each file that the first search found
         self.handles = handles or Handles()
         self.is_settled = False
         self.server = server
         self.wanted = wanted
         self._say = say
-        self._held: dict[Identity, tuple[int, float]] = {}  # copies: how large, and since when they are seen
+        self._held: dict[Identity, tuple[int, float]] = {}  # copies: size, and since when they are known
         self._discover_at: float | None = None
         self._is_said_full = False
 
     def look(self, now: float, took: Callable[[], float]) -> None:
-        """What is new, what grew, what is somewhere else. `took` tells the seconds since `now`."""
+        """Checks which files are new, grew or moved. `took` returns the seconds since `now`."""
         warm = [tail for tail in self._here() if now - tail.grew_at < WARM]
         gone = [tail for tail in warm if not self._is_there(tail, now)]
         if gone or self._discover_at is None or now >= self._discover_at:
@@ -68,14 +65,14 @@ class Watch:
             self.handles.try_to(tail)
 
     def skip(self, tail: Tail, size: int) -> None:
-        """What stands in it so far was shipped, or is older than our being here."""
+        """Skips the first `size` bytes of a file: they were shipped, or are older than the monitor."""
         try:
             tail.rewind(tail.end(size))
         except OSError:
             tail.rewind(Place(tail.path, size))
 
     def restart(self, tail: Tail, now: float) -> None:
-        """It was truncated. Raises OSError."""
+        """Begins a truncated file again, and follows the copy of its old content, if there is one. Raises OSError."""
         place = replace(tail.place, back=None)
         tail.begin_anew()
         for one in copies.candidates(place):
@@ -137,7 +134,7 @@ class Watch:
             self.skip(tail, held[0])
 
     def _is_copy(self, tail: Tail, size: int, now: float) -> bool:
-        """It is left alone while its original is there. When that is truncated, `restart` reads on in it."""
+        """Returns True for a copy of a followed file, which is not read until that is truncated (see `restart`)."""
         beside = copies.beside(tail.path, (one.place for one in self.tails.values()))
         since = self._held[tail.id][1] if tail.id in self._held else now
         try:
@@ -156,7 +153,7 @@ class Watch:
         return copied or grows
 
     def _see_off(self, tail: Tail, now: float) -> None:
-        """It is read on under its new name or none, until nobody has written to it for long."""
+        """Reads on in a file without its path, until it was not written for long."""
         if not tail.is_open and not self._find_again(tail):
             return
         try:
@@ -174,7 +171,7 @@ class Watch:
             self._retire(tail)
 
     def _find_again(self, tail: Tail) -> bool:
-        """Opened under its new name. One that cannot be opened now is tried again in the next turn."""
+        """Opens a file under its new name; returns False if it is gone, or cannot be opened in this turn."""
         found = copies.with_inode(tail.path, tail.id[1])
         if found is None or found.id != tail.id:
             self._retire(tail)
