@@ -132,7 +132,7 @@ class _Look:
             self.take_new(known, {id: _risk(claim, None, None, self._now) for id, claim in gone.items()})
 
     def take_new(self, known: Iterable[Loss], at_risk: Mapping[str, Risk]) -> None:
-        """Begins the history of those at risk that nobody has noticed, and copies their data."""
+        """Begins the history of executions that are newly at risk, and copies their data."""
         before = {(loss.execution, loss.job) for loss in known}
         risks = [(id, risk) for id, risk in at_risk.items() if (id, risk.job) not in before]
         found = executions.of_ids(self._wire, self._tables, [id for id, _ in risks])
